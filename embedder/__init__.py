@@ -1,0 +1,28 @@
+"""Text in, unit vectors out, on a CPU.
+
+`Embeddings` is loaded on first use, so that importing `embedder.errors` costs no torch import.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from embedder import environment
+
+if TYPE_CHECKING:
+    from embedder.config import EmbedderConfig
+    from embedder.embeddings import Embeddings
+
+__all__ = ["EmbedderConfig", "Embeddings"]
+
+environment.apply()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "EmbedderConfig":
+        from embedder.config import EmbedderConfig
+
+        return EmbedderConfig
+    if name == "Embeddings":
+        from embedder.embeddings import Embeddings
+
+        return Embeddings
+    raise AttributeError(f"module 'embedder' has no attribute {name!r}")

@@ -1,0 +1,72 @@
+"""How to load and run a model, and what that makes: all that can be known without importing torch."""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from embedder import cpu
+from embedder.cache import default_folder
+from embedder.errors import EmbedderError, PrecisionError
+from embedder.model import PACKAGED, ModelSpec, locate, read_spec
+from embedder.package import PackageKey
+
+ENGINES = ("aot", "compile", "eager")
+PRECISIONS = ("auto", "fp32", "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderConfig:
+    """How to load and run a model."""
+
+    model: str = PACKAGED  # the packaged model, a folder, or a hub name
+    revision: str = ""  # commit hash, for a hub name
+    engine: str = "aot"
+    precision: str = "auto"
+    threads: int = 0  # cores a forward pass uses; 0 = all physical cores
+    cache_dir: Path = field(default_factory=default_folder)
+
+
+class Plan:
+    """What a config comes to on this machine: model description, precision, threads, fingerprint and package key.
+
+    Raises ModelError, PrecisionError or EmbedderError where the config cannot be met.
+    """
+
+    def __init__(self, config: EmbedderConfig) -> None:
+        if config.engine not in ENGINES:
+            raise EmbedderError(f"no engine {config.engine!r}: one of {', '.join(ENGINES)}")
+        self.config = config
+        self.precision = resolve_precision(config.precision)
+        self.spec: ModelSpec = read_spec(locate(config.model, config.revision))
+        self.threads = config.threads or cpu.detect().cores
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Flat mapping of everything that changes a vector; equal means interchangeable."""
+        return self.spec.fingerprint | {"precision": self.precision}
+
+    @property
+    def package_key(self) -> PackageKey:
+        """What decides the compiled package of this model on this machine."""
+        digest = hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
+        return PackageKey(
+            model=self.spec.name,
+            fingerprint=digest,
+            precision=self.precision,
+            isa=cpu.detect().isa,
+            torch=metadata.version("torch"),
+            threads=self.threads,
+        )
+
+
+def resolve_precision(precision: str) -> str:
+    """Turn `auto` into bf16 where the processor has it in hardware, fp32 elsewhere. Raises PrecisionError."""
+    if precision not in PRECISIONS:
+        raise PrecisionError(f"no precision {precision!r}: one of {', '.join(PRECISIONS)}")
+    if precision != "auto":
+        return precision
+    return "bf16" if cpu.detect().has_bf16 else "fp32"

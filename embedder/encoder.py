@@ -1,0 +1,119 @@
+"""A BERT-family encoder in plain torch, loaded from a checkpoint by its config.
+
+One module serves BERT, RoBERTa, XLM-R, CamemBERT, MPNet and DistilBERT checkpoints, without importing
+transformers, and is written for ahead-of-time compilation: static structure, dynamic batch and sequence.
+Layer equations: Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative position bias, after Raffel et al. 2019).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes and switches of an encoder, in the family's common terms."""
+
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+    vocabulary: int
+    positions: int
+    first_position: int  # RoBERTa and MPNet count positions from padding index + 1
+    eps: float
+    gelu: str  # "none" (erf) or "tanh", as torch.nn.functional.gelu names its approximation
+    relative_buckets: int  # 0 where there is no relative position bias
+
+
+class Layer(nn.Module):
+    """One post-norm transformer layer."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.heads = shape.heads
+        self.gelu = shape.gelu
+        self.qkv = nn.Linear(shape.hidden, 3 * shape.hidden)
+        self.out = nn.Linear(shape.hidden, shape.hidden)
+        self.norm1 = nn.LayerNorm(shape.hidden, eps=shape.eps)
+        self.up = nn.Linear(shape.hidden, shape.intermediate)
+        self.down = nn.Linear(shape.intermediate, shape.hidden)
+        self.norm2 = nn.LayerNorm(shape.hidden, eps=shape.eps)
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """Map x (b, s, d) to (b, s, d); bias broadcasts to (b, heads, s, s) and is added to the scores."""
+        b, s, d = x.shape
+        q, k, v = self.qkv(x).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        x = self.norm1(x + self.out(a.transpose(1, 2).reshape(b, s, d)))
+        y: Tensor = self.norm2(x + self.down(F.gelu(self.up(x), approximate=self.gelu)))
+        return y
+
+
+class Encoder(nn.Module):
+    """Token ids to hidden states."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.words = nn.Embedding(shape.vocabulary, shape.hidden)
+        self.positions = nn.Embedding(shape.positions, shape.hidden)  # token type 0 is folded in
+        self.norm = nn.LayerNorm(shape.hidden, eps=shape.eps)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        if shape.relative_buckets:
+            length = shape.positions - shape.first_position
+            self.register_buffer("relative", torch.zeros(shape.heads, length, length))
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to (b, s, d)."""
+        s = ids.shape[1]
+        first = self.shape.first_position
+        x: Tensor = self.norm(self.words(ids) + self.positions.weight[first : first + s])
+        bias = torch.where(mask.bool(), 0.0, torch.finfo(x.dtype).min).to(x.dtype)[:, None, None, :]
+        if self.shape.relative_buckets:
+            bias = bias + self.get_buffer("relative")[:, :s, :s]
+        for layer in self.layers:
+            x = layer(x, bias)
+        return x
+
+
+def shape_of(config: Mapping[str, Any]) -> Shape | None:
+    """Return the encoder's shape for a transformers config, or None where the family does not cover it."""
+    kind = config.get("model_type")
+    distil = kind == "distilbert"
+    if kind not in {"bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert"}:
+        return None
+    activation = config.get("activation" if distil else "hidden_act", "gelu")
+    if activation not in _ACTIVATIONS or config.get("position_embedding_type", "absolute") != "absolute":
+        return None
+    offset = kind in {"roberta", "xlm-roberta", "camembert", "mpnet"}
+    return Shape(
+        hidden=config["dim" if distil else "hidden_size"],
+        layers=config["n_layers" if distil else "num_hidden_layers"],
+        heads=config["n_heads" if distil else "num_attention_heads"],
+        intermediate=config["hidden_dim" if distil else "intermediate_size"],
+        vocabulary=config["vocab_size"],
+        positions=config["max_position_embeddings"],
+        first_position=2 if kind == "mpnet" else int(config.get("pad_token_id", 1)) + 1 if offset else 0,
+        eps=float(config.get("layer_norm_eps", 1e-12)),
+        gelu=_ACTIVATIONS[activation],
+        relative_buckets=int(config.get("relative_attention_num_buckets", 32)) if kind == "mpnet" else 0,
+    )
+
+
+def relative_position_bias(table: Tensor, length: int) -> Tensor:
+    """Expand MPNet's bias table (buckets, heads) to (heads, length, length), as its reference computes it."""
+    half = table.shape[0] // 2
+    exact = half // 2
+    distance = torch.arange(length)[None, :] - torch.arange(length)[:, None]  # key minus query
+    side = (distance > 0).long() * half
+    n = distance.abs()
+    far = exact + (torch.log(n.clamp(min=1).float() / exact) / math.log(128 / exact) * (half - exact)).long()
+    return table[side + torch.where(n < exact, n, far.clamp(max=half - 1))].permute(2, 0, 1).contiguous()

@@ -1,0 +1,45 @@
+"""Every error of Pilotlight, by package.
+
+PilotlightError                  base of all; its text is one line: what, where, what to do
+├── EmbedderError                (this file)
+│   ├── ModelError               a model folder or hub name that cannot be used
+│   │   └── RemoteCodeRefused    the model asks to run code that came with it
+│   ├── PrecisionError           a precision this processor or engine does not have
+│   ├── CompilerMissing          a package must be built and there is no C++ compiler
+│   ├── PackageError             a compiled package is corrupt, stale or of another machine
+│   └── CacheError               the package cache is not private to this user
+├── IndexerError                 indexer/errors.py
+└── RagError                     rag/errors.py
+"""
+
+
+class PilotlightError(Exception):
+    """Base of every error a user can cause or must act on."""
+
+
+class EmbedderError(PilotlightError):
+    """Base of the embedder's errors."""
+
+
+class ModelError(EmbedderError):
+    """A model folder or hub name that cannot be used: names the file and what is wrong with it."""
+
+
+class RemoteCodeRefused(ModelError):
+    """The model asks to run Python code that came with it, which is never done."""
+
+
+class PrecisionError(EmbedderError):
+    """The precision asked for is not available on this processor or with this engine."""
+
+
+class CompilerMissing(EmbedderError):
+    """A package has to be built but no working C++ compiler was found."""
+
+
+class PackageError(EmbedderError):
+    """A compiled package is corrupt, stale, or was built for another machine."""
+
+
+class CacheError(EmbedderError):
+    """The package cache folder is owned by, or writable by, someone else."""

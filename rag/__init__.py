@@ -1,0 +1,1 @@
+"""The application: settings, the query path, evaluation and the command line."""

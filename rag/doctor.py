@@ -1,0 +1,116 @@
+"""What this machine, this model and this index are, and what about them is slow or broken."""
+
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+from embedder import cpu, environment
+from embedder.cache import check_private
+from embedder.config import Plan
+from embedder.errors import PilotlightError
+from embedder.package import find_compiler, package_path
+from indexer.generation import Generation
+from rag.configs import embedder_config
+from rag.retriever import check_fingerprint
+from rag.settings import Settings
+
+
+def examine(settings: Settings) -> dict[str, Any]:
+    """Return what is in use, JSON-ready; `warnings` says what is slow or broken and what to do about it."""
+    warnings: list[str] = []
+    processor = cpu.detect()
+    report: dict[str, Any] = {
+        "cpu": {
+            "name": processor.name,
+            "machine": processor.machine,
+            "isa": processor.isa,
+            "cores": processor.cores,
+            "bf16": processor.has_bf16,
+        },
+        "versions": {name: metadata.version(name) for name in ("pilotlight", "torch", "faiss-cpu", "tokenizers")}
+        | {"python": platform.python_version()},
+        "compiler": find_compiler(),
+        "environment": {name: os.environ.get(name) for name in environment.defaults(processor.machine)},
+    }
+    if not processor.has_bf16:
+        warnings.append("this CPU has no bf16 instructions: fp32 is used, about half as fast")
+    if processor.isa in {"generic", "avx2", "neon"}:
+        warnings.append(f"the instruction set is {processor.isa}: newer servers embed several times faster")
+    if processor.cores < len(os.sched_getaffinity(0)):
+        warnings.append(f"{processor.cores} physical cores are usable; hyper-threads and CPU quota do not count")
+    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit() and int(threads) < processor.cores:
+        warnings.append(f"OMP_NUM_THREADS={threads} holds the model to fewer cores than the {processor.cores} here")
+    plan = _embedder(settings, report, warnings)
+    _index(settings, plan, report, warnings)
+    return report | {"warnings": warnings}
+
+
+def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -> Plan | None:
+    try:
+        plan = Plan(embedder_config(settings))
+        path = package_path(settings.cache, plan.package_key)
+        if settings.cache.exists():
+            check_private(settings.cache)
+    except PilotlightError as error:
+        report["embedder"] = None
+        warnings.append(str(error))
+        return None
+    report["embedder"] = {
+        "model": plan.spec.name,
+        "folder": str(plan.spec.folder),
+        "dimension": plan.spec.dimension,
+        "max_length": plan.spec.max_length,
+        "engine": settings.engine,
+        "precision": plan.precision,
+        "threads": plan.threads,
+        "package": str(path) if path.exists() else None,
+    }
+    if settings.engine != "aot":
+        warnings.append(f"engine {settings.engine} is slower than aot, several times so for single queries")
+    elif not path.exists():
+        warnings.append("the model is not compiled yet: the first index or serve does it, in about half a minute")
+    if report["compiler"] is None and settings.engine != "eager":
+        warnings.append("there is no C++ compiler: apt-get install g++")
+    if plan.precision == "bf16" and not report["cpu"]["bf16"]:
+        warnings.append("precision bf16 is emulated on this CPU, and slow: use fp32")
+    if plan.precision == "fp32" and report["cpu"]["bf16"]:
+        warnings.append("precision fp32 is about half as fast as bf16 on this CPU")
+    if plan.threads != report["cpu"]["cores"]:
+        warnings.append(f"{plan.threads} threads are set for {report['cpu']['cores']} physical cores")
+    return plan
+
+
+def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnings: list[str]) -> None:
+    report["index"] = {"folder": str(settings.index_dir), "generation": None}
+    try:
+        generation = Generation.open(settings.index_dir)
+    except PilotlightError as error:
+        warnings.append(str(error))
+        return
+    with generation:
+        report["index"] |= {
+            "generation": generation.id,
+            "created_at": generation.manifest.created_at,
+            "documents": generation.documents,
+            "chunks": generation.chunk_count,
+        }
+        try:
+            if plan:
+                check_fingerprint(generation, plan.fingerprint)
+        except PilotlightError as error:
+            warnings.append(str(error))
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """Lay the report out for a terminal."""
+    lines = []
+    for part, value in report.items():
+        if part == "warnings":
+            continue
+        if isinstance(value, dict):
+            lines += [f"{part}", *(f"  {name:<12} {'-' if v is None else v}" for name, v in value.items())]
+        else:
+            lines.append(f"{part:<14} {'-' if value is None else value}")
+    lines += [f"warning: {warning}" for warning in report["warnings"]] or ["nothing to warn about"]
+    return "\n".join(lines)

@@ -1,0 +1,47 @@
+"""What a search returns; `Answer.as_dict` is the body of the REST answer and of `pilotlight search --json`."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One passage that answers the query."""
+
+    rank: int  # from 1
+    id: str  # chunk id
+    url: str  # with the section's anchor
+    title: str
+    section: str  # heading path joined with " › "
+    text: str
+    highlights: list[tuple[int, int]]  # character spans [start, end) in text that match query words
+    score: float
+    scores: dict[str, float | None]  # per retriever: dense (cosine), lexical
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The hits for one query, best first, with what each stage took."""
+
+    query: str
+    hits: list[Hit]
+    took_ms: dict[str, float]  # embed, dense, lexical, fuse, total
+    generation: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form; spans become two-element lists."""
+        return asdict(self)
+
+
+def as_text(answer: dict[str, Any]) -> str:
+    """Lay out the JSON-ready form of an answer for a terminal."""
+    lines: list[str] = []
+    for hit in answer["hits"]:
+        heading = hit["title"] + (f" › {hit['section']}" if hit["section"] else "")
+        passage = " ".join(hit["text"].split())
+        lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}"]
+        lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}", ""]
+    took = answer["took_ms"]
+    return "\n".join(
+        [*lines, f"{len(answer['hits'])} hits in {took['total']:.1f} ms (embedding {took['embed']:.1f} ms)"]
+    )

@@ -1,0 +1,160 @@
+"""Every setting, in one table: the command line, the environment and the documentation are all made from it."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from embedder.cache import default_folder
+from embedder.model import PACKAGED
+from rag.errors import SettingsError
+
+TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table."""
+
+    name: str
+    default: str | int | float | bool
+    help: str
+    group: str  # which part reads it: index, embedder, crawl, chunk or serve
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def variable(self) -> str:
+        """Name of the environment variable."""
+        return f"PILOTLIGHT_{self.name.upper()}"
+
+    @property
+    def flag(self) -> str:
+        """Name of the command-line flag."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("index", "pilotlight-index", "folder of the index", "index"),
+    Setting("keep_generations", 2, "published generations kept, the live one included", "index", low=1, high=1000),
+    Setting("model", PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder"),
+    Setting("revision", "", "commit hash of a hub model; a hub name without one is refused", "embedder"),
+    Setting("engine", "aot", "how the model runs", "embedder", choices=("aot", "compile", "eager")),
+    Setting(
+        "precision",
+        "auto",
+        "arithmetic of the model; auto is bf16 where the CPU has it in hardware, else fp32",
+        "embedder",
+        choices=("auto", "fp32", "bf16"),
+    ),
+    Setting("threads", 0, "cores one forward pass uses; 0 = all physical cores", "embedder", low=0, high=1024),
+    Setting("cache_dir", "", "private folder of compiled packages; empty = ~/.cache/pilotlight", "embedder"),
+    Setting("max_pages", 10_000, "pages fetched from one site at most", "crawl", low=1, high=100_000_000),
+    Setting("max_depth", 32, "links followed from the start page at most", "crawl", low=0, high=1_000_000),
+    Setting("timeout", 20.0, "seconds one page may take, redirects included", "crawl", low=0.01, high=86_400),
+    Setting("max_bytes", 10_000_000, "bytes of one page or file at most", "crawl", low=1, high=1_000_000_000),
+    Setting("concurrency", 4, "pages fetched at the same time", "crawl", low=1, high=64),
+    Setting("delay", 0.0, "seconds between two requests to a site", "crawl", low=0, high=3600),
+    Setting("allow_private", False, "let the crawler reach loopback and private addresses", "crawl"),
+    Setting("chunk_tokens", 200, "length of a passage in tokens of the model", "chunk", low=16, high=100_000),
+    Setting("chunk_overlap", 0, "tokens repeated from the passage before", "chunk", low=0, high=50_000),
+    Setting("host", "127.0.0.1", "address to listen on", "serve"),
+    Setting("port", 8642, "port to listen on", "serve", low=1, high=65_535),
+    Setting(
+        "workers",
+        0,
+        "serving processes; 0 = one for each set of threads the cores allow",
+        "serve",
+        low=0,
+        high=256,
+    ),
+    Setting("max_k", 100, "hits one query may ask for at most", "serve", low=1, high=10_000),
+    Setting("max_query_chars", 10_000, "characters of a query at most", "serve", low=1, high=1_000_000),
+)
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The value of every row of `SETTINGS`."""
+
+    index: str
+    keep_generations: int
+    model: str
+    revision: str
+    engine: str
+    precision: str
+    threads: int
+    cache_dir: str
+    max_pages: int
+    max_depth: int
+    timeout: float
+    max_bytes: int
+    concurrency: int
+    delay: float
+    allow_private: bool
+    chunk_tokens: int
+    chunk_overlap: int
+    host: str
+    port: int
+    workers: int
+    max_k: int
+    max_query_chars: int
+
+    @property
+    def index_dir(self) -> Path:
+        """The index folder."""
+        return Path(self.index).expanduser()
+
+    @property
+    def cache(self) -> Path:
+        """The package cache folder."""
+        return Path(self.cache_dir).expanduser() if self.cache_dir else default_folder()
+
+    def as_environment(self) -> dict[str, str]:
+        """Return the variables that make `load` give these settings in another process."""
+        values = dataclasses.asdict(self)
+        return {_BY_NAME[name].variable: str(value) for name, value in values.items()}
+
+
+def load(overrides: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Make settings from overrides (flags), then the environment, then the defaults.
+
+    Raises SettingsError naming the flag or variable, its value and what is allowed.
+    """
+    environ = os.environ if environ is None else environ
+    overrides = overrides or {}
+    values: dict[str, object] = {}
+    for setting in SETTINGS:
+        if setting.name in overrides:
+            values[setting.name] = _parse(setting, overrides[setting.name], setting.flag)
+        elif setting.variable in environ:
+            values[setting.name] = _parse(setting, environ[setting.variable], setting.variable)
+        else:
+            values[setting.name] = setting.default
+    return Settings(**values)  # type: ignore[arg-type]  # the table and the fields are held together by a test
+
+
+def _parse(setting: Setting, value: object, origin: str) -> object:
+    kind = type(setting.default)
+    try:
+        parsed = _READERS[kind](value)
+    except (ValueError, TypeError, KeyError):
+        raise SettingsError(f"{origin} must be a {TYPE_NAMES[kind]}, not {value!r}") from None
+    if setting.choices and parsed not in setting.choices:
+        raise SettingsError(f"{origin} must be one of {', '.join(setting.choices)}, not {value!r}")
+    bounded = setting.low is not None and setting.high is not None
+    if bounded and not setting.low <= parsed <= setting.high:  # type: ignore[operator]  # a bounded row is a number
+        raise SettingsError(f"{origin} must be from {setting.low:g} to {setting.high:g}, not {value!r}")
+    return parsed
+
+
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_READERS: dict[type, Callable[[object], object]] = {
+    str: str,
+    int: lambda value: int(str(value)),
+    float: lambda value: float(str(value)),
+    bool: lambda value: _WORDS[str(value).lower()],
+}

@@ -1,0 +1,12 @@
+#!/usr/bin/env python3
+"""Rebuild the index: what a cron job calls. The same as `pilotlight index`, with the same flags.
+
+Without a SOURCE it reads the sources of the live index again. A running server picks the new generation up by itself.
+"""
+
+import sys
+
+from rag.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["index", *sys.argv[1:]]))

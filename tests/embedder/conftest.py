@@ -1,0 +1,80 @@
+"""Tiny models with random weights, one per architecture, saved as sentence-transformers folders."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+WORDS = "the a of index table query row key partial unique create drop vacuum plan scan join lock page".split()
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "max_position_embeddings": 66,
+    "initializer_range": 0.3,
+}
+
+
+def _config(kind: str):
+    import transformers as t
+
+    if kind == "distilbert":
+        return t.DistilBertConfig(
+            vocab_size=64, dim=48, n_layers=2, n_heads=4, hidden_dim=96, max_position_embeddings=66, initializer_range=0.3
+        )
+    classes = {
+        "bert": t.BertConfig,
+        "roberta": t.RobertaConfig,
+        "xlm-roberta": t.XLMRobertaConfig,
+        "camembert": t.CamembertConfig,
+        "mpnet": t.MPNetConfig,
+        "electra": t.ElectraConfig,  # outside the family: goes through transformers
+    }
+    pad = {"bert": 0, "electra": 0}.get(kind, 1)
+    return classes[kind](**SIZES, pad_token_id=pad)
+
+
+def save_tokenizer(folder: Path) -> None:
+    vocabulary = {"[PAD]": 0, "<pad>": 1, "[UNK]": 2, "[CLS]": 3, "[SEP]": 4} | {w: i + 5 for i, w in enumerate(WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 3), ("[SEP]", 4)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def save_modules(folder: Path, pooling: str = "mean", normalize: bool = True) -> None:
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling")] + ([("2_Normalize", "Normalize")] if normalize else [])
+    rows = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(rows))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(
+        json.dumps({"word_embedding_dimension": 48, f"pooling_mode_{'mean_tokens' if pooling == 'mean' else pooling}": True})
+    )
+
+
+@pytest.fixture(scope="session")
+def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that saves a random model of an architecture to a folder of its own."""
+
+    def make(kind: str) -> Path:
+        from transformers import AutoModel
+
+        torch.manual_seed(7)
+        folder = tmp_path_factory.mktemp(kind)
+        AutoModel.from_config(_config(kind)).save_pretrained(folder, safe_serialization=True)
+        save_tokenizer(folder)
+        save_modules(folder)
+        return folder
+
+    return make
