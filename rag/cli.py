@@ -1,4 +1,4 @@
-"""The command `pilotlight`. Results go to stdout, progress and logs to stderr; a user's error is one line and exit 2."""
+"""The command `pilotlight`. Results go to stdout, progress and logs to stderr; a user's error is a line and exit 2."""
 
 import argparse
 import json
@@ -31,8 +31,13 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"pilotlight {metadata.version('pilotlight')}")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
-    verb = verbs.add_parser("index", help="crawl or read SOURCEs and publish a new generation of the index")
-    verb.add_argument("sources", nargs="+", metavar="SOURCE", help="http(s) url of a site, or a file or folder")
+    verb = verbs.add_parser("index", help="read sources and publish a new generation of the index")
+    verb.add_argument(
+        "sources",
+        nargs="*",
+        metavar="SOURCE",
+        help="http(s) url of a site, or a file or folder; without one, the sources of the live index are read again",
+    )
     verb.add_argument("--quiet", action="store_true", help="no progress on stderr")
     verbs.add_parser("serve", help="answer queries on a web page and over REST")
     verb = verbs.add_parser("search", help="answer one query on the command line")

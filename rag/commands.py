@@ -1,30 +1,40 @@
 """What each verb of the command line does. Each returns a JSON-ready object; `cli` prints it."""
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from embedder import cpu
 from embedder.config import Plan
 from embedder.package import package_path
 from indexer.generation import Generation, current_id
+from indexer.layout import GENERATIONS
+from indexer.manifest import read_manifest
 from rag.configs import build_config, embedder_config
 from rag.retriever import Retriever, check_fingerprint
 from rag.settings import Settings
 
 
 def index(sources: list[str], settings: Settings, *, quiet: bool) -> tuple[dict[str, Any], str]:
-    """Build and publish a generation from sources; return its report as an object and as text."""
+    """Build and publish a generation; return its report as an object and as text.
+
+    Without sources, those of the live generation are read again.
+    """
     from indexer.build import build
     from indexer.progress import progress_for
     from rag.live import load_embedder
 
+    if not sources:
+        generation = current_id(settings.index_dir)
+        sources = list(read_manifest(settings.index_dir / GENERATIONS / generation).sources)
     config = build_config(settings)  # before the model is loaded, so that a bad value is told at once
     _announce_compilation(settings)
     report = build(
-        sources, settings.index_dir, load_embedder(settings), config, progress=progress_for(sys.stderr, quiet)
+        sources, settings.index_dir, load_embedder(settings), config, progress=progress_for(sys.stderr, quiet=quiet)
     )
-    return report.as_dict(), report.as_text()
+    return report.as_dict(), report.table()
 
 
 def search(query: str, k: int, mode: str, settings: Settings) -> dict[str, Any]:
@@ -58,14 +68,19 @@ def evaluate(folder: Path, mode: str, settings: Settings) -> dict[str, Any]:
 def serve(settings: Settings) -> None:
     """Check that the index can be served, then become the server. Does not return."""
     generation = Generation.open(settings.index_dir)
-    check_fingerprint(generation, Plan(embedder_config(settings)).fingerprint)
+    plan = Plan(embedder_config(settings))
+    check_fingerprint(generation, plan.fingerprint)
     generation.close()
     if _announce_compilation(settings):
         from rag.live import load_embedder
 
         load_embedder(settings)  # compiles once, here, and not in every worker
+    if not settings.workers:
+        settings = dataclasses.replace(settings, workers=max(1, cpu.detect().cores // plan.threads))
     sys.stderr.flush()
-    os.execvpe(sys.executable, [sys.executable, "-m", "web.server"], os.environ | settings.as_environment())
+    os.execvpe(  # noqa: S606 - this process becomes the server; no shell is wanted
+        sys.executable, [sys.executable, "-m", "web.server"], os.environ | settings.as_environment()
+    )
 
 
 def _announce_compilation(settings: Settings) -> bool:

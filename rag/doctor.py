@@ -88,18 +88,20 @@ def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnin
     except PilotlightError as error:
         warnings.append(str(error))
         return
-    with generation:
-        report["index"] |= {
-            "generation": generation.id,
-            "created_at": generation.manifest.created_at,
-            "documents": generation.documents,
-            "chunks": generation.chunk_count,
-        }
-        try:
-            if plan:
-                check_fingerprint(generation, plan.fingerprint)
-        except PilotlightError as error:
-            warnings.append(str(error))
+    report["index"] |= {
+        "generation": generation.id,
+        "created_at": generation.manifest.created_at,
+        "sources": generation.manifest.sources,
+        "documents": generation.document_count,
+        "chunks": generation.chunk_count,
+    }
+    try:
+        if plan:
+            check_fingerprint(generation, plan.fingerprint)
+    except PilotlightError as error:
+        warnings.append(str(error))
+    finally:
+        generation.close()
 
 
 def as_text(report: dict[str, Any]) -> str:

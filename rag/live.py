@@ -71,7 +71,7 @@ class LiveRetriever:
                 "precision": manifest.fingerprint.get("precision", settings.precision),
                 "generation": retriever.generation.id,
                 "created_at": manifest.created_at,
-                "documents": retriever.generation.documents,
+                "documents": retriever.generation.document_count,
                 "chunks": retriever.generation.chunk_count,
             }
         return status

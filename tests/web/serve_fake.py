@@ -1,0 +1,61 @@
+"""Serves the application with a fake retriever, for `test_server.py`: `… serve_fake PORT FOLDER`."""
+
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from flask import Flask
+
+from rag.results import Answer
+from tests.web.fakes import FakeRetriever, FakeSettings
+from web.app import create_app
+from web.server import serve
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str
+    port: int
+    workers: int
+
+
+class SlowStart(FakeRetriever):
+    """Ready once the file `go` appears; writes `closed` when closed; a search for "wait" ends when `go-on` appears."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.ready = False
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    def _wait(self) -> None:
+        self._await("go")
+        self.ready = True
+
+    def _await(self, name: str) -> None:
+        while not (self.folder / name).exists():
+            self.closed.wait(0.02)
+
+    def search(self, query: str, *, k: int = 10, mode: str = "dense") -> Answer:
+        if query == "wait":
+            (self.folder / "waiting").touch()
+            self._await("go-on")
+        return super().search(query, k=k, mode=mode)
+
+    def close(self) -> None:
+        super().close()
+        (self.folder / "closed").touch()
+
+
+def main() -> None:
+    port, folder = int(sys.argv[1]), Path(sys.argv[2])
+
+    def factory() -> Flask:
+        return create_app(SlowStart(folder), FakeSettings())
+
+    serve(factory, Address("127.0.0.1", port, workers=2))
+
+
+if __name__ == "__main__":
+    main()

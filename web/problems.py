@@ -1,0 +1,91 @@
+"""The one place where errors become answers: RFC 9457 problem details, or the page for a reader's browser."""
+
+import json
+import logging
+
+from flask import Flask, Response, g, render_template, request
+from werkzeug.exceptions import HTTPException
+from werkzeug.http import HTTP_STATUS_CODES
+
+from rag.errors import NotReady, QueryError
+
+MEDIA_TYPE = "application/problem+json"
+MACHINE_PATHS = ("/api", "/livez", "/readyz", "/static")  # these never answer with a page
+RETRY_AFTER_S = 2
+DETAILS = {
+    400: "The request could not be understood.",
+    404: "There is nothing at this address.",
+    405: "This address does not take that method; the Allow header names those it takes.",
+    413: "The body is larger than 64 KiB.",
+    415: "Send the search as application/json.",
+    500: "The search failed inside the server; the server's log says why.",
+}
+
+log = logging.getLogger("pilotlight")
+
+
+def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, object]:
+    """Build the problem details object: type, title, status, detail and, where one is at fault, field."""
+    body: dict[str, object] = {
+        "type": "about:blank",  # RFC 9457: the status code says it all, and the title is its phrase
+        "title": HTTP_STATUS_CODES[status],
+        "status": status,
+        "detail": detail,
+    }
+    if field is not None:
+        body["field"] = field
+    return body
+
+
+def respond(body: dict[str, object]) -> Response:
+    """Answer with a problem as JSON; 503 also says when to come back."""
+    response = Response(json.dumps(body), status=int(str(body["status"])), content_type=MEDIA_TYPE)
+    if response.status_code == 503:
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return response
+
+
+def register(app: Flask) -> None:
+    """Make every error of the application, expected or not, leave through `_answer`."""
+    app.register_error_handler(Exception, _answer)
+
+
+def _answer(error: Exception) -> Response | HTTPException:
+    if isinstance(error, HTTPException) and (error.code is None or error.code < 400):
+        return error  # a redirect
+    body = _problem_of(error)
+    response = _page(body) if _wants_page() else respond(body)
+    if isinstance(error, HTTPException):
+        for name, value in error.get_headers(request.environ):
+            if name == "Allow":
+                response.headers[name] = value
+    return response
+
+
+def _problem_of(error: Exception) -> dict[str, object]:
+    if isinstance(error, HTTPException) and error.code is not None:
+        own_words = error.description if error.description != type(error).description else None
+        detail = own_words or DETAILS.get(error.code) or HTTP_STATUS_CODES.get(error.code, "Error")
+        return problem(error.code, detail, field=getattr(error, "field", None))
+    if isinstance(error, QueryError):
+        return problem(400, str(error))
+    if isinstance(error, NotReady):
+        return problem(503, str(error))
+    # %r because a path may hold line breaks, which would forge log lines
+    log.error("%s %r failed", request.method, request.path, exc_info=error)
+    return problem(500, DETAILS[500])
+
+
+def _wants_page() -> bool:
+    if request.path.startswith(MACHINE_PATHS):
+        return False
+    return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"
+
+
+def _page(body: dict[str, object]) -> Response:
+    state = "waiting" if body["status"] == 503 else "error"
+    html = render_template("page.html", state=state, problem=body, query=g.get("query", ""))
+    response = Response(html, status=int(str(body["status"])), mimetype="text/html")
+    if state == "waiting":
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return response
