@@ -83,6 +83,10 @@ class Retriever:
             raise QueryError(f"query must be text, not {type(query).__name__}")
         if not query.strip():
             raise QueryError("query is empty: give at least one word")
+        try:
+            query.encode()
+        except UnicodeEncodeError:
+            raise QueryError("query is not valid Unicode text: it holds half of a surrogate pair") from None
         if len(query) > self.max_query_chars:
             raise QueryError(f"query has {len(query)} characters: at most {self.max_query_chars} are allowed")
         if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= self.max_k:

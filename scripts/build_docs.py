@@ -1,54 +1,122 @@
-"""Render a folder of Markdown to a small HTML site. Usage: build_docs.py SOURCE TARGET"""
+"""Render a folder of Markdown to a small HTML site that needs nothing from elsewhere.
+
+Usage: build_docs.py SOURCE TARGET. SOURCE needs an index.md, whose links give the order of the pages, and a site.css.
+"""
 
 import html
 import re
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from markdown_it import MarkdownIt
+from indexer.markdown import render
 
+_ICON = Path(__file__).resolve().parents[1] / "web" / "static" / "icon.svg"
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} · Pilotlight</title>
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" type="image/svg+xml" href="icon.svg">
 <link rel="stylesheet" href="site.css">
 </head>
 <body>
-<nav>{nav}</nav>
+<nav aria-label="Pages">
+<a class="home" href="index.html"><img src="icon.svg" alt="" width="24" height="24">Pilotlight</a>
+<ul>
+{nav}
+</ul>
+</nav>
 <main>
 {body}
+<footer>{before}{after}</footer>
 </main>
 </body>
 </html>
 """
-_HEADING = re.compile(r"<h([1-4])>(.*?)</h\1>")
+_LINK = re.compile(r'href="([\w-]+)\.md(#[^"]*)?"')
+_PAGE_IN_INDEX = re.compile(r"\]\(([\w-]+)\.md")
+_HEADING = re.compile(r'<h([1-6]) id="([^"]*)">(.*?)</h\1>', re.DOTALL)
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    name: str  # file name without suffix
+    title: str  # HTML
+    body: str  # HTML
+    parts: tuple[tuple[str, str], ...]  # id and HTML of every second-level heading
 
 
 def build(source: Path, target: Path) -> int:
-    """Render every .md file of `source`; return how many pages were written to `target`."""
-    markdown = MarkdownIt("commonmark").enable("table")
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    pages = {path: path.read_text(encoding="utf-8") for path in sorted(source.glob("*.md"))}
-    titles = {path: text.partition("\n")[0].removeprefix("# ") for path, text in pages.items()}
-    order = sorted(pages, key=lambda path: (path.stem != "index", path.stem))
-    nav = " ".join(f'<a href="{path.stem}.html">{html.escape(titles[path])}</a>' for path in order)
-    for path, text in pages.items():
-        body = _HEADING.sub(_with_anchor, markdown.render(text))
-        body = re.sub(r'href="([\w-]+)\.md(#[\w-]+)?"', r'href="\1.html\2"', body)
-        page = _PAGE.format(title=html.escape(titles[path]), nav=nav, body=body)
-        (target / f"{path.stem}.html").write_text(page, encoding="utf-8")
-    shutil.copy(source / "site.css", target)
+    """Render every .md file of `source` into `target`; return the number of pages.
+
+    Pages of an earlier run are replaced; other files in `target` stay. Raises OSError if a file cannot be read.
+    """
+    pages = [_render(source / f"{name}.md") for name in _order(source)]
+    target.mkdir(parents=True, exist_ok=True)
+    for stale in target.glob("*.html"):
+        stale.unlink()
+    for number, page in enumerate(pages):
+        text = _PAGE.format(
+            title=_plain(page.title) if page.name == "index" else f"{_plain(page.title)} · Pilotlight",
+            nav="\n".join(_entry(other, is_current=other is page) for other in pages),
+            body=page.body,
+            before=_neighbour("prev", pages[number - 1]) if number else "",
+            after=_neighbour("next", pages[number + 1]) if number + 1 < len(pages) else "",
+        )
+        (target / f"{page.name}.html").write_text(text, encoding="utf-8")
+    shutil.copy(source / "site.css", target / "site.css")
+    shutil.copy(_ICON, target / "icon.svg")
     return len(pages)
 
 
-def _with_anchor(match: re.Match[str]) -> str:
-    level, text = match.groups()
-    slug = re.sub(r"[^\w-]+", "-", re.sub(r"<[^>]+>", "", text).lower()).strip("-")
-    return f'<h{level} id="{slug}">{text}</h{level}>'
+def _order(source: Path) -> list[str]:
+    """The index, then pages in the order in which it links to them, then the others by name."""
+    linked = _PAGE_IN_INDEX.findall((source / "index.md").read_text(encoding="utf-8"))
+    present = sorted(path.stem for path in source.glob("*.md"))
+    return [name for name in dict.fromkeys(["index", *linked, *present]) if name in present]
+
+
+def _render(path: Path) -> _Rendered:
+    body = _LINK.sub(r'href="\1.html\2"', render(path.read_text(encoding="utf-8")).html)
+    headings = [(level, anchor, text) for level, anchor, text in _HEADING.findall(body)]
+    body = _HEADING.sub(_with_permalink, body)
+    body = _TABLE.sub(r'<div class="wide" tabindex="0">\g<0></div>', body)
+    return _Rendered(
+        name=path.stem,
+        title=next((text for level, _, text in headings if level == "1"), html.escape(path.stem)),
+        body=body,
+        parts=tuple((anchor, text) for level, anchor, text in headings if level == "2"),
+    )
+
+
+def _with_permalink(match: re.Match[str]) -> str:
+    level, anchor, text = match.groups()
+    if level == "1":
+        return match[0]
+    link = f'<a class="headerlink" href="#{anchor}" aria-label="Link to this section">#</a>'
+    return f'<h{level} id="{anchor}">{text}{link}</h{level}>'
+
+
+def _entry(page: _Rendered, *, is_current: bool) -> str:
+    title = "Overview" if page.name == "index" else page.title
+    if not is_current:
+        return f'<li><a href="{page.name}.html">{title}</a></li>'
+    parts = "".join(f'<li><a href="#{anchor}">{_plain(text)}</a></li>' for anchor, text in page.parts)
+    inner = f"<ul>{parts}</ul>" if parts else ""
+    return f'<li><a href="{page.name}.html" aria-current="page">{title}</a>{inner}</li>'
+
+
+def _neighbour(relation: str, page: _Rendered) -> str:
+    return f'<a rel="{relation}" href="{page.name}.html">{page.title}</a>'
+
+
+def _plain(markup: str) -> str:
+    return re.sub(r"<[^>]+>", "", markup)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from flask import Flask
-from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
-from gunicorn.http import errors as http_errors  # type: ignore[import-untyped]
-from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]
+from gunicorn.app.base import BaseApplication
+from gunicorn.http import errors as http_errors
+from gunicorn.workers.gthread import ThreadWorker
 
 from rag.errors import RagError
 from rag.settings import load

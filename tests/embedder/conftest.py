@@ -8,7 +8,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-WORDS = "the a of index table query row key partial unique create drop vacuum plan scan join lock page".split()
+WORDS = ["the", "a", "of", "index", "table", "query", "row", "key", "partial", "unique", "create", "drop", "vacuum"]
 SIZES = {
     "vocab_size": 64,
     "hidden_size": 48,
@@ -25,7 +25,13 @@ def _config(kind: str):
 
     if kind == "distilbert":
         return t.DistilBertConfig(
-            vocab_size=64, dim=48, n_layers=2, n_heads=4, hidden_dim=96, max_position_embeddings=66, initializer_range=0.3
+            vocab_size=64,
+            dim=48,
+            n_layers=2,
+            n_heads=4,
+            hidden_dim=96,
+            max_position_embeddings=66,
+            initializer_range=0.3,
         )
     classes = {
         "bert": t.BertConfig,
@@ -59,7 +65,9 @@ def save_modules(folder: Path, pooling: str = "mean", normalize: bool = True) ->
     (folder / "modules.json").write_text(json.dumps(rows))
     (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling" / "config.json").write_text(
-        json.dumps({"word_embedding_dimension": 48, f"pooling_mode_{'mean_tokens' if pooling == 'mean' else pooling}": True})
+        json.dumps(
+            {"word_embedding_dimension": 48, f"pooling_mode_{'mean_tokens' if pooling == 'mean' else pooling}": True}
+        )
     )
 
 

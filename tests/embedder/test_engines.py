@@ -1,7 +1,9 @@
 """The real model on every engine and precision: the same vectors, and nothing compiled after loading."""
 
 import random
+import subprocess
 import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +21,7 @@ pytestmark = [
     # torch's own export and compile paths warn about themselves
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
 ]
-WORDS = "the partial index of a table scans rows während naïve 索引 créer ключ x1 42 fsync".split()
+WORDS = ["the", "partial", "index", "of", "a", "table", "scans", "rows", "während", "naïve", "索引", "ключ", "x1", "42"]
 # Cosine to eager fp32 below which an engine has gone wrong.
 BOUND = {"fp32": 0.999999, "bf16": 0.999}
 
@@ -110,8 +112,6 @@ def test_unknown_choices(values, error):
 
 def test_drop_in_for_langchain_faiss(reference):
     # langchain-community warns once on import that it is archived; that is known and the reason it is an extra
-    import warnings
-
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*langchain-community.*")
         from langchain_community.vectorstores import FAISS
@@ -120,8 +120,6 @@ def test_drop_in_for_langchain_faiss(reference):
 
 
 def test_loading_the_packaged_model_imports_no_transformers():
-    import subprocess
-
     code = "import sys; from embedder import Embeddings; Embeddings().encode(['x']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {name.partition(".")[0] for name in done.stdout.split()}

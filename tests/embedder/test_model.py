@@ -84,7 +84,11 @@ def test_modules_of_other_packages_are_refused(folder):
         ("config.json", "{", "config.json cannot be read"),
         ("config.json", "[]", "not a JSON object"),
         ("modules.json", "[{}]", "modules.json cannot be read"),
-        ("modules.json", '[{"type": "sentence_transformers.models.Dense", "path": ""}]', "Dense, which is not supported"),
+        (
+            "modules.json",
+            '[{"type": "sentence_transformers.models.Dense", "path": ""}]',
+            "Dense, which is not supported",
+        ),
         ("1_Pooling/config.json", '{"pooling_mode_mean_sqrt_len_tokens": true}', "not supported"),
         ("1_Pooling/config.json", '{"pooling_mode": "mean", "include_prompt": false}', "include_prompt"),
         ("tokenizer.json", None, "tokenizer.json is missing"),

@@ -1,0 +1,51 @@
+"""Real text to benchmark on: any folder that can be indexed, or Python's own reference documentation."""
+
+import pydoc_data.topics
+from collections.abc import Iterable
+from pathlib import Path
+
+from embedder.protocol import Embedder
+from indexer.chunking import Chunker
+from indexer.config import ChunkConfig, CrawlLimits
+from indexer.errors import ParseError
+from indexer.parsing import parse
+from indexer.records import Page
+from indexer.sources import read_sources
+
+QUERIES = (  # 13 to 17 tokens each, so about 15
+    "how do I catch several exceptions in a single except clause of a try",
+    "what is the difference between a class attribute and an instance attribute",
+    "in which order are the operands of an expression evaluated in python",
+    "how can I format a floating point number with two digits after the point",
+    "what happens when a generator is closed before it has been exhausted",
+    "when is the with statement used and what must a context manager define",
+    "how does python find a name that is used inside of a nested function",
+    "what does a metaclass do when a new class is being created in python",
+)
+
+
+def write_reference(folder: Path) -> Path:
+    """Write the language reference that every Python carries to a folder, one text file a topic."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in sorted(pydoc_data.topics.topics.items()):
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
+    """Return up to `count` passages of a folder, cut as an index cuts them."""
+    chunker = Chunker(embedder, ChunkConfig())
+    texts: list[str] = []
+    for page in _pages(source):
+        try:
+            texts += [chunk.embedded_text for chunk in chunker.split(parse(page))]
+        except ParseError:
+            continue  # a page without text; the index skips it too
+        if len(texts) >= count:
+            break
+    return texts[:count]
+
+
+def _pages(source: Path) -> Iterable[Page]:
+    items = read_sources([str(source)], CrawlLimits(), lambda _: None)
+    return (item for item in items if isinstance(item, Page))

@@ -1,0 +1,41 @@
+"""The baseline: the published way to do retrieval on a CPU with LangChain and FAISS, as its documentation has it.
+
+Run as a program it is the whole of it: load the model and the saved index, answer one query, print the best passage.
+Usage: langchain_script.py MODEL_FOLDER INDEX_FOLDER QUERY
+"""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+warnings.filterwarnings("ignore", message=".*langchain-community.*")
+warnings.filterwarnings("ignore", message=".*was deprecated in LangChain.*")
+
+
+def embeddings(model: Path) -> Any:
+    """Return LangChain's embeddings of a model, normalised as the model's own card has it."""
+    from langchain_community.embeddings import HuggingFaceEmbeddings
+
+    return HuggingFaceEmbeddings(model_name=str(model), encode_kwargs={"normalize_embeddings": True})
+
+
+def build(texts: list[str], embedding: Any) -> Any:
+    """Embed texts into a FAISS store in memory."""
+    from langchain_community.vectorstores import FAISS
+    from langchain_core.documents import Document
+
+    return FAISS.from_documents([Document(text) for text in texts], embedding)
+
+
+def main(model: str, index: str, query: str) -> None:
+    """Answer one query from a saved store."""
+    from langchain_community.vectorstores import FAISS
+
+    # the store's documents are a pickle; this one was written by the benchmark itself a moment ago
+    store = FAISS.load_local(index, embeddings(Path(model)), allow_dangerous_deserialization=True)
+    print(store.similarity_search(query, k=1)[0].page_content)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,54 @@
+import json
+
+import pytest
+
+from rag.errors import DatasetError, QueryError
+from rag.evaluation import evaluate, read_dataset
+from tests.dummy import DummyEmbedder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    corpus = [
+        {"_id": f"d{i}", "title": word, "text": f"all about {word}"} for i, word in enumerate(["cats", "dogs", "sails"])
+    ]
+    queries = [{"_id": "q1", "text": "dogs"}, {"_id": "q2", "text": "sails"}, {"_id": "unjudged", "text": "x"}]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, corpus)))
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td0\t1\n")
+    return tmp_path
+
+
+def test_scores(folder):
+    scores = evaluate(read_dataset(folder), DummyEmbedder())
+    # q1 finds d1 first (1.0); q2 finds d2 first and the judged d0 second or third
+    assert scores["queries"] == 2
+    assert scores["mrr@10"] in {0.75, round((1 + 1 / 3) / 2, 4)}
+    assert 0.5 < scores["ndcg@10"] < 1
+    assert (scores["recall@100"], scores["mode"]) == (1.0, "dense")
+
+
+def test_unknown_mode(folder):
+    with pytest.raises(QueryError, match="mode must be one of"):
+        evaluate(read_dataset(folder), DummyEmbedder(), mode="guess")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("corpus.jsonl", None, "corpus.jsonl cannot be read"),
+        ("corpus.jsonl", "", "no documents"),
+        ("corpus.jsonl", '{"_id": "a", "text": "t"}\n{"no": 1}', "line 2 has no _id"),
+        ("queries.jsonl", "{", "queries.jsonl cannot be read"),
+        ("qrels/test.tsv", "a\tb\n1\t2\n", "test.tsv cannot be read"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "test.tsv cannot be read"),
+    ],
+)
+def test_bad_folders_are_told_by_file(folder, file, content, told):
+    if content is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(content)
+    with pytest.raises(DatasetError, match=told):
+        read_dataset(folder)

@@ -1,0 +1,53 @@
+import dataclasses
+
+import pytest
+
+from rag.configs import build_config, embedder_config
+from rag.errors import SettingsError
+from rag.settings import SETTINGS, Settings, load
+
+
+def test_the_table_and_the_fields_are_the_same():
+    fields = [(field.name, field.type) for field in dataclasses.fields(Settings)]
+    assert fields == [(setting.name, type(setting.default)) for setting in SETTINGS]
+
+
+def test_flags_win_over_the_environment_over_the_defaults():
+    environ = {"PILOTLIGHT_PORT": "9000", "PILOTLIGHT_MAX_K": "7"}
+    settings = load({"port": "9001"}, environ)
+    assert (settings.port, settings.max_k, settings.workers) == (9001, 7, 0)
+
+
+def test_every_default_is_allowed_and_survives_another_process():
+    settings = load({}, {})
+    assert load({}, settings.as_environment()) == settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("port", "x", "--port must be a whole number, not 'x'"),
+        ("port", "70000", "--port must be from 1 to 65535"),
+        ("port", "1.5", "whole number"),
+        ("timeout", "nan", "--timeout must be from"),
+        ("engine", "warp", "--engine must be one of aot, compile, eager"),
+        ("allow_private", "perhaps", "--allow-private must be a yes or no"),
+        ("chunk_tokens", "-1", "--chunk-tokens must be from 16"),
+    ],
+)
+def test_a_bad_value_is_told_with_what_is_allowed(name, value, told):
+    with pytest.raises(SettingsError, match=told):
+        load({name: value}, {})
+
+
+def test_a_bad_variable_is_named():
+    with pytest.raises(SettingsError, match="PILOTLIGHT_WORKERS must be a whole number"):
+        load({}, {"PILOTLIGHT_WORKERS": "many"})
+
+
+def test_configs_take_their_values_from_the_settings(tmp_path):
+    values = {"threads": 3, "cache_dir": str(tmp_path), "max_pages": 5, "chunk_tokens": 64, "keep_generations": 9}
+    settings = load(values, {})
+    embedder, build = embedder_config(settings), build_config(settings)
+    assert (embedder.threads, embedder.cache_dir) == (3, tmp_path)
+    assert (build.crawl.max_pages, build.chunk.tokens, build.keep_generations) == (5, 64, 9)
