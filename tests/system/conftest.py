@@ -1,0 +1,101 @@
+"""The installed program, run as a user runs it: real model, real processes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    "partial.md": "# Partial indexes\n\nA partial index covers only those rows of a table that satisfy a predicate.\n",
+    "vacuum.md": "# Vacuum\n\nVacuum reclaims the storage that is occupied by dead tuples.\n",
+    "fsync.html": "<title>Durability</title><h1>Durability</h1><p>Turning fsync off risks losing data in a crash.</p>",
+}
+
+
+def run(*arguments: str | Path, stdin: str | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end."""
+    line = [sys.executable, "-m", "rag.cli", *map(str, arguments)]
+    return subprocess.run(
+        line, capture_output=True, text=True, env=os.environ | environ, input=stdin, timeout=300, check=False
+    )
+
+
+def request(url: str, body: object = None) -> tuple[int, Any]:
+    """Send a GET, or a POST of JSON; return the status and the decoded body."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"} if data else {}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.02)  # between two looks at another process
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextmanager
+def serving(index: Path, *flags: str) -> Iterator[str]:
+    """Serve an index until the block ends; give the base url once the server is ready."""
+    port = free_port()
+    line = [sys.executable, "-m", "rag.cli", "serve", "--index", str(index), "--port", str(port), *flags]
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
+    url = f"http://127.0.0.1:{port}"
+
+    def ready() -> bool:
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        try:
+            return request(f"{url}/readyz")[0] == 200
+        except OSError:
+            return False  # not listening yet
+
+    try:
+        wait_for(ready, "the server to be ready")
+        yield url
+    finally:
+        process.terminate()
+        _, log = process.communicate(timeout=60)
+        assert process.returncode == 0, log
+        assert "Traceback" not in log
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("source")
+    write_pages(folder)
+    return folder
+
+
+def write_pages(folder: Path, names: Sequence[str] = tuple(PAGES)) -> None:
+    for name in names:
+        (folder / name).write_text(PAGES[name], encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def index(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of PAGES that tests only read."""
+    folder = tmp_path_factory.mktemp("served") / "index"
+    done = run("index", source, "--index", folder, "--quiet")
+    assert done.returncode == 0, done.stderr
+    return folder
