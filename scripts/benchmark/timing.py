@@ -7,23 +7,24 @@ from typing import Any
 
 
 def interleave(
-    contestants: Mapping[str, Callable[[Any], object]], inputs: Sequence[Any], warmup: int = 3
+    contestants: Mapping[str, Callable[[Any], object]], inputs: Sequence[Any], turns: int
 ) -> dict[str, list[float]]:
-    """Time each contestant on each input in turn; return seconds per call, by contestant.
+    """Time each contestant on all inputs, turn by turn; return seconds per call, by contestant.
 
-    The order within a turn rotates, so that nobody always runs behind the same neighbour.
+    A turn is a run of inputs and not a single one: a server keeps its own weights in the cache, and contestants that
+    alternated call by call would measure each other's evictions instead. One turn before is not counted. The order
+    rotates, so that nobody always runs behind the same neighbour.
     """
     names = list(contestants)
-    for name in names:
-        for value in inputs[:warmup]:
-            contestants[name](value)
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for turn, value in enumerate(inputs):
+    for turn in range(-1, turns):
         for offset in range(len(names)):
             name = names[(turn + offset) % len(names)]
-            start = time.perf_counter()
-            contestants[name](value)
-            seconds[name].append(time.perf_counter() - start)
+            for value in inputs:
+                start = time.perf_counter()
+                contestants[name](value)
+                if turn >= 0:
+                    seconds[name].append(time.perf_counter() - start)
     return seconds
 
 

@@ -47,15 +47,14 @@ def query(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     retriever = Retriever.open(work / "index", ours)
     retriever.warm()
     store = langchain_script.build(texts, theirs)
-    inputs = [QUERIES[i % len(QUERIES)] for i in range(repeat)]
-    embedding = interleave({BASELINE: theirs.embed_query, OURS: ours.embed_query}, inputs, warmup=len(QUERIES))
+    embedding = interleave({BASELINE: theirs.embed_query, OURS: ours.embed_query}, QUERIES, repeat)
     answering = interleave(
         {
             BASELINE: lambda text: store.similarity_search(text, k=10),
             OURS: lambda text: retriever.search(text, k=10),
         },
-        inputs,
-        warmup=len(QUERIES),
+        QUERIES,
+        repeat,
     )
     return _rows("embed a 15-token query", embedding) + _rows(f"answer a query, k = 10, {len(texts)} chunks", answering)
 
@@ -68,11 +67,9 @@ def embed(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     folder = _write_folder(texts, work / "texts")
     contestants: dict[str, Callable[[Any], object]] = {
         BASELINE: lambda _: langchain_script.build(texts, theirs),
-        OURS: lambda turn: build([str(folder)], work / f"index-{turn}", ours, BuildConfig(), progress=_quiet()),
+        OURS: lambda _: build([str(folder)], work / "index", ours, BuildConfig(), progress=_quiet()),
     }
-    theirs.embed_documents(texts[:64])
-    ours.encode(texts[:64])
-    seconds = interleave(contestants, list(range(repeat)), warmup=0)
+    seconds = interleave(contestants, [folder], repeat)
     rate = {name: round(len(texts) / sorted(values)[len(values) // 2], 1) for name, values in seconds.items()}
     return _rows(f"index {len(texts)} chunks, files to searchable index", seconds, chunks_per_s=rate)
 
@@ -97,9 +94,9 @@ def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
             raise RuntimeError(f"{line[1]} gave a wrong answer: {done.stdout[:200]}")
 
     seconds = interleave(
-        {BASELINE: lambda _: run([*script, question]), OURS: lambda _: run([*command, question])},
-        list(range(repeat)),
-        warmup=1,
+        {BASELINE: lambda text: run([*script, text]), OURS: lambda text: run([*command, text])},
+        [question],
+        repeat,
     )
     return _rows("process start to first correct answer", seconds)
 
@@ -109,7 +106,7 @@ def _quiet() -> Any:
 
 
 VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int]] = {
-    "query": (query, 300),
+    "query": (query, 40),
     "embed": (embed, 3),
     "cold": (cold, 7),
 }

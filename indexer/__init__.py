@@ -1,0 +1,1 @@
+"""Sources in, an immutable index generation out."""

@@ -1,0 +1,81 @@
+"""What a build may be told: frozen, checked when made, units in the comments."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from typing import Any
+
+from indexer.errors import ConfigError
+
+
+def default_user_agent() -> str:
+    """Name and version of this crawler, as sites see it in their logs and match it in robots.txt."""
+    try:
+        version = metadata.version("pilotlight")
+    except metadata.PackageNotFoundError:
+        version = "0"
+    return f"Pilotlight/{version} (+https://pypi.org/project/pilotlight/)"
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlLimits:
+    """How far and how hard a site is crawled. The byte limit holds for local files too."""
+
+    max_pages: int = 10_000  # urls requested from one site
+    max_depth: int = 32  # links followed from the start page
+    timeout: float = 20.0  # seconds one page may take in all, redirects included
+    max_bytes: int = 10_000_000  # bytes of one page, after decompression
+    concurrency: int = 4  # fetcher threads
+    delay: float = 0.0  # seconds between two requests to the site; robots.txt may ask for more
+    allow_private: bool = False  # whether loopback, private and other non-public addresses may be reached
+    user_agent: str = field(default_factory=default_user_agent)
+
+    def __post_init__(self) -> None:
+        _whole("max_pages", self.max_pages, 1, 100_000_000)
+        _whole("max_depth", self.max_depth, 0, 1_000_000)
+        _number("timeout", self.timeout, 0.01, 86_400)
+        _whole("max_bytes", self.max_bytes, 1, 1_000_000_000)
+        _whole("concurrency", self.concurrency, 1, 64)
+        _number("delay", self.delay, 0, 3_600)
+        if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
+            raise ConfigError(f"user_agent must be one line of printable ASCII, not {self.user_agent!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkConfig:
+    """How long a passage is, in tokens of the embedding model."""
+
+    tokens: int = 200  # of the passage itself; its heading context comes on top
+    overlap: int = 0  # tokens repeated from the passage before it, within one section
+
+    def __post_init__(self) -> None:
+        _whole("chunk tokens", self.tokens, 16, 100_000)
+        _whole("chunk overlap", self.overlap, 0, self.tokens // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildConfig:
+    """Everything a build is told besides its sources, folder and embedder."""
+
+    crawl: CrawlLimits = field(default_factory=CrawlLimits)
+    chunk: ChunkConfig = field(default_factory=ChunkConfig)
+    keep_generations: int = 2  # published generations kept, the live one included
+
+    def __post_init__(self) -> None:
+        _whole("keep_generations", self.keep_generations, 1, 1_000)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form, for the manifest."""
+        return asdict(self)
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+
+
+def _number(name: str, value: object, low: float, high: float) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+    if not low <= value <= high:
+        raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")

@@ -1,0 +1,70 @@
+"""Errors of the indexer; see `embedder.errors` for the whole tree.
+
+IndexerError
+├── ConfigError          a limit or chunk size that makes no sense: names the field, the value and what is allowed
+├── SourceError          a source that cannot be read at all (unreachable site, no such folder, refused address)
+├── FetchError           one page that could not be fetched; the build records it and goes on
+│   └── NotWanted        one page that was reached but is not for the index (type, scope, robots.txt)
+├── ParseError           one page that cannot be read; the build records it and goes on
+├── NothingToIndex       the sources gave no text; the live generation is left as it is
+├── VectorError          the embedder gave vectors that cannot be stored (NaN, infinity, wrong shape)
+├── IndexMissing         there is no published generation in the folder
+├── IndexCorrupt         a file of a generation is missing or differs from its manifest: names the file
+├── IndexUnwritable      the index folder cannot be written, is full, or holds something else
+└── BuildLocked          another build holds the writer lock: says who
+"""
+
+from embedder.errors import PilotlightError
+
+
+class IndexerError(PilotlightError):
+    """Base of the indexer's errors."""
+
+
+class ConfigError(IndexerError):
+    """A limit or chunk size that makes no sense."""
+
+
+class SourceError(IndexerError):
+    """A source that cannot be read at all."""
+
+
+class FetchError(IndexerError):
+    """One page that could not be fetched; `status` is the HTTP status if there was an answer."""
+
+    def __init__(self, reason: str, *, status: int | None = None, retry: bool = False) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.retry = retry  # whether trying again may help
+
+
+class NotWanted(FetchError):
+    """One page that was reached but is not for the index."""
+
+
+class ParseError(IndexerError):
+    """One page that cannot be read."""
+
+
+class NothingToIndex(IndexerError):
+    """The sources gave no text."""
+
+
+class VectorError(IndexerError):
+    """The embedder gave vectors that cannot be stored."""
+
+
+class IndexMissing(IndexerError):
+    """There is no published generation in the folder."""
+
+
+class IndexCorrupt(IndexerError):
+    """A file of a generation is missing, truncated or altered."""
+
+
+class IndexUnwritable(IndexerError):
+    """The index folder cannot be written, is full, or holds something else."""
+
+
+class BuildLocked(IndexerError):
+    """Another build holds the writer lock."""

@@ -1,0 +1,229 @@
+"""One page over HTTP: redirects by hand, a deadline, a cap on decoded bytes, a few retries."""
+
+import ssl
+import threading
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.message import Message
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from types import TracebackType
+from typing import Self
+
+import httpcore
+import httpx
+
+from indexer.config import CrawlLimits
+from indexer.errors import FetchError, NotWanted
+from indexer.guard import GuardedTransport
+from indexer.urls import normalise
+
+PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/markdown", "text/plain"})
+MAX_REDIRECTS = 5
+_ATTEMPTS = 3
+_BACKOFF = 0.3  # seconds before the second attempt; doubles
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_NETWORK_ERRORS = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, ssl.SSLError)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server gave, redirects followed."""
+
+    url: str  # of the last hop, normalised
+    body: bytes  # decoded
+    content_type: str
+    charset: str | None
+    headers: httpx.Headers
+    fetched_at: str  # ISO 8601, UTC
+
+
+@dataclass(slots=True)
+class _Clock:
+    deadline: float  # time.monotonic() at which the page must be there; waiting one's turn moves it
+
+
+def allow_all(url: str) -> None:
+    """Scope of a fetch that may be redirected anywhere; addresses are still checked."""
+
+
+class Fetcher:
+    """A guarded HTTP client, shared by the fetcher threads of one crawl."""
+
+    def __init__(self, limits: CrawlLimits) -> None:
+        self._limits = limits
+        self._transport = GuardedTransport(allow_private=limits.allow_private, connections=limits.concurrency + 1)
+        self._client = httpx.Client(
+            transport=self._transport,
+            trust_env=False,
+            follow_redirects=False,
+            timeout=httpx.Timeout(limits.timeout, connect=min(limits.timeout, 10.0)),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            headers={
+                "User-Agent": limits.user_agent,
+                "Accept": "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.8",
+                "Accept-Encoding": "gzip, deflate",
+            },
+        )
+        self._stopped = threading.Event()
+        self._turn = threading.Lock()
+        self._next_start = 0.0
+        self.delay = limits.delay  # seconds between requests
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def abort(self) -> None:
+        """End every fetch that is under way, in whatever thread."""
+        self._stopped.set()
+        self._transport.backend.abort()
+
+    def get(
+        self,
+        url: str,
+        *,
+        scope: Callable[[str], None] = allow_all,
+        types: Collection[str] | None = PAGE_TYPES,
+        cut_at: int | None = None,
+    ) -> Answer:
+        """Fetch one address.
+
+        Args:
+            url: normalised address.
+            scope: called with the address of each redirect; raises NotWanted to refuse it.
+            types: media types accepted, or None for any.
+            cut_at: keep only so many bytes instead of refusing a longer body.
+
+        Raises:
+            NotWanted: reached, but refused by address, scope or media type.
+            FetchError: anything else that went wrong, in one line.
+        """
+        clock = _Clock(time.monotonic() + self._limits.timeout)
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._follow(url, clock, scope, types, cut_at)
+            except FetchError as error:
+                pause = _BACKOFF * 2**attempt
+                if not error.retry or attempt == _ATTEMPTS - 1 or time.monotonic() + pause >= clock.deadline:
+                    raise
+                if self._stopped.wait(pause):
+                    raise
+        raise AssertionError("unreachable")
+
+    def _follow(
+        self,
+        url: str,
+        clock: _Clock,
+        scope: Callable[[str], None],
+        types: Collection[str] | None,
+        cut_at: int | None,
+    ) -> Answer:
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = self._once(url, clock, types, cut_at)
+            if isinstance(answer, Answer):
+                return answer
+            if answer != url:
+                scope(answer)
+            url = answer
+        raise FetchError(f"more than {MAX_REDIRECTS} redirects")
+
+    def _once(self, url: str, clock: _Clock, types: Collection[str] | None, cut_at: int | None) -> Answer | str:
+        """Return the answer, or the address it redirects to."""
+        clock.deadline += self._wait_for_turn()
+        self._transport.backend.set_deadline(clock.deadline)
+        try:
+            with self._client.stream("GET", url) as response:
+                status = response.status_code
+                if status in _REDIRECTS:
+                    target = normalise(url, response.headers.get("Location", ""))
+                    if target is None:
+                        raise NotWanted("redirect to something that is not http or https")
+                    return target
+                if not 200 <= status < 300:
+                    raise FetchError(f"HTTP {status}", status=status, retry=status == 429 or status >= 500)
+                content_type, charset = _content_type(response.headers.get("Content-Type", ""))
+                if types is not None and content_type not in types:
+                    raise NotWanted(f"content type {content_type or 'missing'} is not read")
+                return Answer(
+                    url=url,
+                    body=self._body(response, clock.deadline, cut_at),
+                    content_type=content_type,
+                    charset=charset,
+                    headers=response.headers,
+                    fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                )
+        except httpcore.TimeoutException as error:
+            raise FetchError(f"no complete answer within {self._limits.timeout:g} s") from error
+        except _NETWORK_ERRORS as error:
+            raise FetchError(_one_line(error), retry=not self._stopped.is_set()) from error
+        except (httpx.InvalidURL, httpx.HTTPError) as error:
+            raise FetchError(_one_line(error)) from error
+
+    def _body(self, response: httpx.Response, deadline: float, cut_at: int | None) -> bytes:
+        limit = self._limits.max_bytes if cut_at is None else cut_at
+        kept = bytearray()
+        for part in _decoded(response, limit + 1):
+            kept += part
+            if len(kept) > limit:
+                if cut_at is None:
+                    raise FetchError(f"larger than {limit:,} bytes")
+                del kept[limit:]
+                break
+            if time.monotonic() > deadline:
+                raise FetchError(f"no complete answer within {self._limits.timeout:g} s")
+        return bytes(kept)
+
+    def _wait_for_turn(self) -> float:
+        """Keep the distance between requests; returns the seconds waited."""
+        if self.delay <= 0:
+            return 0.0
+        with self._turn:
+            now = time.monotonic()
+            wait = max(0.0, self._next_start - now)
+            self._next_start = now + wait + self.delay
+        if self._stopped.wait(wait):
+            raise FetchError("the crawl is being stopped")
+        return wait
+
+
+def _decoded(response: httpx.Response, most: int) -> Iterator[bytes]:
+    """Undo the one content encoding asked for, never making more than `most` bytes at a time."""
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding in ("identity", ""):
+        yield from response.iter_raw()
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise FetchError(f"content encoding {encoding[:40]} was not asked for")
+    decoder = zlib.decompressobj(wbits=47)  # gzip or zlib, by its header
+    first = True
+    try:
+        for part in response.iter_raw():
+            if first and part and encoding == "deflate" and part[0] & 0x0F != 8:
+                decoder = zlib.decompressobj(wbits=-15)  # some servers leave the zlib header out
+            first = first and not part
+            while part:
+                yield decoder.decompress(part, most)
+                part = decoder.unconsumed_tail
+    except zlib.error as error:
+        raise FetchError(f"damaged {encoding} body") from error
+    if not decoder.eof:
+        raise FetchError(f"{encoding} body ends too early")
+
+
+def _content_type(header: str) -> tuple[str, str | None]:
+    message = Message()
+    message["Content-Type"] = header
+    charset = message.get_param("charset")
+    return header.partition(";")[0].strip().lower(), charset if isinstance(charset, str) else None
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text[:200] or type(error).__name__

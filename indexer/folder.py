@@ -1,0 +1,128 @@
+"""Files of a folder, in sorted order, without ever leaving it."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import formatdate
+from pathlib import Path
+
+from indexer.errors import SourceError
+from indexer.records import Failure, Page, Skip
+
+_TYPES = {
+    ".html": "text/html",
+    ".htm": "text/html",
+    ".xhtml": "application/xhtml+xml",
+    ".md": "text/markdown",
+    ".markdown": "text/markdown",
+    ".txt": "text/plain",
+}
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: Path
+    content_type: str
+
+
+def read_path(source: str, max_bytes: int, found: Callable[[int], None]) -> Iterator[Page | Skip | Failure]:
+    """Read one file, or every readable file below a folder.
+
+    Symbolic links below the folder are not followed, so nothing outside it is read; neither are pipes and devices.
+
+    Args:
+        source: path of a file or folder.
+        max_bytes: longest file read.
+        found: told how many files there are to read.
+
+    Raises:
+        SourceError: there is no such file or folder, or it cannot be read.
+    """
+    try:
+        root = Path(source).expanduser().resolve(strict=True)
+        kind = root.stat().st_mode
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; give a folder or file") from error
+    if stat.S_ISDIR(kind):
+        entries = list(_walk(root))
+        found(sum(isinstance(entry, _Entry) for entry in entries))
+        for entry in entries:
+            yield _read(entry, source, max_bytes) if isinstance(entry, _Entry) else entry
+        return
+    content_type = _TYPES.get(root.suffix.lower())
+    if not stat.S_ISREG(kind):
+        raise SourceError(f"cannot read {source}: it is neither a file nor a folder")
+    if content_type is None:
+        raise SourceError(f"cannot read {source}: only {', '.join(_TYPES)} files are read")
+    found(1)
+    page = _read(_Entry(root, content_type), source, max_bytes)
+    if not isinstance(page, Page):
+        raise SourceError(f"cannot read {source}: {page.reason}")
+    yield page
+
+
+def _walk(root: Path) -> Iterator[_Entry | Skip | Failure]:
+    problems: list[OSError] = []
+    for folder, folders, files in os.walk(root, onerror=problems.append, followlinks=False):
+        if problems and folder == str(root):
+            break
+        folders.sort()
+        here = Path(folder)
+        for name in list(folders):
+            if name.startswith("."):
+                folders.remove(name)
+                yield Skip((here / name).as_uri(), "hidden")
+            elif (here / name).is_symlink():
+                yield Skip((here / name).as_uri(), "symbolic link")
+        for name in sorted(files):
+            yield _entry(here / name)
+    if problems and problems[0].filename == str(root):
+        raise SourceError(f"cannot read {root}: {problems[0].strerror}")
+    for problem in problems:
+        yield Failure(Path(problem.filename).as_uri(), problem.strerror or "cannot be read")
+
+
+def _entry(path: Path) -> _Entry | Skip | Failure:
+    try:
+        kind = path.lstat().st_mode
+    except OSError as error:
+        return Failure(path.as_uri(), error.strerror or "cannot be read")
+    if stat.S_ISLNK(kind):
+        return Skip(path.as_uri(), "symbolic link")
+    if not stat.S_ISREG(kind):
+        return Skip(path.as_uri(), "pipe, socket or device")
+    if path.name.startswith("."):
+        return Skip(path.as_uri(), "hidden")
+    content_type = _TYPES.get(path.suffix.lower())
+    if content_type is None:
+        return Skip(path.as_uri(), f"file type {path.suffix.lower() or 'without suffix'} is not read")
+    return _Entry(path, content_type)
+
+
+def _read(entry: _Entry, source: str, max_bytes: int) -> Page | Skip | Failure:
+    url = entry.path.as_uri()
+    try:
+        handle = os.open(entry.path, _OPEN)
+        with open(handle, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return Skip(url, "pipe, socket or device")
+            body = file.read(max_bytes + 1)
+    except OSError as error:
+        return Failure(url, error.strerror or "cannot be read")
+    if len(body) > max_bytes:
+        return Failure(url, f"larger than {max_bytes:,} bytes")
+    return Page(
+        url=url,
+        source=source,
+        body=body,
+        content_type=entry.content_type,
+        charset=None,
+        etag=None,
+        last_modified=formatdate(status.st_mtime, usegmt=True),
+        fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,135 @@
+"""A published generation, open for searching. Imports nothing that only a build needs."""
+
+import os
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.documents import DocumentReader, StoredChunk
+from indexer.errors import IndexCorrupt, IndexMissing
+from indexer.layout import CURRENT, GENERATIONS
+from indexer.manifest import DOCUMENTS, VECTORS, Manifest, check_files, corrupt, is_generation_id, read_manifest
+from indexer.vectors import VectorReader
+
+_LONGEST = 100  # bytes of CURRENT that are looked at
+
+
+def current_id(index_dir: Path) -> str:
+    """Id of the live generation: one small read, cheap enough to ask before every query.
+
+    Raises:
+        IndexMissing: nothing has been published there.
+        IndexCorrupt: `CURRENT` does not name a generation.
+    """
+    path = os.path.join(index_dir, CURRENT)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            raw = os.read(handle, _LONGEST)
+        finally:
+            os.close(handle)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise IndexMissing(
+            f"there is no index in {index_dir}; build one with: pilotlight index SOURCE --index {index_dir}"
+        ) from error
+    except OSError as error:
+        raise corrupt(Path(path), error.strerror or "cannot be read") from error
+    name = raw.decode("ascii", "replace").removesuffix("\n")
+    if not is_generation_id(name):
+        raise corrupt(Path(path), "does not name a generation")
+    return name
+
+
+class Generation:
+    """One immutable generation with every file open; deleting its folder does it no harm.
+
+    `search` and `chunks` may be called from many threads at once. Open it after forking, not before.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Verify and open a generation folder; raises IndexCorrupt naming the file that is wrong."""
+        self.manifest: Manifest = read_manifest(folder)
+        check_files(folder, self.manifest)
+        self._vectors = VectorReader(folder / VECTORS)
+        self._documents = DocumentReader(folder / DOCUMENTS)
+        counts = self.manifest.counts
+        if (self._vectors.count, self._vectors.dimension) != (counts.chunks, counts.dimension):
+            raise corrupt(folder / VECTORS, "does not hold the vectors that the manifest says")
+        if (self._documents.documents, self._documents.chunks) != (counts.documents, counts.chunks):
+            raise corrupt(folder / DOCUMENTS, "does not hold the documents that the manifest says")
+
+    @classmethod
+    def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
+        """Open the live generation of an index, or a given one.
+
+        Raises:
+            IndexMissing: nothing has been published there, or there is no such generation.
+            IndexCorrupt: a file is missing or altered; the message names it.
+        """
+        if generation_id is not None:
+            folder = index_dir / GENERATIONS / generation_id
+            if not is_generation_id(generation_id) or not folder.is_dir():
+                raise IndexMissing(f"there is no generation {generation_id} in {index_dir}")
+            return cls(folder)
+        name = current_id(index_dir)
+        while True:
+            try:
+                return cls(index_dir / GENERATIONS / name)
+            except IndexCorrupt:
+                # Two builds may have ended meanwhile, and taken away the generation that was live before them.
+                newer = current_id(index_dir)
+                if newer == name:
+                    raise
+                name = newer
+
+    @property
+    def id(self) -> str:
+        """Name of the generation; later ones sort after it."""
+        return self.manifest.id
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._vectors.dimension
+
+    @property
+    def document_count(self) -> int:
+        """Documents in the generation."""
+        return self._documents.documents
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks in the generation."""
+        return self._documents.chunks
+
+    def search(self, vector: npt.NDArray[np.float32], k: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Rows of the k chunks nearest to a vector; see `VectorReader.search`.
+
+        Args:
+            vector: float32 (dim,).
+            k: how many, at least 1.
+
+        Returns:
+            Scores float32 (n,), best first, and rows int64 (n,), n = min(k, chunks).
+
+        Raises:
+            VectorError: the vector has another length, or is not finite.
+        """
+        return self._vectors.search(vector, k)
+
+    def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
+        """Chunks by row, in the order asked for.
+
+        Args:
+            rows: int64 (n,), as `search` gives them.
+
+        Raises:
+            IndexCorrupt: a row is not in the generation.
+        """
+        return self._documents.read(rows)
+
+    def close(self) -> None:
+        """Release the files."""
+        self._documents.close()

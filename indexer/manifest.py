@@ -1,0 +1,175 @@
+"""What a generation consists of: `manifest.json`, written last, checked first.
+
+The file carries a checksum of itself and is compared byte for byte with what its content would be written as, so
+any change to it is noticed.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from indexer.errors import IndexCorrupt
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+DOCUMENTS = "documents.sqlite"
+VECTORS = "vectors.faiss"
+_LARGEST = 64 * 1024 * 1024  # bytes of a manifest
+_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_READ_SIZE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One file as it was published."""
+
+    sha256: str  # hex
+    size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much is in a generation."""
+
+    documents: int
+    chunks: int
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything known about a generation besides its content."""
+
+    id: str
+    created_at: str  # ISO 8601, UTC
+    fingerprint: dict[str, Any]  # of the embedder that made the vectors
+    counts: Counts
+    files: dict[str, FileRecord]
+    settings: dict[str, Any]  # crawl and chunk settings of the build
+    sources: list[str]
+    report: dict[str, Any]  # what the build did
+    schema_version: int = SCHEMA_VERSION
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        content = asdict(self)
+        return _dump({"checksum": _checksum(content), **content})
+
+
+def is_generation_id(text: str) -> bool:
+    """Whether a text names a generation: time in UTC, a dash, six hex digits; sortable by time."""
+    return _ID.fullmatch(text) is not None
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check the manifest of a generation folder.
+
+    Raises:
+        IndexCorrupt: it is missing, altered, or of a version this program does not know.
+    """
+    path = folder / MANIFEST
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise corrupt(path, error.strerror or "cannot be read") from error
+    if len(raw) > _LARGEST:
+        raise corrupt(path, "is far too large")
+    try:
+        content = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise corrupt(path, "is not JSON") from error
+    if not isinstance(content, dict):
+        raise corrupt(path, "is not a JSON object")
+    version = content.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise corrupt(path, f"has schema version {version!r}, this program reads {SCHEMA_VERSION}")
+    checksum = content.pop("checksum", None)
+    if checksum != _checksum(content) or raw != _dump({"checksum": checksum, **content}):
+        raise corrupt(path, "does not match its checksum")
+    try:
+        manifest = _typed(content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise corrupt(path, f"has no valid {str(error).strip(chr(39))}") from error
+    if manifest.id != folder.name:
+        raise corrupt(path, f"belongs to generation {manifest.id}")
+    return manifest
+
+
+def record_file(path: Path) -> FileRecord:
+    """Size and SHA-256 of a file."""
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while block := file.read(_READ_SIZE):
+            digest.update(block)
+            size += len(block)
+    return FileRecord(digest.hexdigest(), size)
+
+
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Compare every file with its record; raises IndexCorrupt naming the first that differs."""
+    for name, record in manifest.files.items():
+        path = folder / name
+        try:
+            size = path.stat().st_size
+            if size != record.size:
+                raise corrupt(path, f"has {size:,} bytes instead of {record.size:,}")
+            if record_file(path) != record:
+                raise corrupt(path, "differs from its checksum")
+        except OSError as error:
+            raise corrupt(path, error.strerror or "cannot be read") from error
+
+
+def corrupt(path: Path, what: str) -> IndexCorrupt:
+    """The error for a file that is not as it was published."""
+    what = what[:1].lower() + what[1:]
+    return IndexCorrupt(f"{path}: {what}; rebuild the index, or roll back to an older generation")
+
+
+def _typed(content: dict[str, Any]) -> Manifest:
+    """Build the record; raises KeyError, TypeError or ValueError with the field's name."""
+    files = {}
+    for name, record in _field(content, "files", dict).items():
+        sha256, size = _field(record, "sha256", str), _field(record, "size", int)
+        if not _SHA256.fullmatch(sha256) or size < 0 or not re.fullmatch(r"[\w][\w.-]*", name):
+            raise ValueError("files")
+        files[name] = FileRecord(sha256, size)
+    if not {DOCUMENTS, VECTORS} <= files.keys():
+        raise ValueError("files")
+    counts = _field(content, "counts", dict)
+    sources = _field(content, "sources", list)
+    if not all(isinstance(source, str) for source in sources):
+        raise ValueError("sources")
+    return Manifest(
+        id=_field(content, "id", str),
+        created_at=_field(content, "created_at", str),
+        fingerprint=_field(content, "fingerprint", dict),
+        counts=Counts(
+            documents=_field(counts, "documents", int),
+            chunks=_field(counts, "chunks", int),
+            dimension=_field(counts, "dimension", int),
+        ),
+        files=files,
+        settings=_field(content, "settings", dict),
+        sources=sources,
+        report=_field(content, "report", dict),
+    )
+
+
+def _field(content: Any, name: str, kind: type) -> Any:
+    if not isinstance(content, dict) or not isinstance(content.get(name), kind):
+        raise ValueError(name)
+    return content[name]
+
+
+def _dump(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(_dump(content)).hexdigest()

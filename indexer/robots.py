@@ -1,0 +1,47 @@
+"""robots.txt of one site (RFC 9309): 4xx means no rules, 5xx and silence mean hands off."""
+
+from urllib.robotparser import RobotFileParser
+
+from indexer.errors import FetchError, NotWanted
+from indexer.fetch import Fetcher
+
+_MOST = 500 * 1024  # bytes read; RFC 9309, 2.5
+_LONGEST_DELAY = 60.0  # seconds
+
+
+class Robots:
+    """The rules one site gives to one crawler."""
+
+    def __init__(self, text: str, user_agent: str) -> None:
+        self._agent = user_agent
+        self._parser = RobotFileParser()
+        self._parser.parse(text.splitlines())
+
+    @property
+    def delay(self) -> float:
+        """Seconds the site asks to leave between requests."""
+        asked = self._parser.crawl_delay(self._agent)
+        return min(float(asked), _LONGEST_DELAY) if asked else 0.0
+
+    def allows(self, url: str) -> bool:
+        """Whether the address may be fetched."""
+        return self._parser.can_fetch(self._agent, url)
+
+
+def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
+    """Read the rules of a site (`scheme://host:port`).
+
+    Raises:
+        FetchError: the site cannot be reached, or fails on robots.txt, so nothing may be fetched.
+    """
+    try:
+        answer = fetcher.get(f"{site}/robots.txt", types=None, cut_at=_MOST)
+    except NotWanted:
+        raise
+    except FetchError as error:
+        if error.status is not None and 400 <= error.status < 500:
+            return Robots("", user_agent)
+        if error.status is not None:
+            raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error
+        raise
+    return Robots(answer.body.decode("utf-8-sig", "replace"), user_agent)

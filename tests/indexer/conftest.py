@@ -1,0 +1,66 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.progress import Progress
+from indexer.records import Page
+from tests.indexer.server import Site
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.fetch._BACKOFF", 0.01)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    server = Site()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def sentinel() -> Iterator[Site]:
+    """A server on loopback that must not be reached."""
+    server = Site()
+    server.routes["/"] = "<p>secret</p>"
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def limits() -> CrawlLimits:
+    return CrawlLimits(allow_private=True, timeout=5.0)
+
+
+@pytest.fixture
+def quiet() -> Progress:
+    import sys
+
+    return Progress(sys.stderr, "quiet")
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """A tiny folder of documentation."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "cats.html").write_text(
+        "<title>Cats</title><h1>Cats</h1><p>Cats sleep most of the day.</p><h2 id=food>Food</h2><p>They eat fish.</p>"
+    )
+    (folder / "dogs.md").write_text("# Dogs\n\nDogs bark at strangers.\n\n## Walks\n\nTwice a day in the park.\n")
+    (folder / "notes.txt").write_text("Birds\n\nBirds sing at dawn.\n")
+    return folder
+
+
+def make_page(body: str | bytes, content_type: str = "text/html", url: str = "http://t.test/p", **kw: object) -> Page:
+    raw = body.encode() if isinstance(body, str) else body
+    fields: dict[str, object] = {
+        "charset": None,
+        "etag": None,
+        "last_modified": None,
+        "fetched_at": "2026-01-01T00:00:00",
+    }
+    return Page(url=url, source="s", body=raw, content_type=content_type, **{**fields, **kw})  # type: ignore[arg-type]

@@ -1,0 +1,84 @@
+"""A small real web server for tests: routes in a dict, every request logged."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Reply:
+    body: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "text/html; charset=utf-8"})
+
+
+Route = Reply | str | Callable[[BaseHTTPRequestHandler], None]
+
+
+class Site:
+    """Serves `routes` on one address; unknown paths are 404. `hits` holds the paths asked for, in order."""
+
+    def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
+        self.routes: dict[str, Route] = {}
+        self.hits: list[str] = []
+        self.agents: set[str] = set()
+        self.stopping = threading.Event()  # for routes that keep a client waiting
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                site.hits.append(self.path)
+                site.agents.add(self.headers.get("User-Agent", ""))
+                route = site.routes.get(self.path, Reply(b"nothing here", 404))
+                if isinstance(route, str):
+                    route = Reply(route.encode())
+                if isinstance(route, Reply):
+                    send(self, route)
+                else:
+                    route(self)
+
+            def log_message(self, *args: object) -> None:
+                return
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                return  # clients hang up on purpose here
+
+        self._server = Server((address, port), Handler)
+        self.port = self._server.server_address[1]
+        self.url = f"http://{address}:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def pages(self, **bodies: str) -> None:
+        """Add HTML pages; `index` is the start page, `a_b` becomes /a/b."""
+        for name, body in bodies.items():
+            self.routes["/" if name == "index" else "/" + name.replace("_", "/")] = page(body)
+
+    def close(self) -> None:
+        self.stopping.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def page(body: str, title: str = "Test") -> str:
+    return f"<!doctype html><html><head><title>{title}</title></head><body>{body}</body></html>"
+
+
+def redirect(target: str, status: int = 302, body: bytes = b"") -> Reply:
+    return Reply(body, status, {"Location": target})
+
+
+def send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+    handler.send_response(reply.status)
+    for name, value in reply.headers.items():
+        handler.send_header(name, value)
+    handler.send_header("Content-Length", str(len(reply.body)))
+    handler.end_headers()
+    handler.wfile.write(reply.body)

@@ -1,0 +1,67 @@
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.errors import FetchError
+from indexer.fetch import Fetcher
+from indexer.robots import Robots, fetch_robots
+from tests.indexer.server import Reply, Site, redirect
+
+LIMITS = CrawlLimits(allow_private=True, timeout=5.0)
+AGENT = LIMITS.user_agent
+
+
+def rules(site: Site) -> Robots:
+    with Fetcher(LIMITS) as fetcher:
+        return fetch_robots(fetcher, site.url, AGENT)
+
+
+def test_rules_are_kept(site: Site) -> None:
+    site.routes["/robots.txt"] = Reply(
+        b"User-agent: other\nDisallow: /\n\nUser-agent: *\nDisallow: /private/\nCrawl-delay: 2\n",
+        200,
+        {"Content-Type": "text/plain"},
+    )
+    robots = rules(site)
+    assert robots.allows(f"{site.url}/open")
+    assert not robots.allows(f"{site.url}/private/x")
+    assert robots.delay == 2.0
+
+
+def test_our_own_name_is_matched(site: Site) -> None:
+    site.routes["/robots.txt"] = "User-agent: *\nDisallow:\n\nUser-agent: Pilotlight\nDisallow: /a\n"
+    robots = rules(site)
+    assert robots.allows(f"{site.url}/b")
+    assert not robots.allows(f"{site.url}/a")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410])
+def test_client_errors_mean_no_rules(site: Site, status: int) -> None:
+    site.routes["/robots.txt"] = Reply(b"", status)
+    assert rules(site).allows(f"{site.url}/anything")
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_server_errors_mean_hands_off(site: Site, status: int) -> None:
+    site.routes["/robots.txt"] = Reply(b"", status)
+    with pytest.raises(FetchError, match=rf"robots\.txt answers HTTP {status}"):
+        rules(site)
+
+
+def test_redirected_rules_are_read(site: Site) -> None:
+    site.routes["/robots.txt"] = redirect("/rules")
+    site.routes["/rules"] = "User-agent: *\nDisallow: /\n"
+    assert not rules(site).allows(f"{site.url}/x")
+
+
+def test_only_the_first_500_kib_count(site: Site) -> None:
+    padding = "# padding\n" * 60_000
+    site.routes["/robots.txt"] = f"User-agent: *\nDisallow: /early\n{padding}Disallow: /late\n"
+    robots = rules(site)
+    assert not robots.allows(f"{site.url}/early")
+    assert robots.allows(f"{site.url}/late")
+
+
+def test_rubbish_is_no_rules() -> None:
+    robots = Robots("\ufffd\x00 <html> ::: \nCrawl-delay: soon\nDisallow /x", AGENT)
+    assert robots.allows("http://h.test/x")
+    assert robots.delay == 0.0

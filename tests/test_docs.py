@@ -1,0 +1,258 @@
+"""The documentation against the program: settings, flags, command lines, links and examples."""
+
+import argparse
+import ast
+import dataclasses
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from indexer.build import build
+from indexer.config import BuildConfig
+from indexer.markdown import render
+from indexer.progress import Progress
+from indexer.report import BuildReport
+from rag.cli import parser
+from rag.results import Answer, Hit
+from rag.settings import SETTINGS, TYPE_NAMES, Setting, Settings, load
+from tests.dummy import DummyEmbedder
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+TEXTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+SHELLS = {"sh", "console"}
+SCRIPT_VARIABLES = {"PILOTLIGHT_DOCS_PORT"}  # read by scripts/run, not a setting
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def tokens_of(path: Path) -> list[Token]:
+    return MarkdownIt("commonmark").enable("table").parse(path.read_text(encoding="utf-8"))
+
+
+def fences(path: Path, languages: set[str]) -> list[str]:
+    return [token.content for token in tokens_of(path) if token.type == "fence" and token.info in languages]
+
+
+def code_spans(text: str) -> set[str]:
+    return set(re.findall(r"`([^`\n]+)`", text))
+
+
+def verbs() -> dict[str, argparse.ArgumentParser]:
+    action = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(action.choices)
+
+
+# Settings
+
+
+def described(setting: Setting) -> tuple[str, str, str, str]:
+    """A setting's row as docs/settings.md should have it."""
+    if isinstance(setting.default, bool):
+        default = "yes" if setting.default else "no"
+    else:
+        default = f"`{setting.default}`" if setting.default != "" else "empty"
+    if setting.choices:
+        allowed = ", ".join(f"`{choice}`" for choice in setting.choices)
+    elif setting.low is not None and setting.high is not None:
+        allowed = f"{setting.low:,} to {setting.high:,}"
+    else:
+        allowed = TYPE_NAMES[type(setting.default)]
+    return f"`{setting.name}` `{setting.variable}` `{setting.flag}`", default, allowed, setting.help
+
+
+def test_settings_page_is_the_table():
+    lines = (DOCS / "settings.md").read_text(encoding="utf-8").splitlines()
+    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines if line.startswith("| `")]
+    assert rows == [described(setting) for setting in SETTINGS]
+
+
+def test_settings_fields_are_the_table():
+    fields = {field.name: field.type for field in dataclasses.fields(Settings)}
+    assert list(fields.items()) == [(setting.name, type(setting.default)) for setting in SETTINGS]
+
+
+def test_settings_stand_under_their_group():
+    group, found = "", []
+    for line in (DOCS / "settings.md").read_text(encoding="utf-8").splitlines():
+        group = line.removeprefix("## ").lower() if line.startswith("## ") else group
+        if line.startswith("| `"):
+            found.append(group)
+    assert found == [setting.group for setting in SETTINGS]
+
+
+# Commands
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_verb_has_a_section_that_names_its_arguments(verb):
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## pilotlight {verb}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    words = set(re.findall(r"[\w-]+", " ".join(code_spans(section[1]))))
+    settings = {setting.flag for setting in SETTINGS}
+    for action in verbs()[verb]._actions:
+        if isinstance(action, argparse._HelpAction) or settings & set(action.option_strings):
+            continue
+        name = action.option_strings[-1] if action.option_strings else str(action.metavar)
+        assert name in words
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_verb_links_to_the_settings_it_reads(verb):
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    section = page.partition(f"## pilotlight {verb}\n")[2].partition("\n## ")[0]
+    flags = {
+        flag for action in verbs()[verb]._actions if action.help != argparse.SUPPRESS for flag in action.option_strings
+    }
+    read = {setting.group for setting in SETTINGS if setting.flag in flags}
+    assert set(re.findall(r"\(settings\.md#(\w+)\)", section)) == read
+
+
+def command_lines() -> list[tuple[str, list[str]]]:
+    """Every quoted run of `pilotlight` or of the rebuild script, with what follows the command."""
+    found = []
+    for path in TEXTS:
+        for block in fences(path, SHELLS):
+            for line in block.replace("\\\n", " ").splitlines():
+                found += [(name_of(path), arguments) for arguments in _runs(line.removeprefix("$ "))]
+        for token in tokens_of(path):
+            for span in token.children or ():
+                if span.type == "code_inline" and span.content.startswith("pilotlight "):
+                    found += [(name_of(path), arguments) for arguments in _runs(span.content)]
+    return found
+
+
+def _runs(line: str) -> list[list[str]]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    runs: list[list[str]] = []
+    command: list[str] = []
+    for word in [*lexer, ";"]:
+        if word[0] not in ";&|<>":
+            command.append(word)
+            continue
+        for place, part in enumerate(command):
+            if Path(part).name == "pilotlight" and command[place - 1] != "cd":
+                runs.append(command[place + 1 :])
+            elif Path(part).name == "rebuild_index.py":
+                runs.append(["index", *command[place + 1 :]])
+        command = []
+    return runs
+
+
+def test_there_are_command_lines_to_check():
+    assert len(command_lines()) > 20
+
+
+@pytest.mark.parametrize(("page", "arguments"), command_lines(), ids=lambda value: str(value)[:60])
+def test_command_line_is_understood(page, arguments, capsys):
+    if arguments in (["--version"], ["VERB"], ["VERB", "--help"]):
+        return
+    if len(arguments) == 1 and arguments[0] in verbs():
+        return  # the name of a verb rather than a whole command
+    try:
+        parsed = vars(parser().parse_args(arguments))
+    except SystemExit:
+        pytest.fail(f"{page}: {capsys.readouterr().err.splitlines()[-1]}")
+    load({setting.name: parsed[setting.name] for setting in SETTINGS if setting.name in parsed}, {})
+
+
+def test_variables_exist():
+    known = {setting.variable for setting in SETTINGS} | SCRIPT_VARIABLES
+    for path in TEXTS:
+        quoted = set(re.findall(r"PILOTLIGHT_[A-Z_]+\b", path.read_text(encoding="utf-8")))
+        assert quoted <= known, name_of(path)
+
+
+def test_json_fields_are_described():
+    report = BuildReport("g", 0, 0, 0, 0, (), (), dict.fromkeys(("fetch", "total"), 0.0)).as_dict()
+    assert set(report) <= code_spans((DOCS / "cli.md").read_text(encoding="utf-8"))
+    fields = {field.name for record in (Answer, Hit) for field in dataclasses.fields(record)}
+    assert fields <= code_spans((DOCS / "search.md").read_text(encoding="utf-8"))
+
+
+# Pages
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_page_begins_with_its_title(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(r"# \S.*", lines[0])
+    assert lines[1] == ""
+    headings = [token for token in tokens_of(path) if token.type == "heading_open"]
+    assert [heading.tag for heading in headings].count("h1") == 1
+
+
+def test_titles_differ():
+    titles = [path.read_text(encoding="utf-8").partition("\n")[0] for path in PAGES]
+    assert len(set(titles)) == len(titles)
+
+
+def test_index_links_to_every_page():
+    linked = set(re.findall(r"\(([\w-]+)\.md\)", (DOCS / "index.md").read_text(encoding="utf-8")))
+    assert linked == {path.stem for path in PAGES} - {"index"}
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_links_lead_somewhere(path):
+    for token in tokens_of(path):
+        for span in token.children or ():
+            target = str(span.attrGet("href")) if span.type == "link_open" else ""
+            if not target or "://" in target:
+                continue
+            name, _, anchor = target.partition("#")
+            page = path.parent / name if name else path
+            assert page.is_file(), target
+            if anchor:
+                assert f'id="{anchor}"' in render(page.read_text(encoding="utf-8")).html, target
+
+
+def test_readme_names_both_commands():
+    blocks = "\n".join(fences(ROOT / "README.md", SHELLS))
+    assert re.search(r"^scripts/run\b", blocks, re.MULTILINE)
+    assert re.search(r"^scripts/test\b", blocks, re.MULTILINE)
+    for script in ("run", "test", "check", "rebuild_index.py"):
+        assert (ROOT / "scripts" / script).is_file()
+
+
+def test_changelog_has_this_version_and_its_date():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first = re.search(r"^## (\S+) \((\d{4}-\d{2}-\d{2})\)$", changelog, re.MULTILINE)
+    assert first is not None
+    assert first[1] == version
+
+
+# Examples
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_python_examples_are_python(path):
+    for block in fences(path, {"python"}):
+        ast.parse(block)
+
+
+def test_reading_an_index_by_hand_works(tmp_path, monkeypatch, capsys):
+    source = tmp_path / "notes"
+    source.mkdir()
+    (source / "cats.md").write_text("# Cats\n\nCats purr when they are content.\n\n## Food\n\nCats eat fish.\n")
+    (source / "dogs.md").write_text("# Dogs\n\nDogs bark at strangers.\n")
+    with open("/dev/null", "w") as nowhere:
+        progress = Progress(nowhere, "quiet")
+        build([str(source)], tmp_path / "pilotlight-index", DummyEmbedder(), BuildConfig(), progress=progress)
+    monkeypatch.chdir(tmp_path)
+    [example] = fences(DOCS / "index-format.md", {"python"})
+    exec(compile(example, "index-format.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("{'chunks': 3, 'dimension': 64, 'documents': 2}")
+    assert lines[1].startswith("1.000  Cats: 'Cats purr when they are content.'")
+    assert len(lines) == 4

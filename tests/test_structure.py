@@ -1,0 +1,116 @@
+"""What DESIGN promises about the shape of the code, held by looking at the code."""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAY_IMPORT = {  # every package, lowest first: which of the others it may import
+    "embedder": set(),
+    "indexer": {"embedder"},
+    "rag": {"embedder", "indexer"},
+    "web": {"rag"},
+}
+PUBLIC = {"embedder": {"EmbedderConfig", "Embeddings"}, "indexer": set(), "rag": set(), "web": set()}
+MOST_LINES = 320  # "about 300"
+# written so that this file does not hold what it looks for
+MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:work|root|tmp/w|tmp/[a-z]{1,2}/)(?=/|\b)")
+AUTHORING_TOOL = re.compile(r"\b(?:[c]laude|[a]nthropic|[c]hatgpt|[c]opilot|[c]odex)\b", re.IGNORECASE)
+
+
+def python_files() -> list[Path]:
+    return sorted(path for folder in (*MAY_IMPORT, "scripts", "tests") for path in (ROOT / folder).rglob("*.py"))
+
+
+def repository_files() -> list[Path]:
+    folders = (".ci", "docs", "scripts", "tests", *MAY_IMPORT)
+    found = [path for path in ROOT.iterdir() if path.is_file()]
+    found += [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    return sorted(path for path in found if "__pycache__" not in path.parts)
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Top-level packages that a file imports anywhere, inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield path.relative_to(ROOT).parts[0] if node.level else (node.module or "").partition(".")[0]
+
+
+def relative(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_point_one_way(package):
+    allowed = MAY_IMPORT[package] | {package}
+    ours = {*MAY_IMPORT, "scripts", "tests"}
+    wrong = {
+        (str(path.relative_to(ROOT)), name)
+        for path in (ROOT / package).rglob("*.py")
+        for name in imports(path)
+        if name in ours - allowed
+    }
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_each_package_says_what_it_is(package):
+    tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+
+
+@pytest.mark.parametrize(("package", "names"), PUBLIC.items())
+def test_public_names(package, names):
+    module = importlib.import_module(package)
+    assert set(getattr(module, "__all__", ())) == names
+    for name in names:
+        assert getattr(module, name).__name__ == name
+    if not names:  # nothing slips out of a package that exports nothing
+        tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
+        assert [type(node).__name__ for node in tree.body] == ["Expr"]
+
+
+def test_files_are_short():
+    long = {str(path.relative_to(ROOT)): lines for path in python_files() if (lines := _lines(path)) > MOST_LINES}
+    assert long == {}
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, AUTHORING_TOOL], ids=["machine path", "authoring tool"])
+def test_nothing_about_where_or_how_it_was_written(pattern):
+    found = {
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+        for path in repository_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if pattern.search(line)
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "matches"),
+    [
+        ("cache = '/" + "work/main'", True),
+        ("see /" + "tmp/w/v/bin", True),
+        ("/" + "root/.cache", True),
+        ("https://docs.example/work/", False),
+        ("~/work/notes, $HOME/work", False),
+        ("tmp_path / 'work'", False),
+    ],
+)
+def test_what_counts_as_a_machine_path(line, matches):
+    assert bool(MACHINE_PATH.search(line)) is matches
+
+
+def test_no_pickle():
+    wrong = [path for path in python_files() if {"pickle", "joblib", "dill", "cloudpickle"} & set(imports(path))]
+    assert relative(wrong) == []
+
+
+def _lines(path: Path) -> int:
+    return path.read_text(encoding="utf-8").count("\n")
