@@ -5,6 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from langchain_text_splitters import RecursiveCharacterTextSplitter
@@ -12,16 +13,17 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 from embedder.protocol import Embedder
 from indexer.config import ChunkConfig
 from indexer.errors import ConfigError
-from indexer.records import Chunk, Document, Section
+from indexer.records import SEPARATOR, Chunk, Document, Section
 from indexer.urls import with_anchor
 
-SEPARATOR = " › "  # between the headings of a path
 _SEPARATORS = [r"\n\n", r"\n", r"(?<=[.!?;:])\s+|(?<=[。！？；])", r"\s+", ""]  # from the best cut to the worst
 _CHARACTERS_PER_TOKEN = 12  # at most; some tokenizers make one token of a word of any length
 _CONTEXT_SHARE = 4  # heading context takes at most this part of the model's length
 _LEAST = 16  # tokens of text for which the model must have room
 _UNEVEN = 1.15  # how far a passage may exceed the even share of its section, so that paragraphs stay whole
+_SHORT = 24  # tokens of a lead-in that says too little to be found by itself
 _WORD = re.compile(r"\w")
+_NUMBER = re.compile(r"^(?:Chapter \d+|Appendix [A-Z]|Part [IVX]+|\d+(?:\.\d+)*|[A-Z](?:\.\d+)+)\.\s+")
 
 
 class Chunker:
@@ -43,7 +45,7 @@ class Chunker:
         self._count_all(block for section in document.sections for block in section.text.split("\n\n"))
         pieces = [
             (section, context, text)
-            for section in document.sections
+            for section in self._with_lead_ins(document.sections)
             for context in [self._context(document.title, section)]
             for text in self._split_section(section.text, context)
             if _WORD.search(text)
@@ -68,6 +70,17 @@ class Chunker:
             )
             repeats[text] += 1
         return chunks
+
+    def _with_lead_ins(self, sections: Iterable[Section]) -> list[Section]:
+        """Join a short section with the subsection that follows: alone, a line under a telling heading outranks all."""
+        joined: list[Section] = []
+        for section in sections:
+            lead = joined[-1] if joined else None
+            if lead and _is_within(section, lead) and 0 < self._length(lead.text) < _SHORT:
+                joined[-1] = replace(section, text=f"{lead.text}\n\n{section.text}")
+            else:
+                joined.append(section)
+        return joined
 
     def _split_section(self, text: str, context: str) -> list[str]:
         budget = min(self._config.tokens, self._room - self._length(context))
@@ -130,7 +143,8 @@ class Chunker:
         path = section.path
         if path and section.text.startswith(path[-1]):
             path = path[:-1]  # a definition's term stands in its text already
-        names = [name for name in (title, *path) if name]
+        # numbers help a reader to find the place, but make headings look alike to the model
+        names = [_NUMBER.sub("", name, count=1) or name for name in (title, *path) if name]
         names = [name for name, before in zip(names, ["", *names], strict=False) if name != before]
         most = self._room // _CONTEXT_SHARE
         while len(names) > 2 and self._length(SEPARATOR.join(names)) > most:
@@ -164,3 +178,7 @@ class Chunker:
 
 def _chunk_id(url: str, text: str, repeat: int) -> str:
     return hashlib.sha256("\x00".join((url, text, str(repeat))).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _is_within(section: Section, other: Section) -> bool:
+    return len(section.path) > len(other.path) and section.path[: len(other.path)] == other.path

@@ -14,7 +14,7 @@ def default_user_agent() -> str:
         version = metadata.version("pilotlight")
     except metadata.PackageNotFoundError:
         version = "0"
-    return f"Pilotlight/{version} (+https://pypi.org/project/pilotlight/)"
+    return f"Pilotlight/{version} (self-hosted search)"
 
 
 @dataclass(frozen=True, slots=True)

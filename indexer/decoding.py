@@ -1,7 +1,5 @@
 """Bytes of a page to text: what the server says, then what the page says, then UTF-8."""
 
-# ruff: noqa: SIM905 - a long list of words is easier to read as words
-
 import codecs
 import re
 

@@ -1,7 +1,5 @@
 """Which elements of a page are not its text."""
 
-# ruff: noqa: SIM905 - a long list of words is easier to read as words
-
 import re
 from itertools import islice
 

@@ -19,6 +19,7 @@ class Part:
     list_path: tuple[str, ...] | None = None  # of a term: path of the section its list stands in
     resumes: bool = False  # goes on with the section before a list of terms
     defined: bool = False  # whether a term has had its definition
+    leads: bool = False  # says in a line what the page is about, and belongs to what follows
     text_length: int = 0  # characters
     link_length: int = 0  # of these, characters inside links
     blocks: list[tuple[str, bool]] = field(default_factory=list)  # text, whether no blank line goes before it
@@ -57,6 +58,10 @@ def join_parts(parts: Iterable[Part]) -> tuple[Section, ...]:
     homes: dict[tuple[str, ...], Part] = {}
     for part, following in pairs:
         if part.only_points and len(filled) > 1:
+            continue
+        if part.leads and following is not None:
+            following.blocks[:0] = part.blocks
+            following.anchor = following.anchor or part.anchor
             continue
         announced = following is not None and following.list_path is not None
         if part.only_announces and announced and part.list_path is None:

@@ -4,8 +4,6 @@ It keeps its own stack, so that depth costs nothing. Headings open sections; so 
 their own (a setting in a manual, a function in an API reference), because that is what readers look up and link to.
 """
 
-# ruff: noqa: SIM905 - a long list of words is easier to read as words
-
 import re
 
 from bs4.element import NavigableString, PageElement, PreformattedString, Tag
@@ -125,6 +123,8 @@ class Walker:
             self._flush()
         if name == "a":
             self._links -= "href" in tag.attrs
+        elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
+            self._parts[-1].leads = True
         elif name == "li":
             self._bullet = ""
         elif name in _LISTS and self._lists:

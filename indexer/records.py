@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+SEPARATOR = " › "  # between the headings of a path
+
 
 @dataclass(frozen=True, slots=True)
 class Page:

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from indexer.records import SEPARATOR
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -33,11 +35,17 @@ class Answer:
         return asdict(self)
 
 
+def section_within(title: str, section: str) -> str:
+    """Return a heading path without the page's own title at its start, as it is shown beside that title."""
+    starts = f"{section}{SEPARATOR}".startswith(f"{title}{SEPARATOR}")
+    return section[len(title) :].removeprefix(SEPARATOR) if starts else section
+
+
 def as_text(answer: dict[str, Any]) -> str:
     """Lay out the JSON-ready form of an answer for a terminal."""
     lines: list[str] = []
     for hit in answer["hits"]:
-        heading = hit["title"] + (f" › {hit['section']}" if hit["section"] else "")
+        heading = SEPARATOR.join(filter(None, [hit["title"], section_within(hit["title"], hit["section"])]))
         passage = " ".join(hit["text"].split())
         lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}"]
         lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}", ""]

@@ -10,7 +10,7 @@ from embedder.cache import default_folder
 from embedder.model import PACKAGED
 from rag.errors import SettingsError
 
-TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
+TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}
 
 
 @dataclass(frozen=True, slots=True)

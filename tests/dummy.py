@@ -1,7 +1,5 @@
 """An embedder without a model, so that everything but the embedder can be tested in milliseconds."""
 
-# ruff: noqa: SIM905 - a long list of words is easier to read as words
-
 import hashlib
 import re
 from collections.abc import Sequence

@@ -244,7 +244,9 @@ def test_python_examples_are_python(path):
 def test_reading_an_index_by_hand_works(tmp_path, monkeypatch, capsys):
     source = tmp_path / "notes"
     source.mkdir()
-    (source / "cats.md").write_text("# Cats\n\nCats purr when they are content.\n\n## Food\n\nCats eat fish.\n")
+    (source / "cats.md").write_text(
+        "# Cats\n\n" + "Cats purr when they are content. " * 5 + "\n\n## Food\n\nCats eat fish.\n"
+    )
     (source / "dogs.md").write_text("# Dogs\n\nDogs bark at strangers.\n")
     with open("/dev/null", "w") as nowhere:
         progress = Progress(nowhere, "quiet")

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from flask import Blueprint, current_app, g, render_template, request
 
-from rag.results import Answer, Hit
+from rag.results import Answer, Hit, section_within
 from web.parameters import DEFAULT_K, check_query, is_blank, parse_query_string
 from web.retriever import Limits, Retriever
 from web.snippets import Snippet, make_snippet
@@ -58,7 +58,7 @@ def _result(hit: Hit) -> Result:
         title=hit.title or _place(hit.url),
         href=hit.url if SAFE_URL.fullmatch(hit.url) else None,
         place=_place(hit.url),
-        section=hit.section,
+        section=section_within(hit.title, hit.section),
         score=f"{hit.score:.2f}",
         snippet=make_snippet(hit.text, hit.highlights),
     )

@@ -48,9 +48,13 @@ def docs(tmp_path: Path) -> Path:
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "cats.html").write_text(
-        "<title>Cats</title><h1>Cats</h1><p>Cats sleep most of the day.</p><h2 id=food>Food</h2><p>They eat fish.</p>"
+        "<title>Cats</title><h1>Cats</h1><p>"
+        + "Cats sleep most of the day. " * 8
+        + "</p><h2 id=food>Food</h2><p>They eat fish.</p>"
     )
-    (folder / "dogs.md").write_text("# Dogs\n\nDogs bark at strangers.\n\n## Walks\n\nTwice a day in the park.\n")
+    (folder / "dogs.md").write_text(
+        "# Dogs\n\n" + "Dogs bark at strangers. " * 10 + "\n\n## Walks\n\nTwice a day in the park.\n"
+    )
     (folder / "notes.txt").write_text("Birds\n\nBirds sing at dawn.\n")
     return folder
 

@@ -143,3 +143,33 @@ def test_tokens_are_counted_few_times() -> None:
 def test_a_model_too_short_to_be_of_use() -> None:
     with pytest.raises(ConfigError, match="reads only 20 tokens"):
         Chunker(DummyEmbedder(max_length=20), ChunkConfig())
+
+
+def test_a_lead_in_joins_the_subsection_it_introduces() -> None:
+    chunker = Chunker(DummyEmbedder(), ChunkConfig())
+    lead, within, beside = (
+        Section(("Title",), "top", "For more see elsewhere."),
+        Section(("Title", "Part"), "part", "The part itself."),
+        Section(("Other",), "other", "Another."),
+    )
+    assert [(chunk.text, chunk.section, chunk.url) for chunk in chunker.split(document(lead, within, beside))] == [
+        ("For more see elsewhere.\n\nThe part itself.", "Title › Part", "http://t.test/d#part"),
+        ("Another.", "Other", "http://t.test/d#other"),
+    ]
+    long = Section(("Title",), "top", words(60))
+    assert [chunk.section for chunk in chunker.split(document(long, within))] == ["Title", "Title › Part"]
+
+
+@pytest.mark.parametrize(
+    ("heading", "read"),
+    [
+        ("11.8. Partial Indexes", "Partial Indexes"), ("Appendix K. Limits", "Limits"),
+        ("F.25. pageinspect", "pageinspect"),
+        ("Chapter 3. Basics", "Basics"), ("3 ways to fail", "3 ways to fail"), ("2. ", "2. "), ("v1.2", "v1.2"),
+    ],
+)  # fmt: skip
+def test_section_numbers_are_shown_but_not_embedded(heading: str, read: str) -> None:
+    section = Section((heading,), None, "Some text.")
+    chunk = Chunker(DummyEmbedder(), ChunkConfig()).split(document(section, title=heading))[0]
+    assert chunk.embedded_text == f"{read}\n\nSome text."
+    assert (chunk.title, chunk.section) == (heading, heading)

@@ -210,3 +210,12 @@ def test_depth_costs_nothing() -> None:
 
 def test_many_siblings_cost_little() -> None:
     assert len(extract("<p>word</p>" * 50_000).sections[0].text) == 50_000 * 6 - 2
+
+
+def test_the_purpose_of_a_reference_page_joins_what_follows() -> None:
+    """On its own, "CREATE INDEX — define a new index" answers every question about indexes and says nothing."""
+    markup = (
+        '<div class="refnamediv" id="REF"><h2>CREATE INDEX</h2><p>CREATE INDEX — define a new index</p></div>'
+        "<div class=refsynopsisdiv><h2>Synopsis</h2><pre>CREATE INDEX name</pre></div>"
+    )
+    assert sections(markup) == [(("Synopsis",), "REF", "CREATE INDEX — define a new index\n\nCREATE INDEX name")]

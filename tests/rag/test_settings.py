@@ -31,7 +31,7 @@ def test_every_default_is_allowed_and_survives_another_process():
         ("port", "1.5", "whole number"),
         ("timeout", "nan", "--timeout must be from"),
         ("engine", "warp", "--engine must be one of aot, compile, eager"),
-        ("allow_private", "perhaps", "--allow-private must be a yes or no"),
+        ("allow_private", "perhaps", "--allow-private must be a yes-or-no"),
         ("chunk_tokens", "-1", "--chunk-tokens must be from 16"),
     ],
 )
