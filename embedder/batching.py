@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 TOKEN_BUDGET = 4096  # padded tokens a batch; larger gains nothing once the matrices fill the cores
 _LONGEST_BATCH = 256  # texts a batch, so that very short texts do not make one enormous batch
 
@@ -22,3 +25,14 @@ def plan(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:
                 continue
         batches.append([i])
     return batches
+
+
+def pad(rows: Sequence[list[int]], padding: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return ids and mask, int64 (rows, longest row), padded on the right."""
+    longest = max(map(len, rows))
+    ids = np.full((len(rows), longest), padding, dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+        mask[i, : len(row)] = 1
+    return ids, mask

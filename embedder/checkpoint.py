@@ -6,8 +6,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from embedder.encoder import Encoder, Shape, relative_position_bias
+from embedder.encoder import Encoder, relative_position_bias
 from embedder.errors import ModelError
+from embedder.shape import Shape
 
 # canonical name: what BERT and RoBERTa, MPNet, and DistilBERT call it
 _BERT = {

@@ -8,14 +8,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from embedder import cpu
+from embedder import cpu, kernel
 from embedder.cache import default_folder
 from embedder.errors import EmbedderError, PrecisionError
 from embedder.model import PACKAGED, ModelSpec, locate, read_spec
 from embedder.package import PackageKey
 
-ENGINES = ("aot", "compile", "eager")
-PRECISIONS = ("auto", "fp32", "bf16")
+ENGINES = ("auto", "native", "aot", "compile", "eager")
+PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class EmbedderConfig:
 
     model: str = PACKAGED  # the packaged model, a folder, or a hub name
     revision: str = ""  # commit hash, for a hub name
-    engine: str = "aot"
+    engine: str = "auto"
     precision: str = "auto"
     threads: int = 0  # cores a forward pass uses; 0 = all physical cores
     cache_dir: Path = field(default_factory=default_folder)
@@ -43,6 +43,7 @@ class Plan:
         self.precision = resolve_precision(config.precision)
         self.spec: ModelSpec = read_spec(locate(config.model, config.revision))
         self.threads = config.threads or cpu.detect().cores
+        self.engine = self._engine()
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -50,17 +51,33 @@ class Plan:
         return self.spec.fingerprint | {"precision": self.precision}
 
     @property
-    def package_key(self) -> PackageKey:
-        """What decides the compiled package of this model on this machine."""
+    def package_key(self) -> PackageKey | None:
+        """What decides the compiled package of this model on this machine; None for engines without one."""
+        if self.engine not in {"native", "aot"}:
+            return None
+        native = self.engine == "native"
         digest = hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
         return PackageKey(
             model=self.spec.name,
             fingerprint=digest,
             precision=self.precision,
-            isa=cpu.detect().isa,
-            torch=metadata.version("torch"),
-            threads=self.threads,
+            engine=self.engine,
+            isa=kernel.ISA if native else cpu.detect().isa,
+            torch="" if native else metadata.version("torch"),
+            threads=0 if native else self.threads,
         )
+
+    def _engine(self) -> str:
+        native = kernel.supports(self.spec, self.precision, cpu.detect().isa)
+        if self.config.engine == "native" and not native:
+            raise EmbedderError(
+                f"the native engine does not run {self.spec.name} in {self.precision} on {cpu.detect().isa}: it needs "
+                "a BERT-family model, bf16 or int8, and AVX512_BF16; choose --engine aot"
+            )
+        if self.config.engine == "auto":
+            # Where there is AMX, oneDNN uses it and the native kernel does not.
+            return "native" if native and cpu.detect().isa != "amx" else "aot"
+        return self.config.engine
 
 
 def resolve_precision(precision: str) -> str:

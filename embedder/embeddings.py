@@ -1,23 +1,28 @@
-"""`Embeddings`: the embedding class. Keeps the model handle, so that it can be compiled now or later."""
+"""`Embeddings`: the embedding class. Keeps the model handle, so that it can be compiled now or later.
+
+torch is imported where it is needed: the native engine runs without it.
+"""
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
-from embedder import batching, compilation, engines, package
+from embedder import package
 from embedder.cache import open_private
 from embedder.config import EmbedderConfig, Plan
 from embedder.errors import EmbedderError
+from embedder.kernel import NativeEngine
 from embedder.protocol import Role
-from embedder.sentence import SentenceEncoder, load_module
 from embedder.tokenizer import Tokenizer
 
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+if TYPE_CHECKING:
+    from embedder.engines import Engine
+    from embedder.sentence import SentenceEncoder
 
 
 class Embeddings(LangChainEmbeddings):
@@ -32,7 +37,6 @@ class Embeddings(LangChainEmbeddings):
         self.spec = self.plan.spec
         self.precision = self.plan.precision
         self.threads = self.plan.threads
-        torch.set_num_threads(self.threads)
         self.tokenizer = Tokenizer(self.spec)
         self.engine = self._start_engine()
 
@@ -52,12 +56,17 @@ class Embeddings(LangChainEmbeddings):
         return self.plan.fingerprint
 
     @cached_property
-    def model(self) -> SentenceEncoder:
-        """The loaded module in this precision: (ids, mask) int64 (b, s) → float32 (b, d).
+    def model(self) -> "SentenceEncoder":
+        """The loaded module: (ids, mask) int64 (b, s) → float32 (b, d); in bf16 if that is the precision, else fp32.
 
-        The aot engine runs without it, and loads it when it is first asked for.
+        The engines that run a package do without it, and load it when it is first asked for.
         """
-        return load_module(self.spec).to(_DTYPES[self.precision])
+        import torch
+
+        from embedder.sentence import load_module
+
+        module = load_module(self.spec)
+        return module.to(torch.bfloat16) if self.precision == "bf16" else module
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Tokens of each text, prompt and special tokens included, without truncation."""
@@ -70,14 +79,9 @@ class Embeddings(LangChainEmbeddings):
         """
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError("encode takes a sequence of str")
-        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         if not len(texts):
-            return vectors
-        rows = self.tokenizer(texts, role)
-        with torch.inference_mode():
-            for batch in batching.plan([len(row) for row in rows]):
-                ids, mask = self.tokenizer.pad([rows[i] for i in batch])
-                vectors[batch] = self.engine.run(ids, mask).numpy()
+            return np.empty((0, self.dimension), dtype=np.float32)
+        vectors = self.engine.encode(self.tokenizer(texts, role))
         if not np.isfinite(vectors).all():
             raise EmbedderError(
                 f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
@@ -94,15 +98,32 @@ class Embeddings(LangChainEmbeddings):
         vectors: list[list[float]] = self.encode(texts, role="document").tolist()
         return vectors
 
-    def _start_engine(self) -> engines.Engine:
-        if self.config.engine == "eager":
-            return engines.EagerEngine(self.model)
-        if self.config.engine == "compile":
-            return engines.CompiledEngine(self.model, open_private(self.config.cache_dir))
-        path = package.ensure(
-            self.config.cache_dir,
-            self.plan.package_key,
-            lambda path: compilation.compile_package(self.model, self.max_length, self.threads, path),
-        )
+    def _start_engine(self) -> "Engine":
+        cache, key = self.config.cache_dir, self.plan.package_key
+        if self.plan.engine == "native" and key:
+            folder = package.ensure(cache, key, self._build_native)
+            return NativeEngine(folder, self.spec, self.precision, self.threads)
+        import torch
+
+        from embedder import engines
+
+        torch.set_num_threads(self.threads)
+        sizes = (self.dimension, int(self.spec.config.get("pad_token_id") or 0))
+        if self.plan.engine == "eager":
+            return engines.EagerEngine(self.model, *sizes)
+        if self.plan.engine == "compile" or not key:
+            return engines.CompiledEngine(self.model, *sizes, open_private(cache))
+        folder = package.ensure(cache, key, self._build_aot)
         self.__dict__.pop("model", None)  # the package holds its own copy of the weights; `.model` loads again if asked
-        return engines.PackagedEngine(path)
+        return engines.PackagedEngine(folder, *sizes)
+
+    def _build_native(self, folder: Path) -> None:
+        from embedder.compilation import build_native
+        from embedder.sentence import load_module
+
+        build_native(load_module(self.spec), self.precision, folder)
+
+    def _build_aot(self, folder: Path) -> None:
+        from embedder.compilation import build_aot
+
+        build_aot(self.model, self.max_length, self.threads, folder)

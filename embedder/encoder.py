@@ -6,31 +6,12 @@ Layer equations: Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative p
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The sizes and switches of an encoder, in the family's common terms."""
-
-    hidden: int
-    layers: int
-    heads: int
-    intermediate: int
-    vocabulary: int
-    positions: int
-    first_position: int  # RoBERTa and MPNet count positions from padding index + 1
-    eps: float
-    gelu: str  # "none" (erf) or "tanh", as torch.nn.functional.gelu names its approximation
-    relative_buckets: int  # 0 where there is no relative position bias
+from embedder.shape import Shape
 
 
 class Layer(nn.Module):
@@ -82,30 +63,6 @@ class Encoder(nn.Module):
         for layer in self.layers:
             x = layer(x, bias)
         return x
-
-
-def shape_of(config: Mapping[str, Any]) -> Shape | None:
-    """Return the encoder's shape for a transformers config, or None where the family does not cover it."""
-    kind = config.get("model_type")
-    distil = kind == "distilbert"
-    if kind not in {"bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert"}:
-        return None
-    activation = config.get("activation" if distil else "hidden_act", "gelu")
-    if activation not in _ACTIVATIONS or config.get("position_embedding_type", "absolute") != "absolute":
-        return None
-    offset = kind in {"roberta", "xlm-roberta", "camembert", "mpnet"}
-    return Shape(
-        hidden=config["dim" if distil else "hidden_size"],
-        layers=config["n_layers" if distil else "num_hidden_layers"],
-        heads=config["n_heads" if distil else "num_attention_heads"],
-        intermediate=config["hidden_dim" if distil else "intermediate_size"],
-        vocabulary=config["vocab_size"],
-        positions=config["max_position_embeddings"],
-        first_position=2 if kind == "mpnet" else int(config.get("pad_token_id", 1)) + 1 if offset else 0,
-        eps=float(config.get("layer_norm_eps", 1e-12)),
-        gelu=_ACTIVATIONS[activation],
-        relative_buckets=int(config.get("relative_attention_num_buckets", 32)) if kind == "mpnet" else 0,
-    )
 
 
 def relative_position_bias(table: Tensor, length: int) -> Tensor:

@@ -1,71 +1,92 @@
-"""Three ways to run the same module. All give the same vectors; they differ in speed and in what they need."""
+"""The torch engines: three ways to run the same module. All give the same vectors; they differ in speed and needs."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from embedder import batching
 from embedder.errors import CompilerMissing, PackageError
 from embedder.package import find_compiler
 
+PACKAGE = "model.pt2"
+
 
 class Engine(Protocol):
-    """Runs a sentence encoder. Called under `torch.inference_mode`, opened by the caller outside the module."""
+    """Runs a sentence encoder."""
 
-    def run(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to vectors, float32 (b, d)."""
+    def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        """Map token ids, one list a text, to vectors, float32 (n, dim)."""
 
 
-class EagerEngine:
+class TorchEngine:
+    """Batches and pads token rows for a module; `_run` is what the engines differ in."""
+
+    def __init__(self, dimension: int, pad: int) -> None:
+        self._dimension = dimension
+        self._pad = pad
+
+    def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        """Map token ids, one list a text, to vectors, float32 (n, dim)."""
+        vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
+        with torch.inference_mode():
+            for batch in batching.plan([len(row) for row in rows]):
+                ids, mask = batching.pad([rows[i] for i in batch], self._pad)
+                vectors[batch] = self._run(torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
+        return vectors
+
+    def _run(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Map ids and mask, int64 (b, s), to vectors, float32 (b, d), under inference mode."""
+        raise NotImplementedError
+
+
+class EagerEngine(TorchEngine):
     """The module as it is."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self._module = module
+    def __init__(self, module: nn.Module, dimension: int, pad: int) -> None:
+        super().__init__(dimension, pad)
+        self._module: Any = module
 
-    def run(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to vectors, float32 (b, d)."""
+    def _run(self, ids: Tensor, mask: Tensor) -> Tensor:
         vectors: Tensor = self._module(ids, mask)
         return vectors
 
 
-class CompiledEngine:
+class CompiledEngine(EagerEngine):
     """`torch.compile` with freezing and prepacked weights, dynamic in batch and sequence."""
 
-    def __init__(self, module: nn.Module, cache: Path) -> None:
+    def __init__(self, module: nn.Module, dimension: int, pad: int, cache: Path) -> None:
+        super().__init__(module, dimension, pad)
         if find_compiler() is None:
-            raise CompilerMissing(
-                "--engine compile needs a C++ compiler: apt-get install g++, or choose --engine eager"
-            )
+            raise CompilerMissing("engine compile needs a C++ compiler: apt-get install g++, or use --engine eager")
         # Compiled code is native code: kept in the private cache, not in a shared /tmp.
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
-        self._module: Any = torch.compile(module, dynamic=True, options={"freezing": True})
+        self._module = torch.compile(module, dynamic=True, options={"freezing": True})
         # A size of one is compiled apart from all others, so both are compiled now and nothing later.
         with torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
                 self._module(ids, torch.ones_like(ids))
 
-    def run(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to vectors, float32 (b, d)."""
-        vectors: Tensor = self._module(ids, mask)
-        return vectors
 
-
-class PackagedEngine:
+class PackagedEngine(TorchEngine):
     """An AOTInductor package. Constructed directly, the loader never looks for a compiler."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Path, dimension: int, pad: int) -> None:
+        super().__init__(dimension, pad)
         try:
-            self._loader = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", False, 1, -1)
+            self._loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / PACKAGE), "model", False, 1, -1)
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             raise PackageError(
-                f"the package {path} cannot be loaded ({reason}): remove it to build it again"
+                f"the package {folder} cannot be loaded ({reason}): remove it to build it again"
             ) from error
 
-    def run(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to vectors, float32 (b, d)."""
+    def _run(self, ids: Tensor, mask: Tensor) -> Tensor:
         vectors: Tensor = self._loader.boxed_run([ids, mask])[0]  # boxed: the plain call runs a pytree each time
         return vectors

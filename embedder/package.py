@@ -1,4 +1,4 @@
-"""Ahead-of-time compiled packages: built once, found by what decides their code, verified before they are loaded."""
+"""Compiled packages: built once, found by what decides their code, verified before they are loaded."""
 
 import fcntl
 import hashlib
@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from typing import Any
 from embedder.cache import check_private, open_private
 from embedder.errors import CompilerMissing, PackageError
 
-RECIPE = 1  # raise it when the export or the options in compilation.py change
+RECIPE = 2  # raise it when what a package holds, or how it is compiled, changes
+_RECORD = "package.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,12 @@ class PackageKey:
     """Everything that decides a package's code."""
 
     model: str
+    engine: str
     fingerprint: str  # SHA-256 of the embedder's fingerprint, precision included
     precision: str
     isa: str
-    torch: str
-    threads: int
+    torch: str  # empty where the code does not depend on it
+    threads: int  # 0 where the code does not depend on it
     recipe: int = RECIPE
 
     def as_dict(self) -> dict[str, Any]:
@@ -39,76 +40,85 @@ class PackageKey:
     def folder_name(self) -> str:
         """Readable and unique."""
         digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
-        return f"{Path(self.model).name}-{self.precision}-{self.isa}-t{self.threads}-{digest[:12]}"
+        return f"{Path(self.model).name}-{self.engine}-{self.precision}-{self.isa}-{digest[:12]}"
 
 
 def find_compiler() -> str | None:
-    """Return the path of the C++ compiler that Inductor would use, or None."""
+    """Return the path of the C++ compiler to use, or None."""
     return shutil.which(os.environ.get("CXX") or "g++")
 
 
-def package_path(cache: Path, key: PackageKey) -> Path:
+def package_folder(cache: Path, key: PackageKey) -> Path:
     """Return where the package of a key is, or would be."""
-    return cache / "packages" / key.folder_name / "model.pt2"
+    return cache / "packages" / key.folder_name
 
 
-def ensure(cache: Path, key: PackageKey, compile_to: Callable[[Path], None]) -> Path:
-    """Return the path of a verified package, building it first if there is none.
+def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
+    """Return the folder of a verified package, building it first if there is none.
 
-    `compile_to` writes a package to a path; it is called only where a build is needed.
+    `build` writes the package's files to a folder; it is called only where there is no package.
     Raises CacheError, CompilerMissing, or PackageError where a package is damaged.
     """
     open_private(cache)
-    path = package_path(cache, key)
-    if not path.exists():
+    folder = package_folder(cache, key)
+    if not folder.exists():
         with _locked(cache / "packages.lock"):
-            if not path.exists():  # another process may have built it while this one waited
-                _build(path, key, compile_to)
-    verify(path, key)
-    return path
+            if not folder.exists():  # another process may have built it while this one waited
+                _build(folder, key, build)
+    verify(folder, key)
+    return folder
 
 
-def _build(path: Path, key: PackageKey, compile_to: Callable[[Path], None]) -> None:
+def verify(folder: Path, key: PackageKey) -> None:
+    """Check ownership, that the package is the key's, and every hash: damaged native code cannot be survived."""
+    again = f"remove {folder} to build it again"
+    record_path = folder / _RECORD
+    try:
+        check_private(folder)
+        check_private(record_path)
+        record = json.loads(record_path.read_text(encoding="utf-8"))
+        files = dict(record["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PackageError(f"the package record {record_path} is damaged ({error}): {again}") from error
+    for name, value in key.as_dict().items():
+        if record.get(name) != value:
+            raise PackageError(
+                f"the package {folder} was built for {name} {record.get(name)!r}, not {value!r}: {again}"
+            )
+    for name, digest in files.items():
+        path = folder / Path(name).name
+        try:
+            check_private(path)
+            found = _sha256(path)
+        except OSError as error:
+            raise PackageError(f"the package file {path} cannot be read ({error.strerror}): {again}") from error
+        if found != digest:
+            raise PackageError(f"the package file {path} is damaged (its SHA-256 differs from {_RECORD}): {again}")
+
+
+def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:
     if find_compiler() is None:
         raise CompilerMissing(
-            "compiling the model needs a C++ compiler and there is none: apt-get install g++, "
-            "or choose --engine eager, which is slower"
+            "compiling the model needs a C++ compiler and there is none: apt-get install g++, copy a package built on "
+            "a machine of the same kind into the cache, or choose --engine eager, which is slower"
         )
-    open_private(path.parent.parent)
-    # Inductor's intermediate files go beside the package, not into a shared /tmp, and are gone afterwards.
-    work = Path(tempfile.mkdtemp(prefix=".building-", dir=path.parent.parent))
+    open_private(folder.parent)
+    # Intermediate files go beside the package, not into a shared /tmp, and are gone afterwards.
+    work = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
     try:
+        made = work / "package"
+        made.mkdir(mode=0o700)
         with _environment(TORCHINDUCTOR_CACHE_DIR=str(work / "inductor"), TMPDIR=str(work)):
-            compile_to(work / path.name)
-        record = key.as_dict() | {"sha256": _sha256(work / path.name)}
-        (work / "package.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        shutil.rmtree(work / "inductor", ignore_errors=True)
-        work.rename(path.parent)
+            build(made)
+        record = key.as_dict() | {"files": {path.name: _sha256(path) for path in sorted(made.iterdir())}}
+        (made / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        made.rename(folder)
     except OSError as error:
         raise PackageError(
-            f"cannot write the package {path} ({error.strerror}): free space or set --cache-dir"
+            f"cannot write the package {folder} ({error.strerror}): free space or set --cache-dir"
         ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def verify(path: Path, key: PackageKey) -> None:
-    """Check ownership, that the package is the key's, and its hash: loading damaged native code cannot be survived."""
-    again = f"remove {path.parent} to build it again"
-    record_path = path.parent / "package.json"
-    try:
-        for place in (path.parent, path, record_path):
-            check_private(place)
-        record = json.loads(record_path.read_text(encoding="utf-8"))
-        digest = _sha256(path)
-    except (OSError, ValueError) as error:
-        raise PackageError(f"the package {path} is damaged ({error}): {again}") from error
-    for name, value in key.as_dict().items():
-        if not isinstance(record, dict) or record.get(name) != value:
-            found = record.get(name) if isinstance(record, dict) else record
-            raise PackageError(f"the package {path} was built for {name} {found!r}, not {value!r}: {again}")
-    if record.get("sha256") != digest or not zipfile.is_zipfile(path):
-        raise PackageError(f"the package {path} is damaged (its SHA-256 differs from package.json): {again}")
 
 
 def _sha256(path: Path) -> str:

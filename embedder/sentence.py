@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from embedder.checkpoint import load_encoder
-from embedder.encoder import shape_of
 from embedder.errors import ModelError
 from embedder.model import ModelSpec
 from embedder.pooling import POOLERS
+from embedder.shape import shape_of
 
 
 class TransformersEncoder(nn.Module):

@@ -1,11 +1,9 @@
-"""Texts to token ids with the model's own tokenizer."""
+"""Texts to token ids with the model's own tokenizer. Imports no torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
-import torch
-from torch import Tensor
 
 from embedder.errors import ModelError
 from embedder.model import ModelSpec
@@ -19,7 +17,6 @@ class Tokenizer:
         self.max_length = spec.max_length
         self._lowercase = spec.lowercase
         self._prompts: dict[Role, str] = {"query": spec.query_prompt, "document": spec.document_prompt}
-        self._pad = int(spec.config.get("pad_token_id") or 0)
         self._truncating = _load(spec.tokenizer)
         self._truncating.enable_truncation(spec.max_length)
         self._whole = _load(spec.tokenizer)
@@ -37,13 +34,6 @@ class Tokenizer:
     def count(self, texts: Sequence[str], role: Role) -> list[int]:
         """Return the length of each text in tokens, prompt and special tokens included, without truncation."""
         return [len(e.ids) for e in self._whole.encode_batch_fast([self._prepare(t, role) for t in texts])]
-
-    def pad(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
-        """Return ids and mask, int64 (rows, longest row), padded on the right."""
-        longest = max(map(len, rows))
-        ids = torch.tensor([row + [self._pad] * (longest - len(row)) for row in rows], dtype=torch.int64)
-        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], dtype=torch.int64)
-        return ids, mask
 
     def _prepare(self, text: str, role: Role) -> str:
         text = self._prompts[role] + text

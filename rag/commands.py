@@ -8,7 +8,7 @@ from typing import Any
 
 from embedder import cpu
 from embedder.config import Plan
-from embedder.package import package_path
+from embedder.package import package_folder
 from indexer.generation import Generation, current_id
 from indexer.layout import GENERATIONS
 from indexer.manifest import read_manifest
@@ -62,8 +62,8 @@ def evaluate(folder: Path, mode: str, settings: Settings) -> dict[str, Any]:
     dataset = read_dataset(folder)
     _announce_compilation(settings)
     embedder = load_embedder(settings)
-    precision = Plan(embedder_config(settings)).precision
-    return run(dataset, embedder, mode=mode) | {"precision": precision, "engine": settings.engine}
+    plan = Plan(embedder_config(settings))
+    return run(dataset, embedder, mode=mode) | {"precision": plan.precision, "engine": plan.engine}
 
 
 def serve(settings: Settings) -> None:
@@ -87,10 +87,12 @@ def serve(settings: Settings) -> None:
 def _announce_compilation(settings: Settings) -> bool:
     """Say that a package has to be compiled, where that is so: it takes long enough to wonder."""
     plan = Plan(embedder_config(settings))
-    missing = settings.engine == "aot" and not package_path(settings.cache, plan.package_key).exists()
+    key = plan.package_key
+    missing = key is not None and not package_folder(settings.cache, key).exists()
     if missing:
+        duration = "half a minute" if plan.engine == "aot" else "a few seconds"
         print(
-            f"compiling {plan.spec.name} ({plan.precision}) for this machine, once: about half a minute",
+            f"compiling {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine: {duration}",
             file=sys.stderr,
         )
     return missing

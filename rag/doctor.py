@@ -9,7 +9,7 @@ from embedder import cpu, environment
 from embedder.cache import check_private
 from embedder.config import Plan
 from embedder.errors import PilotlightError
-from embedder.package import find_compiler, package_path
+from embedder.package import find_compiler, package_folder
 from indexer.generation import Generation
 from rag.configs import embedder_config
 from rag.retriever import check_fingerprint
@@ -49,7 +49,7 @@ def examine(settings: Settings) -> dict[str, Any]:
 def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -> Plan | None:
     try:
         plan = Plan(embedder_config(settings))
-        path = package_path(settings.cache, plan.package_key)
+        path = package_folder(settings.cache, plan.package_key) if plan.package_key else None
         if settings.cache.exists():
             check_private(settings.cache)
     except PilotlightError as error:
@@ -61,18 +61,18 @@ def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -
         "folder": str(plan.spec.folder),
         "dimension": plan.spec.dimension,
         "max_length": plan.spec.max_length,
-        "engine": settings.engine,
+        "engine": plan.engine,
         "precision": plan.precision,
         "threads": plan.threads,
-        "package": str(path) if path.exists() else None,
+        "package": str(path) if path and path.exists() else None,
     }
-    if settings.engine != "aot":
-        warnings.append(f"engine {settings.engine} is slower than aot, several times so for single queries")
+    if path is None:
+        warnings.append(f"engine {plan.engine} is slower than native and aot, several times so for single queries")
     elif not path.exists():
-        warnings.append("the model is not compiled yet: the first index or serve does it, in about half a minute")
-    if report["compiler"] is None and settings.engine != "eager":
+        warnings.append("the model is not compiled yet: the first index or serve does it, in half a minute at most")
+    if report["compiler"] is None and plan.engine != "eager" and not (path and path.exists()):
         warnings.append("there is no C++ compiler: apt-get install g++")
-    if plan.precision == "bf16" and not report["cpu"]["bf16"]:
+    if plan.precision == "bf16" and plan.engine != "eager" and not report["cpu"]["bf16"]:
         warnings.append("precision bf16 is emulated on this CPU, and slow: use fp32")
     if plan.precision == "fp32" and report["cpu"]["bf16"]:
         warnings.append("precision fp32 is about half as fast as bf16 on this CPU")

@@ -256,5 +256,5 @@ def test_reading_an_index_by_hand_works(tmp_path, monkeypatch, capsys):
     exec(compile(example, "index-format.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("{'chunks': 3, 'dimension': 64, 'documents': 2}")
-    assert lines[1].startswith("1.000  Cats: 'Cats purr when they are content.'")
+    assert lines[1].startswith("1.000  Cats: 'Cats purr when they are content.")
     assert len(lines) == 4

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from embedder.batching import plan
+from embedder.batching import pad, plan
 
 
 def padding(lengths, batches):
@@ -27,3 +27,9 @@ def test_the_budget_holds_and_little_is_padded():
 @pytest.mark.parametrize("lengths", [[], [7], [9000]])
 def test_edges(lengths):
     assert plan(lengths, budget=4096) == [[i] for i in range(len(lengths))]
+
+
+def test_padding_is_on_the_right_and_masked():
+    ids, mask = pad([[101, 7, 102], [101, 102]], 9)
+    assert ids.tolist() == [[101, 7, 102], [101, 102, 9]]
+    assert mask.tolist() == [[1, 1, 1], [1, 1, 0]]

@@ -29,9 +29,3 @@ def test_same_ids_as_transformers(tokenizer, packaged_model):
     texts = [text for text in TEXTS if "\ud800" not in text]
     expected = reference(texts, truncation=True, max_length=256, padding=False)["input_ids"]
     assert tokenizer(texts, "document") == expected
-
-
-def test_padding_is_on_the_right_and_masked(tokenizer):
-    ids, mask = tokenizer.pad([[101, 7, 102], [101, 102]])
-    assert ids.tolist() == [[101, 7, 102], [101, 102, 0]]
-    assert mask.tolist() == [[1, 1, 1], [1, 1, 0]]
