@@ -28,8 +28,11 @@ def plan(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:
 
 
 def pad(rows: Sequence[list[int]], padding: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return ids and mask, int64 (rows, longest row), padded on the right."""
-    longest = max(map(len, rows))
+    """Return ids and mask, int64 (rows, longest row, at least 2), padded on the right.
+
+    Two, because a package's sequence length cannot be 1 where it is to be dynamic.
+    """
+    longest = max(2, *map(len, rows))
     ids = np.full((len(rows), longest), padding, dtype=np.int64)
     mask = np.zeros_like(ids)
     for i, row in enumerate(rows):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from embedder.errors import PackageError
+from embedder.errors import ModelError, PackageError
 from embedder.model import ModelSpec
 from embedder.package import find_compiler
 from embedder.shape import Shape, shape_of
@@ -88,7 +88,8 @@ class NativeEngine:
         shape = shape_of(spec.config)
         if shape is None:
             raise PackageError(f"the package {folder} is of a model the native engine does not run: use --engine aot")
-        self._dimension = shape.hidden
+        self._dimension, self._vocabulary = shape.hidden, shape.vocabulary
+        self._tokenizer = spec.tokenizer
         base = self._weights.ctypes.data
         tensors = (ctypes.c_void_p * len(offsets))(*(None if at < 0 else base + at for at in offsets))
         library.pl_create.restype = ctypes.c_void_p
@@ -102,12 +103,14 @@ class NativeEngine:
         weakref.finalize(self, library.pl_destroy, self._handle)
 
     def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
-        """Map token ids, one list a text, to vectors, float32 (n, dim)."""
+        """Map token ids, one list a text, to vectors, float32 (n, dim). Raises ModelError for an unknown token."""
         # Groups of like length finish together, so no thread is left with one long group at the end.
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i])) if len(rows) > 1 else [0]
         offsets = np.zeros(len(rows) + 1, dtype=np.int32)
         np.cumsum([len(rows[i]) for i in order], out=offsets[1:])
         ids = np.array([token for i in order for token in rows[i]], dtype=np.int32)
+        if ids.size and ids.max() >= self._vocabulary:  # the kernel does not check bounds
+            raise ModelError(f"{self._tokenizer} has tokens that the model has no weights for: fetch the model again")
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
         self._encode(self._handle, ids.ctypes.data, offsets.ctypes.data, len(rows), vectors.ctypes.data)
         if len(rows) == 1:

@@ -131,6 +131,10 @@ void encode_group(const Model& model, const int32_t* ids, const int32_t* offsets
     const int start = offsets[t] - offsets[0], length = offsets[t + 1] - offsets[t];
     const float* x = b.x + size_t(start) * d;
     float* y = out + size_t(t) * d;
+    if (length == 0) {  // a tokenizer without special tokens makes nothing of an empty text
+      std::fill(y, y + d, 0.0f);
+      continue;
+    }
     __m512 squares = _mm512_setzero_ps();
     for (int c = 0; c < d; c += 16) {
       __m512 v = _mm512_loadu_ps(x + c);

@@ -100,6 +100,6 @@ inline void tile_int8(const void* rows, ptrdiff_t stride, int m, const void* pan
 
 // Height of the tiles that cover some rows: as even as can be, so that no sliver is left for last.
 inline int tile_height(int rows) {
-  const int tiles = (rows + kRows - 1) / kRows;
+  const int tiles = std::max(1, (rows + kRows - 1) / kRows);
   return (rows + tiles - 1) / tiles;
 }

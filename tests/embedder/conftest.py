@@ -11,10 +11,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 WORDS = ["the", "a", "of", "index", "table", "query", "row", "key", "partial", "unique", "create", "drop", "vacuum"]
 SIZES = {
     "vocab_size": 64,
-    "hidden_size": 48,
+    "hidden_size": 64,
     "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 96,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
     "max_position_embeddings": 66,
     "initializer_range": 0.3,
 }
@@ -26,10 +26,10 @@ def _config(kind: str):
     if kind == "distilbert":
         return t.DistilBertConfig(
             vocab_size=64,
-            dim=48,
+            dim=64,
             n_layers=2,
-            n_heads=4,
-            hidden_dim=96,
+            n_heads=2,
+            hidden_dim=128,
             max_position_embeddings=66,
             initializer_range=0.3,
         )
@@ -66,7 +66,7 @@ def save_modules(folder: Path, pooling: str = "mean", normalize: bool = True) ->
     (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling" / "config.json").write_text(
         json.dumps(
-            {"word_embedding_dimension": 48, f"pooling_mode_{'mean_tokens' if pooling == 'mean' else pooling}": True}
+            {"word_embedding_dimension": 64, f"pooling_mode_{'mean_tokens' if pooling == 'mean' else pooling}": True}
         )
     )
 

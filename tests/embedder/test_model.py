@@ -119,7 +119,7 @@ def test_truncated_weights_are_named(folder):
 
 
 def test_weights_that_do_not_fit_the_config_are_named(folder):
-    change(folder / "config.json", intermediate_size=128)
+    change(folder / "config.json", intermediate_size=160)
     with pytest.raises(ModelError, match="do not fit config"):
         load_module(read_spec(folder))
 
