@@ -61,12 +61,10 @@ class Embeddings(LangChainEmbeddings):
 
         The engines that run a package do without it, and load it when it is first asked for.
         """
-        import torch
-
         from embedder.sentence import load_module
 
         module = load_module(self.spec)
-        return module.to(torch.bfloat16) if self.precision == "bf16" else module
+        return module.to_bf16() if self.precision == "bf16" else module
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Tokens of each text, prompt and special tokens included, without truncation."""

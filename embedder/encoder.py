@@ -29,12 +29,13 @@ class Layer(nn.Module):
         self.norm2 = nn.LayerNorm(shape.hidden, eps=shape.eps)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """Map x (b, s, d) to (b, s, d); bias broadcasts to (b, heads, s, s) and is added to the scores."""
+        """Map x float32 (b, s, d) to the same; bias broadcasts to (b, heads, s, s) and is added to the scores."""
         b, s, d = x.shape
-        q, k, v = self.qkv(x).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        narrow = self.qkv.weight.dtype  # products run in the weights' type, the residual stream and norms in fp32
+        q, k, v = self.qkv(x.to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         a = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        x = self.norm1(x + self.out(a.transpose(1, 2).reshape(b, s, d)))
-        y: Tensor = self.norm2(x + self.down(F.gelu(self.up(x), approximate=self.gelu)))
+        x = self.norm1(x + self.out(a.transpose(1, 2).reshape(b, s, d)).float())
+        y: Tensor = self.norm2(x + self.down(F.gelu(self.up(x.to(narrow)), approximate=self.gelu)).float())
         return y
 
 
@@ -52,14 +53,22 @@ class Encoder(nn.Module):
             length = shape.positions - shape.first_position
             self.register_buffer("relative", torch.zeros(shape.heads, length, length))
 
+    def to_bf16(self) -> None:
+        """Turn the large weights to bf16; norms and positions stay in fp32, where their rounding would be felt."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding) and module is not self.positions:
+                module.to(torch.bfloat16)
+
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to (b, s, d)."""
+        """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to float32 (b, s, d)."""
         s = ids.shape[1]
         first = self.shape.first_position
-        x: Tensor = self.norm(self.words(ids) + self.positions.weight[first : first + s])
-        bias = torch.where(mask.bool(), 0.0, torch.finfo(x.dtype).min).to(x.dtype)[:, None, None, :]
+        x: Tensor = self.norm(self.words(ids).float() + self.positions.weight[first : first + s])
+        narrow = self.words.weight.dtype
+        bias = torch.where(mask.bool(), 0.0, torch.finfo(narrow).min)[:, None, None, :]
         if self.shape.relative_buckets:
             bias = bias + self.get_buffer("relative")[:, :s, :s]
+        bias = bias.clamp(min=torch.finfo(narrow).min).to(narrow)
         for layer in self.layers:
             x = layer(x, bias)
         return x

@@ -1,12 +1,13 @@
 """The module that the engines run: encoder, pooling and normalisation in one graph."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from embedder.checkpoint import load_encoder
+from embedder.encoder import Encoder
 from embedder.errors import ModelError
 from embedder.model import ModelSpec
 from embedder.pooling import POOLERS
@@ -43,6 +44,14 @@ class SentenceEncoder(nn.Module):
         self.encoder = encoder
         self.pool = POOLERS[pooling]
         self.normalize = normalize
+
+    def to_bf16(self) -> Self:
+        """Turn the weights to bf16, as far as the encoder keeps its accuracy."""
+        if isinstance(self.encoder, Encoder):
+            self.encoder.to_bf16()
+        else:
+            self.encoder.to(torch.bfloat16)
+        return self
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Map ids int64 (b, s) and mask int64 (b, s; padding on the right is 0) to float32 (b, d)."""

@@ -1,0 +1,101 @@
+"""The correctness kit: every engine and precision against eager fp32, on real sentences of several languages."""
+
+import itertools
+import pydoc_data.topics
+import re
+
+import numpy as np
+import pytest
+
+from embedder import EmbedderConfig, Embeddings, cpu, kernel
+from embedder.errors import EmbedderError
+
+pytestmark = [
+    pytest.mark.model,
+    # torch's own export and compile paths warn about themselves
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+]
+OTHER_LANGUAGES = """
+Der Server beantwortet Anfragen, ohne auf die Platte zu warten.|Wie lege ich einen Teilindex an?
+Nach einem Absturz wird das Protokoll von vorn gelesen.|Größere Tabellen brauchen größere Indizes, und zwar überall.
+Le serveur répond aux requêtes sans attendre le disque.|Comment créer un index partiel ?
+Après une panne, le journal est relu depuis le début.|L'été dernier, l'équipe a réécrit tout le système à la main.
+El servidor responde a las consultas sin esperar al disco.|¿Cómo se crea un índice parcial?
+Después de una caída se vuelve a leer el registro.|El niño comió una piña muy dulce en la montaña.
+Il server risponde alle richieste senza attendere il disco.|Perché l'indice è più piccolo della tabella?
+O servidor responde às consultas sem esperar pelo disco.|A manutenção começará amanhã às três da tarde.
+Сервер отвечает на запросы, не дожидаясь диска.|Как создать частичный индекс?
+После сбоя журнал читается с самого начала.|Большие таблицы требуют больших индексов.
+サーバーはディスクを待たずに問い合わせに答えます。|部分インデックスを作るにはどうすればよいですか。
+障害の後、ログは最初から読み直されます。|昨日は雨が降ったので、散歩に行きませんでした。
+服务器无需等待磁盘即可回答查询。|如何创建部分索引？
+崩溃之后,日志会从头开始重新读取。|较大的表需要较大的索引。
+서버는 디스크를 기다리지 않고 질의에 답합니다.|부분 인덱스를 어떻게 만드나요?
+يجيب الخادم عن الاستعلامات دون انتظار القرص.|كيف أنشئ فهرسًا جزئيًا؟
+השרת עונה לשאילתות בלי לחכות לדיסק.|איך יוצרים אינדקס חלקי?
+सर्वर डिस्क की प्रतीक्षा किए बिना प्रश्नों का उत्तर देता है।|आंशिक सूचकांक कैसे बनाएँ?
+Sunucu, diski beklemeden sorguları yanıtlar.|Kısmi bir dizin nasıl oluşturulur?
+Serwer odpowiada na zapytania, nie czekając na dysk.|Jak utworzyć indeks częściowy?
+Ο διακομιστής απαντά χωρίς να περιμένει τον δίσκο.|Πώς δημιουργώ ένα μερικό ευρετήριο;
+Máy chủ trả lời truy vấn mà không cần chờ đĩa.|Làm thế nào để tạo một chỉ mục một phần?
+"""
+# Cosine to eager fp32: worst and mean over all texts.
+BOUNDS = {"fp32": (0.999999, 0.999999), "bf16": (0.9999, 0.9999), "int8": (0.985, 0.99)}
+# Largest difference of a component between a text alone and in a batch; the native engine's is zero.
+BATCH = {"fp32": 1e-5, "bf16": 1e-2, "int8": 3e-2}
+CASES = ["native-bf16", "native-int8", "aot-fp32", "aot-bf16", "compile-fp32", "compile-bf16", "eager-bf16"]
+
+
+def real_sentences() -> list[str]:
+    """1,000 sentences: those above, and the rest from the language reference that every Python carries."""
+    others = [sentence for line in OTHER_LANGUAGES.split("\n") for sentence in line.split("|") if sentence]
+    reference = " ".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))
+    english = (" ".join(s.split()) for s in re.split(r"(?<=[.?!])\s+", reference))
+    return others + list(itertools.islice((s for s in english if len(s) > 20), 1000 - len(others)))
+
+
+@pytest.fixture(scope="module")
+def texts():
+    sentences = real_sentences()
+    assert len(sentences) == 1000
+    joined = " ".join(sentences).split()
+    every_length = [" ".join(joined[i : i + n]) for i, n in enumerate(range(1, 400, 7))]  # words; past the maximum
+    return sentences + every_length + ["", " ", "\x00", "\ud800", "a" * 20_000]
+
+
+@pytest.fixture(scope="module")
+def eager(texts):
+    return Embeddings(EmbedderConfig(engine="eager", precision="fp32")).encode(texts)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def embeddings(request):
+    engine, precision = request.param.split("-")
+    if engine == "native" and cpu.detect().isa not in kernel.ISAS:
+        pytest.skip(f"the native engine needs AVX512_BF16, this CPU has {cpu.detect().isa}")
+    return Embeddings(EmbedderConfig(engine=engine, precision=precision))
+
+
+def test_agreement(embeddings, texts, eager):
+    cosines = (embeddings.encode(texts) * eager).sum(1)
+    worst, mean = BOUNDS[embeddings.precision]
+    assert cosines.min() >= worst, texts[int(cosines.argmin())][:80]
+    assert cosines.mean() >= mean
+
+
+def test_alone_or_in_a_batch(embeddings, texts):
+    some = texts[:20] + texts[-40:]
+    alone = np.concatenate([embeddings.encode([text]) for text in some])
+    difference = np.abs(embeddings.encode(some) - alone).max()
+    assert difference <= (0 if embeddings.plan.engine == "native" else BATCH[embeddings.precision])
+
+
+def test_vectors_are_unit_and_finite(embeddings, texts):
+    vectors = embeddings.encode(texts[-65:])
+    assert np.isfinite(vectors).all()
+    assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5
+
+
+def test_the_native_engine_is_refused_by_name_where_it_cannot_run():
+    with pytest.raises(EmbedderError, match="native engine does not run all-MiniLM-L6-v2 in fp32"):
+        Embeddings(EmbedderConfig(engine="native", precision="fp32"))
