@@ -3,11 +3,16 @@
 import errno
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from embedder.protocol import Embedder
 from indexer.chunking import Chunker
@@ -19,12 +24,12 @@ from indexer.manifest import DOCUMENTS, VECTORS, Counts, Manifest, record_file
 from indexer.parsing import LinkList, parse
 from indexer.progress import Progress
 from indexer.publish import prepare, publish, remove_old, start
-from indexer.records import Failure, Page, Skip
+from indexer.records import Chunk, Failure, Page, Skip
 from indexer.report import BuildReport, group_skips
 from indexer.sources import full_name, read_sources
 from indexer.vectors import VectorWriter
 
-_TOGETHER = 256  # chunks handed to the embedder at once: enough for it to sort them by length
+_TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
 
 
 def build(
@@ -96,7 +101,10 @@ class _Build:
         self._chunker = Chunker(embedder, config.chunk)
         self._documents = DocumentWriter(folder / DOCUMENTS)
         self._vectors = VectorWriter(embedder.dimension)
-        self._waiting: list[str] = []  # texts to embed
+        self._waiting: list[Chunk] = []  # chunks to embed
+        self._tokens = 0  # of the chunks embedded so far
+        # Pages are read and cut while the chunks before them are embedded; one batch at a time, so memory stays flat.
+        self._pending: Future[npt.NDArray[np.float32]] | None = None
         self._fetched = 0
         self._skips: list[Skip] = []
         self._failures: list[Failure] = []
@@ -114,6 +122,7 @@ class _Build:
                     self._failures.append(item)
                     self._progress.page()
             self._embed()
+            self._collect()
             if not self._documents.chunks:
                 raise NothingToIndex(self._why_nothing())
             with self._timed("write"):
@@ -150,19 +159,37 @@ class _Build:
             return
         with self._timed("write"):
             self._documents.add(document, chunks)
-        self._waiting += [chunk.embedded_text for chunk in chunks]
+        self._waiting += chunks
         while len(self._waiting) >= _TOGETHER:
             self._embed(_TOGETHER)
 
     def _embed(self, most: int | None = None) -> None:
-        texts = self._waiting[:most]
-        if texts:
+        """Start to embed chunks that wait, once those before them are done."""
+        self._collect()
+        batch = self._waiting[:most]
+        if batch:
+            self._tokens += sum(chunk.tokens for chunk in batch)
+            self._pending = Future()
+            texts = [chunk.embedded_text for chunk in batch]
+            # A daemon, and not a pool, so that an interrupt need not wait for the batch.
+            threading.Thread(target=self._encode, args=(texts, self._pending), daemon=True).start()
+            del self._waiting[:most]
+
+    def _encode(self, texts: list[str], result: Future[npt.NDArray[np.float32]]) -> None:
+        try:
             with self._timed("embed"):
-                vectors = self._embedder.encode(texts, role="document")
+                result.set_result(self._embedder.encode(texts, role="document"))
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
+            result.set_exception(error)
+
+    def _collect(self) -> None:
+        """Store the vectors that are being made."""
+        if self._pending is not None:
+            vectors = self._pending.result()
+            self._pending = None
             with self._timed("write"):
                 self._vectors.add(vectors)
-            del self._waiting[:most]
-        self._progress.chunks(waiting=len(self._waiting), embedded=self._vectors.count)
+        self._progress.chunks(waiting=len(self._waiting), embedded=self._vectors.count, tokens=self._tokens)
 
     def _publish(self, index_dir: Path) -> BuildReport:
         """Publish; the report inside the manifest can only know the time until then."""

@@ -23,7 +23,7 @@ class Progress:
         self._stream = stream
         self._style = style
         self._started = self._last_line = time.monotonic()
-        self._pages = self._due = self._embedded = self._waiting = 0
+        self._pages = self._due = self._embedded = self._waiting = self._tokens = 0
         self._bars: tuple[Any, Any] | None = None
 
     def found(self, pages: int) -> None:
@@ -37,9 +37,9 @@ class Progress:
         self._due = max(self._due, self._pages)
         self._show()
 
-    def chunks(self, *, waiting: int, embedded: int) -> None:
-        """So many chunks are embedded, and so many more wait for it."""
-        self._waiting, self._embedded = waiting, embedded
+    def chunks(self, *, waiting: int, embedded: int, tokens: int) -> None:
+        """So many chunks, of so many tokens together, are embedded, and so many more chunks wait for it."""
+        self._waiting, self._embedded, self._tokens = waiting, embedded, tokens
         self._show()
 
     def message(self, text: str) -> None:
@@ -73,16 +73,19 @@ class Progress:
         pages.total = self._due
         pages.update(self._pages - pages.n)
         chunks.total = self._embedded + self._waiting
+        chunks.set_postfix_str(f"{self._rate(self._tokens)} tokens/s", refresh=False)
         chunks.update(self._embedded - chunks.n)
 
     def _line(self) -> str:
-        passed = max(time.monotonic() - self._started, 1e-9)
         text = f"{self._pages:,} of {self._due:,} pages, {self._embedded:,} chunks embedded"
-        text += f", {self._embedded / passed:,.0f} chunks/s"
+        text += f", {self._rate(self._embedded)} chunks/s, {self._rate(self._tokens)} tokens/s"
         if self._pages:
-            left = passed / self._pages * (self._due - self._pages)
+            left = (time.monotonic() - self._started) / self._pages * (self._due - self._pages)
             text += f", about {_duration(left)} left"
         return text
+
+    def _rate(self, count: int) -> str:
+        return f"{count / max(time.monotonic() - self._started, 1e-9):,.0f}"
 
 
 def progress_for(stream: TextIO, *, quiet: bool = False) -> Progress:
