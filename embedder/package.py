@@ -15,7 +15,7 @@ from typing import Any
 from embedder.cache import check_private, open_private
 from embedder.errors import CompilerMissing, PackageError
 
-RECIPE = 3  # raise it when what a package holds, or how it is compiled, changes
+RECIPE = 4  # raise it when what a package holds, or how it is compiled, changes
 _RECORD = "package.json"
 
 

@@ -5,7 +5,6 @@
 // Weights arrive packed (see packing.py): panels of 32 columns, bf16 pairs or int8 quads of consecutive k interleaved,
 // which is the operand layout of vdpbf16ps and vpdpbusd.
 
-#include <condition_variable>
 #include <mutex>
 #include <vector>
 
@@ -42,116 +41,105 @@ struct Model {
   std::vector<Layer> layers;
 };
 
-// Embed a group of token rows; offsets [n + 1] are their bounds in ids.
-void encode_group(const Model& model, const int32_t* ids, const int32_t* offsets, int n, float* out, const Team& team,
-                  Buffers& b, Scratch& scratch) {
+// The vector of one text, from the states x [length][hidden] of its tokens.
+void pool(const pl_shape& s, const float* x, int length, float* y) {
+  const int d = s.hidden;
+  if (length == 0) {  // a tokenizer without special tokens makes nothing of an empty text
+    std::fill(y, y + d, 0.0f);
+    return;
+  }
+  __m512 squares = _mm512_setzero_ps();
+  for (int c = 0; c < d; c += 16) {
+    __m512 v = _mm512_loadu_ps(x + c);
+    for (int r = 1; r < length && s.pooling != 1; ++r) {
+      const __m512 next = _mm512_loadu_ps(x + size_t(r) * d + c);
+      v = s.pooling == 0 ? _mm512_add_ps(v, next) : _mm512_max_ps(v, next);
+    }
+    if (s.pooling == 0) v = _mm512_div_ps(v, _mm512_set1_ps(float(length)));
+    _mm512_storeu_ps(y + c, v);
+    squares = _mm512_fmadd_ps(v, v, squares);
+  }
+  if (!s.normalize) return;
+  const __m512 inverse = _mm512_set1_ps(1.0f / std::max(std::sqrt(_mm512_reduce_add_ps(squares)), 1e-12f));
+  for (int c = 0; c < d; c += 16) _mm512_storeu_ps(y + c, _mm512_mul_ps(_mm512_loadu_ps(y + c), inverse));
+}
+
+// Embed a group of token rows; offsets [n + 1] are their bounds in ids. `scratch` has one place a thread of the team.
+void encode_group(const Model& model, const int32_t* ids, const int32_t* offsets, int n, float* out, Team& team,
+                  Buffers& b, Scratch* scratch) {
   const pl_shape& s = model.shape;
   const int d = s.hidden, f = s.intermediate, rows = offsets[n] - offsets[0];
   const int width = d / s.heads;
   const float scale = 1.0f / std::sqrt(float(width));
-  {
-    const auto [r0, r1] = team.share(rows);
-    for (int t = 0, r = 0; t < n; ++t)
-      for (int i = offsets[t]; i < offsets[t + 1]; ++i, ++r) {
-        if (r < r0 || r >= r1) continue;
+  const auto each = [&](int total, auto&& body) { team.each(total, std::min(total, 4 * team.size()), body); };
+  const auto norm = [&](const float* weight, const float* bias) {
+    each(rows, [&](int, int r0, int r1) {
+      for (int r = r0; r < r1; ++r)
+        layer_norm(b.y + size_t(r) * d, d, s.eps, weight, bias, b.x + size_t(r) * d, b.narrow, r);
+    });
+  };
+  const auto product = [&](const Operand& from, const Linear& layer, auto&& store) {
+    each(layer.n / kPanel, [&](int, int p0, int p1) { linear(from, rows, layer, p0, p1, store); });
+  };
+  const auto add_residual = [&](int r, int c, __m512 y0, __m512 y1) {
+    const size_t at = size_t(r) * d + c;
+    _mm512_storeu_ps(b.y + at, _mm512_add_ps(y0, _mm512_loadu_ps(b.x + at)));
+    _mm512_storeu_ps(b.y + at + 16, _mm512_add_ps(y1, _mm512_loadu_ps(b.x + at + 16)));
+  };
+
+  each(n, [&](int, int t0, int t1) {
+    for (int t = t0; t < t1; ++t)
+      for (int i = offsets[t]; i < offsets[t + 1]; ++i) {
         const bf16* word = model.words + size_t(ids[i]) * d;
         const float* position = model.positions + size_t(s.first_position + i - offsets[t]) * d;
-        float* y = b.y + size_t(r) * d;
+        float* y = b.y + size_t(i - offsets[0]) * d;
         for (int c = 0; c < d; c += 16)
           _mm512_storeu_ps(y + c, _mm512_add_ps(from_bf16(_mm256_loadu_si256((const __m256i*)(word + c))),
                                                 _mm512_loadu_ps(position + c)));
-        layer_norm(y, d, s.eps, model.norm_weight, model.norm_bias, b.x + size_t(r) * d, b.narrow, r);
       }
-  }
-  team.sync();
+  });
+  norm(model.norm_weight, model.norm_bias);
   for (const Layer& layer : model.layers) {
-    {
-      const auto [p0, p1] = team.share(3 * d / kPanel);
-      linear(b.narrow, rows, layer.qkv, p0, p1, [&](int r, int c, __m512 y0, __m512 y1) {
-        bf16* to = b.qkv + size_t(r) * 3 * d + c;
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), to_bf16(y0));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 16), to_bf16(y1));
-      });
-    }
-    team.sync();
-    {
-      const auto [h0, h1] = team.share(n * s.heads);
+    product(b.narrow, layer.qkv, [&](int r, int c, __m512 y0, __m512 y1) {
+      bf16* to = b.qkv + size_t(r) * 3 * d + c;
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), to_bf16(y0));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 16), to_bf16(y1));
+    });
+    each(n * s.heads, [&](int rank, int h0, int h1) {
       for (int i = h0; i < h1; ++i) {
         const int t = i / s.heads, head = i % s.heads, start = offsets[t] - offsets[0];
         attend(b.qkv + size_t(start) * 3 * d, offsets[t + 1] - offsets[t], d, head, width, scale, model.relative,
-               s.max_length, scratch, s.quantised ? b.y + size_t(start) * d : nullptr,
+               s.max_length, scratch[rank], s.quantised ? b.y + size_t(start) * d : nullptr,
                s.quantised ? nullptr : b.narrow.half + size_t(start) * d);
       }
-    }
-    team.sync();
-    const auto [r0, r1] = team.share(rows);
-    if (s.quantised) {
-      for (int r = r0; r < r1; ++r) quantise(b.y + size_t(r) * d, d, b.narrow, r);
-      team.sync();
-    }
-    const auto add_residual = [&](int r, int c, __m512 y0, __m512 y1) {
-      const size_t at = size_t(r) * d + c;
-      _mm512_storeu_ps(b.y + at, _mm512_add_ps(y0, _mm512_loadu_ps(b.x + at)));
-      _mm512_storeu_ps(b.y + at + 16, _mm512_add_ps(y1, _mm512_loadu_ps(b.x + at + 16)));
-    };
-    const auto [p0, p1] = team.share(d / kPanel);
-    linear(b.narrow, rows, layer.out, p0, p1, add_residual);
-    team.sync();
-    for (int r = r0; r < r1; ++r)
-      layer_norm(b.y + size_t(r) * d, d, s.eps, layer.norm1_weight, layer.norm1_bias, b.x + size_t(r) * d, b.narrow, r);
-    team.sync();
-    {
-      const auto [u0, u1] = team.share(f / kPanel);
-      linear(b.narrow, rows, layer.up, u0, u1, [&](int r, int c, __m512 y0, __m512 y1) {
-        const size_t at = size_t(r) * f + c;
-        y0 = gelu(y0);
-        y1 = gelu(y1);
-        if (s.quantised) {
-          _mm512_storeu_ps(b.wide_float + at, y0);
-          _mm512_storeu_ps(b.wide_float + at + 16, y1);
-        } else {
-          _mm256_storeu_si256(reinterpret_cast<__m256i*>(b.wide.half + at), to_bf16(y0));
-          _mm256_storeu_si256(reinterpret_cast<__m256i*>(b.wide.half + at + 16), to_bf16(y1));
-        }
+    });
+    if (s.quantised)
+      each(rows, [&](int, int r0, int r1) {
+        for (int r = r0; r < r1; ++r) quantise(b.y + size_t(r) * d, d, b.narrow, r);
       });
-    }
-    team.sync();
-    if (s.quantised) {
-      for (int r = r0; r < r1; ++r) quantise(b.wide_float + size_t(r) * f, f, b.wide, r);
-      team.sync();
-    }
-    linear(b.wide, rows, layer.down, p0, p1, add_residual);
-    team.sync();
-    for (int r = r0; r < r1; ++r)
-      layer_norm(b.y + size_t(r) * d, d, s.eps, layer.norm2_weight, layer.norm2_bias, b.x + size_t(r) * d, b.narrow, r);
-    team.sync();
-  }
-  const auto [t0, t1] = team.share(n);
-  for (int t = t0; t < t1; ++t) {
-    const int start = offsets[t] - offsets[0], length = offsets[t + 1] - offsets[t];
-    const float* x = b.x + size_t(start) * d;
-    float* y = out + size_t(t) * d;
-    if (length == 0) {  // a tokenizer without special tokens makes nothing of an empty text
-      std::fill(y, y + d, 0.0f);
-      continue;
-    }
-    __m512 squares = _mm512_setzero_ps();
-    for (int c = 0; c < d; c += 16) {
-      __m512 v = _mm512_loadu_ps(x + c);
-      if (s.pooling == 0) {
-        for (int r = 1; r < length; ++r) v = _mm512_add_ps(v, _mm512_loadu_ps(x + size_t(r) * d + c));
-        v = _mm512_div_ps(v, _mm512_set1_ps(float(length)));
-      } else if (s.pooling == 2) {
-        for (int r = 1; r < length; ++r) v = _mm512_max_ps(v, _mm512_loadu_ps(x + size_t(r) * d + c));
+    product(b.narrow, layer.out, add_residual);
+    norm(layer.norm1_weight, layer.norm1_bias);
+    product(b.narrow, layer.up, [&](int r, int c, __m512 y0, __m512 y1) {
+      const size_t at = size_t(r) * f + c;
+      y0 = gelu(y0);
+      y1 = gelu(y1);
+      if (s.quantised) {
+        _mm512_storeu_ps(b.wide_float + at, y0);
+        _mm512_storeu_ps(b.wide_float + at + 16, y1);
+      } else {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(b.wide.half + at), to_bf16(y0));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(b.wide.half + at + 16), to_bf16(y1));
       }
-      _mm512_storeu_ps(y + c, v);
-      squares = _mm512_fmadd_ps(v, v, squares);
-    }
-    if (s.normalize) {
-      const __m512 inverse = _mm512_set1_ps(1.0f / std::max(std::sqrt(_mm512_reduce_add_ps(squares)), 1e-12f));
-      for (int c = 0; c < d; c += 16) _mm512_storeu_ps(y + c, _mm512_mul_ps(_mm512_loadu_ps(y + c), inverse));
-    }
+    });
+    if (s.quantised)
+      each(rows, [&](int, int r0, int r1) {
+        for (int r = r0; r < r1; ++r) quantise(b.wide_float + size_t(r) * f, f, b.wide, r);
+      });
+    product(b.wide, layer.down, add_residual);
+    norm(layer.norm2_weight, layer.norm2_bias);
   }
+  for (int t = 0; t < n; ++t)
+    pool(s, b.x + size_t(offsets[t] - offsets[0]) * d, offsets[t + 1] - offsets[t], out + size_t(t) * d);
 }
 
 void reserve(Buffers& b, const pl_shape& s, int rows) {
@@ -174,70 +162,16 @@ void reserve(Buffers& b, const pl_shape& s, int rows) {
   b.wide = s.quantised ? Operand{nullptr, (uint8_t*)wide, scales[2], scales[3]} : Operand{(bf16*)wide};
 }
 
-struct Job {
-  const int32_t *ids, *offsets;
-  int texts = 0;
-  float* out = nullptr;
-  bool together = false;      // the whole pool on one group
-  std::vector<int> groups;    // bounds, in texts
-};
-
 // A model and the threads that run it. Calls from several threads are taken one after the other.
 struct Engine {
   Model model;
-  int threads;
-  std::vector<std::thread> pool;
-  std::mutex entry, mutex;
-  std::condition_variable wake;
-  std::atomic<uint64_t> ticket{0};
-  std::atomic<int> running{0}, next{0};
-  std::atomic<bool> stop{false};
-  Job job;
-  Barrier barrier, alone;
+  Team team, alone{1};
+  std::mutex entry;
   Buffers shared;
   std::vector<Buffers> own;
   std::vector<Scratch> scratch;
 
-  void work(int rank) {
-    if (job.together) {
-      encode_group(model, job.ids, job.offsets, job.texts, job.out, Team{rank, threads, &barrier}, shared, scratch[rank]);
-      return;
-    }
-    const int d = model.shape.hidden;
-    for (int g; (g = next.fetch_add(1)) + 1 < int(job.groups.size());) {
-      const int t0 = job.groups[g], t1 = job.groups[g + 1];
-      reserve(own[rank], model.shape, job.offsets[t1] - job.offsets[t0]);
-      encode_group(model, job.ids, job.offsets + t0, t1 - t0, job.out + size_t(t0) * d, Team{0, 1, &alone}, own[rank],
-                   scratch[rank]);
-    }
-  }
-
-  void loop(int rank) {
-    for (uint64_t seen = 0;;) {
-      int spins = 0;  // a second query often follows the first at once; sleeping and waking costs 50 us
-      while (ticket.load(std::memory_order_acquire) == seen && ++spins < 4000) pause();
-      if (spins >= 4000) {
-        std::unique_lock<std::mutex> lock(mutex);
-        wake.wait(lock, [&] { return ticket.load() != seen || stop.load(); });
-      }
-      if (stop.load()) return;
-      seen = ticket.load(std::memory_order_acquire);
-      work(rank);
-      running.fetch_sub(1, std::memory_order_acq_rel);
-    }
-  }
-
-  void run() {
-    running.store(threads - 1);
-    next.store(0);
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      ticket.fetch_add(1, std::memory_order_release);
-    }
-    wake.notify_all();
-    work(0);
-    while (running.load(std::memory_order_acquire)) pause();
-  }
+  explicit Engine(int threads) : team(threads), own(threads), scratch(threads) {}
 };
 
 constexpr int kGroupRows = 256;  // tokens a bulk group: its activations stay in the second-level cache
@@ -249,7 +183,7 @@ extern "C" {
 // `tensors`: words, positions, norm weight, norm bias, relative or null, then for each layer qkv, out, up, down as
 // (weight, bias, scale, column) and norm1 weight, norm1 bias, norm2 weight, norm2 bias.
 void* pl_create(const pl_shape* shape, const void* const* tensors, int threads) {
-  auto* e = new Engine;
+  auto* e = new Engine(threads);
   e->model.shape = *shape;
   const void* const* t = tensors;
   e->model.words = (const bf16*)*t++;
@@ -275,11 +209,6 @@ void* pl_create(const pl_shape* shape, const void* const* tensors, int threads) 
     l.norm2_bias = (const float*)*t++;
     e->model.layers.push_back(l);
   }
-  e->threads = threads;
-  e->barrier.size = threads;
-  e->own.resize(threads);
-  e->scratch.resize(threads);
-  for (int rank = 1; rank < threads; ++rank) e->pool.emplace_back([e, rank] { e->loop(rank); });
   return e;
 }
 
@@ -287,27 +216,25 @@ void* pl_create(const pl_shape* shape, const void* const* tensors, int threads) 
 void pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out) {
   auto* e = static_cast<Engine*>(engine);
   std::lock_guard<std::mutex> lock(e->entry);
-  Job& job = e->job;
-  job.ids = ids;
-  job.offsets = offsets;
-  job.texts = texts;
-  job.out = out;
-  job.groups.assign(1, 0);
+  const int d = e->model.shape.hidden, threads = e->team.size();
+  std::vector<int> groups{0};  // bounds, in texts
   for (int t = 0; t < texts; ++t)
-    if (t + 1 == texts || offsets[t + 2] - offsets[job.groups.back()] > kGroupRows) job.groups.push_back(t + 1);
+    if (t + 1 == texts || offsets[t + 2] - offsets[groups.back()] > kGroupRows) groups.push_back(t + 1);
+  const int count = int(groups.size()) - 1;
   // Few groups would leave threads idle: then all of them work on one, together.
-  job.together = int(job.groups.size()) - 1 < 2 * e->threads && offsets[texts] <= 2 * kGroupRows * e->threads;
-  if (job.together) reserve(e->shared, e->model.shape, offsets[texts]);
-  if (e->threads == 1) { e->next.store(0); e->work(0); return; }
-  e->run();
+  if (count < 2 * threads && offsets[texts] <= 2 * kGroupRows * threads) {
+    reserve(e->shared, e->model.shape, offsets[texts]);
+    encode_group(e->model, ids, offsets, texts, out, e->team, e->shared, e->scratch.data());
+    return;
+  }
+  e->team.each(count, count, [&](int rank, int g0, int g1) {
+    for (int g = g0; g < g1; ++g) {
+      const int t0 = groups[g], t1 = groups[g + 1];
+      reserve(e->own[rank], e->model.shape, offsets[t1] - offsets[t0]);
+      encode_group(e->model, ids, offsets + t0, t1 - t0, out + size_t(t0) * d, e->alone, e->own[rank], &e->scratch[rank]);
+    }
+  });
 }
 
-void pl_destroy(void* engine) {
-  auto* e = static_cast<Engine*>(engine);
-  e->stop.store(true);
-  { std::lock_guard<std::mutex> lock(e->mutex); e->ticket.fetch_add(1); }
-  e->wake.notify_all();
-  for (auto& thread : e->pool) thread.join();
-  delete e;
-}
+void pl_destroy(void* engine) { delete static_cast<Engine*>(engine); }
 }
