@@ -1,37 +1,75 @@
 """A sentence encoder to a package of native code, for either engine that has one."""
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.nn import functional as F
 
 from embedder import kernel
+from embedder.config import Plan
 from embedder.encoder import Encoder
 from embedder.engines import PACKAGE
 from embedder.packing import write_weights
-from embedder.sentence import SentenceEncoder
+from embedder.sentence import SentenceEncoder, load_module
 
-_OPTIONS = {"freezing": True}  # folds the weights in and prepacks them in oneDNN's blocked layouts
+_OPTIONS: dict[str, Any] = {"freezing": True}  # folds the weights in and prepacks them in oneDNN's blocked layouts
 _LARGEST_BATCH = 4096
+# What g++ may use for a package of an instruction set. Its default is whatever the building machine happens to have,
+# and the package would end another machine of the same set with SIGILL.
+_ARCHITECTURES = {
+    "amx": "sapphirerapids",
+    "avx512_bf16": "x86-64-v4",
+    "avx512_vnni": "x86-64-v4",
+    "avx512": "x86-64-v4",
+    "avx2": "x86-64-v3",
+}
 
 
-def build_native(module: SentenceEncoder, precision: str, folder: Path) -> None:
+def build_package(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
+    """Write the files of a plan's package to a folder; `report` is told what is done next. Raises ModelError."""
+    report("loading the weights")
+    module = load_module(plan.spec)
+    if plan.engine == "native":
+        build_native(module, plan.precision, folder, report)
+        return
+    if plan.precision == "bf16":
+        module.to_bf16()
+    elif plan.precision == "int8":
+        from embedder.quantisation import quantise
+
+        report("quantising the weights")
+        quantise(module)
+    build_aot(module, plan, folder, report)
+
+
+def build_native(module: SentenceEncoder, precision: str, folder: Path, report: Callable[[str], None]) -> None:
     """Compile the native encoder and pack the weights of an fp32 module of the BERT family."""
     if not isinstance(module.encoder, Encoder):
         raise TypeError("the native engine packs the weights of an embedder.encoder.Encoder")
+    report("compiling the native encoder")
     kernel.compile_library(folder)
+    report("packing the weights")
     write_weights(module.encoder, precision == "int8", folder)
 
 
-def build_aot(module: SentenceEncoder, max_length: int, threads: int, folder: Path) -> None:
+def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
     """Compile a module, in its final precision, with AOTInductor, for every batch and sequence length."""
     # An example of two texts and a dynamic range from one: export would otherwise fix a size of 1 for good.
     ids = torch.zeros(2, 8, dtype=torch.int64)
     sizes = {
         0: torch.export.Dim("batch", min=1, max=_LARGEST_BATCH),
-        1: torch.export.Dim("sequence", min=2, max=max_length),
+        1: torch.export.Dim("sequence", min=2, max=plan.spec.max_length),
     }
-    with torch.no_grad():  # freezing is refused where gradients are recorded
+    if isinstance(module.encoder, Encoder) and module.encoder.shape.relative_buckets:
+        # A row and a column more than any text needs, or export refuses the longest: its slice would be the whole.
+        module.encoder.relative = F.pad(module.encoder.get_buffer("relative"), (0, 1, 0, 1))
+    options = _OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
+    with torch.no_grad(), warnings.catch_warnings():  # freezing is refused where gradients are recorded
+        warnings.filterwarnings("ignore", message="To copy construct from a tensor")  # torch's own lowering of int8
+        report("exporting the model")
         program = torch.export.export(module, (ids, torch.ones_like(ids)), dynamic_shapes={"ids": sizes, "mask": sizes})
-        torch._inductor.aoti_compile_and_package(
-            program, package_path=str(folder / PACKAGE), inductor_configs=_OPTIONS | {"cpp.threads": threads}
-        )
+        report("compiling the model with AOTInductor")
+        torch._inductor.aoti_compile_and_package(program, package_path=str(folder / PACKAGE), inductor_configs=options)

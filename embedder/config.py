@@ -16,6 +16,8 @@ from embedder.package import PackageKey
 
 ENGINES = ("auto", "native", "aot", "compile", "eager")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
+# Without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured there.
+INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,12 @@ class Plan:
         self.spec: ModelSpec = read_spec(locate(config.model, config.revision))
         self.threads = config.threads or cpu.detect().cores
         self.engine = self._engine()
+        self._check_int8()
+
+    @property
+    def isa(self) -> str:
+        """The instruction set that the plan's native code is compiled for."""
+        return kernel.ISA if self.engine == "native" else cpu.detect().isa
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -62,7 +70,7 @@ class Plan:
             fingerprint=digest,
             precision=self.precision,
             engine=self.engine,
-            isa=kernel.ISA if native else cpu.detect().isa,
+            isa=self.isa,
             torch="" if native else metadata.version("torch"),
             threads=0 if native else self.threads,
         )
@@ -78,6 +86,17 @@ class Plan:
             # Where there is AMX, oneDNN uses it and the native kernel does not.
             return "native" if native and cpu.detect().isa != "amx" else "aot"
         return self.config.engine
+
+    def _check_int8(self) -> None:
+        if self.precision != "int8" or self.engine == "native":
+            return
+        if self.engine != "aot":
+            raise PrecisionError(f"engine {self.engine} has no int8: choose --engine native or aot, or fp32 or bf16")
+        if self.isa not in INT8_ISAS:
+            raise PrecisionError(
+                f"precision int8 needs a processor with AVX512_VNNI or AMX, and this one has {self.isa}: "
+                "choose --precision auto"
+            )
 
 
 def resolve_precision(precision: str) -> str:

@@ -5,14 +5,13 @@ torch is imported where it is needed: the native engine runs without it.
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
-from embedder import package
+from embedder.building import ensure_package
 from embedder.cache import open_private
 from embedder.config import EmbedderConfig, Plan
 from embedder.errors import EmbedderError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Embeddings(LangChainEmbeddings):
-    """A sentence-transformers model behind LangChain's interface, on one of three engines.
+    """A sentence-transformers model behind LangChain's interface, on one of its engines.
 
     Raises ModelError, PrecisionError, CompilerMissing, PackageError or CacheError while loading.
     """
@@ -99,8 +98,7 @@ class Embeddings(LangChainEmbeddings):
     def _start_engine(self) -> "Engine":
         cache, key = self.config.cache_dir, self.plan.package_key
         if self.plan.engine == "native" and key:
-            folder = package.ensure(cache, key, self._build_native)
-            return NativeEngine(folder, self.spec, self.precision, self.threads)
+            return NativeEngine(ensure_package(self.plan, key), self.spec, self.precision, self.threads)
         import torch
 
         from embedder import engines
@@ -111,17 +109,4 @@ class Embeddings(LangChainEmbeddings):
             return engines.EagerEngine(self.model, *sizes)
         if self.plan.engine == "compile" or not key:
             return engines.CompiledEngine(self.model, *sizes, open_private(cache))
-        folder = package.ensure(cache, key, self._build_aot)
-        self.__dict__.pop("model", None)  # the package holds its own copy of the weights; `.model` loads again if asked
-        return engines.PackagedEngine(folder, *sizes)
-
-    def _build_native(self, folder: Path) -> None:
-        from embedder.compilation import build_native
-        from embedder.sentence import load_module
-
-        build_native(load_module(self.spec), self.precision, folder)
-
-    def _build_aot(self, folder: Path) -> None:
-        from embedder.compilation import build_aot
-
-        build_aot(self.model, self.max_length, self.threads, folder)
+        return engines.PackagedEngine(ensure_package(self.plan, key), *sizes)

@@ -1,10 +1,12 @@
 """Compiled packages: built once, found by what decides their code, verified before they are loaded."""
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +19,8 @@ from embedder.errors import CompilerMissing, PackageError
 
 RECIPE = 4  # raise it when what a package holds, or how it is compiled, changes
 _RECORD = "package.json"
+_UNFINISHED = ".building-"
+_LISTED = 5  # packages that do not fit, in one error
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
     """Return the folder of a verified package, building it first if there is none.
 
     `build` writes the package's files to a folder; it is called only where there is no package.
-    Raises CacheError, CompilerMissing, or PackageError where a package is damaged.
+    Raises CacheError, CompilerMissing, or PackageError where a package is damaged or cannot be built.
     """
     open_private(cache)
     folder = package_folder(cache, key)
@@ -85,6 +89,9 @@ def verify(folder: Path, key: PackageKey) -> None:
             raise PackageError(
                 f"the package {folder} was built for {name} {record.get(name)!r}, not {value!r}: {again}"
             )
+    for path in folder.iterdir():
+        if path.name not in files and path.name != _RECORD:
+            raise PackageError(f"the package file {path} is not in {_RECORD}, so nothing vouches for it: {again}")
     for name, digest in files.items():
         path = folder / Path(name).name
         try:
@@ -98,13 +105,12 @@ def verify(folder: Path, key: PackageKey) -> None:
 
 def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:
     if find_compiler() is None:
-        raise CompilerMissing(
-            "compiling the model needs a C++ compiler and there is none: apt-get install g++, copy a package built on "
-            "a machine of the same kind into the cache, or choose --engine eager, which is slower"
-        )
+        raise CompilerMissing(_without_compiler(folder.parent, key))
     open_private(folder.parent)
+    for left in folder.parent.glob(f"{_UNFINISHED}*"):  # by a build that was killed; the lock says that none is running
+        shutil.rmtree(left, ignore_errors=True)
     # Intermediate files go beside the package, not into a shared /tmp, and are gone afterwards.
-    work = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
     try:
         made = work / "package"
         made.mkdir(mode=0o700)
@@ -113,12 +119,61 @@ def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None
         record = key.as_dict() | {"files": {path.name: _sha256(path) for path in sorted(made.iterdir())}}
         (made / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         made.rename(folder)
-    except OSError as error:
+    except (OSError, RuntimeError, subprocess.CalledProcessError, PackageError) as error:
+        # Compilers report a full disk in words of their own, or by a crash, so the disk itself is asked as well.
+        if _is_full(folder.parent) or getattr(error, "errno", None) == errno.ENOSPC:
+            raise PackageError(f"no space left to build {folder}: free some, or set --cache-dir") from error
+        if isinstance(error, PackageError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else _first_line(error)
         raise PackageError(
-            f"cannot write the package {folder} ({error.strerror}): free space or set --cache-dir"
+            f"cannot build the package {folder} ({reason}): set --cache-dir if that is about files, else --engine eager"
         ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _without_compiler(packages: Path, key: PackageKey) -> str:
+    text = (
+        f"compiling {key.model} ({key.engine}, {key.precision}, {key.isa}) needs a C++ compiler and there is none: "
+        f"apt-get install g++, copy a package built on a machine of the same kind into {packages}, "
+        "or choose --engine eager, which is slower"
+    )
+    others = misfits(packages, key)
+    if others:
+        more = f"; and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
+        text += f"; packages there that do not fit: {'; '.join(others[:_LISTED])}{more}"
+    return text
+
+
+def misfits(packages: Path, key: PackageKey) -> list[str]:
+    """Name each package of the key's model in a folder, with what keeps it from being used for the key."""
+    found = []
+    for folder in sorted(packages.glob("[!.]*")):
+        try:
+            record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+            if record["model"] != key.model:
+                continue
+        except (OSError, ValueError, KeyError, TypeError):
+            found.append(f"{folder.name} ({_RECORD} is damaged)")
+            continue
+        differences = [
+            "other weights or files of the model"
+            if name == "fingerprint"
+            else f"{name} {record.get(name)}, not {value}"
+            for name, value in key.as_dict().items()
+            if record.get(name) != value
+        ]
+        found.append(f"{folder.name} ({', '.join(differences) or 'not where it belongs'})")
+    return found
+
+
+def _is_full(folder: Path) -> bool:
+    return shutil.disk_usage(folder).free < 1 << 16
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip()[:200] for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _sha256(path: Path) -> str:

@@ -20,6 +20,7 @@ _GROUPS = {
     "serve": ("index", "embedder", "serve"),
     "search": ("index", "embedder", "serve"),
     "eval": ("embedder",),
+    "warm": ("embedder",),
     "doctor": ("index", "embedder"),
 }
 
@@ -47,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("eval", help="measure retrieval quality on a dataset in BEIR's layout")
     verb.add_argument("folder", metavar="BEIR_DIR", type=Path)
     _add_mode(verb)
+    verbs.add_parser("warm", help="compile the model for this machine now, so that no later command has to")
     verbs.add_parser("doctor", help="show the CPU, engine, model and index in use, and warn about what is slow")
     for name, verb in verbs.choices.items():
         verb.add_argument("--json", action="store_true", help="print one JSON object on stdout")
@@ -88,6 +90,8 @@ def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]
 
     if args["verb"] == "index":
         return commands.index(args["sources"], settings, quiet=args["quiet"])
+    if args["verb"] == "warm":
+        return commands.warm(settings)
     if args["verb"] == "search":
         answer = commands.search(args["query"], args["k"], args["mode"], settings)
         return answer, as_text(answer)

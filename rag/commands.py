@@ -1,20 +1,22 @@
 """What each verb of the command line does. Each returns a JSON-ready object; `cli` prints it."""
 
-import dataclasses
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from embedder import cpu
+from embedder.building import ensure_package, is_built
 from embedder.config import Plan
-from embedder.package import package_folder
 from indexer.generation import Generation, current_id
 from indexer.layout import GENERATIONS
 from indexer.manifest import read_manifest
 from rag.configs import build_config, embedder_config
+from rag.elapsed import Elapsed
 from rag.retriever import Retriever, check_fingerprint
 from rag.settings import Settings
+from rag.workers import share_cores
 
 
 def index(sources: list[str], settings: Settings, *, quiet: bool) -> tuple[dict[str, Any], str]:
@@ -30,7 +32,7 @@ def index(sources: list[str], settings: Settings, *, quiet: bool) -> tuple[dict[
         generation = current_id(settings.index_dir)
         sources = list(read_manifest(settings.index_dir / GENERATIONS / generation).sources)
     config = build_config(settings)  # before the model is loaded, so that a bad value is told at once
-    _announce_compilation(settings)
+    _prepare(Plan(embedder_config(settings)), quiet=quiet)
     report = build(
         sources, settings.index_dir, load_embedder(settings), config, progress=progress_for(sys.stderr, quiet=quiet)
     )
@@ -42,7 +44,7 @@ def search(query: str, k: int, mode: str, settings: Settings) -> dict[str, Any]:
     from rag.live import load_embedder
 
     current_id(settings.index_dir)  # says that there is no index before a second goes into loading the model
-    _announce_compilation(settings)
+    _prepare(Plan(embedder_config(settings)))
     retriever = Retriever.open(
         settings.index_dir,
         load_embedder(settings),
@@ -60,9 +62,9 @@ def evaluate(folder: Path, mode: str, settings: Settings) -> dict[str, Any]:
     from rag.live import load_embedder
 
     dataset = read_dataset(folder)
-    _announce_compilation(settings)
-    embedder = load_embedder(settings)
     plan = Plan(embedder_config(settings))
+    _prepare(plan)
+    embedder = load_embedder(settings)
     return run(dataset, embedder, mode=mode) | {"precision": plan.precision, "engine": plan.engine}
 
 
@@ -72,27 +74,44 @@ def serve(settings: Settings) -> None:
     plan = Plan(embedder_config(settings))
     check_fingerprint(generation, plan.fingerprint)
     generation.close()
-    if _announce_compilation(settings):
-        from rag.live import load_embedder
-
-        load_embedder(settings)  # compiles once, here, and not in every worker
-    if not settings.workers:
-        settings = dataclasses.replace(settings, workers=max(1, cpu.detect().cores // plan.threads))
+    _prepare(plan)  # compiles once, here, and not in every worker
+    settings = share_cores(settings, plan.engine, cpu.detect().cores)
     sys.stderr.flush()
     os.execvpe(  # noqa: S606 - this process becomes the server; no shell is wanted
         sys.executable, [sys.executable, "-m", "web.server"], os.environ | settings.as_environment()
     )
 
 
-def _announce_compilation(settings: Settings) -> bool:
-    """Say that a package has to be compiled, where that is so: it takes long enough to wonder."""
+def warm(settings: Settings) -> tuple[dict[str, Any], str]:
+    """Build the compiled package for these settings, or find it built; return it as an object and as text."""
     plan = Plan(embedder_config(settings))
     key = plan.package_key
-    missing = key is not None and not package_folder(settings.cache, key).exists()
-    if missing:
-        duration = "half a minute" if plan.engine == "aot" else "a few seconds"
-        print(
-            f"compiling {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine: {duration}",
-            file=sys.stderr,
-        )
-    return missing
+    report: dict[str, Any] = {
+        "model": plan.spec.name,
+        "engine": plan.engine,
+        "precision": plan.precision,
+        "isa": plan.isa,
+        "threads": key.threads if key else plan.threads,
+    }
+    if key is None:
+        report |= {"package": None, "built": False, "bytes": 0, "seconds": 0.0}
+        return report, f"engine {plan.engine} has no package: nothing to build"
+    start = time.monotonic()
+    built = _prepare(plan)
+    folder = ensure_package(plan, key)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    seconds = round(time.monotonic() - start, 1)
+    report |= {"package": str(folder), "built": built, "bytes": size, "seconds": seconds}
+    done = f"built in {seconds} s" if built else "is there already"
+    return report, f"{plan.spec.name} ({plan.engine}, {plan.precision}) {done}: {folder}, {size / 1e6:.0f} MB"
+
+
+def _prepare(plan: Plan, *, quiet: bool = False) -> bool:
+    """Build the plan's package where there is none, saying so on stderr. Return whether it was built."""
+    key = plan.package_key
+    if key is None or is_built(plan):
+        return False
+    title = f"compiling {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine"
+    with Elapsed(sys.stderr, title, quiet=quiet) as elapsed:
+        ensure_package(plan, key, elapsed.step)
+    return True

@@ -91,6 +91,7 @@ def _wanted(query: str) -> frozenset[str]:
     return frozenset(words - STOP_WORDS or words)
 
 
+@lru_cache(maxsize=16_384)  # an answer has hundreds of words, and mostly the same ones as the answer before
 def _stem(word: str) -> str:
     word = word.casefold()
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word

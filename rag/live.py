@@ -14,6 +14,7 @@ from rag.retriever import Retriever
 from rag.settings import Settings
 
 POLL_SECONDS = 1.0
+LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
 
 log = logging.getLogger("pilotlight")
 
@@ -36,6 +37,7 @@ class LiveRetriever:
         self._retriever: Retriever | None = None
         self._refused = ""  # the newest generation that could not be opened; it is not tried again
         self._reason = "loading the model and the index"
+        self._tried = threading.Event()  # whether loading has come to an end, good or bad
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="pilotlight-index", daemon=True)
 
@@ -77,7 +79,13 @@ class LiveRetriever:
         return status
 
     def search(self, query: str, *, k: int = 10, mode: str = "dense") -> Answer:
-        """Answer from the live generation. Raises QueryError, or NotReady while nothing is loaded."""
+        """Answer from the live generation. Raises QueryError, or NotReady where nothing could be loaded.
+
+        A query that comes while the process is starting waits: with several workers, another may already be serving,
+        and would have answered.
+        """
+        if self._retriever is None and self._thread.is_alive():
+            self._tried.wait(LOADING_SECONDS)
         retriever = self._retriever
         if retriever is None:
             raise NotReady(self._reason)
@@ -92,6 +100,7 @@ class LiveRetriever:
             except Exception:
                 log.exception("following the index failed")
                 self._reason = "an internal error while loading; see the log"
+            self._tried.set()
             if self._stop.wait(POLL_SECONDS):
                 return
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from embedder.protocol import Embedder
 from indexer.generation import Generation
+from rag.batcher import QueryBatcher
 from rag.errors import FingerprintMismatch, QueryError
 from rag.highlight import highlights
 from rag.results import Answer, Hit
@@ -23,6 +24,7 @@ class Retriever:
         self.embedder = embedder
         self.max_k = max_k
         self.max_query_chars = max_query_chars
+        self._batcher = QueryBatcher(embedder)
 
     @classmethod
     def open(
@@ -45,7 +47,7 @@ class Retriever:
         """Return the k passages nearest to the query. Raises QueryError where the query cannot be answered as asked."""
         self._check(query, k, mode)
         start = time.perf_counter()
-        vector = self.embedder.encode([query], role="query")[0]
+        vector = self._batcher.encode(query)  # the wait for other queries is part of this stage
         embedded = time.perf_counter()
         scores, rows = self.generation.search(vector, k)
         searched = time.perf_counter()

@@ -1,47 +1,84 @@
 #!/usr/bin/env python3
-"""Measure Pilotlight against the published LangChain script, taking turns in one run on the same texts.
+"""Measure Pilotlight beside others, taking turns in one run on the same cores and texts.
 
-query: embed a query and answer a query, inside one process
-embed: index the same chunks
-cold:  a new process, from its start to the first correct answer
+embed: text in, unit vector out, beside LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
+query: embed a query and answer a query, inside one process, beside the published LangChain script
+index: index the same chunks, beside the script
+cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
+load:  a server under many clients, beside Flask with SentenceTransformer
 """
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything reads it: every model here is a folder
+
 from benchmark import machine
+from benchmark.architecture import ARCHITECTURES
 from benchmark.corpus import write_reference
-from benchmark.verbs import VERBS, Row
+from benchmark.embed import LENGTHS, embed
+from benchmark.report import Result, as_text, write_plot
+from benchmark.verbs import VERBS
 
 
 def main() -> int:
     """Run one verb; print a Markdown table, or JSON with --json."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=VERBS)
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
-    parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")
-    parser.add_argument("--chunks", type=int, default=2000, help="passages used at most (default: 2000)")
-    parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")
-    args = parser.parse_args()
-    run, repeat = VERBS[args.verb]
+    args = _parser().parse_args()
     with tempfile.TemporaryDirectory(prefix="pilotlight-bench-") as folder:
         work = Path(folder)
         source = args.source or write_reference(work / "reference")
-        rows = run(source, args.chunks, args.repeat or repeat, work)
-    result = {"verb": args.verb, "machine": machine.describe(), "rows": rows}
-    print(json.dumps(result, indent=1) if args.json else as_table(rows))
+        result = _run(args, source, work)
+    report = {"verb": args.verb, "machine": machine.describe(), **result.facts, "rows": result.rows}
+    if args.out:
+        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if args.plot:
+        write_plot(result, args.plot)
+    print(json.dumps(report, indent=1) if args.json else as_text(result))
     return 0
 
 
-def as_table(rows: list[Row]) -> str:
-    """Lay rows out as a Markdown table."""
-    lines = ["| what | contestant | median ms | p95 ms | runs | times faster |", "|---|---|---|---|---|---|"]
-    fields = ("name", "contestant", "median_ms", "p95_ms", "runs", "ratio")
-    lines += ["| " + " | ".join(str(row[field]) for field in fields) + " |" for row in rows]
-    return "\n".join(lines)
+def _run(args: argparse.Namespace, source: Path, work: Path) -> Result:
+    if args.verb == "embed":
+        chunks = 256 if args.chunks is None else args.chunks
+        options = {"architecture": args.architecture, "lengths": args.lengths, "only": args.only}
+        return embed(source, chunks, args.repeat or 12, work, **options)
+    run, repeat, chunks = VERBS[args.verb]
+    others = machine.OtherWork()
+    rows = run(source, args.chunks or chunks, args.repeat or repeat, work)
+    return Result(rows, {"others_cores": others.cores()})
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=("embed", *VERBS))
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    parser.add_argument("--out", type=Path, help="write the JSON object to a file too")
+    parser.add_argument("--plot", type=Path, help="embed: draw to an .svg or .png file")
+    parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")
+    parser.add_argument("--chunks", type=int, help="passages used at most; embed: 0 leaves the bulk out")
+    parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")
+    parser.add_argument(
+        "--architecture", choices=ARCHITECTURES, default="minilm", help="embed: mpnet has random weights"
+    )
+    parser.add_argument(
+        "--lengths", type=_numbers, default=LENGTHS, help="embed: tokens of the single texts, as in 8,15"
+    )
+    parser.add_argument(
+        "--only", type=_words, default=(), help="embed: contestants whose name holds one of these words"
+    )
+    return parser
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",") if part)
 
 
 if __name__ == "__main__":

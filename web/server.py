@@ -17,7 +17,7 @@ from rag.settings import load
 from web.app import SECURITY_HEADERS
 from web.problems import MEDIA_TYPE, problem
 
-THREADS = 8  # a worker computes one search at a time; the others wait on slow clients
+THREADS = 32  # a worker; queries that wait in them go through the model together
 BACKLOG = 1024
 WORKER_TIMEOUT_S = 120  # the first start may compile a package, which can hold the interpreter for a while
 GRACE_S = 30

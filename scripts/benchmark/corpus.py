@@ -1,8 +1,10 @@
 """Real text to benchmark on: any folder that can be indexed, or Python's own reference documentation."""
 
 import pydoc_data.topics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+import tokenizers
 
 from embedder.protocol import Embedder
 from indexer.chunking import Chunker
@@ -22,6 +24,7 @@ QUERIES = (  # 13 to 17 tokens each, so about 15
     "how does python find a name that is used inside of a nested function",
     "what does a metaclass do when a new class is being created in python",
 )
+_SHORT_WORDS = 40  # words of a passage where the number of passages matters and their length does not
 
 
 def write_reference(folder: Path) -> Path:
@@ -44,6 +47,39 @@ def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
         if len(texts) >= count:
             break
     return texts[:count]
+
+
+def short_passages(texts: Sequence[str], count: int) -> list[str]:
+    """Return `count` different short passages: the beginnings of the texts, then beginnings spliced of two of them."""
+    words = [text.split()[:_SHORT_WORDS] for text in texts]
+    half = _SHORT_WORDS // 2
+    found = dict.fromkeys(" ".join(passage) for passage in words)
+    for distance in range(1, len(words)):
+        for i, first in enumerate(words):
+            if len(found) >= count:
+                return list(found)[:count]
+            found[" ".join(first[:half] + words[(i + distance) % len(words)][half:])] = None
+    return list(found)[:count]
+
+
+def texts_of_length(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], length: int, count: int) -> list[str]:
+    """Return `count` beginnings of real texts that are exactly `length` tokens, special tokens included.
+
+    Raises ValueError if there are too few texts that long.
+    """
+    found: dict[str, None] = {}
+    for text in texts:
+        encoding = tokenizer.encode(text)
+        for last in range(length - 3, length + 1):  # a word cut short may become another number of tokens
+            if last >= len(encoding.ids) - 1:
+                break
+            cut = text[: encoding.offsets[last][1]]
+            if len(tokenizer.encode(cut).ids) == length:
+                found[cut] = None
+                break
+        if len(found) == count:
+            return list(found)
+    raise ValueError(f"the source has {len(found)} passages of {length} tokens, not {count}: give a larger --source")
 
 
 def _pages(source: Path) -> Iterable[Page]:

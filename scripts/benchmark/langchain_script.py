@@ -28,6 +28,13 @@ def build(texts: list[str], embedding: Any) -> Any:
     return FAISS.from_documents([Document(text) for text in texts], embedding)
 
 
+def save(texts: list[str], vectors: list[list[float]], embedding: Any, folder: Path) -> None:
+    """Save texts that are embedded already as a FAISS store."""
+    from langchain_community.vectorstores import FAISS
+
+    FAISS.from_embeddings(list(zip(texts, vectors, strict=True)), embedding).save_local(str(folder))
+
+
 def main(model: str, index: str, query: str) -> None:
     """Answer one query from a saved store."""
     from langchain_community.vectorstores import FAISS

@@ -1,14 +1,18 @@
-"""What is measured. Each verb returns rows: {name, contestant, median_ms, p95_ms, runs, ratio}."""
+"""The application against the script. Each verb returns rows: {name, contestant, median_ms, p95_ms, runs, ratio}."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from benchmark import langchain_script
-from benchmark.corpus import QUERIES, read_chunks
+from benchmark.corpus import QUERIES, read_chunks, short_passages
+from benchmark.load import load
+from benchmark.report import Row
+from benchmark.serving import serving
 from benchmark.timing import interleave, ratio, summarise
 from embedder import Embeddings
 from embedder.model import locate
@@ -19,7 +23,7 @@ from rag.retriever import Retriever
 
 BASELINE = "LangChain script"
 OURS = "Pilotlight"
-Row = dict[str, Any]
+_WARM_ROUNDS = 25  # of all queries, before a worker's memory is read
 
 
 def _rows(name: str, seconds: dict[str, list[float]], **extra: Any) -> list[Row]:
@@ -59,7 +63,7 @@ def query(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     return _rows("embed a 15-token query", embedding) + _rows(f"answer a query, k = 10, {len(texts)} chunks", answering)
 
 
-def embed(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
+def index(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     """Index the same chunks: embed, and write or fill the store."""
     ours = Embeddings()
     theirs = langchain_script.embeddings(locate(ours.config.model))
@@ -75,38 +79,66 @@ def embed(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """A new process from its start to the first correct answer."""
+    """A new process from its start to the first correct answer, and what a serving worker then holds in memory.
+
+    The index has `chunks` short passages, spliced of real ones where the source has too few.
+    """
     ours = Embeddings()
-    theirs = langchain_script.embeddings(locate(ours.config.model))
-    texts = read_chunks(source, chunks, ours)
+    model = locate(ours.config.model)
+    texts = short_passages(read_chunks(source, chunks, ours), chunks)
     build([str(_write_folder(texts, work / "texts"))], work / "index", ours, BuildConfig(), progress=_quiet())
-    langchain_script.build(texts, theirs).save_local(str(work / "store"))
-    wanted = texts[len(texts) // 2]
-    question = " ".join(wanted.split()[:40])
-    script = [sys.executable, str(Path(langchain_script.__file__)), str(locate(ours.config.model)), str(work / "store")]
+    langchain_script.save(texts, ours.embed_documents(texts), langchain_script.embeddings(model), work / "store")
+    wanted = " ".join(texts[len(texts) // 2].split())
+    script = [sys.executable, str(Path(langchain_script.__file__)), str(model), str(work / "store")]
     command = [sys.executable, "-m", "rag.cli", "search", "--index", str(work / "index"), "-k", "1"]
 
     def run(line: list[str]) -> None:
         done = subprocess.run(
             line, capture_output=True, text=True, check=True, env=os.environ | {"HF_HUB_OFFLINE": "1"}
         )
-        if " ".join(wanted.split())[:60] not in " ".join(done.stdout.split()):
-            raise RuntimeError(f"{line[1]} gave a wrong answer: {done.stdout[:200]}")
+        check(line[1], done.stdout)
 
-    seconds = interleave(
-        {BASELINE: lambda text: run([*script, text]), OURS: lambda text: run([*command, text])},
-        [question],
-        repeat,
-    )
-    return _rows("process start to first correct answer", seconds)
+    def check(who: str, answer: str) -> None:
+        if wanted[:60] not in " ".join(answer.split()):
+            raise RuntimeError(f"{who} gave a wrong answer: {answer[:200]}")
+
+    memory: list[tuple[float, float]] = []
+
+    def serve(question: str) -> Callable[[], None]:
+        stack = ExitStack()
+        try:
+            server = stack.enter_context(serving(work / "index"))
+            check("the server", server.first_answer(question))
+        except BaseException:
+            stack.close()
+            raise
+
+        def stop() -> None:
+            for text in QUERIES * _WARM_ROUNDS:
+                server.ask(text)
+            memory.extend(server.workers_memory())
+            stack.close()
+
+        return stop
+
+    contestants: dict[str, Callable[[Any], object]] = {
+        BASELINE: lambda text: run([*script, text]),
+        f"{OURS} search": lambda text: run([*command, text]),
+        f"{OURS} serve": serve,
+    }
+    seconds = interleave(contestants, [wanted], repeat)
+    rss, pss = (round(max(sizes)) for sizes in zip(*memory, strict=True))
+    used = {"name": f"memory of a serving worker, {len(texts)} chunks", "contestant": f"{OURS} serve"}
+    return [*_rows("process start to first correct answer", seconds), used | {"rss_mb": rss, "pss_mb": pss}]
 
 
 def _quiet() -> Any:
     return progress_for(sys.stderr, quiet=True)
 
 
-VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int]] = {
-    "query": (query, 40),
-    "embed": (embed, 3),
-    "cold": (cold, 7),
+VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int, int]] = {  # verb, its turns, its passages
+    "query": (query, 40, 2000),
+    "index": (index, 3, 500),
+    "cold": (cold, 7, 10_000),
+    "load": (load, 1, 10_000),
 }

@@ -43,7 +43,7 @@ Máy chủ trả lời truy vấn mà không cần chờ đĩa.|Làm thế nào 
 BOUNDS = {"fp32": (0.999999, 0.999999), "bf16": (0.9999, 0.9999), "int8": (0.985, 0.99)}
 # Largest difference of a component between a text alone and in a batch; the native engine's is zero.
 BATCH = {"fp32": 1e-5, "bf16": 1e-2, "int8": 3e-2}
-CASES = ["native-bf16", "native-int8", "aot-fp32", "aot-bf16", "compile-fp32", "compile-bf16", "eager-bf16"]
+CASES = ["native-bf16", "native-int8", "aot-fp32", "aot-bf16", "aot-int8", "compile-fp32", "compile-bf16", "eager-bf16"]
 
 
 def real_sentences() -> list[str]:

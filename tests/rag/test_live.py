@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -36,6 +37,42 @@ def test_ready_when_an_index_appears(site, live):
     status = live.status()
     assert (status["reason"], status["generation"], status["documents"]) == ("", generation, 3)
     assert live.search("vacuum", k=1).hits[0].title == "Vacuum"
+
+
+def test_a_query_waits_for_a_process_that_is_starting(site):
+    go, generation = threading.Event(), site.build()
+
+    def slowly(settings):
+        assert go.wait(30)
+        return DummyEmbedder()
+
+    live = LiveRetriever(load({"index": str(site.index)}, {}), slowly)
+    with pytest.raises(NotReady, match="loading"):
+        live.search("vacuum")  # not started, so there is nothing to wait for
+    live.start()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(live.search, "vacuum", k=1)
+        assert not live.ready
+        go.set()
+        assert answer.result(timeout=30).generation == generation
+    live.close()
+
+
+def test_the_wait_for_loading_is_bounded(site, monkeypatch):
+    monkeypatch.setattr("rag.live.LOADING_SECONDS", 0.01)
+    go = threading.Event()
+    site.build()
+
+    def slowly(settings):
+        assert go.wait(30)
+        return DummyEmbedder()
+
+    live = LiveRetriever(load({"index": str(site.index)}, {}), slowly)
+    live.start()
+    with pytest.raises(NotReady, match="loading"):
+        live.search("vacuum")
+    go.set()
+    live.close()
 
 
 def test_no_query_fails_while_generations_are_swapped(site, live):

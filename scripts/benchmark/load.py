@@ -1,0 +1,177 @@
+"""Throughput and latency over HTTP at 1 to 64 clients, against a server written by hand with Flask."""
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+
+from benchmark import clients
+from benchmark.corpus import read_chunks
+from embedder import Embeddings
+from embedder.model import locate
+from indexer.build import build
+from indexer.config import BuildConfig
+from indexer.generation import Generation
+from indexer.layout import GENERATIONS
+from indexer.manifest import VECTORS
+from indexer.progress import progress_for
+
+CLIENTS = (1, 4, 16, 64)
+CONFIGURATIONS = ((1, 1), (1, 2), (2, 1), (2, 2))  # workers, threads a worker
+BASELINE = "Flask + SentenceTransformer + FAISS"
+OURS = "Pilotlight"
+SECONDS = 3.0  # a measurement; a quarter more goes before it
+_BASELINE_THREADS = 8  # gunicorn's, as its documentation suggests: 2 to 4 a core
+_START_S = 120
+Row = dict[str, Any]
+
+
+def load(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
+    """Measure every configuration at every number of clients; `repeat` turns, of which the median is given.
+
+    Rows have, beside the common fields, workers, threads, clients, per_second, p99_ms and failed; `ratio` is that of
+    the throughputs. Clients run on the same cores as the server, and cost both contestants the same.
+    """
+    ours = Embeddings()
+    texts = enlarge(read_chunks(source, chunks, ours), chunks)
+    passages = prepare(texts, ours, work)
+    queries = make_queries(passages, ours)
+    taken: dict[tuple[int, int, str, int], list[Row]] = {}
+    for _ in range(repeat):
+        for workers, threads in CONFIGURATIONS:
+            for name, line, environ in contestants(workers, threads, work, locate(ours.config.model)):
+                with serving(line, environ) as port:
+                    for count in CLIENTS:
+                        figures = measure(port, count, SECONDS, queries)
+                        taken.setdefault((workers, threads, name, count), []).append(figures)
+    rows = []
+    for (workers, threads, name, count), runs in taken.items():
+        rate = _median(runs, "per_second")
+        theirs = _median(taken[workers, threads, BASELINE, count], "per_second")
+        row = {
+            "name": f"{workers} workers × {threads} threads, {count} clients, {len(passages)} chunks",
+            "contestant": name,
+            **{key: _median(runs, key) for key in ("median_ms", "p95_ms", "p99_ms", "per_second")},
+            "runs": sum(run["runs"] for run in runs),
+            "failed": sum(run["failed"] for run in runs),
+            "ratio": round(rate / theirs, 2),
+        }
+        rows.append(row | {"workers": workers, "threads": threads, "clients": count})
+    return rows
+
+
+def enlarge(texts: list[str], count: int) -> list[str]:
+    """Repeat texts, each copy with words moved from its start to its end, until there are `count`."""
+    made = list(texts)
+    while len(made) < count:
+        turn = len(made) // len(texts)
+        words = texts[len(made) % len(texts)].split()
+        made.append(" ".join([*words[turn * 5 :], *words[: turn * 5], f"part {turn}"]))
+    return made[:count]
+
+
+def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> list[str]:
+    """Cut queries of 8 to 30 tokens out of the texts; all different."""
+    queries: list[str] = []
+    for number in range(count * 8):
+        words = [word for word in texts[number * 31 % len(texts)].split() if word.isalpha()] or ["python"]
+        start = number * 7 % len(words)
+        query = " ".join([str(number), *words[start : start + 5 + number * 11 % 15]])
+        if 8 <= embedder.count_tokens([query], role="query")[0] <= 30:
+            queries.append(query)
+    return queries[:count]
+
+
+def prepare(texts: list[str], embedder: Embeddings, work: Path) -> list[str]:
+    """Write our index, and the baseline's with the same passages and vectors; return the passages."""
+    folder = work / "texts"
+    folder.mkdir(parents=True)
+    for number, text in enumerate(texts):
+        (folder / f"{number:06d}.txt").write_text(text, encoding="utf-8")
+    build([str(folder)], work / "index", embedder, BuildConfig(), progress=progress_for(sys.stderr, quiet=True))
+    generation = Generation.open(work / "index")
+    passages = [chunk.text for chunk in generation.chunks(np.arange(generation.chunk_count))]
+    vectors = faiss.read_index(str(work / "index" / GENERATIONS / generation.id / VECTORS))
+    theirs = work / "baseline"
+    theirs.mkdir()
+    index = faiss.IndexFlatIP(embedder.dimension)
+    index.add(vectors.reconstruct_n(0, len(passages)))
+    faiss.write_index(index, str(theirs / "vectors.faiss"))
+    (theirs / "texts.json").write_text(json.dumps(passages), encoding="utf-8")
+    generation.close()
+    return passages
+
+
+def contestants(workers: int, threads: int, work: Path, model: Path) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Give name, command line but for the port, and environment of each server."""
+    ours = [sys.executable, "-m", "rag.cli", "serve", "--index", str(work / "index")]
+    yield OURS, [*ours, "--workers", str(workers), "--threads", str(threads), "--port"], {}
+    theirs = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--workers", str(workers)]
+    theirs += ["--threads", str(_BASELINE_THREADS), "--keep-alive", "15", "--timeout", "120", "--log-level", "error"]
+    theirs += ["--chdir", str(Path(__file__).parent), "flask_baseline:app", "--bind"]
+    folders = {"BASELINE_MODEL": str(model), "BASELINE_INDEX": str(work / "baseline")}
+    # without a limit each worker would use every core, and they would fight
+    yield BASELINE, theirs, folders | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
+
+
+@contextmanager
+def serving(line: list[str], environ: dict[str, str]) -> Iterator[int]:
+    """Run a server until the block ends; give its port once every worker can be expected to be warm."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    address = str(port) if line[-1] == "--port" else f"127.0.0.1:{port}"
+    process = subprocess.Popen([*line, address], env=os.environ | environ, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + _START_S
+        streak = 0
+        while streak < 20:  # answers of several workers, each of which loads by itself
+            streak = streak + 1 if _is_ready(port) else 0
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the server did not start: {' '.join([*line, address])}")
+            time.sleep(0.1)  # another process's readiness can only be asked for
+        yield port
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def measure(port: int, count: int, seconds: float, queries: list[str]) -> Row:
+    """Run the clients in a process of their own; return throughput and latencies."""
+    line = [sys.executable, clients.__file__, str(port), str(count), str(seconds)]
+    done = subprocess.run(line, input=json.dumps(queries), capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    ordered = sorted(result["latencies_ms"])
+    if not ordered:
+        raise RuntimeError(f"no request of {count} clients was answered: {result['failed']} failed")
+    return {
+        "per_second": round(len(ordered) / result["seconds"], 1),
+        "median_ms": round(statistics.median(ordered), 2),
+        "p95_ms": round(ordered[int(len(ordered) * 0.95)], 2),
+        "p99_ms": round(ordered[int(len(ordered) * 0.99)], 2),
+        "runs": len(ordered),
+        "failed": result["failed"],
+    }
+
+
+def _median(runs: list[Row], key: str) -> float:
+    return float(statistics.median(run[key] for run in runs))

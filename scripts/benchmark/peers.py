@@ -1,0 +1,165 @@
+"""The contestants that run on torch: LangChain, SentenceTransformer, torch.compile, and ours.
+
+Each maps texts to normalised vectors, tokenizer and pooling included, and is set up as its own documentation advises.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+
+from benchmark import langchain_script
+from embedder import EmbedderConfig, Embeddings
+from embedder.batching import pad
+from embedder.model import read_spec
+
+BATCH = 32  # texts; what LangChain and SentenceTransformer take by default
+Vectors = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every contestant is given."""
+
+    folder: Path  # the model
+    cores: int
+    work: Path  # for files that a contestant makes while it loads
+    samples: Sequence[str]  # real texts, for contestants that calibrate
+
+
+class Peer(Protocol):
+    """A contestant."""
+
+    name: str
+    precision: str
+
+    def load(self) -> None:
+        """Get ready; raises ImportError where a package is missing."""
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Map texts to unit vectors, float32 (n, dim). One text is a query, more are a bulk."""
+
+
+class Batches:
+    """Texts to padded batches with `tokenizers`: longest first, 32 at a time, padded to the longest of them."""
+
+    def __init__(self, folder: Path) -> None:
+        spec = read_spec(folder)
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(spec.tokenizer))
+        self._tokenizer.enable_truncation(spec.max_length)
+        self._tokenizer.no_padding()
+        self._pad = int(spec.config.get("pad_token_id") or 0)
+        self.dimension = spec.dimension
+
+    def __call__(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Ids, Ids]]:
+        """Yield places in `texts`, ids and mask, int64 (b, s)."""
+        if len(texts) == 1:
+            ids = np.array([self._tokenizer.encode(texts[0]).ids], dtype=np.int64)
+            yield [0], ids, np.ones_like(ids)
+            return
+        rows = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+        for start in range(0, len(order), BATCH):
+            places = order[start : start + BATCH]
+            yield places, *pad([rows[i] for i in places], self._pad)
+
+
+class LangChain:
+    """`HuggingFaceEmbeddings` as the published script has it."""
+
+    name, precision = "LangChain eager", "fp32"
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+
+    def load(self) -> None:
+        """Load the model."""
+        self._embeddings = langchain_script.embeddings(self._setup.folder)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Embed a query, or documents."""
+        if len(texts) == 1:
+            return np.array([self._embeddings.embed_query(texts[0])], dtype=np.float32)
+        return np.array(self._embeddings.embed_documents(list(texts)), dtype=np.float32)
+
+
+class SentenceTransformerEager:
+    """`SentenceTransformer.encode`, which sorts by length and batches by itself."""
+
+    name, precision = "SentenceTransformer eager", "fp32"
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+
+    def load(self) -> None:
+        """Load the model."""
+        from sentence_transformers import SentenceTransformer
+
+        self._model = SentenceTransformer(str(self._setup.folder), device="cpu")
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Encode with the defaults, normalised."""
+        vectors: Vectors = self._model.encode(
+            list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False
+        )
+        return vectors
+
+
+class TorchCompile:
+    """`torch.compile` with its default shapes, freezing and the C++ wrapper under inference mode.
+
+    After "Improve RAG performance with torch.compile on AWS Graviton processors" (PyTorch blog, 2024); its bf16
+    fast-math mode is of Arm's library. Tokens come from `tokenizers`, which is faster than what the article calls.
+    """
+
+    name, precision = "torch.compile, Graviton article", "fp32"
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+
+    def load(self) -> None:
+        """Compile for one text and for many, so that nothing is compiled while the clock runs."""
+        import torch
+
+        from benchmark.pooled import Pooled
+
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self._setup.work / "inductor"))
+        self._batches = Batches(self._setup.folder)
+        self._inference_mode = torch.inference_mode
+        self._model: Any = torch.compile(
+            Pooled(self._setup.folder, "sdpa"), options={"freezing": True, "cpp_wrapper": True}
+        )
+        for texts in (["a b"], ["a b c d"], ["a b"] * 2, ["a b c d"] * BATCH, ["a"] * (BATCH + 1)):
+            self.embed(texts)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Run batch after batch."""
+        import torch
+
+        vectors = np.empty((len(texts), self._batches.dimension), dtype=np.float32)
+        with self._inference_mode():
+            for places, ids, mask in self._batches(texts):
+                vectors[places] = self._model(torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
+        return vectors
+
+
+class Pilotlight:
+    """Ours, with one of its engines."""
+
+    def __init__(self, setup: Setup, engine: str, precision: str) -> None:
+        self.name, self.precision = f"Pilotlight {engine}", precision
+        self._config = EmbedderConfig(model=str(setup.folder), engine=engine, precision=precision, threads=setup.cores)
+
+    def load(self) -> None:
+        """Load the package, or compile it first."""
+        self._embeddings = Embeddings(self._config)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Encode a query, or documents."""
+        return self._embeddings.encode(texts, role="query" if len(texts) == 1 else "document")

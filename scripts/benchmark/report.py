@@ -1,0 +1,108 @@
+"""What was measured, as a Markdown table and as a plot."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+OURS = "Pilotlight"
+
+# field of a row: title of its column; a column without a value in any row is left out
+_COLUMNS = {
+    "name": "what",
+    "contestant": "contestant",
+    "median_ms": "median ms",
+    "p95_ms": "p95 ms",
+    "runs": "runs",
+    "tokens_per_s": "tokens/s",
+    "chunks_per_s": "chunks/s",
+    "per_second": "answers/s",
+    "p99_ms": "p99 ms",
+    "failed": "failed",
+    "rss_mb": "RSS MB",
+    "pss_mb": "PSS MB",
+    "peak_percent": "% of peak",
+    "cosine": "lowest cosine",
+    "vs_best_float": "× best fp32/bf16 peer",
+    "vs_best_any": "× best peer",
+    "vs_langchain": "× LangChain",
+    "ratio": "times faster",
+    "note": "note",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rows, and what holds for all of them."""
+
+    rows: list[Row]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    """Lay rows out as a Markdown table, with the columns that any of them fills; ours in bold."""
+    columns = [name for name in _COLUMNS if any(name in row for row in rows)]
+    lines = ["| " + " | ".join(_COLUMNS[name] for name in columns) + " |", "|---" * len(columns) + "|"]
+    for row in rows:
+        cells = [str(row.get(name, "")) for name in columns]
+        if str(row.get("contestant", "")).startswith(OURS):
+            cells = [f"**{cell}**" if name == "contestant" else cell for name, cell in zip(columns, cells, strict=True)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def as_text(result: Result) -> str:
+    """Return the table with the facts above it."""
+    facts = [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in result.facts.items()]
+    passing = [row["contestant"] for row in result.rows if row.get("peak_percent", 0) > 100]
+    if passing:
+        facts.append(f"- above 100 % of the peak of torch's own products: {', '.join(dict.fromkeys(passing))}")
+    return "\n".join([*facts, *([""] if facts else []), as_table(result.rows)])
+
+
+def write_plot(result: Result, path: Path) -> None:
+    """Draw latency over length and bulk throughput to an SVG or PNG file. Raises ImportError without matplotlib."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    plt.rcParams |= {"svg.fonttype": "none", "font.size": 8, "svg.hashsalt": "pilotlight"}
+    single: dict[str, list[tuple[int, float]]] = {}
+    bulk: dict[str, float] = {}
+    for row in result.rows:
+        if "tokens_per_s" in row:
+            bulk[row["contestant"]] = row["tokens_per_s"]
+        elif row.get("name", "").startswith("1 × "):
+            single.setdefault(row["contestant"], []).append((int(row["name"].split()[2]), row["median_ms"]))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2))
+    colours = plt.get_cmap("tab20")
+    for number, (name, points) in enumerate(single.items()):
+        ours = name.startswith(OURS)
+        left.plot(
+            *zip(*sorted(points), strict=True),
+            label=name,
+            color=colours(number % 20),
+            linewidth=2 if ours else 1,
+            linestyle="-" if ours else "--",
+            marker="o" if ours else ".",
+        )
+    left.set(xscale="log", yscale="log", xlabel="tokens of the text", ylabel="ms, median", title="one text")
+    lengths = sorted({length for points in single.values() for length, _ in points})
+    left.set_xticks(lengths, [str(length) for length in lengths])
+    left.minorticks_off()
+    left.grid(alpha=0.3)
+    left.legend(fontsize=6)
+    names = sorted(bulk, key=bulk.__getitem__)
+    right.barh(names, [bulk[name] for name in names], color=["C1" if n.startswith(OURS) else "C7" for n in names])
+    right.set(xlabel="tokens/s", title="a corpus in bulk")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    plt.close(figure)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
+    return str(value)

@@ -1,0 +1,184 @@
+"""The contestants with a runtime of their own: ONNX Runtime and OpenVINO."""
+
+import contextlib
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark.peers import Batches, Setup, Vectors
+from embedder import cpu
+from embedder.model import read_spec
+
+_CALIBRATION = 128  # texts; NNCF's documentation asks for a few hundred at most
+
+
+class OnnxRuntime:
+    """ONNX Runtime: its transformer optimiser, all cores, spinning threads, every graph optimisation.
+
+    int8 is its dynamic quantisation, per channel, which its documentation advises for transformers.
+    """
+
+    name = "ONNX Runtime"
+
+    def __init__(self, setup: Setup, precision: str) -> None:
+        self.precision = precision
+        self._setup = setup
+
+    def load(self) -> None:
+        """Export, optimise, and quantise for int8."""
+        import onnxruntime
+
+        path = _export_onnx(self._setup)
+        if self.precision == "int8":
+            path = _quantise_onnx(path)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._setup.cores
+        options.inter_op_num_threads = 1
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._batches = Batches(self._setup.folder)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Run batch after batch."""
+        vectors = np.empty((len(texts), self._batches.dimension), dtype=np.float32)
+        for places, ids, mask in self._batches(texts):
+            vectors[places] = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+        return vectors
+
+
+class OpenVino:
+    """OpenVINO: the LATENCY hint for one text, the THROUGHPUT hint and an asynchronous queue for many.
+
+    int8 is NNCF's post-training quantisation of weights and activations with its transformer preset; what stays in
+    floating point then runs in bf16 where the processor has it, OpenVINO's own default.
+    """
+
+    name = "OpenVINO"
+
+    def __init__(self, setup: Setup, precision: str) -> None:
+        self.precision = precision
+        self._setup = setup
+
+    def load(self) -> None:
+        """Convert, quantise for int8, and compile for both hints."""
+        import openvino
+        import openvino.properties as properties
+        import openvino.properties.hint as hint
+
+        from benchmark.pooled import Pooled, example
+
+        ids, mask = example()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = openvino.convert_model(
+                Pooled(self._setup.folder, "sdpa"), example_input={"input_ids": ids, "attention_mask": mask}
+            )
+        self._batches = Batches(self._setup.folder)
+        if self.precision == "int8":
+            model = self._quantise(model)
+        bf16 = self.precision != "fp32" and cpu.detect().has_bf16
+        if self.precision == "bf16" and not bf16:
+            raise RuntimeError("this processor has no bf16")
+        core = openvino.Core()
+
+        def compiled(mode: Any) -> Any:
+            options = {
+                hint.performance_mode: mode,
+                hint.inference_precision: openvino.Type.bf16 if bf16 else openvino.Type.f32,
+                properties.inference_num_threads: self._setup.cores,
+            }
+            return core.compile_model(model, "CPU", options)
+
+        self._request = compiled(hint.PerformanceMode.LATENCY).create_infer_request()
+        self._queue = openvino.AsyncInferQueue(compiled(hint.PerformanceMode.THROUGHPUT))
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Infer one text at once, many through the queue."""
+        vectors = np.empty((len(texts), self._batches.dimension), dtype=np.float32)
+        if len(texts) == 1:
+            for _, ids, mask in self._batches(texts):
+                inputs = {"input_ids": ids, "attention_mask": mask}
+                vectors[:] = self._request.infer(inputs, share_inputs=True, share_outputs=True)[0]
+            return vectors
+
+        def keep(request: Any, places: list[int]) -> None:
+            vectors[places] = request.get_output_tensor(0).data
+
+        self._queue.set_callback(keep)
+        for places, ids, mask in self._batches(texts):
+            self._queue.start_async({"input_ids": ids, "attention_mask": mask}, places)
+        self._queue.wait_all()
+        return vectors
+
+    def _quantise(self, model: Any) -> Any:
+        import nncf
+
+        nncf.set_log_level(logging.ERROR)
+        samples = [
+            {"input_ids": ids, "attention_mask": mask}
+            for text in self._setup.samples[:_CALIBRATION]
+            for _, ids, mask in self._batches([text])
+        ]
+        with contextlib.redirect_stdout(sys.stderr):  # it draws progress bars, and stdout may be JSON
+            return nncf.quantize(
+                model, nncf.Dataset(samples), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(samples)
+            )
+
+
+def _export_onnx(setup: Setup) -> Path:
+    """Export the model and fuse it with the transformer optimiser, once for both precisions."""
+    import torch
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    from benchmark.pooled import Pooled, example
+
+    plain, fused = setup.work / "plain.onnx", setup.work / "fused.onnx"
+    if fused.exists():
+        return fused
+    names = ["input_ids", "attention_mask"]
+    with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
+        warnings.simplefilter("ignore")
+        # Plain attention and the older exporter give the graph whose patterns the optimiser knows.
+        torch.onnx.export(
+            Pooled(setup.folder, "eager"),
+            example(),
+            str(plain),
+            dynamo=False,
+            opset_version=17,
+            input_names=names,
+            output_names=["vectors"],
+            dynamic_axes={name: {0: "batch", 1: "sequence"} for name in names},
+        )
+        config = read_spec(setup.folder).config
+        optimised = optimize_model(
+            str(plain),
+            model_type="bert",
+            num_heads=config["num_attention_heads"],
+            hidden_size=config["hidden_size"],
+            opt_level=1,
+            use_gpu=False,
+        )
+        optimised.save_model_to_file(str(fused))
+    return fused
+
+
+def _quantise_onnx(path: Path) -> Path:
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    target = path.with_name("quantised.onnx")
+    quantize_dynamic(
+        str(path),
+        str(target),
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        # shape inference does not know the fused operators; every tensor they give is fp32
+        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
+    )
+    return target
