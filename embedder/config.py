@@ -10,7 +10,7 @@ from typing import Any
 
 from embedder import cpu, kernel
 from embedder.cache import default_folder
-from embedder.errors import EmbedderError, PrecisionError
+from embedder.errors import EmbedderError, ModelError, PrecisionError
 from embedder.model import PACKAGED, ModelSpec, locate, read_spec
 from embedder.package import PackageKey
 
@@ -76,7 +76,13 @@ class Plan:
         )
 
     def _engine(self) -> str:
-        native = kernel.supports(self.spec, self.precision, cpu.detect().isa)
+        try:
+            native = kernel.supports(self.spec, self.precision, cpu.detect().isa)
+            _ = self.spec.dimension
+        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            raise ModelError(
+                f"{self.spec.folder}/config.json lacks or garbles {error}: fetch the model again"
+            ) from error
         if self.config.engine == "native" and not native:
             raise EmbedderError(
                 f"the native engine does not run {self.spec.name} in {self.precision} on {cpu.detect().isa}: it needs "

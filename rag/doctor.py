@@ -69,7 +69,7 @@ def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -
     if path is None:
         warnings.append(f"engine {plan.engine} is slower than native and aot, several times so for single queries")
     elif not path.exists():
-        warnings.append("the model is not compiled yet: the first index or serve does it, in half a minute at most")
+        warnings.append("the model is not compiled yet: pilotlight warm does it now, else the first index or serve")
     if report["compiler"] is None and plan.engine != "eager" and not (path and path.exists()):
         warnings.append("there is no C++ compiler: apt-get install g++")
     if plan.precision == "bf16" and plan.engine != "eager" and not report["cpu"]["bf16"]:

@@ -213,6 +213,15 @@ def test_the_table_has_the_columns_that_are_filled():
     assert lines[4] == "| 1 × 8 tokens | **Pilotlight native bf16** | 0.3 |  | 101 |  |"
 
 
+def test_the_matrix_has_a_line_a_contestant_and_a_column_a_measurement():
+    assert module("report").as_matrix(rows()).splitlines() == [
+        "| median ms | 1 × 8 tokens | 1 × 15 tokens | 9 passages, 99 tokens |",
+        "|---|---|---|---|",
+        "| LangChain eager fp32 | 9 | 11 | 9 |",
+        "| **Pilotlight native bf16** | 0.3 | 0.4 | 1 |",
+    ]
+
+
 def test_the_facts_name_who_passes_the_peak():
     report = module("report")
     text = report.as_text(report.Result(rows(), {"peak_gflops": {"fp32": 197.0, "bf16": 430.0}}))

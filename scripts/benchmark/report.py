@@ -52,13 +52,27 @@ def as_table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def as_matrix(rows: Sequence[Row]) -> str:
+    """Lay the medians out as a Markdown table with a line a contestant and a column a measurement."""
+    timed = [row for row in rows if "median_ms" in row]
+    names = list(dict.fromkeys(row["name"] for row in timed))
+    lines = ["| median ms | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for contestant in dict.fromkeys(row["contestant"] for row in timed):
+        found = {row["name"]: row["median_ms"] for row in timed if row["contestant"] == contestant}
+        label = f"**{contestant}**" if contestant.startswith(OURS) else contestant
+        lines.append(" | ".join([f"| {label}", *(_rounded(found[n]) if n in found else "" for n in names)]) + " |")
+    return "\n".join(lines)
+
+
 def as_text(result: Result) -> str:
-    """Return the table with the facts above it."""
+    """Return the facts, the medians at a glance where much was measured, and the whole table."""
     facts = [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in result.facts.items()]
     passing = [row["contestant"] for row in result.rows if row.get("peak_percent", 0) > 100]
     if passing:
         facts.append(f"- above 100 % of the peak of torch's own products: {', '.join(dict.fromkeys(passing))}")
-    return "\n".join([*facts, *([""] if facts else []), as_table(result.rows)])
+    many = len({row["name"] for row in result.rows if "median_ms" in row}) > 2
+    parts = ["\n".join(facts), as_matrix(result.rows) if many else "", as_table(result.rows)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def write_plot(result: Result, path: Path) -> None:
@@ -76,7 +90,7 @@ def write_plot(result: Result, path: Path) -> None:
             bulk[row["contestant"]] = row["tokens_per_s"]
         elif row.get("name", "").startswith("1 × "):
             single.setdefault(row["contestant"], []).append((int(row["name"].split()[2]), row["median_ms"]))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
     colours = plt.get_cmap("tab20")
     for number, (name, points) in enumerate(single.items()):
         ours = name.startswith(OURS)
@@ -93,13 +107,16 @@ def write_plot(result: Result, path: Path) -> None:
     left.set_xticks(lengths, [str(length) for length in lengths])
     left.minorticks_off()
     left.grid(alpha=0.3)
-    left.legend(fontsize=6)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7)
     names = sorted(bulk, key=bulk.__getitem__)
     right.barh(names, [bulk[name] for name in names], color=["C1" if n.startswith(OURS) else "C7" for n in names])
     right.set(xlabel="tokens/s", title="a corpus in bulk")
-    figure.tight_layout()
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _shown(value: object) -> str:

@@ -1,11 +1,13 @@
 import dataclasses
 import json
+import os
+import subprocess
 
 import pytest
 
 from embedder import package
 from embedder.errors import CacheError, CompilerMissing, PackageError
-from embedder.package import PackageKey, ensure, package_folder
+from embedder.package import PackageKey, ensure, misfits, package_folder
 
 KEY = PackageKey(model="m", engine="aot", fingerprint="f" * 64, precision="bf16", isa="avx2", torch="2.13.0", threads=2)
 
@@ -80,3 +82,88 @@ def test_a_failed_build_leaves_nothing_behind(tmp_path):
         ensure(tmp_path / "cache", KEY, full_disk)
     assert list((tmp_path / "cache" / "packages").iterdir()) == []
     assert ensure(tmp_path / "cache", KEY, fake_build).exists()
+
+
+def test_files_that_nothing_vouches_for_are_not_loaded(built, tmp_path):
+    (built.parent / "extra.so").write_bytes(b"code")
+    with pytest.raises(PackageError, match=r"extra\.so is not in package\.json"):
+        ensure(tmp_path / "cache", KEY, fake_build)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_package_of_another_user_is_refused(built, tmp_path):
+    os.chown(built, 12345, -1)
+    with pytest.raises(CacheError, match=r"model\.bin is owned by user 12345"):
+        ensure(tmp_path / "cache", KEY, fake_build)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("isa", "amx", "isa amx, not avx2"),
+        ("torch", "2.12.0", "torch 2.12.0, not 2.13.0"),
+        ("threads", 8, "threads 8, not 2"),
+        ("precision", "fp32", "precision fp32, not bf16"),
+        ("fingerprint", "e" * 64, "other weights or files of the model"),
+    ],
+)
+def test_without_a_compiler_packages_that_do_not_fit_are_listed(tmp_path, monkeypatch, field, value, told):
+    cache = tmp_path / "cache"
+    other = ensure(cache, dataclasses.replace(KEY, **{field: value}), fake_build)
+    ensure(cache, dataclasses.replace(KEY, model="another"), fake_build)
+    monkeypatch.setattr(package, "find_compiler", lambda: None)
+    with pytest.raises(CompilerMissing) as raised:
+        ensure(cache, KEY, fake_build)
+    assert str(raised.value).endswith(f"packages there that do not fit: {other.name} ({told})")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_package_under_a_wrong_name_and_a_damaged_one_are_listed(built, tmp_path):
+    built.parent.rename(built.parent.with_name("a-copy"))
+    (built.parent.with_name("b-broken")).mkdir()
+    packages = tmp_path / "cache" / "packages"
+    assert misfits(packages, KEY) == ["a-copy (not where it belongs)", "b-broken (package.json is damaged)"]
+
+
+def test_what_a_killed_build_left_is_removed(built, tmp_path):
+    left = built.parent.parent / ".building-killed"
+    left.mkdir()
+    (left / "half").write_bytes(b"half")
+    ensure(tmp_path / "cache", dataclasses.replace(KEY, threads=3), fake_build)
+    assert not left.exists()
+
+
+def test_what_a_compiler_says_is_told_in_one_line(tmp_path):
+    def fails(folder):
+        raise RuntimeError("\nno such operator\nand much more")
+
+    with pytest.raises(PackageError, match=r"cannot build the package .* \(no such operator\)") as raised:
+        ensure(tmp_path / "cache", KEY, fails)
+    assert "\n" not in str(raised.value)
+    assert list((tmp_path / "cache" / "packages").iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("wording", [None, RuntimeError("ld: final link failed"), PackageError("g++ said: error")])
+def test_a_full_disk_leaves_the_package_before_it_usable(small_disk, wording):
+    before = ensure(small_disk / "cache", KEY, fake_build)
+
+    def build(folder):
+        try:
+            (folder / "model.bin").write_bytes(bytes(1 << 20))
+        except OSError as error:
+            raise wording or error from error
+
+    with pytest.raises(PackageError, match=r"no space left to build .*: free some, or set --cache-dir"):
+        ensure(small_disk / "cache", dataclasses.replace(KEY, threads=3), build)
+    assert [path.name for path in before.parent.iterdir()] == [before.name]
+    assert ensure(small_disk / "cache", KEY, build) == before

@@ -1,61 +1,133 @@
-"""Building a package beforehand, and serving it where there is no compiler."""
+"""`pilotlight warm`, and the servers that depend on it: no compiler, other machines' packages, a full disk."""
 
 import json
-import os
 import shutil
-import sys
-from pathlib import Path
+import subprocess
 
 import pytest
 
-from tests.system.conftest import run
+from embedder import EmbedderConfig
+from embedder.config import Plan
+from tests.system.conftest import request, run, serving
 
 pytestmark = pytest.mark.model
 
 
-def without_compiler(tmp_path: Path) -> dict[str, str]:
-    """An environment in which no compiler can be found."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "python3").symlink_to(sys.executable)
-    return {"PATH": str(tools), "CXX": "/nonexistent/compiler"}
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A cache that warm has filled for the default settings."""
+    folder = tmp_path_factory.mktemp("warm") / "cache"
+    done = run("warm", "--json", "--cache-dir", folder)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["built"]
+    assert report["bytes"] > 1_000_000
+    assert report["seconds"] > 0
+    steps = [line.partition(": ")[2] for line in done.stderr.splitlines() if line.startswith("compiling ")]
+    assert any(step.startswith("loading the weights, ") for step in steps), done.stderr
+    return folder
 
 
-def test_warm_builds_once(tmp_path):
-    first = json.loads(run("warm", "--cache-dir", tmp_path / "cache", "--json").stdout)
-    again = json.loads(run("warm", "--cache-dir", tmp_path / "cache", "--json").stdout)
-    assert (first["built"], again["built"]) == (True, False)
-    assert first["package"] == again["package"]
-    assert first["bytes"] == sum(path.stat().st_size for path in Path(first["package"]).iterdir())
-    assert oct(os.stat(tmp_path / "cache").st_mode & 0o777) == "0o700"
+@pytest.fixture
+def no_compiler(tmp_path, monkeypatch):
+    """No compiler on PATH, nor where CXX says."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
 
 
-def test_a_copied_package_serves_without_a_compiler(index, tmp_path):
-    package = Path(json.loads(run("warm", "--json").stdout)["package"])
-    cache = tmp_path / "cache"
-    (cache / "packages").mkdir(parents=True, mode=0o700)
-    cache.chmod(0o700)
-    shutil.copytree(package, cache / "packages" / package.name)
-    environ = without_compiler(tmp_path)
-    found = run("search", "vacuum", "--index", index, "--cache-dir", cache, "--json", **environ)
-    assert json.loads(found.stdout)["hits"][0]["title"] == "Vacuum", found.stderr
-    # another precision has no package there: the error says what is there and why it does not fit
-    other = run("warm", "--cache-dir", cache, "--precision", "int8", **environ)
-    assert other.returncode == 2
-    assert "apt-get install g++" in other.stderr
-    assert package.name in other.stderr
+def test_a_second_time_it_is_there(cache):
+    before = sorted(path.name for path in (cache / "packages").iterdir())
+    report = json.loads(run("warm", "--json", "--cache-dir", cache).stdout)
+    assert not report["built"]
+    assert report["package"] == str(cache / "packages" / before[0])
+    done = run("warm", "--cache-dir", cache)
+    assert "is there already" in done.stdout
+    assert done.stderr == ""
+    assert sorted(path.name for path in (cache / "packages").iterdir()) == before
 
 
-@pytest.mark.parametrize("file", ["package.json", "first"])
-def test_a_damaged_package_is_named_and_another_still_works(tmp_path, file):
-    cache = tmp_path / "cache"
-    good = json.loads(run("warm", "--cache-dir", cache, "--json").stdout)["package"]
-    bad = Path(json.loads(run("warm", "--cache-dir", cache, "--precision", "int8", "--json").stdout)["package"])
-    victim = bad / file if file != "first" else sorted(p for p in bad.iterdir() if p.name != "package.json")[0]
-    victim.write_bytes(victim.read_bytes()[:-10])
-    refused = run("warm", "--cache-dir", cache, "--precision", "int8")
-    assert refused.returncode == 2
-    assert victim.name in refused.stderr
-    assert "Traceback" not in refused.stderr
-    still = json.loads(run("warm", "--cache-dir", cache, "--json").stdout)
-    assert (still["package"], still["built"]) == (good, False)
+def test_engines_without_a_package():
+    done = run("warm", "--engine", "eager")
+    assert "nothing to build" in done.stdout
+    assert json.loads(run("warm", "--engine", "eager", "--json").stdout)["package"] is None
+
+
+def test_a_copied_package_serves_without_a_compiler(cache, index, tmp_path, no_compiler):
+    (tmp_path / "c" / "packages").mkdir(parents=True)
+    for folder in (cache / "packages").iterdir():
+        shutil.copytree(folder, tmp_path / "c" / "packages" / folder.name)
+    copy = str(tmp_path / "c")
+    answer = json.loads(run("search", "partial index", "--index", index, "--json", "--cache-dir", copy).stdout)
+    assert answer["hits"][0]["title"] == "Partial indexes"
+    with serving(index, "--cache-dir", copy) as url:
+        status, body = request(f"{url}/api/v1/search", {"query": "partial index", "k": 1})
+        assert (status, body["hits"][0]["title"]) == (200, "Partial indexes")
+
+
+def test_without_package_and_compiler_it_is_told_what_there_is(cache, index, tmp_path, no_compiler):
+    (tmp_path / "c" / "packages").mkdir(parents=True)
+    (folder,) = (cache / "packages").iterdir()
+    copy = shutil.copytree(folder, tmp_path / "c" / "packages" / "copied")
+    record = json.loads((copy / "package.json").read_text())
+    (copy / "package.json").write_text(json.dumps(record | {"isa": "power11"}))
+    for verb in (["warm"], ["serve", "--index", index], ["search", "x", "--index", index]):
+        done = run(*verb, "--cache-dir", tmp_path / "c")
+        assert done.returncode == 2
+        assert done.stdout == ""
+        line = done.stderr.splitlines()[-1]
+        assert "apt-get install g++" in line
+        assert f"copied (isa power11, not {Plan(EmbedderConfig()).isa})" in line
+
+
+def test_a_damaged_package_is_never_loaded(cache, tmp_path):
+    copy = shutil.copytree(cache, tmp_path / "c")
+    (folder,) = (copy / "packages").iterdir()
+    victim = max(folder.iterdir(), key=lambda path: path.stat().st_size)
+    victim.write_bytes(victim.read_bytes()[:-1])
+    done = run("warm", "--cache-dir", copy)
+    assert done.returncode == 2
+    assert f"{victim} is damaged" in done.stderr
+
+
+def test_a_full_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        done = run("warm", "--cache-dir", disk / "c")
+        assert done.returncode == 2
+        assert "no space left to build" in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr
+        assert list((disk / "c" / "packages").iterdir()) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("engine", ["auto", "aot"])
+@pytest.mark.parametrize(
+    ("file", "spoil", "told"),
+    [
+        ("model.safetensors", lambda data: data[:-100], "model.safetensors is damaged"),
+        ("model.safetensors", None, "model.safetensors is missing"),
+        ("config.json", lambda data: data.replace(b"hidden_size", b"hidden_sighs"), "lacks or garbles"),
+        ("config.json", lambda data: data.replace(b'"intermediate_size": 1536', b'"intermediate_size": 1600'), "fit"),
+        (
+            "config.json",
+            lambda data: data.replace(b'"num_attention_heads": 12', b'"num_attention_heads": 0'),
+            "garbles",
+        ),
+    ],
+)
+def test_a_spoilt_model_is_named(tmp_path, engine, file, spoil, told):
+    model = shutil.copytree(Plan(EmbedderConfig()).spec.folder, tmp_path / "model")
+    if spoil is None:
+        (model / file).unlink()
+    else:
+        before = (model / file).read_bytes()
+        (model / file).write_bytes(spoil(before))
+        assert (model / file).read_bytes() != before
+    done = run("warm", "--engine", engine, "--model", model, "--cache-dir", tmp_path / "c")
+    assert done.returncode == 2, done.stdout
+    assert told in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
