@@ -1,6 +1,7 @@
 """Render a folder of Markdown to a small HTML site that needs nothing from elsewhere.
 
-Usage: build_docs.py SOURCE TARGET. SOURCE needs an index.md, whose links give the order of the pages, and a site.css.
+Usage: build_docs.py SOURCE TARGET. SOURCE needs an index.md, whose links give the order of the pages, and a site.css;
+drawings (.svg) in it are copied.
 """
 
 import html
@@ -69,7 +70,8 @@ def build(source: Path, target: Path) -> int:
             after=_neighbour("next", pages[number + 1]) if number + 1 < len(pages) else "",
         )
         (target / f"{page.name}.html").write_text(text, encoding="utf-8")
-    shutil.copy(source / "site.css", target / "site.css")
+    for file in (source / "site.css", *source.glob("*.svg")):
+        shutil.copy(file, target / file.name)
     shutil.copy(_ICON, target / "icon.svg")
     return len(pages)
 
