@@ -1,35 +1,25 @@
-"""The build: sources in, a published generation out."""
+"""The build: sources in, a published generation out. What has not changed since the live one is taken from it."""
 
-import errno
-import shutil
-import sqlite3
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from embedder.protocol import Embedder
 from indexer.chunking import Chunker
 from indexer.config import BuildConfig
-from indexer.documents import DocumentWriter
-from indexer.errors import IndexUnwritable, NothingToIndex, ParseError, SourceError
-from indexer.lock import writer_lock
-from indexer.manifest import DOCUMENTS, VECTORS, Counts, Manifest, record_file
+from indexer.draft import Draft, drafting
+from indexer.earlier import INDEXED, READING, Earlier, differences, hash_page, record_of, sections_of
+from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, ParseError, SourceError
 from indexer.parsing import LinkList, parse
 from indexer.progress import Progress
-from indexer.publish import prepare, publish, remove_old, start
-from indexer.records import Chunk, Failure, Page, Skip
-from indexer.report import BuildReport, group_skips
+from indexer.records import Document, Failure, Known, Page, PageRecord, Skip
+from indexer.report import BuildReport, Ledger, group_skips
 from indexer.sources import full_name, read_sources
-from indexer.vectors import VectorWriter
 
-_TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
+_SKIPPED, _FAILED = "skipped: ", "failed: "  # outcomes of pages that did not become documents, before the reason
 
 
 def build(
@@ -39,17 +29,21 @@ def build(
     config: BuildConfig,
     *,
     progress: Progress,
+    full: bool = False,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
 
-    Whatever goes wrong, and wherever the process is stopped, the generation that was live stays live.
+    Pages, documents and vectors that are unchanged since the live generation are taken from it; if nothing has
+    changed at all, it stays as it is. Whatever goes wrong, and wherever the process is stopped, the generation that
+    was live stays live.
 
     Args:
-        sources: http or https addresses, folders or files.
+        sources: http or https addresses, folders or files: all that the index is to hold.
         index_dir: folder of the index; made if it is missing.
-        embedder: makes the vectors; its fingerprint goes into the index.
+        embedder: makes the vectors; its fingerprint goes into the index. Asked for nothing else while nothing is new.
         config: limits, chunk sizes, how many generations to keep.
         progress: told how far the build is; closed at the end.
+        full: read and cut every page again, whatever its server says, and publish in any case.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -60,25 +54,23 @@ def build(
     """
     if not sources:
         raise SourceError("no source was given; name an http or https address, a folder or a file")
-    sources = [full_name(source) for source in sources]
+    sources = list(dict.fromkeys(full_name(source) for source in sources))
+    with (
+        drafting(index_dir, config.keep_generations, progress) as folder,
+        closing(_open_earlier(index_dir, progress)) as earlier,
+        closing(_Build(sources, folder, embedder, config, progress, earlier, full=full)) as work,
+    ):
+        return work.run(index_dir)
+
+
+def _open_earlier(index_dir: Path, progress: Progress) -> Earlier:
     try:
-        prepare(index_dir)
-        with writer_lock(index_dir):
-            folder = start(index_dir)
-            try:
-                report = _Build(sources, folder, embedder, config, progress).run(index_dir)
-            finally:
-                progress.close()
-                shutil.rmtree(folder, ignore_errors=True)
-            remove_old(index_dir, config.keep_generations)
-            return report
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise IndexUnwritable(f"{index_dir}: the disk is full; free some space and build again") from error
-        where = f" ({error.filename})" if error.filename else ""
-        raise IndexUnwritable(f"cannot write {index_dir}: {error.strerror or error}{where}") from error
-    except sqlite3.Error as error:
-        raise IndexUnwritable(f"cannot write {index_dir}: {error}; is the disk full?") from error
+        return Earlier.open(index_dir)
+    except IndexMissing:
+        return Earlier.nothing()
+    except IndexCorrupt as error:
+        progress.message(f"everything is read and embedded anew, because the live generation cannot be used: {error}")
+        return Earlier.nothing()
 
 
 class _Build:
@@ -89,147 +81,206 @@ class _Build:
         embedder: Embedder,
         config: BuildConfig,
         progress: Progress,
+        earlier: Earlier,
+        *,
+        full: bool,
     ) -> None:
-        self._sources = sources
-        self._folder = folder
+        self._sources = list(sources)
         self._embedder = embedder
         self._config = config
         self._progress = progress
-        self._created = datetime.now(UTC)
-        self._started = time.perf_counter()
-        self._seconds = dict.fromkeys(("fetch", "parse", "chunk", "embed", "write", "publish", "total"), 0.0)
-        self._chunker = Chunker(embedder, config.chunk)
-        self._documents = DocumentWriter(folder / DOCUMENTS)
-        self._vectors = VectorWriter(embedder.dimension)
-        self._waiting: list[Chunk] = []  # chunks to embed
-        self._tokens = 0  # of the chunks embedded so far
-        # Pages are read and cut while the chunks before them are embedded; one batch at a time, so memory stays flat.
-        self._pending: Future[npt.NDArray[np.float32]] | None = None
-        self._fetched = 0
-        self._skips: list[Skip] = []
-        self._failures: list[Failure] = []
-
-    def run(self, index_dir: Path) -> BuildReport:
-        try:
-            for item in self._items():
-                if isinstance(item, Page):
-                    self._fetched += 1
-                    self._page(item)
-                    self._progress.page()
-                elif isinstance(item, Skip):
-                    self._skips.append(item)
-                else:
-                    self._failures.append(item)
-                    self._progress.page()
-            self._embed()
-            self._collect()
-            if not self._documents.chunks:
-                raise NothingToIndex(self._why_nothing())
-            with self._timed("write"):
-                self._documents.finish()
-        finally:
-            self._documents.close()
-        with self._timed("write"):
-            self._vectors.write(self._folder / VECTORS)
-        return self._publish(index_dir)
-
-    def _items(self) -> Iterator[Page | Skip | Failure]:
-        items = read_sources(self._sources, self._config.crawl, self._progress.found)
-        while True:
-            with self._timed("fetch"):
-                item = next(items, None)
-            if item is None:
-                return
-            yield item
-
-    def _page(self, page: Page) -> None:
-        try:
-            with self._timed("parse"):
-                document = parse(page)
-        except LinkList as error:
-            self._skips.append(Skip(page.url, str(error)))
-            return
-        except ParseError as error:
-            self._failures.append(Failure(page.url, str(error)))
-            return
-        with self._timed("chunk"):
-            chunks = self._chunker.split(document)
-        if not chunks:
-            self._skips.append(Skip(page.url, "no text"))
-            return
-        with self._timed("write"):
-            self._documents.add(document, chunks)
-        self._waiting += chunks
-        while len(self._waiting) >= _TOGETHER:
-            self._embed(_TOGETHER)
-
-    def _embed(self, most: int | None = None) -> None:
-        """Start to embed chunks that wait, once those before them are done."""
-        self._collect()
-        batch = self._waiting[:most]
-        if batch:
-            self._tokens += sum(chunk.tokens for chunk in batch)
-            self._pending = Future()
-            texts = [chunk.embedded_text for chunk in batch]
-            # A daemon, and not a pool, so that an interrupt need not wait for the batch.
-            threading.Thread(target=self._encode, args=(texts, self._pending), daemon=True).start()
-            del self._waiting[:most]
-
-    def _encode(self, texts: list[str], result: Future[npt.NDArray[np.float32]]) -> None:
-        try:
-            with self._timed("embed"):
-                result.set_result(self._embedder.encode(texts, role="document"))
-        except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
-            result.set_exception(error)
-
-    def _collect(self) -> None:
-        """Store the vectors that are being made."""
-        if self._pending is not None:
-            vectors = self._pending.result()
-            self._pending = None
-            with self._timed("write"):
-                self._vectors.add(vectors)
-        self._progress.chunks(waiting=len(self._waiting), embedded=self._vectors.count, tokens=self._tokens)
-
-    def _publish(self, index_dir: Path) -> BuildReport:
-        """Publish; the report inside the manifest can only know the time until then."""
-        with self._timed("publish"):
-            manifest = Manifest(
-                id=self._folder.name,
-                created_at=self._created.isoformat(timespec="seconds"),
-                fingerprint=dict(self._embedder.fingerprint),
-                counts=Counts(self._documents.documents, self._documents.chunks, self._embedder.dimension),
-                files={name: record_file(self._folder / name) for name in (DOCUMENTS, VECTORS)},
-                settings=self._config.as_dict(),
-                sources=list(self._sources),
-                report=self._report().as_dict(),
-            )
-            publish(index_dir, self._folder, manifest)
-        return self._report()
-
-    def _report(self) -> BuildReport:
-        self._seconds["total"] = time.perf_counter() - self._started
-        return BuildReport(
-            generation=self._folder.name,
-            documents=self._documents.documents,
-            chunks=self._documents.chunks,
-            fetched=self._fetched,
-            unchanged=0,
-            skipped=group_skips(self._skips),
-            failed=tuple(self._failures),
-            seconds=dict(self._seconds),
+        self._earlier = earlier
+        self._fingerprint = dict(embedder.fingerprint)
+        self._settings = config.as_dict() | {"reading": READING}
+        self._ledger = Ledger()
+        self._seen: set[int] = set()  # documents of the earlier generation that are still there
+        # While nothing differs from the earlier generation, its documents are held back instead of copied: if nothing
+        # differs to the end, there is nothing to publish.
+        self._held: list[tuple[int, str]] | None = None
+        dimension = self._trust(full=full)
+        self._draft = Draft(
+            folder,
+            dimension or embedder.dimension,
+            config.vector_index,
+            earlier=earlier if dimension else Earlier.nothing(),
+            embedder=embedder,
+            stopwatch=self._ledger.stopwatch,
+            progress=progress,
         )
 
+    def close(self) -> None:
+        self._draft.close()
+
+    def run(self, index_dir: Path) -> BuildReport:
+        with closing(self._items()) as items:  # whatever happens here, the fetchers stop at once
+            for item in items:
+                self._take(item)
+        for number, url, _ in self._earlier.documents():
+            if number not in self._seen:
+                self._ledger.gone.add(url)
+        live = self._earlier.manifest
+        if live is not None and self._held and not self._ledger.gone.count:
+            return self._ledger.report(live.id, live.counts, published=False)
+        self._release()
+        if not self._draft.counts.documents:
+            raise NothingToIndex(self._why_nothing())
+        self._draft.finish()
+        self._draft.publish(
+            index_dir,
+            fingerprint=self._fingerprint,
+            settings=self._settings,
+            sources=self._sources,
+            ledger=self._ledger,
+        )
+        return self._draft.report(self._ledger)
+
+    def _trust(self, *, full: bool) -> int:
+        """Find out what the earlier generation is good for, and say so; dimension of its vectors if they are."""
+        live = self._earlier.manifest
+        if live is None:
+            return 0
+        models = differences(live.fingerprint, self._fingerprint)
+        cuts = differences(_cutting(live.settings), _cutting(self._settings))
+        self._earlier.is_trusted = not (models or cuts or full)
+        if models:
+            self._progress.message(f"{models}: every page is read and embedded anew")
+        elif cuts:
+            self._progress.message(f"{cuts}: every page is read and cut anew, and what differs is embedded")
+        same_kind = live.settings.get("vector_index") == self._config.vector_index
+        if self._earlier.is_trusted and same_kind and live.sources == self._sources:
+            self._held = []
+        return 0 if models else live.counts.dimension
+
+    def _items(self) -> Generator[Page | Known | Skip | Failure, None, None]:
+        with closing(read_sources(self._sources, self._config.crawl, self._progress.found, self._earlier)) as items:
+            while True:
+                with self._ledger.stopwatch.timed("fetch"):
+                    item = next(items, None)
+                if item is None:
+                    return
+                yield item
+
+    def _take(self, item: Page | Known | Skip | Failure) -> None:
+        if isinstance(item, Skip):
+            self._ledger.skips.append(item)
+            return
+        if isinstance(item, Page):
+            self._ledger.fetched += 1
+            self._page(item)
+        elif isinstance(item, Known):
+            self._known(item)
+        else:
+            self._ledger.failures.append(item)
+        self._progress.page()
+
+    def _page(self, page: Page) -> None:
+        """Index a page that was read, or find that it is unchanged."""
+        record = self._earlier.unchanging_page(page.url)
+        if page.noindex:
+            outcome = self._skip(page.url, "noindex")
+        elif record is not None and record.content_hash == hash_page(page):
+            outcome = self._same(replace(record, source=page.source))
+        else:
+            outcome = self._read(page)
+        self._draft.remember(record_of(page, outcome))
+
+    def _known(self, known: Known) -> None:
+        """Take over a page that was not read, because it is unchanged or out of reach."""
+        record = known.record
+        if known.kept is not None:
+            self._ledger.kept.append(Failure(record.url, known.kept))
+        if record.noindex:
+            outcome = self._skip(record.url, "noindex")
+        elif record.outcome == INDEXED and not self._earlier.is_trusted:
+            outcome = self._cut_again(record)
+        else:
+            outcome = self._same(record, is_kept=known.kept is not None)
+        if not self._earlier.is_trusted:  # it has to be read anew as soon as it can be, whatever its content is then
+            record = replace(record, etag=None, last_modified=None, content_hash=record.url)
+        self._draft.remember(replace(record, outcome=outcome))
+
+    def _same(self, record: PageRecord, *, is_kept: bool = False) -> str:
+        """Do with a page what was done before; returns its outcome."""
+        if record.outcome == INDEXED:
+            number, source = self._stays(record.url)
+            self._ledger.unchanged += not is_kept
+            if self._held is not None and source == record.source:
+                self._held.append((number, source))
+            else:
+                self._release()
+                self._draft.carry(number, record.source)
+        elif record.outcome.startswith(_FAILED):
+            self._ledger.failures.append(Failure(record.url, record.outcome.removeprefix(_FAILED)))
+        else:
+            self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
+        return record.outcome
+
+    def _read(self, page: Page) -> str:
+        try:
+            with self._ledger.stopwatch.timed("parse"):
+                document = parse(page)
+        except LinkList as error:
+            return self._skip(page.url, str(error))
+        except ParseError as error:
+            self._ledger.failures.append(Failure(page.url, str(error)))
+            return f"{_FAILED}{error}"
+        outcome = self._index(document)
+        record = self._earlier.page(page.url)
+        if outcome != INDEXED:
+            return outcome
+        if record is None or record.outcome != INDEXED:
+            self._ledger.new.add(page.url)
+            return outcome
+        self._stays(page.url)
+        if record.content_hash == hash_page(page):
+            self._ledger.unchanged += 1
+        else:
+            self._ledger.changed.add(page.url)
+        return outcome
+
+    def _cut_again(self, record: PageRecord) -> str:
+        """Index a page that is out of reach from the passages there are of it."""
+        number, _ = self._stays(record.url)
+        document, chunks, _ = self._earlier.read(number)
+        return self._index(replace(document, source=record.source, sections=sections_of(chunks)))
+
+    def _index(self, document: Document) -> str:
+        with self._ledger.stopwatch.timed("chunk"):
+            chunks = self._chunker.split(document)
+        if not chunks:
+            return self._skip(document.url, "no text")
+        self._release()
+        self._draft.add(document, chunks)
+        return INDEXED
+
+    def _skip(self, url: str, reason: str) -> str:
+        self._ledger.skips.append(Skip(url, reason))
+        return f"{_SKIPPED}{reason}"
+
+    def _stays(self, url: str) -> tuple[int, str]:
+        """Note that a document of the earlier generation is still there; return its number and source."""
+        number, source = self._earlier.document(url)
+        self._seen.add(number)
+        return number, source
+
+    def _release(self) -> None:
+        """Something differs: copy the documents that were held back."""
+        held, self._held = self._held, None
+        for number, source in held or ():
+            self._draft.carry(number, source)
+
+    @cached_property
+    def _chunker(self) -> Chunker:
+        return Chunker(self._embedder, self._config.chunk)
+
     def _why_nothing(self) -> str:
-        reasons = [f"{group.count:,} skipped ({group.reason})" for group in group_skips(self._skips)[:3]]
-        reasons += [f"{failure.url} failed ({failure.reason})" for failure in self._failures[:2]]
+        reasons = [f"{group.count:,} skipped ({group.reason})" for group in group_skips(self._ledger.skips)[:3]]
+        reasons += [f"{failure.url} failed ({failure.reason})" for failure in self._ledger.failures[:2]]
         found = "; ".join(reasons) or "no pages or files at all"
         return f"nothing to index in {', '.join(self._sources)}: {found}; the live index is as it was"
 
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds[stage] += time.perf_counter() - began
+
+def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that decide what passages a page is cut into, by the names that users know."""
+    chunk = settings.get("chunk", {})
+    return {f"chunk_{name}": value for name, value in chunk.items()} | {"reading": settings.get("reading")}

@@ -46,7 +46,7 @@ class Chunker:
         pieces = [
             (section, context, text)
             for section in self._with_lead_ins(document.sections)
-            for context in [self._context(document.title, section)]
+            for context in [self.context(document.title, section)]
             for text in self._split_section(section.text, context)
             if _WORD.search(text)
         ]
@@ -64,6 +64,7 @@ class Chunker:
                     section=SEPARATOR.join(section.path),
                     text=text,
                     embedded_text=read,
+                    content_hash=hash_text(read),
                     tokens=tokens,
                     position=position,
                 )
@@ -138,7 +139,7 @@ class Chunker:
             result.append(f"{tail.rstrip()} {piece}" if tail else piece)
         return result
 
-    def _context(self, title: str, section: Section) -> str:
+    def context(self, title: str, section: Section) -> str:
         """Title and heading path, shortened from the middle until it leaves room for the text."""
         path = section.path
         if path and section.text.startswith(path[-1]):
@@ -174,6 +175,11 @@ class Chunker:
         ]
         self._counts.update(zip(wanted, lengths, strict=True))
         return lengths
+
+
+def hash_text(text: str) -> str:
+    """SHA-256 hex of what the model reads."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def _chunk_id(url: str, text: str, repeat: int) -> str:

@@ -1,23 +1,25 @@
-"""Documents and chunks in one SQLite file; a chunk's `row` is its position in the vector index.
+"""Documents, chunks and what the crawler remembers, in one SQLite file; docs/index-format.md explains every column.
 
-documents: id, url, source, title, content_hash, etag, last_modified, fetched_at
-chunks: row (from 0), id, document, url, section, text, content_hash (of what was embedded), tokens, position
+A chunk's `row` is its position in the vector index. The rows of one document are contiguous.
 """
 
-import hashlib
+import json
 import sqlite3
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from indexer.filter import Filter
 from indexer.manifest import corrupt
-from indexer.records import Chunk, Document
+from indexer.records import Chunk, Document, PageRecord
+from indexer.rowset import RowSet
 
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE documents (
     id INTEGER PRIMARY KEY,
     url TEXT NOT NULL UNIQUE,
@@ -26,8 +28,19 @@ CREATE TABLE documents (
     content_hash TEXT NOT NULL,
     etag TEXT,
     last_modified TEXT,
-    fetched_at TEXT NOT NULL
+    fetched_at TEXT NOT NULL,
+    content_type TEXT NOT NULL,
+    language TEXT,
+    date TEXT,
+    metadata TEXT NOT NULL,
+    first_row INTEGER NOT NULL,
+    chunks INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE terms (
+    term TEXT NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents (id),
+    PRIMARY KEY (term, document)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE chunks (
     row INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -39,10 +52,27 @@ CREATE TABLE chunks (
     tokens INTEGER NOT NULL,
     position INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE pages (
+    url TEXT PRIMARY KEY,
+    source TEXT NOT NULL,
+    requested TEXT NOT NULL,
+    etag TEXT,
+    last_modified TEXT,
+    content_hash TEXT NOT NULL,
+    links TEXT NOT NULL,
+    noindex INTEGER NOT NULL,
+    outcome TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+# Made at the end, when they are sorted once instead of kept in order all along.
+_INDEXES = """
+CREATE INDEX documents_date ON documents (date, first_row, chunks);
+CREATE INDEX chunks_content_hash ON chunks (content_hash);
+CREATE INDEX pages_requested ON pages (requested) WHERE requested != url;
 """
 _SELECT = """
-SELECT chunks.id, chunks.url, documents.url, title, section, text, position
-FROM chunks JOIN documents ON documents.id = chunks.document WHERE chunks.row = ?
+SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type, metadata
+FROM chunks JOIN documents ON documents.id = chunks.document WHERE row IN (SELECT value FROM json_each(?))
 """
 
 
@@ -57,27 +87,32 @@ class StoredChunk:
     section: str  # heading path joined with " › "
     text: str
     position: int  # 0, 1, … within the document
+    language: str | None  # primary subtag, such as en
+    date: str | None  # YYYY-MM-DD
+    content_type: str
+    metadata: dict[str, Any]  # name to text, or to a list of texts
 
 
 class DocumentWriter:
-    """Writes one new file; `close` makes it complete. Rows are given out in the order chunks are added."""
+    """Writes one new file; `finish` makes it complete. Rows are given out in the order chunks are added."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
         # An unfinished file is thrown away, so a journal would protect nothing.
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
-        self._database.executescript(_SCHEMA)
+        self._database.executescript(SCHEMA)
         self._database.execute("BEGIN")
         self.documents = 0
         self.chunks = 0
 
-    def add(self, document: Document, chunks: Sequence[Chunk]) -> None:
-        """Store a document and its chunks."""
+    def add(self, document: Document, chunks: Sequence[Chunk], terms: Sequence[str]) -> None:
+        """Store a document, its chunks and the terms that filters test."""
+        number, row = self.documents, self.chunks
         self._database.execute(
-            "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                self.documents,
+                number,
                 document.url,
                 document.source,
                 document.title,
@@ -85,19 +120,26 @@ class DocumentWriter:
                 document.etag,
                 document.last_modified,
                 document.fetched_at,
+                document.content_type,
+                document.language,
+                document.date,
+                _metadata_as_json(document),
+                row,
+                len(chunks),
             ),
         )
+        self._database.executemany("INSERT INTO terms VALUES (?, ?)", ((term, number) for term in terms))
         self._database.executemany(
             "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
-                    self.chunks + offset,
+                    row + offset,
                     chunk.id,
-                    self.documents,
+                    number,
                     chunk.url,
                     chunk.section,
                     chunk.text,
-                    hashlib.sha256(chunk.embedded_text.encode()).hexdigest(),
+                    chunk.content_hash,
                     chunk.tokens,
                     chunk.position,
                 )
@@ -107,9 +149,27 @@ class DocumentWriter:
         self.documents += 1
         self.chunks += len(chunks)
 
+    def remember(self, page: PageRecord) -> None:
+        """Store what the next build needs to know of a page."""
+        self._database.execute(
+            "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                page.url,
+                page.source,
+                page.requested,
+                page.etag,
+                page.last_modified,
+                page.content_hash,
+                json.dumps(page.links, ensure_ascii=False),
+                page.noindex,
+                page.outcome,
+            ),
+        )
+
     def finish(self) -> None:
         """Complete the file."""
         self._database.execute("COMMIT")
+        self._database.executescript(_INDEXES)
 
     def close(self) -> None:
         """Release the file, complete or not."""
@@ -123,13 +183,12 @@ class DocumentReader:
         """Raises IndexCorrupt if it is not such a file."""
         self._path = path
         self._lock = threading.Lock()
+        self._select_lock = threading.Lock()  # a filter over many documents must not keep texts waiting
         try:
-            self._database = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
-            )
-            self._database.execute("PRAGMA trusted_schema = OFF")
+            self._database = open_read_only(path)
+            self._filters = open_read_only(path)
             self.documents = self._count("SELECT count(*) FROM documents")
-            self.chunks = self._count("SELECT count(*) FROM chunks")
+            self.chunks = self._count("SELECT coalesce(sum(chunks), 0) FROM documents")
             last = self._count("SELECT coalesce(max(row), -1) FROM chunks")
         except sqlite3.Error as error:
             raise corrupt(path, f"is not a readable database ({error})") from error
@@ -138,22 +197,47 @@ class DocumentReader:
 
     def read(self, rows: Sequence[int] | npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Chunks by row, in the order asked for; raises IndexCorrupt if one is missing."""
-        chunks = []
+        wanted = [int(row) for row in rows]
         try:
             with self._lock:
-                for row in rows:
-                    found = self._database.execute(_SELECT, (int(row),)).fetchone()
-                    if found is None:
-                        raise corrupt(self._path, f"has no chunk {row}")
-                    chunks.append(StoredChunk(*found))
-        except sqlite3.Error as error:
+                found = self._database.execute(_SELECT, (json.dumps(wanted),)).fetchall()
+            chunks = {row: StoredChunk(*(*fields, _read_metadata(metadata))) for row, *fields, metadata in found}
+        except (sqlite3.Error, ValueError) as error:
             raise corrupt(self._path, f"cannot be read ({error})") from error
-        return chunks
+        missing = [row for row in wanted if row not in chunks]
+        if missing:
+            raise corrupt(self._path, f"has no chunk {missing[0]}")
+        return [chunks[row] for row in wanted]
+
+    def select(self, wanted: Filter) -> RowSet:
+        """Rows of the documents that a filter allows; raises IndexCorrupt if they cannot be read."""
+        try:
+            with self._select_lock:
+                return wanted.select(self._filters, self.chunks)
+        except (sqlite3.Error, ValueError) as error:
+            raise corrupt(self._path, f"cannot be read ({error})") from error
 
     def close(self) -> None:
         """Release the file; a read under way is waited for."""
-        with self._lock:
+        with self._lock, self._select_lock:
             self._database.close()
+            self._filters.close()
 
     def _count(self, query: str) -> int:
         return int(self._database.execute(query).fetchone()[0])
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """Connect to a published file, which never changes, from any thread; raises sqlite3.Error."""
+    database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    database.execute("PRAGMA trusted_schema = OFF")
+    return database
+
+
+def _read_metadata(text: str) -> dict[str, Any]:
+    return {} if text == "{}" else json.loads(text)  # as it mostly is
+
+
+def _metadata_as_json(document: Document) -> str:
+    flat = {name: values[0] if len(values) == 1 else list(values) for name, values in document.metadata.items()}
+    return json.dumps(flat, ensure_ascii=False)

@@ -7,11 +7,13 @@ IndexerError
 │   └── NotWanted        one page that was reached but is not for the index (type, scope, robots.txt)
 ├── ParseError           one page that cannot be read; the build records it and goes on
 ├── NothingToIndex       the sources gave no text; the live generation is left as it is
+├── FilterError          a filter that cannot be used: names the field and what is allowed
 ├── VectorError          the embedder gave vectors that cannot be stored (NaN, infinity, wrong shape)
 ├── IndexMissing         there is no published generation in the folder
 ├── IndexCorrupt         a file of a generation is missing or differs from its manifest: names the file
 ├── IndexUnwritable      the index folder cannot be written, is full, or holds something else
-└── BuildLocked          another build holds the writer lock: says who
+├── BuildLocked          another build holds the writer lock: says who
+└── ArchiveError         an archive that cannot be written, or is not what was exported: names it
 """
 
 from embedder.errors import PilotlightError
@@ -50,6 +52,15 @@ class NothingToIndex(IndexerError):
     """The sources gave no text."""
 
 
+class FilterError(IndexerError):
+    """A filter that cannot be used; `field` is the path of what is wrong, such as "filter.language"."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field} {detail}")
+        self.field = field
+        self.detail = detail  # goes on where the name of the field ends
+
+
 class VectorError(IndexerError):
     """The embedder gave vectors that cannot be stored."""
 
@@ -68,3 +79,7 @@ class IndexUnwritable(IndexerError):
 
 class BuildLocked(IndexerError):
     """Another build holds the writer lock."""
+
+
+class ArchiveError(IndexerError):
+    """An archive that cannot be written, or that is not what `pilotlight export` wrote."""

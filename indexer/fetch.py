@@ -1,10 +1,10 @@
-"""One page over HTTP: redirects by hand, a deadline, a cap on decoded bytes, a few retries."""
+"""One page over HTTP: redirects by hand, a deadline, a cap on decoded bytes, a few retries, conditional requests."""
 
 import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
@@ -25,7 +25,12 @@ MAX_REDIRECTS = 5
 _ATTEMPTS = 3
 _BACKOFF = 0.3  # seconds before the second attempt; doubles
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_NOT_MODIFIED = 304
 _NETWORK_ERRORS = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, ssl.SSLError)
+
+
+class Unavailable(FetchError):
+    """A page that may well be there: no connection, no complete answer in time, HTTP 429 or 5xx."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class Answer:
     charset: str | None
     headers: httpx.Headers
     fetched_at: str  # ISO 8601, UTC
+    unchanged: bool = False  # HTTP 304: the body is the one that the validators belong to, and is left out
 
 
 @dataclass(slots=True)
@@ -47,6 +53,11 @@ class _Clock:
 
 def allow_all(url: str) -> None:
     """Scope of a fetch that may be redirected anywhere; addresses are still checked."""
+
+
+def unconditional(url: str) -> Mapping[str, str]:
+    """Validators of a page that nothing is known of."""
+    return {}
 
 
 class Fetcher:
@@ -92,6 +103,7 @@ class Fetcher:
         scope: Callable[[str], None] = allow_all,
         types: Collection[str] | None = PAGE_TYPES,
         cut_at: int | None = None,
+        validators: Callable[[str], Mapping[str, str]] = unconditional,
     ) -> Answer:
         """Fetch one address.
 
@@ -100,15 +112,17 @@ class Fetcher:
             scope: called with the address of each redirect; raises NotWanted to refuse it.
             types: media types accepted, or None for any.
             cut_at: keep only so many bytes instead of refusing a longer body.
+            validators: called with every address on the way; gives If-None-Match or If-Modified-Since to send with it.
 
         Raises:
             NotWanted: reached, but refused by address, scope or media type.
+            Unavailable: it may well be there at another time.
             FetchError: anything else that went wrong, in one line.
         """
         clock = _Clock(time.monotonic() + self._limits.timeout)
         for attempt in range(_ATTEMPTS):
             try:
-                return self._follow(url, clock, scope, types, cut_at)
+                return self._follow(url, clock, scope, types, cut_at, validators)
             except FetchError as error:
                 pause = _BACKOFF * 2**attempt
                 if not error.retry or attempt == _ATTEMPTS - 1 or time.monotonic() + pause >= clock.deadline:
@@ -124,9 +138,10 @@ class Fetcher:
         scope: Callable[[str], None],
         types: Collection[str] | None,
         cut_at: int | None,
+        validators: Callable[[str], Mapping[str, str]],
     ) -> Answer:
         for _ in range(MAX_REDIRECTS + 1):
-            answer = self._once(url, clock, types, cut_at)
+            answer = self._once(url, clock, types, cut_at, validators(url))
             if isinstance(answer, Answer):
                 return answer
             if answer != url:
@@ -134,20 +149,31 @@ class Fetcher:
             url = answer
         raise FetchError(f"more than {MAX_REDIRECTS} redirects")
 
-    def _once(self, url: str, clock: _Clock, types: Collection[str] | None, cut_at: int | None) -> Answer | str:
+    def _once(
+        self,
+        url: str,
+        clock: _Clock,
+        types: Collection[str] | None,
+        cut_at: int | None,
+        validators: Mapping[str, str],
+    ) -> Answer | str:
         """Return the answer, or the address it redirects to."""
         clock.deadline += self._wait_for_turn()
         self._transport.backend.set_deadline(clock.deadline)
         try:
-            with self._client.stream("GET", url) as response:
+            with self._client.stream("GET", url, headers=validators) as response:
                 status = response.status_code
+                if status == _NOT_MODIFIED and validators:
+                    return Answer(url, b"", "", None, response.headers, _now(), unchanged=True)
                 if status in _REDIRECTS:
                     target = normalise(url, response.headers.get("Location", ""))
                     if target is None:
                         raise NotWanted("redirect to something that is not http or https")
                     return target
+                if status == 429 or status >= 500:
+                    raise Unavailable(f"HTTP {status}", status=status, retry=True)
                 if not 200 <= status < 300:
-                    raise FetchError(f"HTTP {status}", status=status, retry=status == 429 or status >= 500)
+                    raise FetchError(f"HTTP {status}", status=status)
                 content_type, charset = _content_type(response.headers.get("Content-Type", ""))
                 if types is not None and content_type not in types:
                     raise NotWanted(f"content type {content_type or 'missing'} is not read")
@@ -157,12 +183,12 @@ class Fetcher:
                     content_type=content_type,
                     charset=charset,
                     headers=response.headers,
-                    fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                    fetched_at=_now(),
                 )
         except httpcore.TimeoutException as error:
-            raise FetchError(f"no complete answer within {self._limits.timeout:g} s") from error
+            raise Unavailable(f"no complete answer within {self._limits.timeout:g} s") from error
         except _NETWORK_ERRORS as error:
-            raise FetchError(_one_line(error), retry=not self._stopped.is_set()) from error
+            raise Unavailable(_one_line(error), retry=not self._stopped.is_set()) from error
         except (httpx.InvalidURL, httpx.HTTPError) as error:
             raise FetchError(_one_line(error)) from error
 
@@ -177,7 +203,7 @@ class Fetcher:
                 del kept[limit:]
                 break
             if time.monotonic() > deadline:
-                raise FetchError(f"no complete answer within {self._limits.timeout:g} s")
+                raise Unavailable(f"no complete answer within {self._limits.timeout:g} s")
         return bytes(kept)
 
     def _wait_for_turn(self) -> float:
@@ -214,7 +240,7 @@ def _decoded(response: httpx.Response, most: int) -> Iterator[bytes]:
     except zlib.error as error:
         raise FetchError(f"damaged {encoding} body") from error
     if not decoder.eof:
-        raise FetchError(f"{encoding} body ends too early")
+        raise Unavailable(f"{encoding} body ends too early")
 
 
 def _content_type(header: str) -> tuple[str, str | None]:
@@ -222,6 +248,10 @@ def _content_type(header: str) -> tuple[str, str | None]:
     message["Content-Type"] = header
     charset = message.get_param("charset")
     return header.partition(";")[0].strip().lower(), charset if isinstance(charset, str) else None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _one_line(error: Exception) -> str:

@@ -1,15 +1,17 @@
 """Files of a folder, in sorted order, without ever leaving it."""
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
 
+from indexer.earlier import Earlier
 from indexer.errors import SourceError
-from indexer.records import Failure, Page, Skip
+from indexer.records import Failure, Known, Page, Skip
 
 _TYPES = {
     ".html": "text/html",
@@ -19,6 +21,7 @@ _TYPES = {
     ".markdown": "text/markdown",
     ".txt": "text/plain",
 }
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # not a passing trouble
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -28,7 +31,9 @@ class _Entry:
     content_type: str
 
 
-def read_path(source: str, max_bytes: int, found: Callable[[int], None]) -> Iterator[Page | Skip | Failure]:
+def read_path(
+    source: str, max_bytes: int, found: Callable[[int], None], earlier: Earlier | None = None
+) -> Iterator[Page | Known | Skip | Failure]:
     """Read one file, or every readable file below a folder.
 
     Symbolic links below the folder are not followed, so nothing outside it is read; neither are pipes and devices.
@@ -37,6 +42,7 @@ def read_path(source: str, max_bytes: int, found: Callable[[int], None]) -> Iter
         source: path of a file or folder.
         max_bytes: longest file read.
         found: told how many files there are to read.
+        earlier: what an earlier build knows; of files that fail to be read this time, its record is given.
 
     Raises:
         SourceError: there is no such file or folder, or it cannot be read.
@@ -48,10 +54,10 @@ def read_path(source: str, max_bytes: int, found: Callable[[int], None]) -> Iter
         reason = error.strerror if isinstance(error, OSError) else None
         raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; give a folder or file") from error
     if stat.S_ISDIR(kind):
-        entries = list(_walk(root))
+        entries = list(_walk(root, source, earlier))
         found(sum(isinstance(entry, _Entry) for entry in entries))
         for entry in entries:
-            yield _read(entry, source, max_bytes) if isinstance(entry, _Entry) else entry
+            yield _read(entry, source, max_bytes, earlier) if isinstance(entry, _Entry) else entry
         return
     content_type = _TYPES.get(root.suffix.lower())
     if not stat.S_ISREG(kind):
@@ -59,13 +65,13 @@ def read_path(source: str, max_bytes: int, found: Callable[[int], None]) -> Iter
     if content_type is None:
         raise SourceError(f"cannot read {source}: only {', '.join(_TYPES)} files are read")
     found(1)
-    page = _read(_Entry(root, content_type), source, max_bytes)
-    if not isinstance(page, Page):
+    page = _read(_Entry(root, content_type), source, max_bytes, None)
+    if isinstance(page, Skip | Failure):
         raise SourceError(f"cannot read {source}: {page.reason}")
     yield page
 
 
-def _walk(root: Path) -> Iterator[_Entry | Skip | Failure]:
+def _walk(root: Path, source: str, earlier: Earlier | None) -> Iterator[_Entry | Known | Skip | Failure]:
     problems: list[OSError] = []
     for folder, folders, files in os.walk(root, onerror=problems.append, followlinks=False):
         if problems and folder == str(root):
@@ -79,18 +85,22 @@ def _walk(root: Path) -> Iterator[_Entry | Skip | Failure]:
             elif (here / name).is_symlink():
                 yield Skip((here / name).as_uri(), "symbolic link")
         for name in sorted(files):
-            yield _entry(here / name)
+            yield _entry(here / name, source, earlier)
     if problems and problems[0].filename == str(root):
         raise SourceError(f"cannot read {root}: {problems[0].strerror}")
     for problem in problems:
-        yield Failure(Path(problem.filename).as_uri(), problem.strerror or "cannot be read")
+        url, reason = Path(problem.filename).as_uri(), problem.strerror or "cannot be read"
+        yield Failure(url, reason)
+        if earlier and problem.errno not in _GONE:
+            for record in earlier.pages(f"{url}/"):
+                yield Known(replace(record, source=source), kept=reason)
 
 
-def _entry(path: Path) -> _Entry | Skip | Failure:
+def _entry(path: Path, source: str, earlier: Earlier | None) -> _Entry | Known | Skip | Failure:
     try:
         kind = path.lstat().st_mode
     except OSError as error:
-        return Failure(path.as_uri(), error.strerror or "cannot be read")
+        return _failed(path, error, source, earlier)
     if stat.S_ISLNK(kind):
         return Skip(path.as_uri(), "symbolic link")
     if not stat.S_ISREG(kind):
@@ -103,7 +113,7 @@ def _entry(path: Path) -> _Entry | Skip | Failure:
     return _Entry(path, content_type)
 
 
-def _read(entry: _Entry, source: str, max_bytes: int) -> Page | Skip | Failure:
+def _read(entry: _Entry, source: str, max_bytes: int, earlier: Earlier | None) -> Page | Known | Skip | Failure:
     url = entry.path.as_uri()
     try:
         handle = os.open(entry.path, _OPEN)
@@ -113,7 +123,7 @@ def _read(entry: _Entry, source: str, max_bytes: int) -> Page | Skip | Failure:
                 return Skip(url, "pipe, socket or device")
             body = file.read(max_bytes + 1)
     except OSError as error:
-        return Failure(url, error.strerror or "cannot be read")
+        return _failed(entry.path, error, source, earlier)
     if len(body) > max_bytes:
         return Failure(url, f"larger than {max_bytes:,} bytes")
     return Page(
@@ -126,3 +136,10 @@ def _read(entry: _Entry, source: str, max_bytes: int) -> Page | Skip | Failure:
         last_modified=formatdate(status.st_mtime, usegmt=True),
         fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _failed(path: Path, error: OSError, source: str, earlier: Earlier | None) -> Known | Failure:
+    """What is known of a file that cannot be read, if the trouble may pass."""
+    reason = error.strerror or "cannot be read"
+    record = earlier.page(path.as_uri()) if earlier and error.errno not in _GONE else None
+    return Known(replace(record, source=source), kept=reason) if record else Failure(path.as_uri(), reason)

@@ -1,6 +1,7 @@
 """A published generation, open for searching. Imports nothing that only a build needs."""
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -9,11 +10,26 @@ import numpy.typing as npt
 
 from indexer.documents import DocumentReader, StoredChunk
 from indexer.errors import IndexCorrupt, IndexMissing
+from indexer.filter import Filter
 from indexer.layout import CURRENT, GENERATIONS
-from indexer.manifest import DOCUMENTS, VECTORS, Manifest, check_files, corrupt, is_generation_id, read_manifest
+from indexer.lexical import LexicalReader
+from indexer.manifest import (
+    DOCUMENTS,
+    LEXICAL,
+    ROWS,
+    VECTORS,
+    Manifest,
+    check_files,
+    corrupt,
+    is_generation_id,
+    read_manifest,
+)
+from indexer.rows import read_rows
+from indexer.rowset import RowSet
 from indexer.vectors import VectorReader
 
 _LONGEST = 100  # bytes of CURRENT that are looked at
+_FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
 
 
 def current_id(index_dir: Path) -> str:
@@ -53,10 +69,17 @@ class Generation:
         self.manifest: Manifest = read_manifest(folder)
         check_files(folder, self.manifest)
         self._vectors = VectorReader(folder / VECTORS)
+        self._lexical = LexicalReader(folder / LEXICAL)
         self._documents = DocumentReader(folder / DOCUMENTS)
+        self.rows = read_rows(folder / ROWS)
+        self.select = lru_cache(_FILTERS)(self._documents.select)
         counts = self.manifest.counts
         if (self._vectors.count, self._vectors.dimension) != (counts.chunks, counts.dimension):
             raise corrupt(folder / VECTORS, "does not hold the vectors that the manifest says")
+        if self._lexical.count != counts.chunks:
+            raise corrupt(folder / LEXICAL, "does not hold the chunks that the manifest says")
+        if len(self.rows) != counts.chunks:
+            raise corrupt(folder / ROWS, "does not hold the rows that the manifest says")
         if (self._documents.documents, self._documents.chunks) != (counts.documents, counts.chunks):
             raise corrupt(folder / DOCUMENTS, "does not hold the documents that the manifest says")
 
@@ -104,12 +127,15 @@ class Generation:
         """Chunks in the generation."""
         return self._documents.chunks
 
-    def search(self, vector: npt.NDArray[np.float32], k: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    def search(
+        self, vector: npt.NDArray[np.float32], k: int, allowed: RowSet | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Rows of the k chunks nearest to a vector; see `VectorReader.search`.
 
         Args:
             vector: float32 (dim,).
             k: how many, at least 1.
+            allowed: rows to choose from, as `select` gives them; None means all.
 
         Returns:
             Scores float32 (n,), best first, and rows int64 (n,), n = min(k, chunks).
@@ -117,7 +143,26 @@ class Generation:
         Raises:
             VectorError: the vector has another length, or is not finite.
         """
-        return self._vectors.search(vector, k)
+        return self._vectors.search(vector, k, allowed)
+
+    def search_words(
+        self, query: str, k: int, only: Filter | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Rows of the k chunks that match the words of a query best; see `LexicalReader.search`.
+
+        Args:
+            query: text, as a user types it.
+            k: how many, at least 1.
+            only: what the chunks' documents must be like; None means any.
+
+        Returns:
+            BM25 scores float32 (n,), best first, and rows int64 (n,), n <= k.
+        """
+        return self._lexical.search(query, k, only, self.select(only) if only else None)
+
+    def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Stored vectors by row, float32 (n, dim)."""
+        return self._vectors.vectors(rows)
 
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Chunks by row, in the order asked for.

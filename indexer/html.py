@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from bs4 import BeautifulSoup
 from bs4.element import Tag
 
+from indexer.html_metadata import declared
 from indexer.html_noise import classes
 from indexer.html_walk import Walker, fold
+from indexer.metadata import Declared
 from indexer.records import Section
 
 _CONTAINERS = ("main", "role", "article", "body", "document", "id")  # see _kinds; the first that is unique wins
@@ -22,6 +24,7 @@ class Extracted:
     title: str | None
     sections: tuple[Section, ...]
     is_link_list: bool  # an index or table of contents rather than text
+    declared: Declared
 
 
 def extract(markup: str) -> Extracted:
@@ -39,7 +42,7 @@ def extract(markup: str) -> Extracted:
         walker = Walker()
         walker.walk(soup.body)
     is_link_list = walker.text_length >= _LINK_PAGE_LENGTH and walker.link_length > _LINK_PAGE * walker.text_length
-    return Extracted(_title(soup, walker.headings), walker.sections(), is_link_list)
+    return Extracted(_title(soup, walker.headings), walker.sections(), is_link_list, declared(soup))
 
 
 def _container(soup: BeautifulSoup) -> Tag:

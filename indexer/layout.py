@@ -3,10 +3,38 @@
 CURRENT              id of the live generation and a line end
 generations/<id>/    published generations, never changed
 building/<id>/       a generation on its way in, or an old one on its way out
-lock                 held by the one build that may run
+lock                 held by the one process that may write
+collections/<name>/  a named collection: a folder of the same shape, without collections of its own
 """
+
+import re
+from pathlib import Path
+
+from indexer.errors import ConfigError
 
 CURRENT = "CURRENT"
 GENERATIONS = "generations"
 BUILDING = "building"
 LOCK = "lock"
+COLLECTIONS = "collections"
+DEFAULT = "default"  # the collection that is the index folder itself
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def is_collection_name(name: str) -> bool:
+    """Whether a collection may have this name; it is then safe as the name of a folder."""
+    return _NAME.fullmatch(name) is not None
+
+
+def collection_dir(index_dir: Path, name: str) -> Path:
+    """Folder of a collection, whether or not it is there.
+
+    Raises:
+        ConfigError: a collection cannot have this name.
+    """
+    if not is_collection_name(name):
+        raise ConfigError(
+            f"a collection cannot be called {name[:80]!r}: 1 to 64 lower-case letters, digits, - and _ are allowed, "
+            "and a letter or digit comes first"
+        )
+    return index_dir if name == DEFAULT else index_dir / COLLECTIONS / name

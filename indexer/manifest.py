@@ -13,12 +13,15 @@ from typing import Any
 
 from indexer.errors import IndexCorrupt
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
+ROWS = "rows.npy"
+LEXICAL = "lexical"  # a folder
 _LARGEST = 64 * 1024 * 1024  # bytes of a manifest
 _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
+_NAME = re.compile(r"(?:lexical/)?\w[\w.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _READ_SIZE = 1 << 20
 
@@ -136,10 +139,10 @@ def _typed(content: dict[str, Any]) -> Manifest:
     files = {}
     for name, record in _field(content, "files", dict).items():
         sha256, size = _field(record, "sha256", str), _field(record, "size", int)
-        if not _SHA256.fullmatch(sha256) or size < 0 or not re.fullmatch(r"[\w][\w.-]*", name):
+        if not _SHA256.fullmatch(sha256) or size < 0 or not _NAME.fullmatch(name):
             raise ValueError("files")
         files[name] = FileRecord(sha256, size)
-    if not {DOCUMENTS, VECTORS} <= files.keys():
+    if not {DOCUMENTS, VECTORS, ROWS} <= files.keys():
         raise ValueError("files")
     counts = _field(content, "counts", dict)
     sources = _field(content, "sources", list)

@@ -1,16 +1,24 @@
 """Markdown to HTML, so that there is one way from markup to text."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from indexer.filter import MOST_VALUES
+from indexer.metadata import Declared, collect, first_day, language_of
 from indexer.records import Page
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_TITLE = re.compile(r"^title:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_LINE = re.compile(r"^(\w[\w-]*):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
+_LONGEST_FRONT = 16_000  # characters; the parser takes a millisecond for each few hundred
+_CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
+_OURS = ("title", "language", "lang", *_CHANGED)
+_NOTHING = ("", "~", "null")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _PARSER = MarkdownIt("commonmark").enable("table")
 
@@ -21,6 +29,7 @@ class Rendered:
 
     html: str
     title: str | None  # from the front matter
+    declared: Declared  # from there too
 
 
 def is_markdown(page: Page) -> bool:
@@ -31,20 +40,46 @@ def is_markdown(page: Page) -> bool:
 
 
 def render(text: str) -> Rendered:
-    """Render CommonMark with tables; headings get the ids GitHub would give them; front matter is dropped."""
+    """Render CommonMark with tables; headings get the ids GitHub would give them; front matter is read and dropped."""
     text = text.replace("\r\n", "\n")
-    front = _FRONT_MATTER.match(text)
-    title = None
-    if front is not None:
-        text = text[front.end() :]
-        named = _TITLE.search(front[1] or "")
-        title = named[1].strip("\"'") if named else None
+    found = _FRONT_MATTER.match(text)
+    front = _front_matter(found[1] or "") if found else {}
+    if found is not None:
+        text = text[found.end() :]
     tokens = _PARSER.parse(text)
     taken: dict[str, int] = {}
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open":
             opening.attrSet("id", _slug(_plain(inline), taken))
-    return Rendered(_PARSER.renderer.render(tokens, _PARSER.options, {}), title or None)
+    html = _PARSER.renderer.render(tokens, _PARSER.options, {})
+    return Rendered(html, next(iter(front.get("title", ())), None), _declared(front))
+
+
+def _declared(front: Mapping[str, list[str]]) -> Declared:
+    languages = [*front.get("language", ()), *front.get("lang", ())]
+    return Declared(
+        language=next((code for tag in languages if (code := language_of(tag))), None),
+        date=first_day(day for name in _CHANGED for day in front.get(name, ())),
+        metadata=collect((name, value) for name, values in front.items() if name not in _OURS for value in values),
+    )
+
+
+def _front_matter(text: str) -> dict[str, list[str]]:
+    """Fields of a YAML front matter that are a text or a list of texts, as they are written: no value is converted."""
+    if len(text) > _LONGEST_FRONT:
+        return {}
+    try:
+        # The loader without any types: nothing to construct, no merge keys to multiply; aliases share what they name.
+        fields = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - safer than safe_load
+    except (yaml.YAMLError, RecursionError, ValueError):  # such as "title: Part 1: Cats", which people do write
+        fields = {name: value.strip("\"'") for name, value in _LINE.findall(text)}
+    fields = fields if isinstance(fields, dict) else {}
+    lists = {str(name): value if isinstance(value, list) else [value] for name, value in fields.items()}
+    texts = {
+        name: [value for value in values[:MOST_VALUES] if isinstance(value, str) and value not in _NOTHING]
+        for name, values in lists.items()
+    }
+    return {name: values for name, values in texts.items() if values}
 
 
 def _plain(inline: Token) -> str:

@@ -11,7 +11,9 @@ from lxml import etree
 from indexer.decoding import decode, visible
 from indexer.errors import ParseError
 from indexer.html import extract
+from indexer.language import detect
 from indexer.markdown import is_markdown, render
+from indexer.metadata import Declared, day_of
 from indexer.records import Document, Page, Section
 
 _HTML = ("text/html", "application/xhtml+xml")
@@ -24,7 +26,7 @@ class LinkList(ParseError):
 
 
 def parse(page: Page) -> Document:
-    """Read a page's title and sections.
+    """Read a page's title and sections, and what it says about itself.
 
     Raises:
         ParseError: the page is not text, or its markup cannot be read. A document without sections is no error.
@@ -32,7 +34,7 @@ def parse(page: Page) -> Document:
     if page.body[:1024].count(0) and not page.body.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ParseError("binary data where text was promised")
     try:
-        title, sections = _read(page)
+        title, sections, declared = _read(page)
     except RecursionError as error:
         raise ParseError("elements nested too deep") from error
     except (ParserRejectedMarkup, etree.LxmlError, ValueError) as error:
@@ -46,21 +48,25 @@ def parse(page: Page) -> Document:
         etag=page.etag,
         last_modified=page.last_modified,
         fetched_at=page.fetched_at,
+        content_type="text/markdown" if is_markdown(page) else page.content_type,
+        language=declared.language or detect("\n".join(section.text for section in sections)),
+        date=declared.date or day_of(page.last_modified),
+        metadata=declared.metadata,
     )
 
 
-def _read(page: Page) -> tuple[str | None, tuple[Section, ...]]:
+def _read(page: Page) -> tuple[str | None, tuple[Section, ...], Declared]:
     if is_markdown(page):
         rendered = render(decode(page.body, page.charset, markup=False))
         found = extract(rendered.html)
-        return rendered.title or found.title, found.sections
+        return rendered.title or found.title, found.sections, rendered.declared
     if page.content_type in _HTML:
         found = extract(decode(page.body, page.charset, markup=True))
         if found.is_link_list:
             raise LinkList("a list of links")
-        return found.title, found.sections
+        return found.title, found.sections, found.declared
     if page.content_type == "text/plain":
-        return _plain(visible(decode(page.body, page.charset, markup=False)))
+        return *_plain(visible(decode(page.body, page.charset, markup=False))), Declared()
     raise ParseError(f"content type {page.content_type} is not read")
 
 

@@ -1,25 +1,32 @@
 """A generation's way into the index, and out again.
 
 At every moment, also after a crash or a power cut, `CURRENT` is missing or names a complete generation: everything
-is written and flushed under `building/`, checked, moved, and only then named.
+is written and flushed under `building/`, checked, moved, and only then named. Every function here that writes is
+called by the holder of the writer lock.
 """
 
+import errno
 import os
 import secrets
 import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from indexer.collections import generation_ids, live_id, size_of
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation import Generation, current_id
-from indexer.layout import BUILDING, CURRENT, GENERATIONS, LOCK
-from indexer.manifest import MANIFEST, Manifest, is_generation_id
+from indexer.layout import BUILDING, COLLECTIONS, CURRENT, GENERATIONS, LOCK
+from indexer.manifest import MANIFEST, Manifest, is_generation_id, read_manifest
 
-_OURS = frozenset({BUILDING, CURRENT, f"{CURRENT}.new", GENERATIONS, LOCK})
+_OURS = frozenset({BUILDING, COLLECTIONS, CURRENT, f"{CURRENT}.new", GENERATIONS, LOCK})
+_MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
 
 
 def prepare(index_dir: Path) -> None:
-    """Make the index folder, unless there is one.
+    """Make the index folder, unless there is one; needs no lock.
 
     Raises:
         IndexUnwritable: the path is not a folder, or a folder with something else in it.
@@ -27,7 +34,7 @@ def prepare(index_dir: Path) -> None:
     """
     if index_dir.exists() and not index_dir.is_dir():
         raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
-    index_dir.mkdir(parents=True, exist_ok=True)
+    _make(index_dir)
     strangers = sorted({entry.name for entry in index_dir.iterdir()} - _OURS)
     if strangers and not (index_dir / LOCK).exists():
         raise IndexUnwritable(
@@ -35,10 +42,17 @@ def prepare(index_dir: Path) -> None:
         )
 
 
-def start(index_dir: Path) -> Path:
-    """Remove what killed builds left behind, and make the folder of a new generation.
+def start(index_dir: Path, generation_id: str | None = None, size: int | None = None) -> Path:
+    """Remove what killed writers left behind, and make the folder of a generation.
 
-    The caller holds the writer lock.
+    Args:
+        index_dir: the index.
+        generation_id: of the generation; a new one unless it is given.
+        size: bytes the generation will need; those of the live one unless it is given.
+
+    Raises:
+        IndexUnwritable: the disk has too little room.
+        OSError: the folder cannot be made.
     """
     building = index_dir / BUILDING
     building.mkdir(exist_ok=True)
@@ -46,9 +60,20 @@ def start(index_dir: Path) -> Path:
     for leftover in building.iterdir():
         if is_generation_id(leftover.name):
             shutil.rmtree(leftover)
-    folder = building / _new_id()
+    check_space(index_dir, _live_size(index_dir) if size is None else size)
+    folder = building / (generation_id or _new_id())
     folder.mkdir()
     return folder
+
+
+def check_space(folder: Path, size: int) -> None:
+    """Raise IndexUnwritable unless the disk of a folder has room for so many bytes and some to spare."""
+    free = shutil.disk_usage(folder).free
+    if free < size + _MARGIN:
+        raise IndexUnwritable(
+            f"{folder}: the disk has {free / 1e6:,.0f} MB free, and {(size + _MARGIN) / 1e6:,.0f} MB are needed: "
+            "free some space, or keep fewer generations"
+        )
 
 
 def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
@@ -63,52 +88,95 @@ def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
         IndexUnwritable: what is on disk is not what was written.
         OSError: the disk is full or failing; the live generation is as it was.
     """
-    for name in manifest.files:
-        _sync(folder / name)
     _write(folder / MANIFEST, manifest.to_bytes())
-    _sync(folder)
+    flush(folder, manifest)
     try:
         Generation(folder).close()
     except IndexCorrupt as error:
         raise IndexUnwritable(f"what was written does not read back, is the disk full or failing? {error}") from error
-    target = index_dir / GENERATIONS / manifest.id
-    os.rename(folder, target)
+    install(index_dir, folder)
+
+
+def flush(folder: Path, manifest: Manifest) -> None:
+    """Have every file and folder of a generation on disk; raises OSError."""
+    paths = [folder / name for name in (*manifest.files, MANIFEST)]
+    for path in (*paths, *sorted({path.parent for path in paths}, reverse=True)):
+        _sync(path)
+
+
+def install(index_dir: Path, folder: Path) -> None:
+    """Move a checked and flushed generation in, and make it the live one; raises OSError.
+
+    Generations between the one that was live and this one go: they were rolled back from, or never became live.
+    """
+    before = live_id(index_dir)
+    os.rename(folder, index_dir / GENERATIONS / folder.name)
     _sync(index_dir / GENERATIONS)
     _sync(index_dir / BUILDING)
+    make_live(index_dir, folder.name)
+    for name in generation_ids(index_dir):
+        if before is not None and before < name < folder.name:
+            remove(index_dir, name)
+
+
+def make_live(index_dir: Path, generation_id: str) -> None:
+    """Have `CURRENT` name a generation, in one step; raises OSError."""
     new = index_dir / f"{CURRENT}.new"
-    _write(new, f"{manifest.id}\n".encode())
+    _write(new, f"{generation_id}\n".encode())
     os.replace(new, index_dir / CURRENT)
     _sync(index_dir)
 
 
-def remove_old(index_dir: Path, keep: int) -> None:
-    """Remove all but the newest generations; the live one is always kept.
-
-    A generation leaves `generations/` whole before its files go, so that none is ever seen half there.
-    """
-    live = _live(index_dir)
-    others = sorted(
-        (entry.name for entry in (index_dir / GENERATIONS).iterdir() if is_generation_id(entry.name)),
-        reverse=True,
-    )
-    others = [name for name in others if name != live]
-    for name in others[keep - 1 :]:
-        leaving = index_dir / BUILDING / name
-        os.rename(index_dir / GENERATIONS / name, leaving)
-        shutil.rmtree(leaving)
-
-
-def _live(index_dir: Path) -> str | None:
+@contextmanager
+def disk_errors(index_dir: Path) -> Iterator[None]:
+    """Turn what the disk or a database says while an index is written into IndexUnwritable."""
     try:
-        return current_id(index_dir)
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise IndexUnwritable(f"{index_dir}: the disk is full; free some space and try again") from error
+        where = f" ({error.filename})" if error.filename else ""
+        raise IndexUnwritable(f"cannot write {index_dir}: {error.strerror or error}{where}") from error
+    except sqlite3.Error as error:
+        raise IndexUnwritable(f"cannot write {index_dir}: {error}; is the disk full?") from error
+
+
+def remove_old(index_dir: Path, keep: int) -> None:
+    """Remove all but the newest generations; the live one is always kept."""
+    live = live_id(index_dir)
+    others = [name for name in generation_ids(index_dir) if name != live]
+    for name in others[keep - 1 :]:
+        remove(index_dir, name)
+
+
+def remove(index_dir: Path, name: str) -> None:
+    """Remove a generation: it leaves `generations/` whole before its files go, so that none is ever seen half there."""
+    leaving = index_dir / BUILDING / _new_id()
+    os.rename(index_dir / GENERATIONS / name, leaving)
+    shutil.rmtree(leaving)
+
+
+def _live_size(index_dir: Path) -> int:
+    """Bytes of the live generation, 0 where there is none that can be read."""
+    try:
+        manifest = read_manifest(index_dir / GENERATIONS / current_id(index_dir))
     except (IndexMissing, IndexCorrupt):
-        return None
+        return 0
+    return size_of(manifest)
 
 
 def _new_id() -> str:
     """Time to the microsecond, so that ids sort by time: seconds in plain, the rest and a random digit in hex."""
     now = datetime.now(UTC)
     return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.randbelow(16):x}"
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, so that a power cut leaves none of them out."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,6 +1,7 @@
 """The typed records that flow through a build: Page → Document → Chunk, with Skip and Failure beside them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 SEPARATOR = " › "  # between the headings of a path
 
@@ -17,6 +18,37 @@ class Page:
     etag: str | None
     last_modified: str | None
     fetched_at: str  # ISO 8601, UTC
+    requested: str = ""  # the address that led here, before redirects; empty for a file
+    links: tuple[str, ...] = ()  # normalised addresses on the page's own site
+    noindex: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PageRecord:
+    """What the next build needs to know of a page that was read, whether or not it became a document."""
+
+    url: str  # after redirects
+    source: str
+    requested: str  # before redirects
+    etag: str | None
+    last_modified: str | None  # only if it is old enough to tell one version from the next
+    content_hash: str  # SHA-256 hex of media type, charset and body
+    links: tuple[str, ...]
+    noindex: bool
+    outcome: str  # "indexed", or why not
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A page that an earlier build has read and that was not read again."""
+
+    record: PageRecord  # with the source that led to it this time
+    kept: str | None = None  # why it could not be read this time; None if it is unchanged
+
+    @property
+    def url(self) -> str:
+        """Address after redirects."""
+        return self.record.url
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +88,10 @@ class Document:
     etag: str | None
     last_modified: str | None
     fetched_at: str
+    content_type: str = "text/html"  # media type in lower case, without parameters
+    language: str | None = None  # primary subtag in lower case: "en", not "en-GB"
+    date: str | None = None  # YYYY-MM-DD: when it was last changed, else published, as far as it says
+    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the author's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +104,7 @@ class Chunk:
     title: str
     section: str  # heading path joined with " › "
     text: str  # what is shown
-    embedded_text: str  # what the model reads: heading context + text
+    embedded_text: str  # what the model reads: heading context + text; empty where the vector is carried over
+    content_hash: str  # SHA-256 hex of embedded_text
     tokens: int  # of embedded_text, special tokens included
     position: int  # 0, 1, … within the document

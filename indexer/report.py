@@ -1,13 +1,56 @@
 """What a build did, for people and for programs."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
+from indexer.manifest import Counts
 from indexer.records import Failure, Skip
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
+STAGES = ("fetch", "parse", "chunk", "embed", "write", "publish")
+
+
+class Stopwatch:
+    """Seconds that the stages of a build took; stages may run at the same time, in threads of their own."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time that the block takes to a stage."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[stage] += time.perf_counter() - began
+
+    def read(self) -> dict[str, float]:
+        """Seconds by stage so far, and in `total` since the beginning."""
+        return {**self._seconds, "total": time.perf_counter() - self._started}
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many pages, and the addresses of the first few."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, url: str) -> None:
+        """Count one page."""
+        self.count += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(url)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return {"count": self.count, "examples": list(self.examples)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,25 +64,39 @@ class SkipGroup:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The summary of one build."""
+    """The summary of one build; new, changed, gone and unchanged are documents, compared with the build before."""
 
-    generation: str
+    generation: str  # the live one; not a new one if nothing was published
     documents: int
     chunks: int
-    fetched: int  # pages and files read, whether or not they were kept
-    unchanged: int  # pages carried over from the last generation
+    fetched: int  # pages and files whose content was read, whether or not it was kept
+    unchanged: int
     skipped: tuple[SkipGroup, ...]  # the largest group first
     failed: tuple[Failure, ...]
     seconds: dict[str, float]  # fetch, parse, chunk, embed, write, publish, total; fetch is time spent waiting for it
+    published: bool = True  # False if nothing had changed
+    new: Tally = field(default_factory=Tally)
+    changed: Tally = field(default_factory=Tally)
+    gone: Tally = field(default_factory=Tally)
+    kept: tuple[Failure, ...] = ()  # could not be read this time, so that the version from before stays
+    embedded: int = 0  # chunks
+    carried: int = 0  # chunks whose vectors were taken over from the build before
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         return {
             "generation": self.generation,
+            "published": self.published,
             "documents": self.documents,
             "chunks": self.chunks,
             "fetched": self.fetched,
+            "new": self.new.as_dict(),
+            "changed": self.changed.as_dict(),
+            "gone": self.gone.as_dict(),
             "unchanged": self.unchanged,
+            "kept": [{"url": failure.url, "reason": failure.reason} for failure in self.kept],
+            "embedded": self.embedded,
+            "carried": self.carried,
             "skipped": [
                 {"reason": group.reason, "count": group.count, "examples": list(group.examples)}
                 for group in self.skipped
@@ -50,22 +107,66 @@ class BuildReport:
 
     def table(self) -> str:
         """A summary to print, several lines."""
+        note = "" if self.published else " (the live one: nothing has changed)"
         lines = [
-            f"generation   {self.generation}",
+            f"generation   {self.generation}{note}",
             f"documents    {self.documents:,}",
-            f"chunks       {self.chunks:,}",
+            f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} carried over)",
             f"fetched      {self.fetched:,}",
             f"unchanged    {self.unchanged:,}",
-            f"skipped      {sum(group.count for group in self.skipped):,}",
         ]
+        for name, tally in (("new", self.new), ("changed", self.changed), ("gone", self.gone)):
+            lines.append(f"{name:<13}{tally.count:,}{f', such as {tally.examples[0]}' if tally.count else ''}")
+        if self.kept:
+            lines += _failures("kept", self.kept)
+        lines.append(f"skipped      {sum(group.count for group in self.skipped):,}")
         lines += [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in self.skipped]
-        lines.append(f"failed       {len(self.failed):,}")
-        lines += [f"  {failure.url}: {failure.reason}" for failure in self.failed[:_FAILURES_SHOWN]]
-        if len(self.failed) > _FAILURES_SHOWN:
-            lines.append(f"  and {len(self.failed) - _FAILURES_SHOWN:,} more")
+        lines += _failures("failed", self.failed)
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in self.seconds.items() if stage != "total")
         lines.append(f"seconds      {self.seconds.get('total', 0.0):.1f} ({stages})")
         return "\n".join(lines)
+
+
+def _failures(name: str, failures: tuple[Failure, ...]) -> list[str]:
+    lines = [f"{name:<13}{len(failures):,}"]
+    lines += [f"  {failure.url}: {failure.reason}" for failure in failures[:_FAILURES_SHOWN]]
+    if len(failures) > _FAILURES_SHOWN:
+        lines.append(f"  and {len(failures) - _FAILURES_SHOWN:,} more")
+    return lines
+
+
+class Ledger:
+    """Gathers what goes into the report of a build."""
+
+    def __init__(self) -> None:
+        self.stopwatch = Stopwatch()
+        self.fetched = self.unchanged = 0
+        self.new, self.changed, self.gone = Tally(), Tally(), Tally()
+        self.kept: list[Failure] = []
+        self.skips: list[Skip] = []
+        self.failures: list[Failure] = []
+
+    def report(
+        self, generation: str, counts: Counts, *, embedded: int = 0, carried: int = 0, published: bool = True
+    ) -> BuildReport:
+        """Make the report of a generation."""
+        return BuildReport(
+            generation=generation,
+            published=published,
+            documents=counts.documents,
+            chunks=counts.chunks,
+            fetched=self.fetched,
+            new=self.new,
+            changed=self.changed,
+            gone=self.gone,
+            unchanged=self.unchanged,
+            kept=tuple(self.kept),
+            embedded=embedded,
+            carried=carried,
+            skipped=group_skips(self.skips),
+            failed=tuple(self.failures),
+            seconds=self.stopwatch.read(),
+        )
 
 
 def group_skips(skips: Iterable[Skip]) -> tuple[SkipGroup, ...]:

@@ -1,15 +1,15 @@
 """Source strings to pages: sites, folders and files, one after the other, each page once."""
 
-import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 from indexer.config import CrawlLimits
 from indexer.crawler import crawl
+from indexer.earlier import Earlier, hash_page
 from indexer.errors import SourceError
 from indexer.folder import read_path
-from indexer.records import Failure, Page, Skip
+from indexer.records import Failure, Known, Page, Skip
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
@@ -25,50 +25,53 @@ def full_name(source: str) -> str:
 
 
 def read_sources(
-    sources: Sequence[str], limits: CrawlLimits, found: Callable[[int], None]
-) -> Iterator[Page | Skip | Failure]:
-    """Read every source in turn; of pages with the same address or the same bytes only the first is given.
+    sources: Sequence[str], limits: CrawlLimits, found: Callable[[int], None], earlier: Earlier | None = None
+) -> Generator[Page | Known | Skip | Failure, None, None]:
+    """Read every source in turn; of pages with the same address or the same content only the first is given.
 
     Args:
         sources: http or https addresses, folders or files.
         limits: for sites; `max_bytes` for files too.
         found: told how many pages are due in all, as far as is known.
+        earlier: what an earlier build knows, if there was one; unchanged pages of a site are not read again.
 
     Raises:
         SourceError: a source cannot be read at all.
     """
     urls: set[str] = set()
-    bodies: set[bytes] = set()
-    earlier = due = 0
+    contents: set[str] = set()
+    before = due = 0
 
     def tell(pages: int) -> None:
         nonlocal due
-        due = earlier + pages
+        due = before + pages
         found(due)
 
     for source in sources:
-        for item in _read_one(source, limits, tell):
-            if not isinstance(item, Page):
+        for item in _read_one(source, limits, tell, earlier):
+            if isinstance(item, Skip | Failure):
                 yield item
                 continue
-            digest = hashlib.sha256(item.body).digest()
+            content = item.record.content_hash if isinstance(item, Known) else hash_page(item)
             if item.url in urls:
                 yield Skip(item.url, "already read")
-            elif digest in bodies:
+            elif content in contents:
                 yield Skip(item.url, "same content as another page")
             else:
                 urls.add(item.url)
-                bodies.add(digest)
+                contents.add(content)
                 yield item
-        earlier = due
+        before = due
 
 
-def _read_one(source: str, limits: CrawlLimits, found: Callable[[int], None]) -> Iterator[Page | Skip | Failure]:
+def _read_one(
+    source: str, limits: CrawlLimits, found: Callable[[int], None], earlier: Earlier | None
+) -> Iterator[Page | Known | Skip | Failure]:
     scheme = _SCHEME.match(source)
     if scheme is None:
         if not source.strip():
             raise SourceError("a source is empty; give an http or https address, a folder or a file")
-        return read_path(source, limits.max_bytes, found)
+        return read_path(source, limits.max_bytes, found, earlier)
     if scheme[1].lower() not in ("http", "https"):
         raise SourceError(f"{source}: only http and https addresses, folders and files can be indexed")
-    return crawl(source, limits, found)
+    return crawl(source, limits, found, earlier)

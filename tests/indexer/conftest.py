@@ -6,6 +6,7 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.progress import Progress
 from indexer.records import Page
+from tests.indexer.incremental import Work
 from tests.indexer.server import Site
 
 
@@ -40,6 +41,11 @@ def quiet() -> Progress:
     import sys
 
     return Progress(sys.stderr, "quiet")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    return Work(tmp_path / "index")
 
 
 @pytest.fixture

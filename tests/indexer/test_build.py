@@ -17,6 +17,7 @@ from indexer.errors import (
 )
 from indexer.generation import Generation, current_id
 from indexer.lock import writer_lock
+from indexer.manifest import read_manifest
 from indexer.progress import Progress
 from indexer.report import BuildReport
 from tests.dummy import DummyEmbedder
@@ -25,10 +26,9 @@ from tests.indexer.server import Reply, Site
 CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=5.0))
 
 
-def run(index: Path, *sources: object, config: BuildConfig = CONFIG) -> BuildReport:
-    return build(
-        [str(source) for source in sources], index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet")
-    )
+def run(index: Path, *sources: object, config: BuildConfig = CONFIG, full: bool = False) -> BuildReport:
+    names = [str(source) for source in sources]
+    return build(names, index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"), full=full)
 
 
 def best(index: Path, query: str) -> str:
@@ -61,12 +61,18 @@ def test_a_folder_becomes_a_searchable_generation(tmp_path: Path, docs: Path) ->
 
 def test_the_folder_holds_nothing_else(tmp_path: Path, docs: Path) -> None:
     report = run(tmp_path / "index", docs)
-    found = sorted(str(path.relative_to(tmp_path / "index")) for path in (tmp_path / "index").rglob("*"))
-    folder = f"generations/{report.generation}"
-    assert found == sorted(
-        ["CURRENT", "building", "generations", folder, "lock"]
-        + [f"{folder}/{name}" for name in ("documents.sqlite", "manifest.json", "vectors.faiss")]
-    )
+    index = tmp_path / "index"
+    assert sorted(path.name for path in index.iterdir()) == ["CURRENT", "building", "generations", "lock"]
+    assert list((index / "building").iterdir()) == []
+    generation = index / "generations" / report.generation
+    files = {str(path.relative_to(generation)) for path in generation.rglob("*") if path.is_file()}
+    assert {name for name in files if not name.startswith("lexical/")} == {
+        "documents.sqlite",
+        "manifest.json",
+        "rows.npy",
+        "vectors.faiss",
+    }
+    assert read_manifest(generation).files.keys() == files - {"manifest.json"}
 
 
 def test_a_site_and_a_folder_together(tmp_path: Path, docs: Path, site: Site) -> None:
@@ -126,16 +132,12 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
     (docs / "bad.txt").write_bytes(b"\x00" * 10)
     report = run(tmp_path / "index", docs)
     content = json.loads(json.dumps(report.as_dict()))
-    assert list(content) == [
-        "generation",
-        "documents",
-        "chunks",
-        "fetched",
-        "unchanged",
-        "skipped",
-        "failed",
-        "seconds",
-    ]
+    names = "generation published documents chunks fetched new changed gone unchanged kept embedded carried"
+    assert list(content) == [*names.split(), "skipped", "failed", "seconds"]
+    first = sorted(path.as_uri() for path in docs.glob("*s.*"))
+    assert content["new"] == {"count": 3, "examples": first}
+    assert content["changed"] == content["gone"] == {"count": 0, "examples": []}
+    assert (content["published"], content["kept"], content["embedded"], content["carried"]) == (True, [], 5, 0)
     assert content["skipped"] == [
         {"reason": "file type .png is not read", "count": 1, "examples": [(docs / "x.png").as_uri()]}
     ]
@@ -143,7 +145,9 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
     table = report.table()
     assert report.generation in table
     assert "bad.txt: binary data" in table
-    assert "embed" in table
+    assert f"new          3, such as {first[0]}" in table
+    assert "chunks       5 (5 embedded, 0 carried over)" in table
+    assert "kept" not in table
 
 
 @pytest.mark.parametrize("kind", ["empty", "unreadable", "no text", "links"])
@@ -194,10 +198,10 @@ def test_relative_sources_are_recorded_in_full(tmp_path: Path, docs: Path, monke
 
 def test_generations_kept(tmp_path: Path, docs: Path) -> None:
     index = tmp_path / "index"
-    ids = [run(index, docs).generation for _ in range(4)]
+    ids = [run(index, docs, full=True).generation for _ in range(4)]
     assert ids == sorted(ids)
     assert sorted(path.name for path in (index / "generations").iterdir()) == ids[-2:]
-    run(index, docs, config=BuildConfig(keep_generations=1))
+    run(index, docs, config=BuildConfig(keep_generations=1), full=True)
     assert [path.name for path in (index / "generations").iterdir()] == [current_id(index)]
 
 
@@ -207,7 +211,7 @@ def test_the_live_generation_is_kept_even_if_it_is_the_oldest(tmp_path: Path, do
     run(index, docs)
     future = index / "generations" / "29990101T000000-000000"
     future.mkdir()
-    live = run(index, docs, config=BuildConfig(keep_generations=1)).generation
+    live = run(index, docs, config=BuildConfig(keep_generations=1), full=True).generation
     assert [path.name for path in (index / "generations").iterdir()] == [live]
 
 
@@ -216,7 +220,7 @@ def test_an_open_generation_survives_its_removal(tmp_path: Path, docs: Path) -> 
     run(index, docs)
     generation = Generation.open(index)
     for _ in range(3):
-        run(index, docs)
+        run(index, docs, full=True)
     assert not (index / "generations" / generation.id).exists()
     _, rows = generation.search(DummyEmbedder().encode(["fish"])[0], 5)
     assert len(generation.chunks(rows)) == 5
@@ -225,7 +229,7 @@ def test_an_open_generation_survives_its_removal(tmp_path: Path, docs: Path) -> 
 
 def test_a_given_generation_can_be_opened(tmp_path: Path, docs: Path) -> None:
     first = run(tmp_path / "index", docs).generation
-    run(tmp_path / "index", docs)
+    run(tmp_path / "index", docs, full=True)
     generation = Generation.open(tmp_path / "index", first)
     assert generation.id == first
     generation.close()
@@ -260,6 +264,7 @@ def test_a_failing_embedder_leaves_the_live_index(tmp_path: Path, docs: Path) ->
 
     index = tmp_path / "index"
     live = run(index, docs).generation
+    (docs / "more.txt").write_text("More to embed.")
     with pytest.raises(VectorError, match="NaN"):
         build([str(docs)], index, Broken(), CONFIG, progress=Progress(sys.stderr, "quiet"))
     assert current_id(index) == live
@@ -273,6 +278,7 @@ def test_an_interrupt_releases_the_lock(tmp_path: Path, docs: Path) -> None:
 
     index = tmp_path / "index"
     live = run(index, docs).generation
+    (docs / "more.txt").write_text("More to embed.")
     with pytest.raises(KeyboardInterrupt):
         build([str(docs)], index, Interrupted(), CONFIG, progress=Progress(sys.stderr, "quiet"))
     assert current_id(index) == live

@@ -17,7 +17,10 @@ def run(site: Site, limits: CrawlLimits, start: str = "/") -> tuple[list[str], d
     for item in crawl(site.url + start, limits, lambda due: None):
         path = item.url.removeprefix(site.url)
         if isinstance(item, Page):
-            pages.append(path)
+            if item.noindex:
+                skips[path] = "noindex"
+            else:
+                pages.append(path)
         elif isinstance(item, Skip):
             skips[path] = item.reason
         else:

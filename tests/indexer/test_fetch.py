@@ -3,13 +3,14 @@ import socket
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from indexer.config import CrawlLimits
 from indexer.errors import FetchError, NotWanted
-from indexer.fetch import Fetcher
+from indexer.fetch import Fetcher, Unavailable
 from tests.indexer.server import Reply, Site, redirect, send
 
 SMALL = CrawlLimits(allow_private=True, timeout=5.0, max_bytes=10_000)
@@ -137,6 +138,41 @@ def test_server_errors_are_tried_again(site: Site, status: int) -> None:
     site.routes["/p"] = second_time
     assert get(site) == b"well"
     assert len(site.hits) == 2
+
+
+def test_conditional_requests_ask_each_hop_with_its_own_validators(site: Site) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    def note(reply: Reply) -> Callable[[BaseHTTPRequestHandler], None]:
+        def route(handler: BaseHTTPRequestHandler) -> None:
+            seen.append((handler.path, handler.headers.get("If-None-Match")))
+            send(handler, reply)
+
+        return route
+
+    site.routes["/old"] = note(redirect("/p"))
+    site.routes["/p"] = note(Reply(b"", 304, {"X-Robots-Tag": "noindex"}))
+    with Fetcher(SMALL) as fetcher:
+        answer = fetcher.get(
+            f"{site.url}/old", validators=lambda url: {"If-None-Match": '"e"'} if url.endswith("/p") else {}
+        )
+    assert seen == [("/old", None), ("/p", '"e"')]
+    assert (answer.unchanged, answer.url, answer.body) == (True, f"{site.url}/p", b"")
+    assert answer.headers["X-Robots-Tag"] == "noindex"
+
+
+def test_304_without_a_condition_is_a_failure(site: Site) -> None:
+    site.routes["/p"] = Reply(b"", 304)
+    with pytest.raises(FetchError, match="HTTP 304"):
+        get(site)
+
+
+@pytest.mark.parametrize(("status", "may_pass"), [(500, True), (503, True), (429, True), (404, False), (403, False)])
+def test_troubles_that_may_pass_are_told_apart(site: Site, status: int, may_pass: bool) -> None:
+    site.routes["/p"] = Reply(b"x", status)
+    with pytest.raises(FetchError) as caught:
+        get(site)
+    assert isinstance(caught.value, Unavailable) is may_pass
 
 
 @pytest.mark.parametrize(("status", "tries"), [(404, 1), (403, 1), (410, 1), (500, 3)])

@@ -5,11 +5,12 @@ import pytest
 
 from indexer.errors import SourceError
 from indexer.folder import read_path
-from indexer.records import Failure, Page, Skip
+from indexer.records import Failure, Known, Page, Skip
 
 
 def read(path: Path | str, max_bytes: int = 1000) -> dict[str, Page | Skip | Failure]:
-    return {item.url.rpartition("/")[2]: item for item in read_path(str(path), max_bytes, lambda due: None)}
+    items = read_path(str(path), max_bytes, lambda due: None)
+    return {item.url.rpartition("/")[2]: item for item in items if not isinstance(item, Known)}
 
 
 def reasons(items: dict[str, Page | Skip | Failure]) -> dict[str, str]:

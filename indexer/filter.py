@@ -1,0 +1,244 @@
+"""What a search may be narrowed to. A document has exact terms; a filter is a test on these terms and on the date.
+
+The terms of a document stand in the table `terms` and, with each of its passages, in the lexical index, so that both
+stores mean the same by a filter.
+"""
+
+import hashlib
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+from urllib.parse import unquote
+
+from indexer.errors import FilterError
+from indexer.records import Document
+from indexer.rowset import RowSet
+from indexer.urls import normalise
+
+LISTS = ("source", "url_prefix", "path", "language", "content_type")  # fields whose values are alternatives
+FIELDS = (*LISTS, "date", "metadata")
+MOST_VALUES = 32  # of one field, and names of metadata
+MOST_CHARACTERS = 2_000  # of one value; an address may be as long
+_MOST_FOLDERS = 32  # levels of an address that have terms of their own
+_LONGEST_TERM = 200  # bytes of a value that stands in its term as it is
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which documents may be found: all fields that are given must match, by any one of their values.
+
+    Hashable, and two filters made of the same values in another order are equal.
+    """
+
+    source: tuple[str, ...] = ()  # a source, as it was given when it was indexed
+    url_prefix: tuple[str, ...] = ()  # an address, or a folder above it
+    path: tuple[str, ...] = ()  # the same without scheme and host
+    language: tuple[str, ...] = ()  # two or three letters
+    content_type: tuple[str, ...] = ()  # a media type, without parameters
+    date_from: str | None = None  # the first day, YYYY-MM-DD; a document without a date never matches
+    date_to: str | None = None  # the last day
+    metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values), compared exactly, by case too
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__slots__)
+
+    @classmethod
+    def parse(cls, fields: object) -> "Filter":
+        """Read a JSON-ready mapping of FIELDS: texts or lists of texts, date {"from", "to"}, metadata {name: texts}.
+
+        Raises:
+            FilterError: something is not as it should be; its `field` says what, such as "filter.date.from".
+        """
+        if not isinstance(fields, Mapping):
+            raise FilterError("filter", 'must be an object, such as {"language": "en"}')
+        for name in fields:
+            if name not in FIELDS:
+                raise FilterError(
+                    f"filter.{_shown(name)}", f"is not a field of a filter; known are: {', '.join(FIELDS)}"
+                )
+        lists = {name: _texts(f"filter.{name}", fields[name]) for name in LISTS if name in fields}
+        if not all(_ADDRESS.match(text) for text in lists.get("url_prefix", ())):
+            raise FilterError(
+                "filter.url_prefix", "must be an address with its scheme, such as https://docs.example/guide"
+            )
+        if "language" in lists:
+            lists["language"] = _unique(_language(text) for text in lists["language"])
+        if "content_type" in lists:
+            lists["content_type"] = _unique(text.lower() for text in lists["content_type"])
+        first, last = _dates(fields.get("date", {}))
+        return cls(date_from=first, date_to=last, metadata=_metadata(fields.get("metadata", {})), **lists)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form, which `parse` reads; fields that are not given are left out."""
+        fields: dict[str, Any] = {name: list(getattr(self, name)) for name in LISTS if getattr(self, name)}
+        dates = {"from": self.date_from, "to": self.date_to}
+        if any(dates.values()):
+            fields["date"] = {name: day for name, day in dates.items() if day}
+        if self.metadata:
+            fields["metadata"] = {name: list(values) for name, values in self.metadata}
+        return fields
+
+    def terms(self) -> list[list[str]]:
+        """Return groups of terms: a document matches that has a term of every group, and a date within range."""
+        groups = [
+            [_term(name, value) for value in getattr(self, name)] for name in ("source", "language", "content_type")
+        ]
+        groups.append([_term("url", _levels(*_split(value))[-1]) for value in self.url_prefix])
+        groups.append([_term("path", _levels("", value)[-1]) for value in self.path])
+        groups += [[_term("metadata", value, name) for value in values] for name, values in self.metadata]
+        return [group for group in groups if group]
+
+    def select(self, connection: sqlite3.Connection, total: int) -> RowSet:
+        """Return the rows of the matching documents, of total rows in all.
+
+        Raises:
+            sqlite3.Error: the database cannot be read.
+            ValueError: it does not fit the total.
+        """
+        tests: list[str] = []
+        values: list[str] = []
+        for group in self.terms():
+            marks = ", ".join("?" * len(group))
+            tests.append(f"id IN (SELECT document FROM terms WHERE term IN ({marks}))")  # noqa: S608 - only marks
+            values += group
+        for comparison, day in ((">=", self.date_from), ("<=", self.date_to)):
+            if day is not None:
+                tests.append(f"date {comparison} ?")
+                values.append(day)
+        where = " AND ".join(tests) or "TRUE"
+        query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - of the tests above
+        return RowSet.from_ranges(total, connection.execute(query, values))
+
+
+def terms_of(document: Document) -> list[str]:
+    """Return the terms of a document, each once; every term is less than 300 bytes of UTF-8."""
+    top, path = _split(document.url)
+    terms = [_term("source", document.source), _term("content_type", document.content_type)]
+    if document.language is not None:
+        terms.append(_term("language", document.language))
+    terms += [_term("url", level) for level in _levels(top, path)]
+    terms += [_term("path", level) for level in _levels("", path)]
+    terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
+    return list(dict.fromkeys(terms))
+
+
+def folded(text: str) -> str:
+    """A name or value of metadata in the form that is stored and compared: NFC, white space folded."""
+    return unicodedata.normalize("NFC", " ".join(text.split()))
+
+
+def primary_language(tag: str) -> str | None:
+    """Primary subtag of a language tag in lower case, or None where it is no such tag: "en-GB" gives "en"."""
+    found = _LANGUAGE.fullmatch(tag)
+    return found[1].lower() if found else None
+
+
+def is_day(value: object) -> bool:
+    """Whether a value is a day of the calendar in the form YYYY-MM-DD."""
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
+        return False
+    try:
+        date.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _term(field: str, value: str, name: str = "") -> str:
+    # The length says where the name ends, whatever characters it has; the mark keeps a digest from passing as a value.
+    value = f"{len(name)}:{name}={value}" if field == "metadata" else value
+    data = value.encode("utf-8", "replace")
+    if len(data) <= _LONGEST_TERM:
+        return f"{field}:{data.decode()}"
+    return f"{field}#{hashlib.sha256(data).hexdigest()}"
+
+
+def _levels(top: str, path: str) -> list[str]:
+    """Everything an address lies under, topmost first, itself last: escapes undone, no slash at the end of a folder."""
+    path, asked, query = path.partition("?")
+    folders = unquote(path).strip("/").split("/") if path.strip("/") else []
+    found = [top]
+    for folder in folders[: _MOST_FOLDERS - 1]:
+        found.append(f"{found[-1]}/{folder}")
+    if len(folders) >= _MOST_FOLDERS:
+        found.append(f"{found[-1]}/{'/'.join(folders[_MOST_FOLDERS - 1 :])}")
+    return [*found, f"{found[-1]}?{unquote(query)}"] if asked else found
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Scheme and host of an address, and what follows them."""
+    scheme, mark, rest = (normalise(url, "") or url.partition("#")[0]).partition("://")
+    host, _, path = rest.partition("/")
+    return f"{scheme}{mark}{host}".lower(), path
+
+
+def _texts(field: str, value: object) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not texts:
+        raise FilterError(field, "must be a text or a list of texts")
+    if len(texts) > MOST_VALUES:
+        raise FilterError(field, f"has {len(texts)} values; at most {MOST_VALUES} are allowed")
+    return _unique(_text(field, text) for text in texts)
+
+
+def _text(field: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise FilterError(field, "must be a text or a list of texts")
+    if len(value) > MOST_CHARACTERS:
+        raise FilterError(field, f"has a value of {len(value)} characters; at most {MOST_CHARACTERS} are allowed")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise FilterError(field, "holds half of a surrogate pair, which is not a character")
+    if not value.strip():
+        raise FilterError(field, "is empty: give a value or leave it out")
+    return value.strip()
+
+
+def _language(text: str) -> str:
+    language = primary_language(text)
+    if language is None:
+        raise FilterError("filter.language", 'must be a language tag, such as "en" or "pt-BR"')
+    return language
+
+
+def _dates(value: object) -> tuple[str | None, str | None]:
+    if not isinstance(value, Mapping) or value.keys() - {"from", "to"}:
+        raise FilterError("filter.date", 'must be an object with "from", "to" or both')
+    days = []
+    for name in ("from", "to"):
+        day = value.get(name)
+        if day is not None and not is_day(day):
+            raise FilterError(f"filter.date.{name}", "must be a day, such as 2026-01-31")
+        days.append(day)
+    first, last = days
+    if first and last and first > last:
+        raise FilterError("filter.date.from", "must not be after the last day")
+    return first, last
+
+
+def _metadata(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(value, Mapping) or len(value) > MOST_VALUES:
+        raise FilterError("filter.metadata", f"must be an object of at most {MOST_VALUES} names")
+    pairs = {}
+    for name, texts in value.items():
+        field = f"filter.metadata.{_shown(name)}"
+        key = folded(_text(field, name))
+        if key in pairs:
+            raise FilterError(field, "is given more than once")
+        pairs[key] = _unique(map(folded, _texts(field, texts)))
+    return tuple(sorted(pairs.items()))
+
+
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(texts)))
+
+
+def _shown(name: object) -> str:
+    text = str(name)
+    return text if len(text) <= 40 and text.isprintable() else ascii(text[:40])[1:-1] + "…"

@@ -1,0 +1,55 @@
+"""A set of rows of one generation, as a bitmap: what a filter allows a search to return."""
+
+from collections.abc import Iterable
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+_KEPT = 50_000  # rows of a set that keeps them, of eight bytes each, beside its bitmap
+
+
+class RowSet:
+    """Rows from 0 to total - 1 that may be returned. Never changed once made; safe to share between threads."""
+
+    def __init__(self, allowed: npt.NDArray[np.bool_]) -> None:
+        """Takes bool (total,): whether each row is in the set."""
+        self.total = len(allowed)
+        self.count = int(np.count_nonzero(allowed))
+        self.mask: npt.NDArray[np.uint8] = np.packbits(allowed, bitorder="little")
+        """uint8 (ceil(total / 8),): row i is bit i & 7 of byte i >> 3, as `faiss.IDSelectorBitmap` reads it."""
+        self.mask.flags.writeable = False
+        self._rows: npt.NDArray[np.int64] | None = None
+
+    @classmethod
+    def from_ranges(cls, total: int, ranges: Iterable[tuple[int, int]]) -> "RowSet":
+        """Make the union of half-open ranges [start, end) within total rows; they may touch and overlap.
+
+        Raises:
+            ValueError: a range is not within 0 and total.
+        """
+        ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
+        if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
+            raise ValueError(f"a range of rows is not within 0 and {total}")
+        # How many ranges begin and end at each row; their running difference is how many cover it.
+        steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
+        return cls(np.cumsum(steps[:total]) > 0)
+
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Return the rows in ascending order, int64 (count,), read-only; a short array is kept for the next time."""
+        if self._rows is not None:
+            return self._rows
+        rows = np.flatnonzero(np.unpackbits(self.mask, count=self.total, bitorder="little"))
+        rows.flags.writeable = False
+        if self.count <= _KEPT:
+            self._rows = rows
+        return rows
+
+    def contains(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether each of these rows, which must be within the total, is in the set: bool, same shape."""
+        found: npt.NDArray[np.bool_] = self.mask[rows >> 3] & (1 << (rows & 7)) != 0
+        return found
+
+    def __contains__(self, row: int) -> bool:
+        """Whether a row is in the set; a row outside the total is not."""
+        return 0 <= row < self.total and bool(self.mask[row >> 3] >> (row & 7) & 1)

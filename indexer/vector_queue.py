@@ -1,0 +1,116 @@
+"""Vectors in row order, whether they are made or taken over from an earlier generation."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+
+import numpy as np
+import numpy.typing as npt
+
+from embedder.protocol import Embedder
+from indexer.earlier import Earlier
+from indexer.progress import Progress
+from indexer.records import Chunk
+from indexer.report import Stopwatch
+
+_TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
+_BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
+_PATIENCE = 5.0  # seconds
+_MADE = -1  # in place of the row of a vector that is not taken over
+
+
+class VectorQueue:
+    """Chunks go in, in row order; their vectors come out in the same order, block by block.
+
+    One block is embedded while the chunks of the next are read and cut, so memory stays flat.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder | None,
+        earlier: Earlier,
+        store: Callable[[npt.NDArray[np.float32]], None],
+        stopwatch: Stopwatch,
+        progress: Progress,
+    ) -> None:
+        """Take what makes vectors and what has some; `store` is called with float32 (n, dimension)."""
+        self._embedder = embedder
+        self._earlier = earlier
+        self._store = store
+        self._stopwatch = stopwatch
+        self._progress = progress
+        self._texts: list[str] = []
+        self._rows: list[int] = []
+        self._tokens = self._tokens_waiting = 0
+        self._pending: tuple[list[int], Future[npt.NDArray[np.float32]] | None] | None = None
+        self.embedded = 0  # chunks, so far
+        self.carried = 0
+
+    def put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
+        """Append chunks; where a row of the earlier generation is given, its vector is taken instead of made."""
+        for chunk, row in zip(chunks, rows, strict=True):
+            if row is None:
+                self._texts.append(chunk.embedded_text)
+                self._tokens_waiting += chunk.tokens
+            self._rows.append(_MADE if row is None else row)
+            if len(self._texts) == _TOGETHER or len(self._rows) == _BLOCK:
+                self._start()
+
+    def finish(self) -> None:
+        """Wait until the vectors of all chunks are stored."""
+        self._start()
+        self._collect()
+
+    def close(self) -> None:
+        """Wait a little for what is still being embedded: if the interpreter ends under it, it crashes."""
+        if self._pending is not None and self._pending[1] is not None:
+            wait([self._pending[1]], timeout=_PATIENCE)
+
+    def _start(self) -> None:
+        """Start to embed what waits, once what came before it is done."""
+        self._collect()
+        if not self._rows:
+            return
+        made: Future[npt.NDArray[np.float32]] | None = None
+        if self._texts:
+            made = Future()
+            # A daemon, and not a pool, so that an interrupt need not wait for ever.
+            threading.Thread(target=self._encode, args=(self._texts, made), daemon=True).start()
+        self._pending = (self._rows, made)
+        self._tokens += self._tokens_waiting
+        self._texts, self._rows, self._tokens_waiting = [], [], 0
+
+    def _encode(self, texts: list[str], result: Future[npt.NDArray[np.float32]]) -> None:
+        try:
+            with self._stopwatch.timed("embed"):
+                if self._embedder is None:
+                    raise ValueError("there is nothing to embed with")
+                result.set_result(self._embedder.encode(texts, role="document"))
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
+            result.set_exception(error)
+
+    def _collect(self) -> None:
+        if self._pending is None:
+            return
+        rows, made = self._pending
+        vectors = made.result() if made is not None else None
+        self._pending = None
+        with self._stopwatch.timed("write"):
+            self._store(self._in_order(np.array(rows, dtype=np.int64), vectors))
+        count = 0 if vectors is None else len(vectors)
+        self.embedded += count
+        self.carried += len(rows) - count
+        self._progress.chunks(waiting=len(self._texts), embedded=self.embedded, tokens=self._tokens)
+
+    def _in_order(self, rows: npt.NDArray[np.int64], made: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:
+        """Put vectors that were made, float32 (m, dimension), between those of the rows that are not _MADE."""
+        is_made = rows == _MADE
+        if made is not None and is_made.all():
+            return made
+        carried = self._earlier.vectors(rows[~is_made])
+        if made is None:
+            return carried
+        block = np.empty((len(rows), carried.shape[1]), dtype=np.float32)
+        block[~is_made] = carried
+        block[is_made] = made
+        return block

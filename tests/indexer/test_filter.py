@@ -1,0 +1,283 @@
+import random
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexer.errors import FilterError
+from indexer.filter import Filter, terms_of
+from indexer.records import Document
+
+
+def make(url: str = "https://d.test/a/b.html", **changes: Any) -> Document:
+    fields: dict[str, Any] = {
+        "source": "https://d.test/",
+        "title": "T",
+        "sections": (),
+        "content_hash": "",
+        "etag": None,
+        "last_modified": None,
+        "fetched_at": "",
+    }
+    return Document(url=url, **{**fields, **changes})
+
+
+def matches(fields: Mapping[str, object], document: Document) -> bool:
+    """What `select` says, on a database of one document with one passage."""
+    with closing(store([document], [1])) as connection:
+        return Filter.parse(fields).select(connection, 1).count == 1
+
+
+def store(documents: list[Document], chunks: list[int]) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE documents (id INTEGER PRIMARY KEY, date TEXT, first_row INTEGER, chunks INTEGER)")
+    connection.execute("CREATE TABLE terms (term TEXT, document INTEGER, PRIMARY KEY (term, document)) WITHOUT ROWID")
+    firsts = accumulate(chunks, initial=0)
+    for number, (document, first, count) in enumerate(zip(documents, firsts, chunks, strict=False)):
+        connection.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", (number, document.date, first, count))
+        connection.executemany("INSERT INTO terms VALUES (?, ?)", [(term, number) for term in terms_of(document)])
+    return connection
+
+
+# Meaning of each field
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ("https://d.test", True),
+        ("https://d.test/", True),
+        ("HTTPS://D.TEST:443/", True),
+        ("https://d.test/guide", True),
+        ("https://d.test/guide/", True),
+        ("https://d.test/guide/my%20page", True),
+        ("https://d.test/guide/my page", True),
+        ("https://d.test/guide/my%20page?v=1/2", True),
+        ("https://d.test/guide/my%20page#part", True),
+        ("https://d.test/guide/my", False),
+        ("https://d.test/gui", False),
+        ("https://d.test/guide/my%20page?v=1", False),
+        ("https://d.test.evil/", False),
+        ("http://d.test/guide", False),
+    ],
+)
+def test_url_prefix_ends_where_a_folder_ends(prefix: str, expected: bool) -> None:
+    assert matches({"url_prefix": prefix}, make("https://d.test/guide/my%20page?v=1/2")) is expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/", True), ("/guide", True), ("guide/", True), ("/guide/a.html", True), ("/guide/a", False), ("/g", False)],
+)
+@pytest.mark.parametrize("host", ["https://d.test", "http://other.test:8000", "file://"])
+def test_path_is_the_same_on_every_host(host: str, path: str, expected: bool) -> None:
+    assert matches({"path": path}, make(f"{host}/guide/a.html")) is expected
+
+
+@pytest.mark.parametrize("url", ["file:///srv/my%20docs/%281%29%23.md", "https://d.test/srv/my%20docs/(1)%23.md"])
+def test_escapes_are_spelled_in_any_way(url: str) -> None:
+    assert matches({"path": "/srv/my docs/(1)#.md"}, make(url))
+    assert matches({"url_prefix": url}, make(url))
+
+
+def test_an_address_within_an_address() -> None:
+    document = make("https://archive.test/web/https://d.test/x/?q=http://e.test/")
+    assert matches({"url_prefix": "https://archive.test/web/https://d.test"}, document)
+    assert matches({"path": "/web/https://d.test/x"}, document)
+    assert not matches({"url_prefix": "https://d.test"}, document)
+
+
+def test_an_endless_path_has_few_terms_and_is_found_by_its_whole_address() -> None:
+    url = "https://d.test" + "/a" * 900
+    assert len(terms_of(make(url))) < 100
+    assert matches({"url_prefix": url}, make(url))
+    assert matches({"path": "/a/a/a"}, make(url))
+    assert not matches({"url_prefix": url[:-2]}, make(url))
+
+
+def test_source_is_exact() -> None:
+    assert matches({"source": "/srv/docs"}, make(source="/srv/docs"))
+    assert not matches({"source": "/srv/docs/"}, make(source="/srv/docs"))
+    assert not matches({"source": "/srv"}, make(source="/srv/docs"))
+
+
+def test_language_is_the_primary_subtag() -> None:
+    english = make(language="en")
+    for tag in ("en", "EN", "en-GB", "en_US", ["de", "en"]):
+        assert matches({"language": tag}, english)
+    assert not matches({"language": "de"}, english)
+    assert not matches({"language": "en"}, make(language=None))
+
+
+def test_content_type() -> None:
+    assert matches({"content_type": "Text/Markdown"}, make(content_type="text/markdown"))
+    assert not matches({"content_type": "text/markdown"}, make())
+
+
+@pytest.mark.parametrize(
+    ("date", "expected"),
+    [
+        ({"from": "2026-02-28"}, True),
+        ({"from": "2026-03-01"}, False),
+        ({"to": "2026-02-28"}, True),
+        ({"to": "2026-02-27"}, False),
+        ({"from": "2026-02-28", "to": "2026-02-28"}, True),
+        ({}, True),
+    ],
+)
+def test_both_days_are_within(date: dict[str, str], expected: bool) -> None:
+    assert matches({"date": date}, make(date="2026-02-28")) is expected
+    assert matches({"date": date}, make(date=None)) is (not date)
+
+
+def test_metadata_is_exact_by_case_and_all_names_must_match() -> None:
+    document = make(metadata={"team": ("core", "Web"), "año": ("2026",)})
+    assert matches({"metadata": {"team": "Web"}}, document)
+    assert matches({"metadata": {"team": ["x", "core"], "an\u0303o": " 2026 "}}, document)
+    assert not matches({"metadata": {"team": "web"}}, document)
+    assert not matches({"metadata": {"team": "core", "año": "2025"}}, document)
+    assert not matches({"metadata": {"Team": "core"}}, document)
+
+
+def test_fields_are_all_required() -> None:
+    document = make(language="en", date="2026-01-01")
+    assert matches({"language": "en", "path": "/a", "date": {"from": "2026-01-01"}}, document)
+    assert not matches({"language": "en", "path": "/b"}, document)
+    assert not matches({"language": "en", "date": {"from": "2026-01-02"}}, document)
+
+
+# Terms of hostile documents
+
+
+def test_a_term_says_one_thing_only() -> None:
+    pairs = [("a", "b=c"), ("a=b", "c"), ("", "1:a=b"), ("1:a", "b"), ("a", "b"), ("a\x00b", "c"), ("é", "b=c")]
+    terms = [terms_of(make(metadata={name: (value,)}))[-1] for name, value in pairs]
+    assert len(set(terms)) == len(pairs)
+    long = make(source="s" * 5_000)
+    [digest] = [term for term in terms_of(long) if term.startswith("source")]
+    assert digest not in terms_of(make(source=digest.removeprefix("source#")))
+    assert digest not in terms_of(make(source=digest.removeprefix("source")))
+
+
+def test_terms_are_short_and_each_there_once() -> None:
+    metadata = {"n" * 64: ("ü" * 256, "ü" * 256), "half": ("\ud800",)}
+    terms = terms_of(make("https://d.test/" + "x" * 1_900 + "/y", source="/" + "\u4e00" * 1_000, metadata=metadata))
+    assert all(len(term.encode()) < 300 for term in terms)
+    assert len(set(terms)) == len(terms)
+
+
+# Parsing
+
+
+def test_no_filter_is_false_and_selects_everything() -> None:
+    assert not Filter()
+    assert not Filter.parse({})
+    assert not Filter.parse({"date": {}, "metadata": {}})
+    assert Filter.parse({"date": {"to": "2026-01-01"}})
+    with closing(store([make(), make()], [2, 3])) as connection:
+        assert Filter().select(connection, 5).rows().tolist() == [0, 1, 2, 3, 4]
+
+
+def test_order_and_repetition_make_no_difference() -> None:
+    first = Filter.parse({"language": ["en", "de-CH"], "metadata": {"b": "1", "a": ["y", "x"]}})
+    second = Filter.parse({"metadata": {"a": ["x", "y", "x"], "b": ["1"]}, "language": ["DE", "en", "en"]})
+    assert first == second
+    assert hash(first) == hash(second)
+
+
+def test_as_dict_is_read_back() -> None:
+    fields = {
+        "source": ["a", "b"],
+        "url_prefix": ["https://d.test/100%2525"],
+        "path": ["/x"],
+        "language": ["en"],
+        "content_type": ["text/html"],
+        "date": {"from": "2026-01-01", "to": "2026-12-31"},
+        "metadata": {"k": ["v"]},
+    }
+    assert Filter.parse(fields).as_dict() == fields
+    assert Filter().as_dict() == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "detail"),
+    [
+        ("en", "filter", "must be an object"),
+        (["en"], "filter", "must be an object"),
+        ({"lang": "en"}, "filter.lang", "known are: source"),
+        ({"a\nb" * 99: "en"}, "filter.a\\nb", "is not a field"),
+        ({7: "en"}, "filter.7", "is not a field"),
+        ({"language": 1}, "filter.language", "must be a text or a list of texts"),
+        ({"language": None}, "filter.language", "must be a text"),
+        ({"language": []}, "filter.language", "must be a text"),
+        ({"language": ["en", 1]}, "filter.language", "must be a text"),
+        ({"language": "english please"}, "filter.language", "must be a language tag"),
+        ({"path": " "}, "filter.path", "is empty"),
+        ({"path": "x" * 2_001}, "filter.path", "at most 2000"),
+        ({"source": [str(i) for i in range(33)]}, "filter.source", "at most 32"),
+        ({"source": "\ud800"}, "filter.source", "surrogate"),
+        ({"url_prefix": "d.test/a"}, "filter.url_prefix", "with its scheme"),
+        ({"date": "2026-01-01"}, "filter.date", "must be an object"),
+        ({"date": {"since": "2026-01-01"}}, "filter.date", '"from", "to"'),
+        ({"date": {"from": 20260101}}, "filter.date.from", "must be a day"),
+        ({"date": {"to": "2026-02-30"}}, "filter.date.to", "must be a day"),
+        ({"date": {"to": "20260228"}}, "filter.date.to", "must be a day"),
+        ({"date": {"to": "２０２６-01-01"}}, "filter.date.to", "must be a day"),
+        ({"date": {"from": "2026-02-01", "to": "2026-01-01"}}, "filter.date.from", "after the last day"),
+        ({"metadata": "x"}, "filter.metadata", "must be an object"),
+        ({"metadata": {str(i): "x" for i in range(33)}}, "filter.metadata", "at most 32"),
+        ({"metadata": {"team": {"x": 1}}}, "filter.metadata.team", "must be a text"),
+        ({"metadata": {"": "x"}}, "filter.metadata.", "is empty"),
+        ({"metadata": {"a b": "x", "a  b": "y"}}, "filter.metadata.a  b", "more than once"),
+        ({"metadata": {1: "x"}}, "filter.metadata.1", "must be a text"),
+    ],
+)
+def test_what_is_wrong_is_named(fields: object, field: str, detail: str) -> None:
+    with pytest.raises(FilterError) as caught:
+        Filter.parse(fields)
+    assert caught.value.field.startswith(field)
+    assert detail in caught.value.detail
+    assert "\n" not in str(caught.value)
+
+
+# Rows
+
+
+def test_select_agrees_with_a_plain_reading() -> None:
+    chance = random.Random(7)
+    documents = [
+        make(
+            f"https://d{chance.randrange(2)}.test/{chance.choice('ab')}/{number}",
+            source=chance.choice(["s", "t"]),
+            language=chance.choice(["en", "de", None]),
+            date=chance.choice(["2025-05-05", "2026-01-01", None]),
+            metadata={"team": tuple(chance.sample("xyz", chance.randrange(3)))},
+        )
+        for number in range(200)
+    ]
+    chunks = [chance.randrange(1, 5) for _ in documents]
+    owner = np.repeat(np.arange(200), chunks)
+    with closing(store(documents, chunks)) as connection:
+        for fields, test in plain_readings():
+            wanted = [number for number, document in enumerate(documents) if test(document)]
+            selected = Filter.parse(fields).select(connection, len(owner))
+            assert 0 < len(wanted) < 200
+            assert selected.rows().tolist() == np.flatnonzero(np.isin(owner, wanted)).tolist()
+
+
+def plain_readings() -> Iterator[tuple[dict[str, object], Any]]:
+    yield {"source": "s"}, lambda d: d.source == "s"
+    yield {"language": ["en", "de"]}, lambda d: d.language is not None
+    yield {"url_prefix": "https://d1.test/a"}, lambda d: d.url.startswith("https://d1.test/a/")
+    yield (
+        {"path": "/a", "metadata": {"team": ["x", "y"]}},
+        lambda d: "/a/" in d.url and bool({"x", "y"} & set(d.metadata["team"])),
+    )
+    yield (
+        {"date": {"from": "2025-12-31"}, "language": "en"},
+        lambda d: d.date == "2026-01-01" and d.language == "en",
+    )
