@@ -48,7 +48,7 @@ class QueryBatcher:
     """Embeds queries for many threads, first come first served; one run of the model at a time."""
 
     def __init__(self, embedder: Embedder, *, max_texts: int = MAX_TEXTS, max_tokens: int = MAX_TOKENS) -> None:
-        self._embedder = embedder
+        self.embedder = embedder
         self._max_texts = max_texts
         self._max_tokens = max_tokens
         self._lock = threading.Lock()  # guards the two below; never held during a run
@@ -121,12 +121,12 @@ class QueryBatcher:
 
     def _bound(self, text: str) -> int:
         """Most tokens that a text can have: a token is a character or more. Counting them would tokenise twice."""
-        return min(len(text) + _SPECIAL, self._embedder.max_length)
+        return min(len(text) + _SPECIAL, self.embedder.max_length)
 
     def _settle(self, batch: Sequence[_Ticket]) -> None:
         """Give every ticket its vector or its error."""
         try:
-            vectors = self._embedder.encode([ticket.text for ticket in batch], role="query")
+            vectors = self.embedder.encode([ticket.text for ticket in batch], role="query")
             if len(vectors) != len(batch):
                 raise EmbedderError(f"the embedder gave {len(vectors)} vectors for {len(batch)} texts: check the model")
             for ticket, vector in zip(batch, vectors, strict=True):

@@ -11,17 +11,31 @@ from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
-from rag.results import as_text
 from rag.settings import SETTINGS, Settings, load
 
-# Which settings each verb reads, by their group in the table.
+# Which settings each verb reads, by their group in the table, and those of a group that it has no use for.
 _GROUPS = {
-    "index": ("index", "embedder", "crawl", "chunk"),
+    "index": ("index", "build", "embedder", "crawl", "chunk"),
+    "remove": ("index", "build"),
     "serve": ("index", "embedder", "serve"),
     "search": ("index", "embedder", "serve"),
     "eval": ("embedder",),
+    "verify": ("index", "embedder"),
+    "generations": ("index",),
+    "rollback": ("index",),
+    "export": ("index",),
+    "import": ("index", "build", "embedder"),
+    "collections": ("index",),
+    "drop": ("index",),
     "warm": ("embedder",),
     "doctor": ("index", "embedder"),
+}
+_UNUSED = {
+    "remove": {"vector_index"},
+    "serve": {"collection"},
+    "import": {"vector_index"},
+    "collections": {"collection"},
+    "drop": {"collection"},
 }
 
 
@@ -39,22 +53,51 @@ def parser() -> argparse.ArgumentParser:
         metavar="SOURCE",
         help="http(s) url of a site, or a file or folder; without one, the sources of the live index are read again",
     )
+    verb.add_argument("--add", action="store_true", help="keep the sources of the live index beside those given")
+    verb.add_argument("--full", action="store_true", help="read and cut pages anew that have not changed")
     verb.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    verb = verbs.add_parser("remove", help="publish the index without some of its sources; nothing is read again")
+    verb.add_argument("sources", nargs="+", metavar="SOURCE", help="as it was given to index")
     verbs.add_parser("serve", help="answer queries on a web page and over REST")
     verb = verbs.add_parser("search", help="answer one query on the command line")
     verb.add_argument("query", metavar="QUERY")
     verb.add_argument("-k", type=int, default=10, help="hits to return (default: 10)")
     _add_mode(verb)
+    verb.add_argument(
+        "--filter",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only documents with this source, url_prefix, path, language, content_type or meta.NAME, or dated from or "
+        "to a day; the same key again allows either value",
+    )
+    verb.add_argument("--diversity", type=float, default=0.0, help="0 to 1: prefer hits unlike each other (default: 0)")
     verb = verbs.add_parser("eval", help="measure retrieval quality on a dataset in BEIR's layout")
     verb.add_argument("folder", metavar="BEIR_DIR", type=Path)
     _add_mode(verb)
+    verb.add_argument("--fusion", help="how hybrid joins its two lists: weighted (default) or rrf")
+    verb = verbs.add_parser("verify", help="check every file, count and a sample of the vectors of a generation")
+    verb.add_argument("--generation", metavar="ID", help="which; the live one unless told")
+    verb.add_argument("--quick", action="store_true", help="embed nothing again, so that no model is loaded")
+    verbs.add_parser("generations", help="list the published generations, newest first")
+    verb = verbs.add_parser("rollback", help="make an older generation the live one, after verifying it")
+    verb.add_argument("generation", nargs="?", metavar="GENERATION", help="which; the one before unless told")
+    verb = verbs.add_parser("export", help="write a generation into one archive")
+    verb.add_argument("file", metavar="FILE", type=Path, help="the archive; compressed if it ends in .gz or .tgz")
+    verb.add_argument("--generation", metavar="ID", help="which; the live one unless told")
+    verb = verbs.add_parser("import", help="publish the generation that an archive holds")
+    verb.add_argument("file", metavar="FILE", type=Path, help="the archive")
+    verbs.add_parser("collections", help="list the collections of the index")
+    verb = verbs.add_parser("drop", help="remove a named collection for good")
+    verb.add_argument("name", metavar="NAME", help="the collection")
+    verb.add_argument("--yes", action="store_true", help="confirm it")
     verbs.add_parser("warm", help="compile the model for this machine now, so that no later command has to")
     verbs.add_parser("doctor", help="show the CPU, engine, model and index in use, and warn about what is slow")
     for name, verb in verbs.choices.items():
         verb.add_argument("--json", action="store_true", help="print one JSON object on stdout")
         if "index" not in _GROUPS[name]:
             verb.add_argument("--index", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-        _add_settings(verb, _GROUPS[name])
+        _add_settings(verb, name)
     return top
 
 
@@ -76,40 +119,73 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing at exit
         return 1
-    return 0
+    failed = [check["what"] for check in result.get("checks", ()) if not check["ok"]]
+    if failed:
+        print(f"pilotlight: {failed[0]}", file=sys.stderr)
+    return 2 if failed else 0
 
 
 def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]:
-    if args["verb"] == "doctor":
+    verb = args["verb"]
+    if verb == "doctor":
         from rag.doctor import as_text as doctor_text
         from rag.doctor import examine
 
         report = examine(settings)
         return report, doctor_text(report)
+    # a verb imports what it needs: some need a model, and most do not
+    if verb in {"index", "remove", "search", "eval", "warm", "serve"}:
+        return _run_command(args, settings)
+    from rag import upkeep
+
+    if verb == "verify":
+        return upkeep.verify(settings, generation=args["generation"], quick=args["quick"])
+    if verb == "generations":
+        return upkeep.generations(settings)
+    if verb == "rollback":
+        return upkeep.rollback(settings, args["generation"])
+    if verb == "export":
+        return upkeep.export(settings, args["file"], generation=args["generation"])
+    if verb == "import":
+        return upkeep.import_(settings, args["file"])
+    if verb == "collections":
+        return upkeep.collections(settings)
+    return upkeep.drop(settings, args["name"], yes=args["yes"])
+
+
+def _run_command(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]:
     from rag import commands
 
-    if args["verb"] == "index":
-        return commands.index(args["sources"], settings, quiet=args["quiet"])
-    if args["verb"] == "warm":
+    verb = args["verb"]
+    if verb == "index":
+        return commands.index(args["sources"], settings, add=args["add"], full=args["full"], quiet=args["quiet"])
+    if verb == "remove":
+        return commands.remove(args["sources"], settings)
+    if verb == "search":
+        return commands.search(
+            args["query"],
+            settings,
+            k=args["k"],
+            mode=args["mode"],
+            filter=commands.read_filter(args["filter"]),
+            diversity=args["diversity"],
+        )
+    if verb == "eval":
+        return commands.evaluate(args["folder"], settings, mode=args["mode"], fusion=args["fusion"])
+    if verb == "warm":
         return commands.warm(settings)
-    if args["verb"] == "search":
-        answer = commands.search(args["query"], args["k"], args["mode"], settings)
-        return answer, as_text(answer)
-    if args["verb"] == "eval":
-        scores = commands.evaluate(args["folder"], args["mode"], settings)
-        return scores, "\n".join(f"{name:>12}  {value}" for name, value in scores.items())
     commands.serve(settings)
     raise AssertionError("serve does not return")
 
 
 def _add_mode(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--mode", default="dense", help="how passages are found: dense (default)")
+    verb.add_argument("--mode", default="hybrid", help="how passages are found: hybrid (default), dense or lexical")
 
 
-def _add_settings(verb: argparse.ArgumentParser, groups: tuple[str, ...]) -> None:
+def _add_settings(verb: argparse.ArgumentParser, name: str) -> None:
     group = verb.add_argument_group("settings", "each can also be set by the environment variable in brackets")
     for setting in SETTINGS:
-        if setting.group not in groups:
+        if setting.group not in _GROUPS[name] or setting.name in _UNUSED.get(name, ()):
             continue
         text = f"{setting.help} (default: {setting.default!s}) [{setting.variable}]".replace("%", "%%")
         if isinstance(setting.default, bool):

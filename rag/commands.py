@@ -1,61 +1,94 @@
-"""What each verb of the command line does. Each returns a JSON-ready object; `cli` prints it."""
+"""What the verbs of the command line that build, search and serve do; `upkeep` has the others.
+
+Each returns a JSON-ready object and the text for a terminal; `cli` prints one of them.
+"""
 
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from embedder import cpu
 from embedder.building import ensure_package, is_built
 from embedder.config import Plan
+from embedder.errors import PilotlightError
+from indexer.collections import list_collections, older_ids
+from indexer.errors import FilterError, IndexMissing, SourceError
+from indexer.filter import Filter
 from indexer.generation import Generation, current_id
-from indexer.layout import GENERATIONS
-from indexer.manifest import read_manifest
+from indexer.layout import DEFAULT
+from indexer.publish import disk_errors, prepare
 from rag.configs import build_config, embedder_config
 from rag.elapsed import Elapsed
+from rag.errors import CollectionMissing
+from rag.lazy import LazyEmbedder
+from rag.results import as_text
 from rag.retriever import Retriever, check_fingerprint
 from rag.settings import Settings
 from rag.workers import share_cores
 
+Result = tuple[dict[str, Any], str]
 
-def index(sources: list[str], settings: Settings, *, quiet: bool) -> tuple[dict[str, Any], str]:
-    """Build and publish a generation; return its report as an object and as text.
 
-    Without sources, those of the live generation are read again.
+def index(
+    sources: list[str], settings: Settings, *, add: bool = False, full: bool = False, quiet: bool = False
+) -> Result:
+    """Read the sources, and publish a generation unless nothing has changed.
+
+    Without sources, those of the live generation are read again; with `add`, these are read as well. With `full`,
+    everything is asked for and cut anew.
     """
     from indexer.build import build
+    from indexer.earlier import live_sources
     from indexer.progress import progress_for
-    from rag.live import load_embedder
 
+    folder = settings.collection_dir
     if not sources:
-        generation = current_id(settings.index_dir)
-        sources = list(read_manifest(settings.index_dir / GENERATIONS / generation).sources)
+        if add:
+            raise SourceError("--add needs the source that is to be added")
+        sources = live_sources(published(settings))
+    elif add and folder in list_collections(settings.index_dir).values():
+        sources = [*live_sources(folder), *sources]
     config = build_config(settings)  # before the model is loaded, so that a bad value is told at once
-    _prepare(Plan(embedder_config(settings)), quiet=quiet)
-    report = build(
-        sources, settings.index_dir, load_embedder(settings), config, progress=progress_for(sys.stderr, quiet=quiet)
-    )
+    with disk_errors(settings.index_dir):
+        prepare(settings.index_dir)
+    embedder = lazy_embedder(settings, quiet=quiet)
+    report = build(sources, folder, embedder, config, progress=progress_for(sys.stderr, quiet=quiet), full=full)
     return report.as_dict(), report.table()
 
 
-def search(query: str, k: int, mode: str, settings: Settings) -> dict[str, Any]:
-    """Answer one query from the live generation; the body of the REST answer."""
+def remove(sources: list[str], settings: Settings) -> Result:
+    """Publish a generation without what came from these sources; nothing is fetched or embedded."""
+    from indexer.progress import progress_for
+    from indexer.removal import remove_sources
+
+    folder = published(settings)
+    progress = progress_for(sys.stderr, quiet=True)
+    report = remove_sources(sources, folder, keep_generations=settings.keep_generations, progress=progress)
+    return report.as_dict(), report.table()
+
+
+def search(
+    query: str, settings: Settings, *, k: int, mode: str, filter: Filter | None = None, diversity: float = 0.0
+) -> Result:
+    """Answer one query from the live generation; the object is the body of the REST answer."""
     from rag.live import load_embedder
 
-    current_id(settings.index_dir)  # says that there is no index before a second goes into loading the model
+    folder = published(settings)
     _prepare(Plan(embedder_config(settings)))
     retriever = Retriever.open(
-        settings.index_dir,
-        load_embedder(settings),
-        max_k=settings.max_k,
-        max_query_chars=settings.max_query_chars,
+        folder, load_embedder(settings), max_k=settings.max_k, max_query_chars=settings.max_query_chars
     )
     retriever.warm()  # so that the times shown are those of a server
-    return retriever.search(query, k=k, mode=mode).as_dict()
+    answer = retriever.search(
+        query, k=k, mode=mode, filter=filter, per_document=settings.per_document, diversity=diversity
+    ).as_dict()
+    return answer, as_text(answer)
 
 
-def evaluate(folder: Path, mode: str, settings: Settings) -> dict[str, Any]:
+def evaluate(folder: Path, settings: Settings, *, mode: str, fusion: str | None = None) -> Result:
     """Measure retrieval quality on a BEIR folder."""
     from rag.evaluation import evaluate as run
     from rag.evaluation import read_dataset
@@ -65,15 +98,19 @@ def evaluate(folder: Path, mode: str, settings: Settings) -> dict[str, Any]:
     plan = Plan(embedder_config(settings))
     _prepare(plan)
     embedder = load_embedder(settings)
-    return run(dataset, embedder, mode=mode) | {"precision": plan.precision, "engine": plan.engine}
+    scores = run(dataset, embedder, mode=mode, fusion=fusion) | {"precision": plan.precision, "engine": plan.engine}
+    return scores, "\n".join(f"{name:>12}  {value}" for name, value in scores.items())
 
 
 def serve(settings: Settings) -> None:
-    """Check that the index can be served, then become the server. Does not return."""
-    generation = Generation.open(settings.index_dir)
+    """Check that there is something to serve, then become the server. Does not return."""
     plan = Plan(embedder_config(settings))
-    check_fingerprint(generation, plan.fingerprint)
-    generation.close()
+    folders = list_collections(settings.index_dir)
+    if not folders:
+        current_id(settings.index_dir)  # says that there is no index, and how to make one
+    wrong: list[PilotlightError] = []
+    if not any(_can_serve(folder, plan, wrong) for folder in folders.values()):
+        raise wrong[0]
     _prepare(plan)  # compiles once, here, and not in every worker
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
     sys.stderr.flush()
@@ -82,8 +119,24 @@ def serve(settings: Settings) -> None:
     )
 
 
-def warm(settings: Settings) -> tuple[dict[str, Any], str]:
-    """Build the compiled package for these settings, or find it built; return it as an object and as text."""
+def _can_serve(folder: Path, plan: Plan, wrong: list[PilotlightError]) -> bool:
+    """Whether a collection has a generation for the server to answer from; adds what is wrong with those before it."""
+    for generation_id in (None, *older_ids(folder)):
+        try:
+            generation = Generation.open(folder, generation_id)
+            try:
+                check_fingerprint(generation, plan.fingerprint)
+            finally:
+                generation.close()
+        except PilotlightError as error:
+            wrong.append(error)
+        else:
+            return True
+    return False
+
+
+def warm(settings: Settings) -> Result:
+    """Build the compiled package for these settings, or find it built."""
     plan = Plan(embedder_config(settings))
     key = plan.package_key
     report: dict[str, Any] = {
@@ -104,6 +157,47 @@ def warm(settings: Settings) -> tuple[dict[str, Any], str]:
     report |= {"package": str(folder), "built": built, "bytes": size, "seconds": seconds}
     done = f"built in {seconds} s" if built else "is there already"
     return report, f"{plan.spec.name} ({plan.engine}, {plan.precision}) {done}: {folder}, {size / 1e6:.0f} MB"
+
+
+def read_filter(pairs: Sequence[str]) -> Filter | None:
+    """Make a filter of texts KEY=VALUE, with the names that the REST address uses. Raises FilterError."""
+    fields: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise FilterError("--filter", f"must be KEY=VALUE, such as language=en, not {pair[:80]!r}")
+        if key in {"from", "to"}:
+            fields.setdefault("date", {})[key] = value
+        elif key.startswith("meta."):
+            fields.setdefault("metadata", {}).setdefault(key.removeprefix("meta."), []).append(value)
+        else:
+            fields.setdefault(key, []).append(value)
+    return Filter.parse(fields) if fields else None
+
+
+def published(settings: Settings) -> Path:
+    """Folder of the collection. Raises IndexMissing, or CollectionMissing where others have been published."""
+    folders = list_collections(settings.index_dir)
+    folder = settings.collection_dir
+    if folder in folders.values():
+        return folder
+    if settings.collection != DEFAULT or folders:
+        raise CollectionMissing(settings.collection, folders)
+    current_id(folder)  # says that there is no index, and how to make one
+    raise IndexMissing(f"there is no index in {folder}")
+
+
+def lazy_embedder(settings: Settings, *, quiet: bool = False) -> LazyEmbedder:
+    """The embedder of the settings, to be compiled and loaded only if it is needed."""
+    from rag.live import load_embedder
+
+    plan = Plan(embedder_config(settings))
+
+    def load() -> Any:
+        _prepare(plan, quiet=quiet)
+        return load_embedder(settings)
+
+    return LazyEmbedder(plan, load)
 
 
 def _prepare(plan: Plan, *, quiet: bool = False) -> bool:

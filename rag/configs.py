@@ -31,4 +31,5 @@ def build_config(settings: Settings) -> BuildConfig:
         ),
         chunk=ChunkConfig(tokens=settings.chunk_tokens, overlap=settings.chunk_overlap),
         keep_generations=settings.keep_generations,
+        vector_index=settings.vector_index,
     )

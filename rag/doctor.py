@@ -10,7 +10,9 @@ from embedder.cache import check_private
 from embedder.config import Plan
 from embedder.errors import PilotlightError
 from embedder.package import find_compiler, package_folder
+from indexer.collections import list_collections
 from indexer.generation import Generation
+from rag.commands import published
 from rag.configs import embedder_config
 from rag.retriever import check_fingerprint
 from rag.settings import Settings
@@ -82,9 +84,15 @@ def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -
 
 
 def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnings: list[str]) -> None:
-    report["index"] = {"folder": str(settings.index_dir), "generation": None}
+    folders = list_collections(settings.index_dir)
+    report["index"] = {
+        "folder": str(settings.index_dir),
+        "collections": list(folders),
+        "collection": settings.collection,
+        "generation": None,
+    }
     try:
-        generation = Generation.open(settings.index_dir)
+        generation = Generation.open(published(settings))
     except PilotlightError as error:
         warnings.append(str(error))
         return

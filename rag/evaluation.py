@@ -2,6 +2,8 @@
 
 import csv
 import json
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,11 @@ import numpy as np
 from ir_measures import RR, R, nDCG
 
 from embedder.protocol import Embedder
+from indexer.lexical import LexicalReader, LexicalWriter
 from rag.errors import DatasetError, QueryError
-from rag.retriever import MODES
-
-CANDIDATES = 100
+from rag.fusion import FUSIONS
+from rag.ranking import Ranking, fused, single
+from rag.retriever import CANDIDATES, MODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +50,33 @@ def read_dataset(folder: Path) -> Dataset:
     return Dataset(corpus, queries, judgements)
 
 
-def evaluate(dataset: Dataset, embedder: Embedder, *, mode: str = "dense") -> dict[str, Any]:
-    """Return nDCG@10, MRR@10 and recall@100 over the judged queries. Raises QueryError for an unknown mode."""
-    if mode not in MODES:
-        raise QueryError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+def evaluate(
+    dataset: Dataset, embedder: Embedder, *, mode: str = MODES[0], fusion: str | None = None
+) -> dict[str, Any]:
+    """Return nDCG@10, MRR@10 and recall@100 over the judged queries, ranked by the code that serves them.
+
+    Args:
+        dataset: documents, queries and judgements.
+        embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
+        mode: one of `retriever.MODES`.
+        fusion: one of `fusion.FUSIONS`, for mode hybrid; None for the one that serves.
+
+    Raises:
+        QueryError: there is no such mode or fusion.
+    """
+    fusion = fusion or FUSIONS[0]
+    for name, value, known in (("mode", mode, MODES), ("fusion", fusion, FUSIONS)):
+        if value not in known:
+            raise QueryError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     documents = list(dataset.corpus)
-    vectors = embedder.encode(list(dataset.corpus.values()), role="document")
-    queries = embedder.encode(list(dataset.queries.values()), role="query")
-    run: dict[str, dict[str, float]] = {}
-    for query_id, vector in zip(dataset.queries, queries, strict=True):
-        scores = vectors @ vector  # exact: the quality of the vectors, not of an index type
-        best = np.argsort(-scores)[:CANDIDATES]
-        run[query_id] = {documents[row]: float(scores[row]) for row in best}
+    rankings = _rankings(dataset, embedder, mode, fusion)
+    run = {
+        query_id: {
+            documents[row]: float(score)
+            for row, score in zip(ranking.rows[:CANDIDATES], ranking.scores[:CANDIDATES], strict=True)
+        }
+        for query_id, ranking in zip(dataset.queries, rankings, strict=True)
+    }
     measured = ir_measures.calc_aggregate([nDCG @ 10, RR @ 10, R @ 100], dataset.judgements, run)
     return {
         "ndcg@10": round(measured[nDCG @ 10], 4),
@@ -66,7 +84,37 @@ def evaluate(dataset: Dataset, embedder: Embedder, *, mode: str = "dense") -> di
         "recall@100": round(measured[R @ 100], 4),
         "queries": len(dataset.queries),
         "mode": mode,
-    }
+    } | ({"fusion": fusion} if mode == "hybrid" else {})
+
+
+def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str) -> Iterator[Ranking]:
+    """Rank the documents for every query, in the order of the queries."""
+    texts, queries = list(dataset.corpus.values()), list(dataset.queries.values())
+    if mode != "lexical":
+        vectors = embedder.encode(texts, role="document")
+        query_vectors = embedder.encode(queries, role="query")
+    with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
+        reader = None if mode == "dense" else _lexical(texts, Path(temporary) / "lexical")
+        for number, query in enumerate(queries):
+            lexical = reader.search(query, CANDIDATES) if reader else None
+            if lexical and mode == "lexical":
+                yield single(lexical, is_dense=False)
+                continue
+            cosines = vectors @ query_vectors[number]
+            best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
+            dense = cosines[best], best
+            yield fused(dense, lexical, cosines.__getitem__, fusion=fusion) if lexical else single(dense, is_dense=True)
+
+
+def _lexical(texts: list[str], folder: Path) -> LexicalReader:
+    writer = LexicalWriter(folder)
+    try:
+        for row, text in enumerate(texts):
+            writer.add(row, title="", section="", text=text)
+        writer.finish()
+    finally:
+        writer.close()
+    return LexicalReader(folder)
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:

@@ -18,7 +18,12 @@ class Hit:
     text: str
     highlights: list[tuple[int, int]]  # character spans [start, end) in text that match query words
     score: float
-    scores: dict[str, float | None]  # per retriever: dense (cosine), lexical
+    scores: dict[str, float | None]  # per retriever: dense (cosine), lexical (BM25); None where it did not find it
+    language: str | None  # primary subtag, such as en
+    date: str | None  # YYYY-MM-DD
+    content_type: str
+    metadata: dict[str, Any]  # the user's own
+    duplicates: list[str]  # urls of passages that say the same, left out for this one
 
 
 @dataclass(frozen=True, slots=True)

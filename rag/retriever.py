@@ -1,30 +1,46 @@
 """The query path: text in, the k best passages out. Everything is loaded and warmed beforehand."""
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
+
 from embedder.protocol import Embedder
+from indexer.filter import Filter
 from indexer.generation import Generation
+from indexer.lexical_query import spans
 from rag.batcher import QueryBatcher
 from rag.errors import FingerprintMismatch, QueryError
-from rag.highlight import highlights
+from rag.ranking import Choice, Found, Ranking, choose, fused, single
 from rag.results import Answer, Hit
 
-MODES = ("dense",)
+MODES = ("hybrid", "dense", "lexical")
+CANDIDATES = 100  # of each search, from which the hits are chosen
+_WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
+_DUPLICATES_SHOWN = 10
 
 
 class Retriever:
     """One open generation and the embedder that made it. Safe to share between threads."""
 
     def __init__(
-        self, generation: Generation, embedder: Embedder, *, max_k: int = 100, max_query_chars: int = 10_000
+        self,
+        generation: Generation,
+        embedder: Embedder,
+        *,
+        batcher: QueryBatcher | None = None,
+        max_k: int = 100,
+        max_query_chars: int = 10_000,
     ) -> None:
+        """Raises FingerprintMismatch. Retrievers that share an embedder should share a batcher."""
         check_fingerprint(generation, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
         self.max_k = max_k
         self.max_query_chars = max_query_chars
-        self._batcher = QueryBatcher(embedder)
+        self._batcher = batcher or QueryBatcher(embedder)
+        self._words = ThreadPoolExecutor(_WORD_SEARCHES, thread_name_prefix="words")
 
     @classmethod
     def open(
@@ -43,36 +59,71 @@ class Retriever:
         for query in ("warm", "a longer query that fills a second shape of the model's input"):
             self.search(query, k=min(10, self.max_k))
 
-    def search(self, query: str, *, k: int = 10, mode: str = "dense") -> Answer:
-        """Return the k passages nearest to the query. Raises QueryError where the query cannot be answered as asked."""
-        self._check(query, k, mode)
+    def search(
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        mode: str = MODES[0],
+        filter: Filter | None = None,
+        per_document: int = 0,
+        diversity: float = 0.0,
+    ) -> Answer:
+        """Find the k passages that answer a query best.
+
+        Args:
+            query: text.
+            k: how many, from 1 to max_k.
+            mode: by meaning and words, by meaning alone, or by words alone; see MODES.
+            filter: what their documents must be like.
+            per_document: passages of one document at most; 0 for any number.
+            diversity: 0 for the best, up to 1 for ones as different from each other as can be.
+
+        Raises:
+            QueryError: the query cannot be answered as asked.
+        """
+        self._check(query, k, mode, per_document, diversity)
+        took = dict.fromkeys(("embed", "dense", "lexical", "fuse"), 0.0)
         start = time.perf_counter()
-        vector = self._batcher.encode(query)  # the wait for other queries is part of this stage
-        embedded = time.perf_counter()
-        scores, rows = self.generation.search(vector, k)
-        searched = time.perf_counter()
-        hits = [
-            Hit(
-                rank=rank,
-                id=chunk.id,
-                url=chunk.url,
-                title=chunk.title,
-                section=chunk.section,
-                text=chunk.text,
-                highlights=highlights(query, chunk.text),
-                score=float(score),
-                scores={"dense": float(score), "lexical": None},
+        depth = max(CANDIDATES, 2 * k)
+        words: Future[tuple[Found, float]] | None = None
+        if mode == "hybrid":  # while the query is embedded
+            words = self._words.submit(self._search_words, query, depth, filter)
+        allowed = self.generation.select(filter) if filter else None
+        if mode != "lexical":
+            vector = self._batcher.encode(query)  # the wait for other queries is part of this stage
+            took["embed"] = time.perf_counter() - start
+        while True:
+            dense = lexical = None
+            if mode != "lexical":
+                began = time.perf_counter()
+                dense = self.generation.search(vector, depth, allowed)
+                took["dense"] += time.perf_counter() - began
+            if mode != "dense":
+                lexical, seconds = words.result() if words else self._search_words(query, depth, filter)
+                took["lexical"] += seconds
+                words = None
+            began = time.perf_counter()
+            if dense and lexical:
+                ranking = fused(dense, lexical, lambda rows: self.generation.vectors(rows) @ vector)
+            else:
+                ranking = single(dense or lexical or _NOTHING, is_dense=dense is not None)
+            choice = choose(
+                ranking,
+                self.generation.rows[ranking.rows],
+                self.generation.vectors,
+                k=k,
+                per_document=per_document,
+                diversity=diversity,
             )
-            for rank, (score, chunk) in enumerate(zip(scores, self.generation.chunks(rows), strict=True), start=1)
-        ]
-        end = time.perf_counter()
-        took = {
-            "embed": embedded - start,
-            "dense": searched - embedded,
-            "lexical": 0.0,
-            "fuse": 0.0,
-            "total": end - start,
-        }
+            took["fuse"] += time.perf_counter() - began
+            # Duplicates and passages of one document may have taken the places of others, further down.
+            is_all = all(found is None or len(found[1]) < depth for found in (dense, lexical))
+            if len(choice.indices) == k or is_all:
+                break
+            depth *= 4
+        hits = self._hits(query, ranking, choice)
+        took["total"] = time.perf_counter() - start
         return Answer(
             query=query,
             hits=hits,
@@ -80,7 +131,43 @@ class Retriever:
             generation=self.generation.id,
         )
 
-    def _check(self, query: object, k: object, mode: object) -> None:
+    def _search_words(self, query: str, k: int, only: Filter | None) -> tuple[Found, float]:
+        """Search by words; also return how many seconds it took."""
+        start = time.perf_counter()
+        return self.generation.search_words(query, k, only), time.perf_counter() - start
+
+    def _hits(self, query: str, ranking: Ranking, choice: Choice) -> list[Hit]:
+        """Fetch what is shown of the chosen passages, and the addresses of those they stand for."""
+        shown = choice.indices.tolist()
+        folded = [choice.folded.get(index, [])[:_DUPLICATES_SHOWN] for index in shown]
+        also = [index for group in folded for index in group]
+        chunks = self.generation.chunks(ranking.rows[shown + also])
+        addresses = iter([chunk.url for chunk in chunks[len(shown) :]])
+        hits = []
+        for rank, (index, chunk, group) in enumerate(zip(shown, chunks, folded, strict=False), start=1):
+            dense = None if ranking.dense is None else float(ranking.dense[index])
+            lexical = None if ranking.lexical is None else float(ranking.lexical[index]) or None
+            hits.append(
+                Hit(
+                    rank=rank,
+                    id=chunk.id,
+                    url=chunk.url,
+                    title=chunk.title,
+                    section=chunk.section,
+                    text=chunk.text,
+                    highlights=spans(query, chunk.text),
+                    score=float(ranking.scores[index]),
+                    scores={"dense": dense, "lexical": lexical},
+                    language=chunk.language,
+                    date=chunk.date,
+                    content_type=chunk.content_type,
+                    metadata=chunk.metadata,
+                    duplicates=[next(addresses) for _ in group],
+                )
+            )
+        return hits
+
+    def _check(self, query: object, k: object, mode: object, per_document: object, diversity: object) -> None:
         if not isinstance(query, str):
             raise QueryError(f"query must be text, not {type(query).__name__}")
         if not query.strip():
@@ -95,6 +182,13 @@ class Retriever:
             raise QueryError(f"k must be a whole number from 1 to {self.max_k}, not {k!r}")
         if mode not in MODES:
             raise QueryError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+        if not isinstance(per_document, int) or isinstance(per_document, bool) or per_document < 0:
+            raise QueryError(f"per_document must be a whole number, 0 for any number, not {per_document!r}")
+        if not isinstance(diversity, int | float) or isinstance(diversity, bool) or not 0 <= diversity <= 1:
+            raise QueryError(f"diversity must be a number from 0 to 1, not {diversity!r}")
+
+
+_NOTHING: Found = (np.empty(0, np.float32), np.empty(0, np.int64))
 
 
 def check_fingerprint(generation: Generation, fingerprint: dict[str, object]) -> None:

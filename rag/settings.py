@@ -8,6 +8,7 @@ from pathlib import Path
 
 from embedder.cache import default_folder
 from embedder.model import PACKAGED
+from indexer.layout import collection_dir
 from rag.errors import SettingsError
 
 TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}
@@ -20,7 +21,7 @@ class Setting:
     name: str
     default: str | int | float | bool
     help: str
-    group: str  # which part reads it: index, embedder, crawl, chunk or serve
+    group: str  # which part reads it: index, build, embedder, crawl, chunk or serve
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
@@ -38,7 +39,15 @@ class Setting:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("index", "pilotlight-index", "folder of the index", "index"),
-    Setting("keep_generations", 2, "published generations kept, the live one included", "index", low=1, high=1000),
+    Setting("collection", "default", "which of the collections in it", "index"),
+    Setting("keep_generations", 2, "published generations kept, the live one included", "build", low=1, high=1000),
+    Setting(
+        "vector_index",
+        "auto",
+        "how vectors are laid out for search; auto goes by how many there are",
+        "build",
+        choices=("auto", "flat", "hnsw", "ivf"),
+    ),
     Setting("model", PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder"),
     Setting("revision", "", "commit hash of a hub model; a hub name without one is refused", "embedder"),
     Setting(
@@ -84,6 +93,14 @@ SETTINGS: tuple[Setting, ...] = (
         high=256,
     ),
     Setting("max_k", 100, "hits one query may ask for at most", "serve", low=1, high=10_000),
+    Setting(
+        "per_document",
+        0,
+        "hits from one document at most, where a query does not say; 0 = any",
+        "serve",
+        low=0,
+        high=1000,
+    ),
     Setting("max_query_chars", 10_000, "characters of a query at most", "serve", low=1, high=1_000_000),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -94,7 +111,9 @@ class Settings:
     """The value of every row of `SETTINGS`."""
 
     index: str
+    collection: str
     keep_generations: int
+    vector_index: str
     model: str
     revision: str
     engine: str
@@ -114,12 +133,18 @@ class Settings:
     port: int
     workers: int
     max_k: int
+    per_document: int
     max_query_chars: int
 
     @property
     def index_dir(self) -> Path:
         """The index folder."""
         return Path(self.index).expanduser()
+
+    @property
+    def collection_dir(self) -> Path:
+        """The folder of the collection; raises ConfigError if no collection can have its name."""
+        return collection_dir(self.index_dir, self.collection)
 
     @property
     def cache(self) -> Path:

@@ -1,10 +1,17 @@
+import io
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from indexer.build import build
 from indexer.config import BuildConfig
+from indexer.generation import current_id
+from indexer.layout import GENERATIONS, collection_dir
+from indexer.manifest import MANIFEST, VECTORS, read_manifest
 from indexer.progress import progress_for
+from indexer.publish import make_live
 from tests.dummy import DummyEmbedder
 
 PAGES = {
@@ -24,13 +31,22 @@ class Site:
         for name, text in PAGES.items():
             (self.source / name).write_text(text, encoding="utf-8")
 
-    def build(self, embedder: DummyEmbedder | None = None) -> str:
-        """Build a generation and return its id."""
-        import io
-
+    def build(self, embedder: DummyEmbedder | None = None, *, collection: str = "default") -> str:
+        """Build a new generation of a collection and return its id."""
         progress = progress_for(io.StringIO(), quiet=True)
-        report = build([str(self.source)], self.index, embedder or DummyEmbedder(), BuildConfig(), progress=progress)
-        return report.generation
+        folder = collection_dir(self.index, collection)
+        embedder = embedder or DummyEmbedder()
+        return build([str(self.source)], folder, embedder, BuildConfig(), progress=progress, full=True).generation
+
+    def publish_broken(self) -> str:
+        """Publish a copy of the live generation with a file that is damaged; return its id."""
+        generations = self.index / GENERATIONS
+        manifest = replace(read_manifest(generations / current_id(self.index)), id="29990101T000000-000000")
+        folder = shutil.copytree(generations / current_id(self.index), generations / manifest.id)
+        (folder / MANIFEST).write_bytes(manifest.to_bytes())
+        (folder / VECTORS).write_bytes(b"nonsense")
+        make_live(self.index, manifest.id)
+        return manifest.id
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_scores(folder):
-    scores = evaluate(read_dataset(folder), DummyEmbedder())
+def test_dense(folder):
+    scores = evaluate(read_dataset(folder), DummyEmbedder(), mode="dense")
     # q1 finds d1 first (1.0); q2 finds d2 first and the judged d0 second or third
     assert scores["queries"] == 2
     assert scores["mrr@10"] in {0.75, round((1 + 1 / 3) / 2, 4)}
@@ -29,9 +29,30 @@ def test_scores(folder):
     assert (scores["recall@100"], scores["mode"]) == (1.0, "dense")
 
 
-def test_unknown_mode(folder):
-    with pytest.raises(QueryError, match="mode must be one of"):
-        evaluate(read_dataset(folder), DummyEmbedder(), mode="guess")
+def test_lexical_needs_no_vectors(folder):
+    embedder = DummyEmbedder()
+    scores = evaluate(read_dataset(folder), embedder, mode="lexical")
+    # q1 finds d1 alone (1.0); q2 finds d2 alone, which is not the one that is judged
+    assert scores == {"ndcg@10": 0.5, "mrr@10": 0.5, "recall@100": 0.5, "queries": 2, "mode": "lexical"}
+    assert embedder.encoded == 0
+
+
+@pytest.mark.parametrize("fusion", ["weighted", "rrf"])
+def test_hybrid(folder, fusion):
+    scores = evaluate(read_dataset(folder), DummyEmbedder(), mode="hybrid", fusion=fusion)
+    assert (scores["mode"], scores["fusion"], scores["queries"]) == ("hybrid", fusion, 2)
+    assert (scores["mrr@10"], scores["recall@100"]) == (0.75, 1.0)  # d0 is second for q2: it is found by meaning
+
+
+def test_the_default_is_what_serves(folder):
+    scores = evaluate(read_dataset(folder), DummyEmbedder())
+    assert (scores["mode"], scores["fusion"]) == ("hybrid", "weighted")
+
+
+@pytest.mark.parametrize("named", ["mode", "fusion"])
+def test_unknown_names(folder, named):
+    with pytest.raises(QueryError, match=f"{named} must be one of"):
+        evaluate(read_dataset(folder), DummyEmbedder(), **{named: "guess"})
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,10 @@ def test_the_right_passage_is_first(retriever):
     assert best.title == "Partial indexes"
     assert best.url.endswith("partial.md#partial-indexes")
     assert [best.text[a:b] for a, b in best.highlights] == ["partial", "index", "table"]
-    assert best.score == best.scores["dense"] >= answer.hits[1].score
+    assert best.score == 1.0 > answer.hits[1].score  # best by meaning and by words
+    assert best.scores["dense"] > answer.hits[1].scores["dense"]
+    assert best.scores["lexical"] > 0
+    assert answer.hits[1].scores["lexical"] is None
     assert answer.generation == retriever.generation.id
 
 
@@ -35,8 +38,60 @@ def test_as_dict_is_the_rest_body(retriever):
     assert list(body) == ["query", "hits", "took_ms", "generation"]
     assert list(body["hits"][0]) == [
         "rank", "id", "url", "title", "section", "text", "highlights", "score", "scores",
+        "language", "date", "content_type", "metadata", "duplicates",
     ]  # fmt: skip
     assert "Durability" in as_text(body)
+
+
+@pytest.mark.parametrize(("mode", "silent"), [("dense", "lexical"), ("lexical", "dense")])
+def test_one_search_alone(retriever, mode, silent):
+    hits = retriever.search("dead tuples", k=3, mode=mode).hits
+    assert hits[0].title == "Vacuum"
+    assert all(hit.scores[silent] is None and hit.score == hit.scores[mode] for hit in hits)
+    assert len(hits) == (3 if mode == "dense" else 1)  # only one has the words
+
+
+def test_words_that_are_nowhere(retriever):
+    assert retriever.search("zebra", mode="lexical").hits == []
+    assert len(retriever.search("zebra").hits) == 3  # some are nearest all the same
+
+
+def test_copies_give_way_to_other_passages(site):
+    text = "Vacuum reclaims the storage that dead tuples occupy, so that other rows may use it."
+    for number in range(150):  # more than there are candidates at first
+        (site.source / f"copy{number}.txt").write_text(f"{text} {'.' * number}", encoding="utf-8")
+    site.build()
+    hits = Retriever.open(site.index, DummyEmbedder()).search("dead tuples storage vacuum", k=4).hits
+    assert len(hits) == 4
+    assert sum(hit.text.startswith(text) for hit in hits) == 1
+    copied = next(hit for hit in hits if hit.text.startswith(text))
+    assert len(copied.duplicates) == 10
+    assert all("copy" in url for url in copied.duplicates)
+
+
+def test_few_of_one_document(site):
+    sections = "".join(f"## Part {n}\n\nVacuum number {n} has its own words {'abcdefgh'[n] * 5}.\n\n" for n in range(8))
+    (site.source / "long.md").write_text(f"# All about vacuum\n\n{sections}", encoding="utf-8")
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder())
+
+    def count(**arguments):
+        hits = retriever.search("vacuum number", k=5, **arguments).hits
+        return sum("long.md" in hit.url for hit in hits)
+
+    assert count() == 5
+    assert count(per_document=2) == 2
+
+
+def test_variety(site):
+    for number in range(6):
+        text = f"Vacuum reclaims storage of dead tuples in table {'uvwxyz'[number] * 4}."
+        (site.source / f"alike{number}.txt").write_text(text, encoding="utf-8")
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder())
+    titles = {hit.title for hit in retriever.search("vacuum dead tuples table", k=4, diversity=0.7).hits}
+    assert "Partial indexes" in titles
+    assert "Partial indexes" not in {hit.title for hit in retriever.search("vacuum dead tuples table", k=4).hits}
 
 
 def test_k_may_pass_the_number_of_passages(retriever):
@@ -55,7 +110,11 @@ def test_k_may_pass_the_number_of_passages(retriever):
         ({"query": "x", "k": 51}, "from 1 to 50, not 51"),
         ({"query": "x", "k": True}, "not True"),
         ({"query": "x", "k": "3"}, "not '3'"),
-        ({"query": "x", "mode": "psychic"}, "mode must be one of dense"),
+        ({"query": "x", "mode": "psychic"}, "mode must be one of hybrid, dense, lexical"),
+        ({"query": "x", "per_document": -1}, "per_document must be a whole number"),
+        ({"query": "x", "per_document": True}, "per_document must be a whole number"),
+        ({"query": "x", "diversity": 1.5}, "diversity must be a number from 0 to 1, not 1.5"),
+        ({"query": "x", "diversity": "much"}, "diversity must be a number"),
     ],
 )
 def test_bad_queries_are_told(retriever, arguments, told):

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from indexer.errors import ConfigError
 from rag.configs import build_config, embedder_config
 from rag.errors import SettingsError
 from rag.settings import SETTINGS, Settings, load
@@ -30,6 +31,8 @@ def test_every_default_is_allowed_and_survives_another_process():
         ("port", "70000", "--port must be from 1 to 65535"),
         ("port", "1.5", "whole number"),
         ("timeout", "nan", "--timeout must be from"),
+        ("vector_index", "tree", "--vector-index must be one of auto, flat, hnsw, ivf"),
+        ("per_document", "-1", "--per-document must be from 0"),
         ("engine", "warp", "--engine must be one of auto, native, aot, compile, eager"),
         ("allow_private", "perhaps", "--allow-private must be a yes-or-no"),
         ("chunk_tokens", "-1", "--chunk-tokens must be from 16"),
@@ -47,7 +50,17 @@ def test_a_bad_variable_is_named():
 
 def test_configs_take_their_values_from_the_settings(tmp_path):
     values = {"threads": 3, "cache_dir": str(tmp_path), "max_pages": 5, "chunk_tokens": 64, "keep_generations": 9}
-    settings = load(values, {})
+    settings = load(values | {"vector_index": "flat"}, {})
     embedder, build = embedder_config(settings), build_config(settings)
     assert (embedder.threads, embedder.cache_dir) == (3, tmp_path)
     assert (build.crawl.max_pages, build.chunk.tokens, build.keep_generations) == (5, 64, 9)
+    assert build.vector_index == "flat"
+
+
+def test_a_collection_is_a_folder_of_the_index(tmp_path):
+    settings = load({"index": str(tmp_path)}, {})
+    assert settings.collection_dir == settings.index_dir == tmp_path
+    named = load({"index": str(tmp_path)}, {"PILOTLIGHT_COLLECTION": "manuals"})
+    assert named.collection_dir == tmp_path / "collections" / "manuals"
+    with pytest.raises(ConfigError, match=r"a collection cannot be called '\.\./x'"):
+        _ = load({"index": str(tmp_path), "collection": "../x"}, {}).collection_dir

@@ -26,6 +26,10 @@ def test_index_json(source, tmp_path):
     report = json.loads(done.stdout)
     assert report["documents"] == len(PAGES)
     assert {"generation", "chunks", "fetched", "unchanged", "skipped", "failed", "seconds"} <= report.keys()
+    again = json.loads(run("index", source, "--index", tmp_path / "i", "--json").stdout)
+    assert (again["published"], again["generation"], again["embedded"]) == (False, report["generation"], 0)
+    full = json.loads(run("index", source, "--full", "--index", tmp_path / "i", "--json").stdout)
+    assert (full["published"], full["embedded"], full["carried"]) == (True, 0, report["chunks"])
 
 
 def test_index_without_a_source_reads_the_same_again(tmp_path):
@@ -35,6 +39,94 @@ def test_index_without_a_source_reads_the_same_again(tmp_path):
     write_pages(tmp_path / "s")
     again = json.loads(run("index", "--index", tmp_path / "i", "--json").stdout)
     assert (first["documents"], again["documents"]) == (1, len(PAGES))
+
+
+def test_sources_are_added_and_removed(tmp_path):
+    for name in ("vacuum.md", "partial.md"):
+        (tmp_path / name).write_text(PAGES[name])
+    where = ("--index", tmp_path / "i", "--json")
+    run("index", tmp_path / "vacuum.md", *where)
+    added = json.loads(run("index", "--add", tmp_path / "partial.md", *where).stdout)
+    assert (added["documents"], added["unchanged"], added["new"]["count"]) == (2, 1, 1)
+    removed = json.loads(run("remove", tmp_path / "vacuum.md", *where).stdout)
+    assert (removed["documents"], removed["embedded"], removed["carried"]) == (1, 0, 1)
+    refused(run("remove", tmp_path / "vacuum.md", *where), f"its sources are: {tmp_path / 'partial.md'}")
+    refused(run("remove", tmp_path / "partial.md", *where), "would be empty")
+    refused(run("index", "--add", *where), "--add needs the source")
+
+
+def test_verify(index, tmp_path):
+    done = run("verify", "--index", index, "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"], report["collection"]) == (0, True, "default")
+    assert report["checks"][-1]["name"] == "embedding"
+    assert f"generation {report['generation']} is whole" in run("verify", "--quick", "--index", index).stdout
+    copy = shutil.copytree(index, tmp_path / "copy")
+    (victim,) = copy.glob("generations/*/vectors.faiss")
+    victim.write_bytes(victim.read_bytes()[:-1])
+    done = run("verify", "--quick", "--generation", report["generation"], "--index", copy, "--json")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"pilotlight: {victim}: has ")
+    assert [check["name"] for check in json.loads(done.stdout)["checks"] if not check["ok"]] == ["file vectors.faiss"]
+    refused(run("verify", "--index", index, "--generation", "yesterday"), "there is no generation 'yesterday'")
+
+
+def test_generations_are_listed_and_gone_back_to(source, tmp_path):
+    where = ("--index", tmp_path / "i", "--json")
+    ids = [json.loads(run("index", source, "--full", *where).stdout)["generation"] for _ in range(2)]
+    listed = json.loads(run("generations", *where).stdout)["generations"]
+    assert [(item["id"], item["live"], item["documents"]) for item in listed] == [(ids[1], True, 3), (ids[0], False, 3)]
+    assert json.loads(run("rollback", *where).stdout) == {
+        "collection": "default",
+        "generation": ids[0],
+        "before": ids[1],
+    }
+    text = run("generations", "--index", tmp_path / "i").stdout.splitlines()
+    assert text[0].split() == ["generation", "created", "documents", "chunks", "MB"]
+    assert [line.startswith("*") for line in text[1:]] == [False, True]
+    refused(run("rollback", *where), "no generation older")
+    refused(run("rollback", "nonsense", *where), "there is no generation 'nonsense'")
+
+
+def test_export_and_import(index, tmp_path):
+    exported = json.loads(run("export", tmp_path / "a.tgz", "--index", index, "--json").stdout)
+    assert exported["file_bytes"] == (tmp_path / "a.tgz").stat().st_size
+    where = ("--index", tmp_path / "i", "--collection", "manuals")
+    imported = json.loads(run("import", tmp_path / "a.tgz", *where, "--json").stdout)
+    assert (imported["generation"], imported["warnings"]) == (exported["generation"], [])
+    found = json.loads(run("search", "vacuum", *where, "--json").stdout)
+    assert found["generation"] == exported["generation"]
+    engine = ("--engine", "eager", "--precision", {"bf16": "fp32"}.get(precision_of(index), "bf16"))
+    assert "warning: serve refuses it" in run("import", tmp_path / "a.tgz", *where, *engine).stdout
+    (tmp_path / "a.tgz").write_bytes(b"garbage")
+    refused(run("import", tmp_path / "a.tgz", *where), "cut short")
+    refused(run("export", tmp_path / "none" / "a.tar", "--index", index), "cannot write")
+
+
+def test_collections(source, tmp_path):
+    where = ("--index", tmp_path / "i")
+    run("index", source, *where, "--collection", "manuals", "--quiet")
+    listed = json.loads(run("collections", *where, "--json").stdout)["collections"]
+    assert [(item["name"], item["documents"], item["problem"]) for item in listed] == [("manuals", 3, "")]
+    assert run("collections", *where).stdout.splitlines()[1].startswith("manuals ")
+    refused(run("search", "x", *where), "no collection 'default'; there are: manuals")
+    refused(run("index", *where, "--collection", "faq"), "no collection 'faq'; there are: manuals")
+    refused(run("index", source, *where, "--collection", "../up"), "cannot be called '../up'")
+    refused(run("drop", "manuals", *where), "confirm with --yes")
+    refused(run("drop", "faq", "--yes", *where), "no collection 'faq'; there are: manuals")
+    assert json.loads(run("drop", "manuals", "--yes", *where, "--json").stdout) == {"dropped": "manuals"}
+    refused(run("collections", *where), "there is no index")
+
+
+def test_a_filter(index):
+    answer = json.loads(
+        run("search", "vacuum", "--index", index, "--filter", "content_type=text/html", "--json").stdout
+    )
+    assert [hit["title"] for hit in answer["hits"]] == ["Durability"]
+
+
+def precision_of(index):
+    return json.loads(run("doctor", "--index", index, "--json").stdout)["embedder"]["precision"]
 
 
 def test_search(index):
@@ -64,6 +156,18 @@ def test_doctor(index, tmp_path):
         (["search", "x", "--index", "INDEX", "--mode", "psychic"], "mode must be"),
         (["search", b"x\xff", "--index", "INDEX"], "not valid Unicode"),
         (["search", "x" * 100_000, "--index", "INDEX"], "at most 10000"),
+        (["search", "x", "--index", "INDEX", "--filter", "english"], "--filter must be KEY=VALUE"),
+        (["search", "x", "--index", "INDEX", "--filter", "colour=red"], "filter.colour is not a field"),
+        (["search", "x", "--index", "INDEX", "--filter", "from=soon"], "filter.date.from must be a day"),
+        (["search", "x", "--index", "INDEX", "--diversity", "7"], "diversity"),
+        (["search", "x", "--index", "INDEX", "--collection", "faq"], "no collection 'faq'; there are: default"),
+        (["verify", "--index", "TMP/none"], "there is no index"),
+        (["generations", "--index", "TMP/none"], "there is no index"),
+        (["rollback", "--index", "TMP/none"], "there is no index"),
+        (["export", "TMP/a.tar", "--index", "TMP/none"], "there is no index"),
+        (["import", "TMP/a.tar", "--index", "TMP/i"], "cannot read"),
+        (["remove", "x", "--index", "TMP/none"], "there is no index"),
+        (["drop", "default", "--yes", "--index", "INDEX"], "cannot be dropped"),
         (["search", "x", "--index", "TMP/none"], "there is no index"),
         (["search", "x", "--index", "INDEX", "--precision", "fp8"], "--precision must be one of"),
         (["search", "x", "--index", "INDEX", "--threads", "two"], "--threads must be a whole number"),
@@ -95,9 +199,13 @@ def test_bad_input(arguments, told, index, tmp_path):
 
 def test_an_index_of_another_precision_is_refused_by_field(index):
     other = {"bf16": "fp32", "fp32": "bf16"}
-    built = json.loads(run("doctor", "--index", index, "--json").stdout)["embedder"]["precision"]
+    precision = other[precision_of(index)]
     for verb in (["search", "x"], ["serve"]):
-        refused(run(*verb, "--index", index, "--precision", other[built], "--engine", "eager"), "precision: index")
+        refused(run(*verb, "--index", index, "--precision", precision, "--engine", "eager"), "precision: index")
+    told = "was made by another embedder than the settings name (by precision)"
+    done = run("verify", "--index", index, "--precision", precision, "--engine", "eager")
+    assert done.returncode == 2
+    assert told in done.stderr
 
 
 @pytest.mark.parametrize("name", ["vectors.faiss", "documents.sqlite", "manifest.json"])

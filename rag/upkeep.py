@@ -1,0 +1,174 @@
+"""What the verbs of the command line that look after an index do.
+
+Each returns a JSON-ready object and the text for a terminal; `cli` prints one of them.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from embedder.config import Plan
+from embedder.errors import PilotlightError
+from indexer.archive import export_archive, import_archive
+from indexer.collections import drop_collection, list_collections, list_generations, live_id, size_of
+from indexer.errors import IndexMissing
+from indexer.generation import current_id
+from indexer.layout import GENERATIONS
+from indexer.manifest import Manifest, is_generation_id, read_manifest
+from indexer.publish import disk_errors
+from indexer.rollback import roll_back
+from indexer.verification import differing_fields, problems_of
+from indexer.verification import verify as check
+from rag.commands import Result, lazy_embedder, published
+from rag.configs import embedder_config
+from rag.errors import CollectionMissing, SettingsError
+from rag.settings import Settings
+
+
+def verify(settings: Settings, *, generation: str | None = None, quick: bool = False) -> Result:
+    """Check every file and count of a generation and, unless it is to be quick, a sample of its vectors."""
+    start = time.monotonic()
+    index = published(settings)
+    generation = current_id(index) if generation is None else generation
+    folder = index / GENERATIONS / generation
+    if not is_generation_id(generation) or not folder.is_dir():
+        raise IndexMissing(f"there is no generation {generation!r} in {index}")
+    checks = check(folder, None if quick else lazy_embedder(settings))
+    ok = not problems_of(checks)
+    report = {
+        "ok": ok,
+        "collection": settings.collection,
+        "generation": generation,
+        "checks": [{"name": check.name, "ok": check.ok, "what": check.what} for check in checks],
+        "seconds": round(time.monotonic() - start, 3),
+    }
+    width = max(len(check.name) for check in checks)
+    lines = [f"{'ok' if check.ok else 'FAILED':<6}  {check.name:<{width}}  {check.what}" for check in checks]
+    return report, "\n".join([*lines, f"generation {generation} is {'whole' if ok else 'damaged'}"])
+
+
+def rollback(settings: Settings, generation: str | None) -> Result:
+    """Make an older generation the live one."""
+    index = settings.collection_dir
+    before = live_id(index)
+    now = roll_back(index, generation)
+    report = {"collection": settings.collection, "generation": now, "before": before}
+    return report, f"generation {now} is live; before it was {before or 'none'}"
+
+
+def generations(settings: Settings) -> Result:
+    """List the generations of the collection."""
+    listed = [generation.as_dict() for generation in list_generations(settings.collection_dir)]
+    if not listed:
+        published(settings)
+    rows = [("", "generation", "created", "documents", "chunks", "MB", "")]
+    rows += [
+        (
+            "*" if item["live"] else "",
+            item["id"],
+            item["created_at"] or "-",
+            _number(item["documents"]),
+            _number(item["chunks"]),
+            "-" if item["bytes"] is None else f"{item['bytes'] / 1e6:,.1f}",
+            item["problem"],
+        )
+        for item in listed
+    ]
+    return {"collection": settings.collection, "generations": listed}, _table(rows)
+
+
+def export(settings: Settings, file: Path, *, generation: str | None = None) -> Result:
+    """Write a generation into an archive."""
+    manifest = export_archive(published(settings), file, generation)
+    size = file.stat().st_size
+    report = {"file": str(file), "file_bytes": size, **_described(manifest)}
+    return report, f"generation {manifest.id} is in {file}, {size / 1e6:,.1f} MB"
+
+
+def import_(settings: Settings, file: Path) -> Result:
+    """Publish the generation that an archive holds; say so if these settings cannot serve it."""
+    manifest = import_archive(
+        settings.index_dir, file, collection=settings.collection, keep_generations=settings.keep_generations
+    )
+    warnings = []
+    try:
+        if fields := differing_fields(manifest.fingerprint, Plan(embedder_config(settings)).fingerprint):
+            names = ", ".join(fields)
+            warnings.append(f"serve refuses it with these settings: it was built by another embedder (by {names})")
+    except PilotlightError as error:
+        warnings.append(f"whether these settings can serve it is not known: {error}")
+    report = {"file": str(file), "collection": settings.collection, **_described(manifest), "warnings": warnings}
+    lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
+    return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
+
+
+def collections(settings: Settings) -> Result:
+    """List the collections of the index."""
+    folders = list_collections(settings.index_dir)
+    if not folders:
+        current_id(settings.index_dir)  # says that there is no index, and how to make one
+    listed: list[dict[str, Any]] = []
+    for name, folder in folders.items():
+        item: dict[str, Any] = dict.fromkeys(("generation", "created_at", "documents", "chunks", "bytes"))
+        item = {"name": name, **item, "problem": ""}
+        try:
+            item |= _described(read_manifest(folder / GENERATIONS / current_id(folder)))
+        except PilotlightError as error:
+            item["problem"] = str(error)
+        listed.append(item)
+    rows = [("collection", "generation", "created", "documents", "chunks", "")]
+    rows += [
+        (
+            item["name"],
+            item["generation"] or "-",
+            item["created_at"] or "-",
+            _number(item["documents"]),
+            _number(item["chunks"]),
+            item["problem"],
+        )
+        for item in listed
+    ]
+    return {"collections": listed}, _table(rows)
+
+
+def drop(settings: Settings, name: str, *, yes: bool) -> Result:
+    """Remove a named collection."""
+    folders = list_collections(settings.index_dir)
+    if not yes:
+        raise SettingsError(f"drop removes collection {name!r} with all its generations for good; confirm with --yes")
+    try:
+        with disk_errors(settings.index_dir):
+            drop_collection(settings.index_dir, name)
+    except IndexMissing as error:
+        raise CollectionMissing(name, folders) from error
+    return {"dropped": name}, f"collection {name} is gone"
+
+
+def _described(manifest: Manifest) -> dict[str, Any]:
+    counts = manifest.counts
+    return {
+        "generation": manifest.id,
+        "created_at": manifest.created_at,
+        "documents": counts.documents,
+        "chunks": counts.chunks,
+        "bytes": size_of(manifest),
+    }
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Lay rows out in columns; numbers, which are all below a heading of a count, stand to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    right = {"documents", "chunks", "MB"}
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if heading in right else cell.ljust(width)
+            for cell, width, heading in zip(row, widths, rows[0], strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
