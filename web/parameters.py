@@ -3,17 +3,22 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from werkzeug.exceptions import BadRequest
 
-from web.retriever import Limits
+from rag.filters import Filter
+from rag.results import Answer
+from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
+from web.retriever import DEFAULT_COLLECTION, MODES, Limits, Retriever
 
-MODES = ("dense",)
 DEFAULT_K = 10
-MAX_PARAMETERS = 32
+MAX_PARAMETERS = 100
+OPTIONS = ("k", "mode", "collection", "per_document", "diversity")
+WHOLE = r"-?[0-9]{1,18}"
+DECIMAL = r"[0-9]{1,18}(\.[0-9]{1,18})?"
 INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})  # Unicode categories without a mark on the page
 
 
@@ -32,21 +37,37 @@ class SearchRequest:
     query: str
     k: int
     mode: str
+    filter: Filter | None
+    collection: str
+    per_document: int | None  # None: as the server is set
+    diversity: float
+
+    def run(self, retriever: Retriever) -> Answer:
+        """Search. Raises what `Retriever.search` raises."""
+        return retriever.search(
+            self.query,
+            k=self.k,
+            mode=self.mode,
+            filter=self.filter,
+            collection=self.collection,
+            per_document=self.per_document,
+            diversity=self.diversity,
+        )
 
 
-def parse_query_string(raw: bytes) -> dict[str, str]:
-    """Decode a query string strictly. Raises BadRequest for bad UTF-8, FieldError for a name given twice."""
+def parse_query_string(raw: bytes) -> dict[str, list[str]]:
+    """Decode a query string strictly; only parts of a filter may be given twice. Raises BadRequest or FieldError."""
     try:
         pairs = parse_qsl(raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except UnicodeDecodeError as error:
         raise BadRequest("The query string is not valid UTF-8.") from error
     except ValueError as error:
         raise BadRequest(f"The query string has more than {MAX_PARAMETERS} parameters.") from error
-    parameters: dict[str, str] = {}
+    parameters: dict[str, list[str]] = {}
     for name, value in pairs:
-        if name in parameters:
+        if name in parameters and not may_repeat(name):
             raise FieldError(name, f"{_quoted(name)} is given more than once.")
-        parameters[name] = value
+        parameters.setdefault(name, []).append(value)
     return parameters
 
 
@@ -74,26 +95,36 @@ def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def search_from_parameters(parameters: Mapping[str, str], limits: Limits) -> SearchRequest:
-    """Check `q`, `k` and `mode` as they stand in a query string. Raises FieldError."""
-    _refuse_unknown(parameters, ("q", "k", "mode"))
-    k: object = parameters.get("k", DEFAULT_K)
-    if isinstance(k, str) and re.fullmatch("-?[0-9]{1,18}", k):
-        k = int(k)
-    return SearchRequest(
-        query=check_query("q", parameters.get("q"), limits),
-        k=_check_k(k, limits),
-        mode=_check_mode(parameters.get("mode", MODES[0])),
-    )
+def search_from_parameters(parameters: Mapping[str, Sequence[str]], limits: Limits) -> SearchRequest:
+    """Check the fields of a search as they stand in a query string. Raises FieldError or FilterError."""
+    given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
+    _refuse_unknown(given, ("q", *OPTIONS), NAMES)
+    options: dict[str, object] = {name: given[name] for name in OPTIONS if name in given}
+    for name, pattern, read in (("k", WHOLE, int), ("per_document", WHOLE, int), ("diversity", DECIMAL, float)):
+        if re.fullmatch(pattern, given.get(name, "")):
+            options[name] = read(given[name])
+    return _search("q", given.get("q"), options, filter_from_parameters(parameters), limits)
 
 
 def search_from_object(fields: Mapping[str, object], limits: Limits) -> SearchRequest:
-    """Check `query`, `k` and `mode` as they stand in a JSON body. Raises FieldError."""
-    _refuse_unknown(fields, ("query", "k", "mode"))
+    """Check the fields of a search as they stand in a JSON body. Raises FieldError or FilterError."""
+    _refuse_unknown(fields, ("query", *OPTIONS, "filter"))
+    wanted = Filter.parse(fields.get("filter", {})) or None
+    return _search("query", fields.get("query"), fields, wanted, limits)
+
+
+def _search(
+    name: str, query: object, options: Mapping[str, object], wanted: Filter | None, limits: Limits
+) -> SearchRequest:
+    most = _check_whole("per_document", options["per_document"], 0, limits) if "per_document" in options else None
     return SearchRequest(
-        query=check_query("query", fields.get("query"), limits),
-        k=_check_k(fields.get("k", DEFAULT_K), limits),
-        mode=_check_mode(fields.get("mode", MODES[0])),
+        query=check_query(name, query, limits),
+        k=_check_whole("k", options.get("k", DEFAULT_K), 1, limits),
+        mode=check_mode(options.get("mode", MODES[0])),
+        filter=wanted,
+        collection=_check_collection(options.get("collection", DEFAULT_COLLECTION)),
+        per_document=most,
+        diversity=_check_diversity(options.get("diversity", 0.0)),
     )
 
 
@@ -117,23 +148,38 @@ def is_blank(text: str) -> bool:
     return all(unicodedata.category(character) in INVISIBLE for character in text)
 
 
-def _check_k(value: object, limits: Limits) -> int:
-    # type() rather than isinstance(): true and false are integers to Python
-    if type(value) is not int or not 1 <= value <= limits.max_k:
-        raise FieldError("k", f"k must be a whole number from 1 to {limits.max_k}.")
-    return value
-
-
-def _check_mode(value: object) -> str:
+def check_mode(value: object) -> str:
+    """Return the mode if it is one. Raises FieldError."""
     if not isinstance(value, str) or value not in MODES:
         raise FieldError("mode", f"mode must be one of: {', '.join(MODES)}.")
     return value
 
 
-def _refuse_unknown(names: Iterable[str], known: tuple[str, ...]) -> None:
+def _check_whole(name: str, value: object, low: int, limits: Limits) -> int:
+    # type() rather than isinstance(): true and false are integers to Python
+    if type(value) is not int or not low <= value <= limits.max_k:
+        raise FieldError(name, f"{name} must be a whole number from {low} to {limits.max_k}.")
+    return value
+
+
+def _check_collection(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise FieldError("collection", "collection must be the name of a collection.")
+    return value
+
+
+def _check_diversity(value: object) -> float:
+    # the comparison is false for NaN, which Python's JSON reader lets through
+    if type(value) not in (int, float) or not 0 <= value <= 1:  # type: ignore[operator]  # a number by then
+        raise FieldError("diversity", "diversity must be a number from 0 to 1.")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _refuse_unknown(names: Iterable[str], known: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
     for name in names:
         if name not in known:
-            raise FieldError(name, f"{_quoted(name)} is not a field of a search; known are: {', '.join(known)}.")
+            listed = ", ".join((*known, *more))
+            raise FieldError(name, f"{_quoted(name)} is not a field of a search; known are: {listed}.")
 
 
 def _quoted(name: str) -> str:

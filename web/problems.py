@@ -7,7 +7,8 @@ from flask import Flask, Response, g, render_template, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from rag.errors import NotReady, QueryError
+from rag.errors import CollectionMissing, NotReady, QueryError
+from rag.filters import FilterError
 
 MEDIA_TYPE = "application/problem+json"
 MACHINE_PATHS = ("/api", "/livez", "/readyz", "/static")  # these never answer with a page
@@ -67,8 +68,10 @@ def _problem_of(error: Exception) -> dict[str, object]:
         own_words = error.description if error.description != type(error).description else None
         detail = own_words or DETAILS.get(error.code) or HTTP_STATUS_CODES.get(error.code, "Error")
         return problem(error.code, detail, field=getattr(error, "field", None))
-    if isinstance(error, QueryError):
-        return problem(400, str(error))
+    if isinstance(error, QueryError | FilterError):
+        return problem(400, str(error), field=getattr(error, "field", None))
+    if isinstance(error, CollectionMissing):
+        return problem(404, str(error), field=error.field)
     if isinstance(error, NotReady):
         return problem(503, str(error))
     # %r because a path may hold line breaks, which would forge log lines
@@ -84,7 +87,7 @@ def _wants_page() -> bool:
 
 def _page(body: dict[str, object]) -> Response:
     state = "waiting" if body["status"] == 503 else "error"
-    html = render_template("page.html", state=state, problem=body, query=g.get("query", ""))
+    html = render_template("page.html", state=state, problem=body, **g.get("form", {}))
     response = Response(html, status=int(str(body["status"])), mimetype="text/html")
     if state == "waiting":
         response.headers["Retry-After"] = str(RETRY_AFTER_S)

@@ -2,7 +2,11 @@
 
 from typing import Any, Protocol
 
+from rag.filters import Filter
 from rag.results import Answer
+
+MODES = ("hybrid", "dense", "lexical")  # the first is the default
+DEFAULT_COLLECTION = "default"
 
 
 class Retriever(Protocol):
@@ -15,8 +19,33 @@ class Retriever(Protocol):
     def status(self) -> dict[str, Any]:
         """JSON-ready facts, among them ready, reason, documents, chunks and created_at (ISO 8601)."""
 
-    def search(self, query: str, *, k: int = 10, mode: str = "dense") -> Answer:
-        """Return the k best passages. Raises QueryError for a bad query, NotReady while loading."""
+    def search(
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        mode: str = "hybrid",
+        filter: Filter | None = None,
+        collection: str = DEFAULT_COLLECTION,
+        per_document: int | None = None,
+        diversity: float = 0.0,
+    ) -> Answer:
+        """Return the k best passages of those that pass the filter.
+
+        Args:
+            query: what to search for.
+            k: how many passages.
+            mode: one of MODES.
+            filter: which documents may be found; None for all.
+            collection: name of the index to search.
+            per_document: most passages of one document, 0 for no limit; None for what the server is set to.
+            diversity: 0 for the best passages, towards 1 for passages that differ from each other.
+
+        Raises:
+            QueryError: the query cannot be answered as asked.
+            CollectionMissing: there is no such collection.
+            NotReady: it is still loading.
+        """
 
     def close(self) -> None:
         """Stop background work and release files."""

@@ -10,7 +10,7 @@ from web.parameters import (
     search_from_object,
     search_from_parameters,
 )
-from web.retriever import Limits, Retriever
+from web.retriever import Limits
 
 MAX_BODY_BYTES = 64 * 1024
 
@@ -19,14 +19,14 @@ blueprint = Blueprint("search", __name__, url_prefix="/api/v1")
 
 @blueprint.get("/search")
 def search_by_query_string() -> Response:
-    """Answer `?q=…&k=…&mode=…` with the body of `Answer.as_dict`."""
+    """Answer `?q=…&k=…` with the body of `Answer.as_dict`; web/parameters.py has all fields."""
     limits: Limits = current_app.extensions["limits"]
     return _answer(search_from_parameters(parse_query_string(request.query_string), limits))
 
 
 @blueprint.post("/search")
 def search_by_body() -> Response:
-    """Answer a JSON object with `query`, `k` and `mode` with the body of `Answer.as_dict`."""
+    """Answer a JSON object with `query`, `k`, … with the body of `Answer.as_dict`."""
     limits: Limits = current_app.extensions["limits"]
     if request.mimetype != "application/json":
         raise UnsupportedMediaType
@@ -49,5 +49,4 @@ def _body() -> bytes:
 
 
 def _answer(search: SearchRequest) -> Response:
-    retriever: Retriever = current_app.extensions["retriever"]
-    return jsonify(retriever.search(search.query, k=search.k, mode=search.mode).as_dict())
+    return jsonify(search.run(current_app.extensions["retriever"]).as_dict())

@@ -71,3 +71,11 @@ def page(context: BrowserContext) -> Iterator[Page]:
     page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
     yield page
     assert faults == []
+
+
+@pytest.fixture
+def plain_page(browser: Browser, server: str) -> Iterator[Page]:
+    """A page of a browser that runs no scripts."""
+    context = browser.new_context(base_url=server, java_script_enabled=False)
+    yield context.new_page()
+    context.close()

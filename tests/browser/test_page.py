@@ -2,31 +2,19 @@
 
 import re
 import threading
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from rag.errors import QueryError
 from rag.results import Hit
+from tests.browser.parts import box, echo, titles
 from tests.web.fakes import FakeRetriever, make_hit
 
 pytestmark = pytest.mark.browser
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 LONG = "Words before. " * 40 + "A partial index is here. " + "Words after. " * 40
-
-
-def echo(query: str) -> list[Hit]:
-    return [make_hit(title=f"About {query}")]
-
-
-def box(page: Page) -> Locator:
-    return page.get_by_role("searchbox", name="Search the documents")
-
-
-def titles(page: Page) -> Locator:
-    return page.get_by_role("heading", level=3)
 
 
 def test_results_come_while_typing(page: Page, retriever: FakeRetriever) -> None:
@@ -87,11 +75,12 @@ def test_every_control_is_reached_by_tab_and_shows_focus(page: Page, retriever: 
     retriever.hits = [make_hit(text=LONG, highlights=[])]
     page.goto("/?q=index")
     seen = []
-    for _ in range(5):
+    for _ in range(6):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.textContent.trim() || document.activeElement.name"))
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert seen == ["Pilotlight", "q", "Search", "Partial Indexes", "Whole passageShow less"]
+        outlined = "getComputedStyle(document.activeElement.closest('label') ?? document.activeElement).outlineStyle"
+        assert page.evaluate(outlined) == "solid"
+    assert seen == ["Pilotlight", "q", "Search", "mode", "Partial Indexes", "Whole passageShow less"]
     page.keyboard.press("Enter")
     expect(page.get_by_text("Show less")).to_be_visible()
 
@@ -227,13 +216,6 @@ def test_a_page_that_waits_shows_the_answer_when_ready(page: Page, retriever: Fa
     expect(titles(page)).to_have_text("Partial Indexes")
 
 
-@pytest.fixture
-def plain_page(browser: Browser, server: str) -> Iterator[Page]:
-    context = browser.new_context(base_url=server, java_script_enabled=False)
-    yield context.new_page()
-    context.close()
-
-
 def test_without_javascript(plain_page: Page, retriever: FakeRetriever) -> None:
     retriever.hits = lambda query: [make_hit(title=f"About {query}", text=LONG, highlights=[])]
     plain_page.goto("/")
@@ -241,20 +223,29 @@ def test_without_javascript(plain_page: Page, retriever: FakeRetriever) -> None:
     plain_page.get_by_role("button", name="Search").click()
     expect(titles(plain_page)).to_have_text("About partial index")
     expect(box(plain_page)).to_have_value("partial index")
-    expect(plain_page).to_have_url(re.compile(r"/\?q=partial\+index$"))
+    expect(plain_page).to_have_url(re.compile(r"/\?q=partial\+index&mode=hybrid$"))
     plain_page.get_by_text("Whole passage").click()
     expect(plain_page.locator(".whole")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [320, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["/", "/?q=index", "/nope"])
+@pytest.mark.parametrize("path", ["/", f"/?q=index&language=de&source={'x' * 300}", "/nope"])
 def test_fits_and_is_legible(
     browser: Browser, server: str, retriever: FakeRetriever, width: int, scheme: str, path: str
 ) -> None:
     unbroken = "pg_" + "x" * 300
     retriever.hits = [
-        make_hit(title=unbroken, section=unbroken, text=unbroken * 3, url=f"https://a.example/{unbroken}")
+        make_hit(
+            title=unbroken,
+            section=unbroken,
+            text=unbroken * 3,
+            url=f"https://a.example/{unbroken}",
+            language="de",
+            date="2026-03-04",
+            scores={"dense": 0.7, "lexical": 123.4},
+            duplicates=[f"https://a.example/{unbroken}/2"],
+        )
     ]
     context = browser.new_context(
         base_url=server,

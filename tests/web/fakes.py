@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rag.errors import NotReady
+from rag.errors import CollectionMissing, NotReady
+from rag.filters import Filter
 from rag.results import Answer, Hit
 
 
@@ -26,6 +27,11 @@ def make_hit(rank: int = 1, **changes: Any) -> Hit:
         "highlights": [(2, 9), (10, 15)],
         "score": 0.71843,
         "scores": {"dense": 0.71843, "lexical": None},
+        "language": None,
+        "date": None,
+        "content_type": "text/html",
+        "metadata": {},
+        "duplicates": [],
     }
     return Hit(**{**fields, **changes})
 
@@ -39,6 +45,8 @@ class FakeRetriever:
         self.hits: list[Hit] | Callable[[str], list[Hit]] = [make_hit()]
         self.error: Exception | None = None
         self.calls: list[tuple[str, int, str]] = []
+        self.collections = ("default", "notes")
+        self.narrowed: list[dict[str, Any]] = []  # the other arguments of each call
         self.closed = threading.Event()
 
     def status(self) -> dict[str, Any]:
@@ -50,8 +58,23 @@ class FakeRetriever:
             "created_at": "2026-11-20T04:00:00Z",
         }
 
-    def search(self, query: str, *, k: int = 10, mode: str = "dense") -> Answer:
+    def search(
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        mode: str = "hybrid",
+        filter: Filter | None = None,
+        collection: str = "default",
+        per_document: int | None = None,
+        diversity: float = 0.0,
+    ) -> Answer:
         self.calls.append((query, k, mode))
+        self.narrowed.append(
+            {"filter": filter, "collection": collection, "per_document": per_document, "diversity": diversity}
+        )
+        if collection not in self.collections:
+            raise CollectionMissing(collection, self.collections)
         if not self.ready:
             raise NotReady(self.reason)
         if self.error is not None:

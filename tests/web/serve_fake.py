@@ -4,6 +4,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flask import Flask
 
@@ -37,11 +38,11 @@ class SlowStart(FakeRetriever):
         while not (self.folder / name).exists():
             self.closed.wait(0.02)
 
-    def search(self, query: str, *, k: int = 10, mode: str = "dense") -> Answer:
+    def search(self, query: str, **options: Any) -> Answer:
         if query == "wait":
             (self.folder / "waiting").touch()
             self._await("go-on")
-        return super().search(query, k=k, mode=mode)
+        return super().search(query, **options)
 
     def close(self) -> None:
         super().close()

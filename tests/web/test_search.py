@@ -26,7 +26,8 @@ def test_post_answers_with_the_rest_body(client: FlaskClient, retriever: FakeRet
     assert body["generation"] == "g1"
     assert body["took_ms"]["total"] == pytest.approx(3.12)
     assert [hit["rank"] for hit in body["hits"]] == [1, 2]
-    assert set(body["hits"][0]) == {*("rank", "id", "url", "title", "section", "text", "highlights", "score", "scores")}
+    names = "rank id url title section text highlights score scores language date content_type metadata duplicates"
+    assert list(body["hits"][0]) == names.split()
     assert body["hits"][0]["highlights"] == [[2, 9], [10, 15]]
     assert retriever.calls == [("partial index", 2, "dense")]
 
@@ -38,10 +39,12 @@ def test_get_is_the_same_search(client: FlaskClient, retriever: FakeRetriever) -
     assert retriever.calls == [("partial index", 5, "dense")] * 2
 
 
-def test_defaults_are_ten_hits_and_dense(client: FlaskClient, retriever: FakeRetriever) -> None:
+def test_defaults_are_ten_hits_and_hybrid(client: FlaskClient, retriever: FakeRetriever) -> None:
     assert post(client, query="fsync").status_code == 200
     assert client.get(URL + "?q=fsync").status_code == 200
-    assert retriever.calls == [("fsync", 10, "dense")] * 2
+    assert retriever.calls == [("fsync", 10, "hybrid")] * 2
+    usual = {"filter": None, "collection": "default", "per_document": None, "diversity": 0.0}
+    assert retriever.narrowed == [usual] * 2
 
 
 @pytest.mark.parametrize("k", ["x", "10", True, False, None, 0, -1, 10**9, 101, 10.0, 1.5, [], {}])
@@ -76,15 +79,15 @@ def test_odd_but_readable_query_is_answered(client: FlaskClient, retriever: Fake
     assert client.get("/", query_string={"q": query}).status_code == 200
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "lexical", "", "DENSE", 1, None, ["dense"]])
+@pytest.mark.parametrize("mode", ["", "DENSE", "both", 1, None, ["dense"]])
 def test_mode_must_be_known(client: FlaskClient, mode: object) -> None:
     response = post(client, query="fsync", mode=mode)
     assert response.status_code == 400
     assert response.get_json()["field"] == "mode"
-    assert "dense" in response.get_json()["detail"]
+    assert response.get_json()["detail"] == "mode must be one of: hybrid, dense, lexical."
 
 
-@pytest.mark.parametrize("field", ["filter", "collection", "q", "Query", "", "\ud800"])
+@pytest.mark.parametrize("field", ["filters", "language", "meta.x", "q", "Query", "", "\ud800"])
 def test_unknown_field_is_named(client: FlaskClient, field: str) -> None:
     response = post(client, query="fsync", **{field: "x"})
     assert response.status_code == 400
@@ -101,7 +104,8 @@ def test_unknown_field_is_named(client: FlaskClient, field: str) -> None:
         ("q=a&q=b", "q"),
         ("q=a&k=1&k=2", "k"),
         ("q=a&query=b", "query"),
-        ("q=a&collection=default", "collection"),
+        ("q=a&filter=b", "filter"),
+        ("q=a&metadata=b", "metadata"),
         ("q=a&%C3%A9=b", "é"),
     ],
 )

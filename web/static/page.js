@@ -6,6 +6,7 @@
   const RETRY_MS = 2000;
   const form = document.getElementById("search");
   const box = document.getElementById("q");
+  const narrowed = document.getElementById("narrowed");
   const results = document.getElementById("results");
   const count = document.getElementById("count");
   const timing = document.getElementById("timing");
@@ -15,9 +16,12 @@
   let timer = 0;
   let settled = true; // the address in the bar is one to come back to, so the next search gets its own
 
-  function address(query) {
+  function address() {
     const url = new URL(form.action);
-    if (query.trim()) url.searchParams.set("q", query.trim());
+    for (const [name, value] of new FormData(form)) {
+      const usual = name === "mode" && value === "hybrid";
+      if (value.trim() && !usual) url.searchParams.append(name, value.trim());
+    }
     return url.href;
   }
 
@@ -32,10 +36,11 @@
     const fresh = page.getElementById("results");
     results.dataset.state = fresh.dataset.state;
     results.replaceChildren(...fresh.childNodes);
+    narrowed.replaceChildren(...page.getElementById("narrowed").childNodes);
     timing.replaceChildren(...page.getElementById("timing").childNodes);
     count.textContent = page.getElementById("count").textContent.trim();
     document.title = page.title;
-    if (fresh.dataset.state === "waiting") timer = setTimeout(() => load(box.value), RETRY_MS);
+    if (fresh.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
   }
 
   function showFailure(message) {
@@ -47,7 +52,7 @@
     count.textContent = "No answer";
   }
 
-  async function load(query) {
+  async function load() {
     clearTimeout(timer);
     request.abort();
     request = new AbortController();
@@ -56,7 +61,7 @@
     let page = null;
     let message = "The server cannot be reached. Is it running?";
     try {
-      const reply = await fetch(address(query), { headers: { Accept: "text/html" }, signal: request.signal });
+      const reply = await fetch(location.href, { headers: { Accept: "text/html" }, signal: request.signal });
       const text = await reply.text();
       page = new DOMParser().parseFromString(text, "text/html");
       message = reply.status === 414
@@ -72,8 +77,8 @@
   }
 
   function search() {
-    remember(address(box.value));
-    load(box.value);
+    remember(address());
+    load();
   }
 
   box.addEventListener("input", (event) => {
@@ -85,7 +90,10 @@
     clearTimeout(timer);
     timer = setTimeout(search, DEBOUNCE_MS);
   });
-  box.addEventListener("change", () => { settled = true; });
+  form.addEventListener("change", (event) => {
+    if (event.target.name === "mode") search();
+    settled = true;
+  });
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -94,13 +102,15 @@
   });
 
   results.addEventListener("click", (event) => {
-    if (event.target.closest(".again")) load(box.value);
+    if (event.target.closest(".again")) load();
   });
 
   addEventListener("popstate", () => {
-    box.value = new URL(location.href).searchParams.get("q") ?? "";
+    const parameters = new URL(location.href).searchParams;
+    box.value = parameters.get("q") ?? "";
+    form.elements.mode.value = parameters.get("mode") ?? "hybrid";
     settled = true;
-    load(box.value);
+    load();
   });
 
   document.addEventListener("keydown", (event) => {
@@ -120,5 +130,5 @@
   });
 
   document.documentElement.classList.add("js");
-  if (results.dataset.state === "waiting") timer = setTimeout(() => load(box.value), RETRY_MS);
+  if (results.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
 })();

@@ -1,0 +1,60 @@
+"""Modes and filters of the search page in a real browser."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from rag.filters import Filter
+from tests.browser.parts import box, echo, titles
+from tests.web.fakes import FakeRetriever
+
+pytestmark = pytest.mark.browser
+
+
+def test_mode_is_switched_at_once_and_back_works(page: Page, retriever: FakeRetriever) -> None:
+    page.goto("/?q=index")
+    page.locator("fieldset").get_by_text("Meaning").click()
+    expect(page).to_have_url(re.compile(r"/\?q=index&mode=dense$"))
+    page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(re.compile(r"/\?q=index&mode=lexical$"))
+    expect(page.get_by_role("radio", name="Words")).to_be_checked()
+    page.go_back()
+    expect(page.get_by_role("radio", name="Meaning")).to_be_checked()
+    page.go_back()
+    expect(page.get_by_role("radio", name="Both")).to_be_checked()
+    expect(page).to_have_url(re.compile(r"/\?q=index$"))
+
+
+def test_filters_stay_while_typing_until_removed(page: Page, retriever: FakeRetriever) -> None:
+    retriever.hits = echo
+    page.goto("/?language=en&meta.team=core")
+    box(page).fill("first")
+    expect(titles(page)).to_have_text("About first")
+    expect(page.get_by_text("team core")).to_be_visible()
+    page.get_by_role("link", name="Remove team core").click()
+    expect(titles(page)).to_have_text("About first")
+    expect(page.get_by_text("team core")).not_to_be_visible()
+    box(page).fill("second")
+    expect(titles(page)).to_have_text("About second")
+    expect(page).to_have_url(re.compile(r"/\?q=second&language=en$"))
+    assert retriever.narrowed[-1]["filter"] == Filter.parse({"language": "en"})
+    page.go_back()
+    page.go_back()
+    expect(page.get_by_text("team core")).to_be_visible()
+    expect(titles(page)).to_have_text("About first")
+
+
+def test_mode_and_filter_without_javascript(plain_page: Page, retriever: FakeRetriever) -> None:
+    plain_page.goto("/?language=en&path=/guide")
+    box(plain_page).fill("index")
+    plain_page.locator("fieldset").get_by_text("Words").click()
+    plain_page.get_by_role("button", name="Search").click()
+    expect(titles(plain_page)).to_have_count(1)
+    plain_page.get_by_role("link", name="Remove path /guide").click()
+    expect(plain_page.get_by_role("radio", name="Words")).to_be_checked()
+    assert retriever.calls == [("index", 10, "lexical")] * 2
+    assert [call["filter"] for call in retriever.narrowed] == [
+        Filter.parse({"language": "en", "path": "/guide"}),
+        Filter.parse({"language": "en"}),
+    ]

@@ -1,0 +1,42 @@
+"""Filters as they stand in addresses: `?language=en&from=2026-01-01&meta.team=core`."""
+
+from collections.abc import Mapping, Sequence
+
+from rag.filters import LISTS, Filter, FilterError
+
+DAYS = ("from", "to")
+METADATA = "meta."  # before a name
+NAMES = (*LISTS, *DAYS, f"{METADATA}NAME")
+
+
+def is_filter(name: str) -> bool:
+    """Whether a parameter is part of a filter."""
+    return name in LISTS or name in DAYS or name.startswith(METADATA)
+
+
+def may_repeat(name: str) -> bool:
+    """Whether a parameter may be given several times, of which any one is to match."""
+    return is_filter(name) and name not in DAYS
+
+
+def filter_from_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
+    """Read the filter of a query string; None where there is none. Raises FilterError with the parameter as field."""
+    lists = {name: list(values) for name, values in parameters.items() if name in LISTS}
+    days = {name: values[0] for name, values in parameters.items() if name in DAYS}
+    metadata = {
+        name.removeprefix(METADATA): list(values) for name, values in parameters.items() if name.startswith(METADATA)
+    }
+    try:
+        return Filter.parse({**lists, "date": days, "metadata": metadata}) or None
+    except FilterError as error:
+        field = error.field.removeprefix("filter.").removeprefix("date.").replace("metadata.", METADATA, 1)
+        raise FilterError(field, error.detail) from error
+
+
+def parameters_of(wanted: Filter | None) -> list[tuple[str, str]]:
+    """Return the parameters that `filter_from_parameters` reads as this filter."""
+    if wanted is None:
+        return []
+    pairs = [(name, value) for name in LISTS for value in getattr(wanted, name)]
+    pairs += [(name, day) for name, day in zip(DAYS, (wanted.date_from, wanted.date_to), strict=True) if day]
+    return pairs + [(METADATA + name, value) for name, values in wanted.metadata for value in values]
