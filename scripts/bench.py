@@ -3,7 +3,8 @@
 
 embed: text in, unit vector out, beside LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
 query: embed a query and answer a query, inside one process, beside the published LangChain script
-index: index the same chunks, beside the script
+index: index the same chunks, beside the script; from --chunks 10000 on, write an index of perturbed passages
+search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
 cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
 load:  a server under many clients, beside Flask with SentenceTransformer
 """
@@ -29,7 +30,8 @@ def main() -> int:
     """Run one verb; print a Markdown table, or JSON with --json."""
     args = _parser().parse_args()
     with tempfile.TemporaryDirectory(prefix="pilotlight-bench-") as folder:
-        work = Path(folder)
+        work = args.work or Path(folder)
+        work.mkdir(parents=True, exist_ok=True)
         source = args.source or write_reference(work / "reference")
         result = _run(args, source, work)
     report = {"verb": args.verb, "machine": machine.describe(), **result.facts, "rows": result.rows}
@@ -59,6 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="write the JSON object to a file too")
     parser.add_argument("--plot", type=Path, help="embed: draw to an .svg or .png file")
     parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")
+    parser.add_argument(
+        "--work", type=Path, help="search: keep the corpus and its index in this folder, and use them again"
+    )
     parser.add_argument("--chunks", type=int, help="passages used at most; embed: 0 leaves the bulk out")
     parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")
     parser.add_argument(

@@ -49,10 +49,10 @@ def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
     return texts[:count]
 
 
-def short_passages(texts: Sequence[str], count: int) -> list[str]:
-    """Return `count` different short passages: the beginnings of the texts, then beginnings spliced of two of them."""
-    words = [text.split()[:_SHORT_WORDS] for text in texts]
-    half = _SHORT_WORDS // 2
+def short_passages(texts: Sequence[str], count: int, most: int = _SHORT_WORDS) -> list[str]:
+    """Return `count` different passages of at most `most` words: beginnings of texts, then spliced of two of them."""
+    words = [text.split()[:most] for text in texts]
+    half = most // 2
     found = dict.fromkeys(" ".join(passage) for passage in words)
     for distance in range(1, len(words)):
         for i, first in enumerate(words):

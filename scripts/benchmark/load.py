@@ -1,16 +1,10 @@
 """Throughput and latency over HTTP at 1 to 64 clients, against a server written by hand with Flask."""
 
 import json
-import os
-import socket
 import statistics
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +12,8 @@ import faiss
 import numpy as np
 
 from benchmark import clients
-from benchmark.corpus import read_chunks
+from benchmark.corpus import read_chunks, short_passages
+from benchmark.serving import running
 from embedder import Embeddings
 from embedder.model import locate
 from indexer.build import build
@@ -32,9 +27,9 @@ CLIENTS = (1, 4, 16, 64)
 CONFIGURATIONS = ((1, 1), (1, 2), (2, 1), (2, 2))  # workers, threads a worker
 BASELINE = "Flask + SentenceTransformer + FAISS"
 OURS = "Pilotlight"
+_WORDS = 120  # of a passage, as in an ordinary index
 SECONDS = 3.0  # a measurement; a quarter more goes before it
 _BASELINE_THREADS = 8  # gunicorn's, as its documentation suggests: 2 to 4 a core
-_START_S = 120
 Row = dict[str, Any]
 
 
@@ -45,16 +40,17 @@ def load(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     the throughputs. Clients run on the same cores as the server, and cost both contestants the same.
     """
     ours = Embeddings()
-    texts = enlarge(read_chunks(source, chunks, ours), chunks)
+    texts = short_passages(read_chunks(source, chunks, ours), chunks, _WORDS)
     passages = prepare(texts, ours, work)
     queries = make_queries(passages, ours)
     taken: dict[tuple[int, int, str, int], list[Row]] = {}
     for _ in range(repeat):
         for workers, threads in CONFIGURATIONS:
             for name, line, environ in contestants(workers, threads, work, locate(ours.config.model)):
-                with serving(line, environ) as port:
+                with running(line, environ) as server:
+                    server.await_workers()
                     for count in CLIENTS:
-                        figures = measure(port, count, SECONDS, queries)
+                        figures = measure(server.port, count, SECONDS, queries)
                         taken.setdefault((workers, threads, name, count), []).append(figures)
     rows = []
     for (workers, threads, name, count), runs in taken.items():
@@ -70,16 +66,6 @@ def load(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
         }
         rows.append(row | {"workers": workers, "threads": threads, "clients": count})
     return rows
-
-
-def enlarge(texts: list[str], count: int) -> list[str]:
-    """Repeat texts, each copy with words moved from its start to its end, until there are `count`."""
-    made = list(texts)
-    while len(made) < count:
-        turn = len(made) // len(texts)
-        words = texts[len(made) % len(texts)].split()
-        made.append(" ".join([*words[turn * 5 :], *words[: turn * 5], f"part {turn}"]))
-    return made[:count]
 
 
 def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> list[str]:
@@ -115,44 +101,15 @@ def prepare(texts: list[str], embedder: Embeddings, work: Path) -> list[str]:
 
 
 def contestants(workers: int, threads: int, work: Path, model: Path) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Give name, command line but for the port, and environment of each server."""
+    """Give name, command line and environment of each server."""
     ours = [sys.executable, "-m", "rag.cli", "serve", "--index", str(work / "index")]
-    yield OURS, [*ours, "--workers", str(workers), "--threads", str(threads), "--port"], {}
+    yield OURS, [*ours, "--workers", str(workers), "--threads", str(threads), "--port", "{port}"], {}
     theirs = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--workers", str(workers)]
     theirs += ["--threads", str(_BASELINE_THREADS), "--keep-alive", "15", "--timeout", "120", "--log-level", "error"]
-    theirs += ["--chdir", str(Path(__file__).parent), "flask_baseline:app", "--bind"]
+    theirs += ["--chdir", str(Path(__file__).parent), "flask_baseline:app", "--bind", "127.0.0.1:{port}"]
     folders = {"BASELINE_MODEL": str(model), "BASELINE_INDEX": str(work / "baseline")}
     # without a limit each worker would use every core, and they would fight
     yield BASELINE, theirs, folders | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
-
-
-@contextmanager
-def serving(line: list[str], environ: dict[str, str]) -> Iterator[int]:
-    """Run a server until the block ends; give its port once every worker can be expected to be warm."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-    address = str(port) if line[-1] == "--port" else f"127.0.0.1:{port}"
-    process = subprocess.Popen([*line, address], env=os.environ | environ, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + _START_S
-        streak = 0
-        while streak < 20:  # answers of several workers, each of which loads by itself
-            streak = streak + 1 if _is_ready(port) else 0
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the server did not start: {' '.join([*line, address])}")
-            time.sleep(0.1)  # another process's readiness can only be asked for
-        yield port
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 def measure(port: int, count: int, seconds: float, queries: list[str]) -> Row:

@@ -8,19 +8,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 _START_SECONDS = 120
+_STREAK = 20
 _POLL_SECONDS = 0.005  # nothing can be awaited before the server listens
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running `pilotlight serve`."""
+    """A running server that answers as ours does."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -48,6 +49,29 @@ class Server:
             time.sleep(_POLL_SECONDS)
         raise RuntimeError(f"the server on port {self.port} gave no answer: run pilotlight serve to see why")
 
+    def await_workers(self) -> None:
+        """Wait until every worker can be expected to be warm.
+
+        Raises RuntimeError if the server ends or takes too long.
+        """
+        end = time.monotonic() + _START_SECONDS
+        streak = 0
+        while streak < _STREAK:  # answers of several workers, each of which loads by itself
+            streak = streak + 1 if self._is_ready() else 0
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the server on port {self.port} did not start: run its command line to see why")
+            time.sleep(0.1)  # another process's readiness can only be asked for
+
+    def _is_ready(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_START_SECONDS)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        except ConnectionError:
+            return False
+        finally:
+            connection.close()
+
     def workers_memory(self) -> list[tuple[float, float]]:
         """Return resident and proportional set size of each worker process, in MB."""
         master = self.process.pid
@@ -55,13 +79,22 @@ class Server:
         return [(_megabytes(pid, "status", "VmRSS"), _megabytes(pid, "smaps_rollup", "Pss")) for pid in workers]
 
 
+def serving(index: Path) -> AbstractContextManager[Server]:
+    """Start `pilotlight serve` with one worker on an index, and stop it in the end."""
+    return running(
+        [sys.executable, "-m", "rag.cli", "serve", "--index", str(index), "--workers", "1", "--port", "{port}"]
+    )
+
+
 @contextmanager
-def serving(index: Path) -> Iterator[Server]:
-    """Start a server with one worker on an index, and stop it in the end."""
+def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Start any server on a free port, which replaces {port} in its command line, and stop it in the end."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    line = [sys.executable, "-m", "rag.cli", "serve", "--index", str(index), "--port", str(port), "--workers", "1"]
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
+        port = int(probe.getsockname()[1])
+    command = [part.replace("{port}", str(port)) for part in line]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | (environ or {})
+    )
     try:
         yield Server(process, port)
     finally:

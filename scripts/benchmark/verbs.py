@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmark import langchain_script
+from benchmark import langchain_script, scale
 from benchmark.corpus import QUERIES, read_chunks, short_passages
 from benchmark.load import load
 from benchmark.report import Row
@@ -23,6 +23,7 @@ from rag.retriever import Retriever
 
 BASELINE = "LangChain script"
 OURS = "Pilotlight"
+_SCALE = 10_000  # chunks from which an index is made of perturbed passages, whose vectors are known
 _WARM_ROUNDS = 25  # of all queries, before a worker's memory is read
 
 
@@ -64,7 +65,9 @@ def query(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 def index(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """Index the same chunks: embed, and write or fill the store."""
+    """Index the same chunks: embed, and write or fill the store. From 10,000 chunks on, writing alone: see `scale`."""
+    if chunks >= _SCALE:
+        return scale.index(source, chunks, repeat, work)
     ours = Embeddings()
     theirs = langchain_script.embeddings(locate(ours.config.model))
     texts = read_chunks(source, chunks, ours)
@@ -139,6 +142,7 @@ def _quiet() -> Any:
 VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int, int]] = {  # verb, its turns, its passages
     "query": (query, 40, 2000),
     "index": (index, 3, 500),
+    "search": (scale.search, 5, 10_000),
     "cold": (cold, 7, 10_000),
     "load": (load, 1, 10_000),
 }
