@@ -7,9 +7,8 @@ import json
 import sqlite3
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,8 +75,7 @@ FROM chunks JOIN documents ON documents.id = chunks.document WHERE row IN (SELEC
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StoredChunk:
+class StoredChunk(NamedTuple):
     """A passage as it is shown."""
 
     id: str

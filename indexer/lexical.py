@@ -122,8 +122,9 @@ class LexicalReader:
         Raises:
             IndexCorrupt: it is not an index of the kind that `LexicalWriter` makes.
         """
-        # Tantivy makes a lock file beside what it opens, and a generation never changes: it gets links to open.
-        with tempfile.TemporaryDirectory(prefix="pilotlight-") as links:
+        # Tantivy makes a lock file beside what it opens, and a generation never changes: it gets links to open. A thread
+        # that it starts and stops meanwhile may make the file once more while the links are being removed.
+        with tempfile.TemporaryDirectory(prefix="pilotlight-", ignore_cleanup_errors=True) as links:
             try:
                 for path in folder.resolve().iterdir():
                     (Path(links) / path.name).symlink_to(path)

@@ -143,21 +143,23 @@ class Retriever:
         also = [index for group in folded for index in group]
         chunks = self.generation.chunks(ranking.rows[shown + also])
         addresses = iter([chunk.url for chunk in chunks[len(shown) :]])
+        none = [None] * len(shown)
+        dense = none if ranking.dense is None else ranking.dense[shown].tolist()
+        lexical = none if ranking.lexical is None else ranking.lexical[shown].tolist()
+        scores = ranking.scores[shown].tolist()
         hits = []
-        for rank, (index, chunk, group) in enumerate(zip(shown, chunks, folded, strict=False), start=1):
-            dense = None if ranking.dense is None else float(ranking.dense[index])
-            lexical = None if ranking.lexical is None else float(ranking.lexical[index]) or None
+        for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):
             hits.append(
                 Hit(
-                    rank=rank,
+                    rank=place + 1,
                     id=chunk.id,
                     url=chunk.url,
                     title=chunk.title,
                     section=chunk.section,
                     text=chunk.text,
                     highlights=spans(query, chunk.text),
-                    score=float(ranking.scores[index]),
-                    scores={"dense": dense, "lexical": lexical},
+                    score=scores[place],
+                    scores={"dense": dense[place], "lexical": lexical[place] or None},
                     language=chunk.language,
                     date=chunk.date,
                     content_type=chunk.content_type,

@@ -46,7 +46,7 @@ SETTINGS: tuple[Setting, ...] = (
         "auto",
         "how vectors are laid out for search; auto goes by how many there are",
         "build",
-        choices=("auto", "flat", "hnsw", "ivf"),
+        choices=("auto", "flat", "pq", "ivf", "hnsw"),
     ),
     Setting("model", PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder"),
     Setting("revision", "", "commit hash of a hub model; a hub name without one is refused", "embedder"),

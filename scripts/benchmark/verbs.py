@@ -1,5 +1,6 @@
 """The application against the script. Each verb returns rows: {name, contestant, median_ms, p95_ms, runs, ratio}."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -72,9 +73,11 @@ def index(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     theirs = langchain_script.embeddings(locate(ours.config.model))
     texts = read_chunks(source, chunks, ours)
     folder = _write_folder(texts, work / "texts")
+    turns = itertools.count()
     contestants: dict[str, Callable[[Any], object]] = {
         BASELINE: lambda _: langchain_script.build(texts, theirs),
-        OURS: lambda _: build([str(folder)], work / "index", ours, BuildConfig(), progress=_quiet()),
+        # into a new folder each time: a second build of the same index would have nothing to embed
+        OURS: lambda _: build([str(folder)], work / f"index-{next(turns)}", ours, BuildConfig(), progress=_quiet()),
     }
     seconds = interleave(contestants, [folder], repeat)
     rate = {name: round(len(texts) / sorted(values)[len(values) // 2], 1) for name, values in seconds.items()}
