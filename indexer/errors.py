@@ -11,7 +11,7 @@ IndexerError
 ├── VectorError          the embedder gave vectors that cannot be stored (NaN, infinity, wrong shape)
 ├── IndexMissing         there is no published generation in the folder
 ├── IndexCorrupt         a file of a generation is missing or differs from its manifest: names the file
-├── IndexUnwritable      the index folder cannot be written, is full, or holds something else
+├── IndexUnwritable      the index folder cannot be written, is full, or holds something else; or a temporary one
 ├── BuildLocked          another build holds the writer lock: says who
 └── ArchiveError         an archive that cannot be written, or is not what was exported: names it
 """

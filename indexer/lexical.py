@@ -7,7 +7,6 @@ hits asked for.
 
 import contextlib
 import json
-import tempfile
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import date
@@ -24,6 +23,7 @@ from indexer.filter import Filter
 from indexer.lexical_query import read_query
 from indexer.manifest import corrupt
 from indexer.rowset import RowSet
+from indexer.temporary_links import links_to
 
 _HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
 _META = "meta.json"
@@ -121,14 +121,12 @@ class LexicalReader:
 
         Raises:
             IndexCorrupt: it is not an index of the kind that `LexicalWriter` makes.
+            IndexUnwritable: there is no room for a temporary folder.
         """
-        # Tantivy makes a lock file beside what it opens, and a generation never changes: it gets links to open. A thread
-        # that it starts and stops meanwhile may make the file once more while the links are being removed.
-        with tempfile.TemporaryDirectory(prefix="pilotlight-", ignore_cleanup_errors=True) as links:
+        self._folder = folder
+        with links_to(folder) as links:  # Tantivy makes a lock file beside what it opens, and generations never change
             try:
-                for path in folder.resolve().iterdir():
-                    (Path(links) / path.name).symlink_to(path)
-                self._index = tantivy.Index.open(links)
+                self._index = tantivy.Index.open(str(links))
                 self._index.config_reader("manual")  # no thread that looks for changes
                 self._index.reload()
                 self._searcher = self._index.searcher()
@@ -136,12 +134,18 @@ class LexicalReader:
                 raise corrupt(folder, "is not a readable lexical index") from error
         self._schema = self._index.schema
         self._total = self._searcher.num_docs
-        self._check(folder)
+        self._check()
 
     @property
     def count(self) -> int:
         """Chunks in the index."""
         return self._total
+
+    def check_rows(self) -> None:
+        """Raise IndexCorrupt unless every row is there once; not asked at opening, since it takes a while."""
+        for row in range(self._total):
+            if (found := self._searcher.doc_freq("row", row)) != 1:
+                raise corrupt(self._folder, f"has row {row} {found} times")
 
     def search(self, query: str, k: int, filter: Filter | None = None, allowed: RowSet | None = None) -> Found:
         """Find the chunks that have words of a query, all of its quoted phrases, and match a filter.
@@ -154,6 +158,9 @@ class LexicalReader:
 
         Returns:
             BM25 scores float32 (n,), best first, above 0, and rows int64 (n,); n is at most k.
+
+        Raises:
+            IndexCorrupt: a row was found that cannot be.
         """
         if allowed is not None and not allowed.count:
             return _nothing()
@@ -169,6 +176,8 @@ class LexicalReader:
         scores, rows = self._allowed(matching, candidates, filter, allowed)
         if common and len(rows):
             scores = scores + self._scores(common, rows)
+        if rows.max(initial=0) >= self._total:
+            raise corrupt(self._folder, f"has a row {rows.max()}, but only {self._total:,} chunks")
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
 
@@ -230,13 +239,13 @@ class LexicalReader:
     def _term(self, field: str, value: str | int) -> Query:
         return Query.term_query(self._schema, field, value, "basic")
 
-    def _check(self, folder: Path) -> None:
+    def _check(self) -> None:
         """Raise IndexCorrupt if the fields are others than this program writes."""
         try:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
             self._find(self._any(["a"]), 1)
         except ValueError as error:
-            raise corrupt(folder, "is a lexical index of another kind") from error
+            raise corrupt(self._folder, "is a lexical index of another kind") from error
 
 
 def _schema() -> tantivy.Schema:

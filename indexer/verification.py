@@ -159,6 +159,7 @@ class _Parts:
         ):
             if found != wanted:
                 raise corrupt(path, f"holds {found:,} {what} instead of {wanted:,}")
+        self._lexical.check_rows()
         return f"{documents:,} documents, {chunks:,} chunks in all four stores"
 
     def documents(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
 from indexer.collections import list_collections, older_ids
-from indexer.errors import IndexCorrupt
+from indexer.errors import IndexCorrupt, IndexUnwritable
 from indexer.filter import Filter
 from indexer.generation import Generation, current_id
 from indexer.layout import CURRENT, DEFAULT, GENERATIONS
@@ -203,7 +203,8 @@ class LiveRetriever:
         try:
             self._serve(name, followed, self._open(folder, live, self._batcher))
         except PilotlightError as error:
-            followed.refused = newest
+            # a temporary folder may find room again, everything else stays as it is
+            followed.refused = None if isinstance(error, IndexUnwritable) else newest
             if followed.retriever is None:
                 self._fall_back(name, folder, followed, self._batcher)
             instead = (

@@ -1,53 +1,134 @@
+import json
+import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from indexer.build import build
-from indexer.config import BuildConfig
-from indexer.generation import Generation
-from indexer.progress import Progress
-from tests.dummy import DummyEmbedder
+from tests.faults.world import Content, World, live
 
 ROOT = Path(__file__).resolve().parents[2]
+FAULTS = Path(__file__).with_name("faults.c")
+SEGMENT = tuple(f"lexical/*.{suffix}" for suffix in ("fast", "fieldnorm", "idx", "pos", "store", "term"))
+NEEDS_ROOM = frozenset({"open", "mkdir", "write", "fsync", "rename"})  # steps that fail on a full disk
+AHEAD = 8  # jobs under way while the outcome of one is looked at
 
 
-def rebuild(index: Path, source: Path, keep: int = 2) -> str:
-    config = BuildConfig(keep_generations=keep)
-    return build([str(source)], index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet")).generation
+@dataclass(frozen=True)
+class Job:
+    """How an action is disturbed: see killer.py."""
+
+    how: str = "count"
+    step: int = 0
 
 
-def check(index: Path) -> str:
-    """The live generation opens, verifies and answers; returns its id."""
-    generation = Generation.open(index)
-    try:
-        _, rows = generation.search(DummyEmbedder().encode(["fish"], role="query")[0], 2)
-        assert "fish" in generation.chunks(rows)[0].text
-        return generation.id
-    finally:
-        generation.close()
+@dataclass(frozen=True, repr=False)
+class Outcome:
+    """What became of it."""
+
+    job: Job
+    index: Path
+    signal: int
+    error: str
+    steps: list[tuple[str, str]]  # kind, path below the index
+
+    def __repr__(self) -> str:
+        at = self.steps[self.job.step - 1] if 0 < self.job.step <= len(self.steps) else "the end"
+        end = f"signal {self.signal}, error {self.error!r}"
+        return f"{self.job.how} at step {self.job.step} of {len(self.steps)}, {at}: {end}"
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    (folder / "cats.html").write_text("<h1>Cats</h1><p>Cats sleep.<h2 id=food>Food</h2><p>Cats eat fish.")
-    (folder / "dogs.md").write_text("# Dogs\n\nDogs bark.\n")
-    return folder
+@dataclass(frozen=True)
+class Undisturbed:
+    """An action as it should be."""
+
+    steps: list[tuple[str, str]]
+    content: Content  # that is live afterwards
 
 
-@pytest.fixture
-def index(tmp_path: Path, source: Path) -> Path:
-    """An index with two generations."""
-    folder = tmp_path / "index"
-    rebuild(folder, source)
-    rebuild(folder, source)
-    return folder
+Disturb = Callable[..., Iterator[Outcome]]
+Undisturb = Callable[[World, str, Path | None], Undisturbed]
 
 
-def copy(index: Path, name: str) -> Path:
-    target = index.with_name(name)
-    shutil.copytree(index, target)
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library to preload."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if not sys.platform.startswith("linux") or compiler is None:
+        pytest.skip("faults are injected through LD_PRELOAD, which takes Linux and a C compiler")
+    target = tmp_path_factory.mktemp("faults") / "faults.so"
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", target, FAULTS, "-ldl", "-lpthread"], check=True)
     return target
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Made once: whoever changes its index copies it first."""
+    world = World(tmp_path_factory.mktemp("world"))
+    world.make()
+    return world
+
+
+@pytest.fixture(scope="session")
+def disturb(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Disturb:
+    """Run an action once for each job: on a copy of an index, on nothing, or all one after another on one `index`.
+
+    Outcomes come as they are made, so that looking at one goes on beside making the next; its copy is removed then.
+    """
+
+    def run(
+        world: World, action: str, template: Path | None, jobs: Sequence[Job], *, index: Path | None = None
+    ) -> Iterator[Outcome]:
+        folder = tmp_path_factory.mktemp("copies")
+        command = [sys.executable, "-m", "tests.faults.killer", action, str(world.root), str(template or "nothing")]
+        environment = os.environ | {"LD_PRELOAD": str(library)}
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            indexes = [index or folder / f"{job.how}-{job.step}" for job in jobs]
+            lines = (json.dumps([str(path), job.how, job.step]) for job, path in zip(jobs, indexes, strict=True))
+            print(*islice(lines, AHEAD if index is None else 1), sep="\n", file=process.stdin, flush=True)
+            try:
+                for job, path in zip(jobs, indexes, strict=True):
+                    told = json.loads(process.stdout.readline())
+                    try:
+                        steps = [(kind, name) for kind, name in told["steps"]]
+                        yield Outcome(job, path, told["signal"], told["error"], steps)
+                    finally:
+                        if index is None:
+                            shutil.rmtree(path)
+                    for line in islice(lines, 1):
+                        print(line, file=process.stdin, flush=True)
+            finally:
+                process.kill()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def undisturbed(disturb: Disturb) -> Undisturb:
+    """Run an action as it should be, the first time it is asked for."""
+
+    @cache
+    def run(world: World, action: str, template: Path | None) -> Undisturbed:
+        [(result, steps, content)] = [
+            ((outcome.signal, outcome.error), outcome.steps, live(outcome.index).content)
+            for outcome in disturb(world, action, template, [Job()])
+        ]
+        assert result == (0, "")
+        return Undisturbed(steps, content)
+
+    return run
+
+
+@pytest.fixture
+def index(world: World, tmp_path: Path) -> Path:
+    """A copy of the world's index, to be damaged."""
+    return shutil.copytree(world.index, tmp_path / "index")

@@ -1,68 +1,70 @@
-"""Runs builds that kill themselves: `killer.py SOURCE KEEP INDEX:N...` forks one build for each INDEX, which dies at
-its N-th step. A step is an open, a rename, a removal, a new folder, a database connection or an fsync, anywhere.
+"""Writes indexes with faults.c preloaded: `killer.py ACTION WORLD FROM`, one forked child for each job.
 
-Prints one JSON object: for each index the signal that ended its build (0 if it lived), and the steps it took.
+A job is a JSON line [index, how, step] on stdin. The index is made as a copy of FROM, unless that is "nothing". How is
+one of the enumeration in faults.c, or "outside": killed from another process as soon as it has taken so many steps,
+wherever it is by then. Prints a JSON line for each job as it ends: its index, the signal that ended it (0 if it lived),
+the error it ended with (empty if there was none), and the steps it took, as [kind, path] pairs.
 """
 
+import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexer.build import build
-from indexer.config import BuildConfig
-from indexer.progress import Progress
-from tests.dummy import DummyEmbedder
+from tests.faults.world import ACTIONS, World
 
-EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "sqlite3.connect", "shutil.rmtree"}
+MODES = ("count", "kill", "tear", "full")
 
 
-def build_and_die(source: str, keep: int, index: Path, fatal_step: int) -> int:
-    """Build in this process; returns the number of steps if it lives."""
-    steps = 0
-
-    def step() -> None:
-        nonlocal steps
-        steps += 1
-        if steps == fatal_step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def audit(event: str, args: tuple[Any, ...]) -> None:
-        if event in EVENTS:
-            step()
-
-    real_fsync = os.fsync
-
-    def fsync(handle: int) -> None:
-        step()
-        real_fsync(handle)
-        step()
-
-    os.fsync = fsync
-    sys.addaudithook(audit)
-    build([source], index, DummyEmbedder(), BuildConfig(keep_generations=keep), progress=Progress(sys.stderr, "quiet"))
-    return steps
+def act(action: str, world: World, index: Path, how: str, step: int, log: int) -> str:
+    """Do what may be the end of this process; return the error if it lives to see one."""
+    mode = MODES.index(how) if how in MODES else MODES.index("count")
+    ctypes.CDLL(None).faults_arm(os.fsencode(index), mode, ctypes.c_long(step), log)
+    try:
+        ACTIONS[action](world, index)
+    except Exception as error:  # noqa: BLE001 - the test looks at what it is
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
-def main(source: str, keep: int, jobs: list[str]) -> None:
-    results = {}
-    for job in jobs:
-        index, _, fatal_step = job.rpartition(":")
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:
-            steps = build_and_die(source, keep, Path(index), int(fatal_step))
-            os.write(write_end, str(steps).encode())
-            os._exit(0)
-        os.close(write_end)
-        _, status = os.waitpid(child, 0)
-        told = os.read(read_end, 20)
-        os.close(read_end)
-        results[index] = {"signal": os.waitstatus_to_exitcode(status), "steps": int(told or 0)}
-    print(json.dumps(results))
+def run(action: str, world: World, index: Path, how: str, step: int) -> dict[str, Any]:
+    log_read, log_write = os.pipe() if how == "outside" else (os.memfd_create("log"),) * 2
+    error_read, error_write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(error_write, act(action, world, index, how, step, log_write).encode())
+        os._exit(0)
+    os.close(error_write)
+    log: list[bytes] = []
+    if how == "outside":
+        os.close(log_write)
+        with open(log_read, "rb", buffering=0) as lines:
+            log += islice(lines, step)
+            os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    with open(error_read, "rb") as told:
+        error = told.read().decode()
+    if how != "outside":
+        with open(log_read, "rb") as lines:
+            lines.seek(0)
+            log += lines
+    steps = [line.decode().rstrip("\n").split(" ", 1) for line in log]
+    return {"index": str(index), "signal": -os.waitstatus_to_exitcode(status), "error": error, "steps": steps}
+
+
+def main(action: str, root: str, template: str) -> None:
+    world = World(Path(root))
+    for line in sys.stdin:
+        index, how, step = json.loads(line)
+        if template != "nothing" and not Path(index).exists():
+            shutil.copytree(template, index)
+        print(json.dumps(run(action, world, Path(index), how, step)), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+    main(*sys.argv[1:])

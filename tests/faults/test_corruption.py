@@ -1,24 +1,36 @@
-"""Every file of an index is damaged in every way; the error names the file, and nothing hostile is ever opened."""
+"""Every file of an index is damaged in every way; the error names the file, nothing hostile is ever opened, and a
+server goes on with what it has, or starts with the newest generation that is whole."""
 
-import json
 import os
 import re
 import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import faiss
 import pytest
+import tantivy
 
-from indexer import manifest as manifests
-from indexer.errors import IndexCorrupt, IndexMissing
+from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation import Generation, current_id
-from tests.faults.conftest import check, rebuild
+from indexer.manifest import read_manifest
+from indexer.verification import problems_of, verify
+from rag.live import LiveRetriever
+from rag.settings import load
+from tests.dummy import DummyEmbedder
+from tests.faults.conftest import SEGMENT
+from tests.faults.world import World, live, rebuild
 
-FILES = ["manifest.json", "documents.sqlite", "vectors.faiss"]
+FILES = ("manifest.json", "documents.sqlite", "vectors.faiss", "rows.npy", "lexical/meta.json", *SEGMENT)
 
 
-def live(index: Path, name: str) -> Path:
-    return index / "generations" / current_id(index) / name
+def file_of(index: Path, name: str) -> Path:
+    """A file of the live generation; the names of some are made up by Tantivy."""
+    [path] = (index / "generations" / current_id(index)).glob(name)
+    return path
 
 
 def assert_corrupt(index: Path, path: Path) -> None:
@@ -28,50 +40,90 @@ def assert_corrupt(index: Path, path: Path) -> None:
     assert str(caught.value).endswith("; rebuild the index, or roll back to an older generation")
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", ["truncate", "empty", "zero", "append", "delete", "folder", "swap halves"])
-def test_damaged_files_are_named(index: Path, name: str, damage: str) -> None:
-    path = live(index, name)
-    content = path.read_bytes()
+def test_these_are_all_the_files(index: Path) -> None:
+    folder = file_of(index, "manifest.json").parent
+    files = {file_of(index, name) for name in FILES}
+    assert files == {path for path in folder.rglob("*") if path.is_file()}
+    assert files == {folder / name for name in ("manifest.json", *read_manifest(folder).files)}
+
+
+def _become_folder(path: Path) -> None:
     path.unlink()
-    half = len(content) // 2
-    made = {
-        "truncate": content[:half],
-        "empty": b"",
-        "zero": bytes(len(content)),
-        "append": content + b"\n",
-        "swap halves": content[half:] + content[:half],
-    }
-    if damage in made:
-        path.write_bytes(made[damage])
-    elif damage == "folder":
-        path.mkdir()
+    path.mkdir()
+
+
+def _become_link(path: Path) -> None:
+    elsewhere = path.parent.parent / "elsewhere"
+    elsewhere.write_bytes(path.read_bytes()[::-1])
+    path.unlink()
+    path.symlink_to(elsewhere)
+
+
+def _lead_nowhere(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parent / "nowhere")
+
+
+def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        path.write_bytes(change(path.read_bytes()))
+
+    return damage
+
+
+DAMAGES = {
+    "cut in half": content(lambda old: old[: len(old) // 2]),
+    "without its last byte": content(lambda old: old[:-1]),
+    "empty": content(lambda old: b""),
+    "zeroed": content(lambda old: bytes(len(old))),
+    "zeroed from the middle": content(lambda old: old[: len(old) // 2] + bytes(len(old) - len(old) // 2)),
+    "longer": content(lambda old: old + b"\n"),
+    "in another order": content(lambda old: old[len(old) // 2 :] + old[: len(old) // 2]),
+    "deleted": Path.unlink,
+    "a folder": _become_folder,
+    "a link to something else": _become_link,
+    "a link to nothing": _lead_nowhere,
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_files_are_named(index: Path, name: str, damage: str) -> None:
+    path = file_of(index, name)
+    DAMAGES[damage](path)
     assert_corrupt(index, path)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_one_changed_bit_is_found(index: Path, name: str) -> None:
-    path = live(index, name)
+    path = file_of(index, name)
     content = path.read_bytes()
-    step = 1 if name == "manifest.json" else max(1, len(content) // 50)
-    for position in range(0, len(content), step):
+    for position in range(0, len(content), max(1, len(content) // 60)):
         damaged = bytearray(content)
         damaged[position] ^= 1 << (position % 8)
         path.write_bytes(damaged)
         assert_corrupt(index, path)
     path.write_bytes(content)
-    check(index)
+    live(index)
 
 
-def test_faiss_never_reads_an_unverified_file(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", FILES)
+def test_nothing_is_opened_before_everything_is_checked(
+    index: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The readers of FAISS and Tantivy are not safe on hostile bytes."""
+
     def forbidden(*args: object) -> None:
-        raise AssertionError("read_index was called")
+        raise AssertionError("a file was opened")
 
-    monkeypatch.setattr(faiss, "read_index", forbidden)
-    path = live(index, "vectors.faiss")
+    path = file_of(index, name)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
+    monkeypatch.setattr(faiss, "read_index", forbidden)
+    monkeypatch.setattr(tantivy.Index, "open", forbidden, raising=False)
+    monkeypatch.setattr("sqlite3.connect", forbidden)
+    monkeypatch.setattr("numpy.load", forbidden)
     assert_corrupt(index, path)
 
 
@@ -84,8 +136,13 @@ def test_current_that_names_no_generation(index: Path, content: bytes) -> None:
     assert_corrupt(index, index / "CURRENT")
 
 
+def test_current_that_is_a_folder(index: Path) -> None:
+    _become_folder(index / "CURRENT")
+    assert_corrupt(index, index / "CURRENT")
+
+
 def test_current_that_names_a_missing_generation(index: Path) -> None:
-    path = live(index, "manifest.json")
+    path = file_of(index, "manifest.json")
     shutil.rmtree(path.parent)
     assert_corrupt(index, path)
 
@@ -97,57 +154,103 @@ def test_current_deleted_is_no_index(index: Path) -> None:
 
 
 def test_a_generation_under_another_name(index: Path) -> None:
-    path = live(index, "manifest.json")
+    path = file_of(index, "manifest.json")
     other = path.parent.with_name("20260101T000000-000000")
     path.parent.rename(other)
     (index / "CURRENT").write_text(f"{other.name}\n")
     assert_corrupt(index, other / "manifest.json")
 
 
-def rewrite(path: Path, change: dict[str, object]) -> None:
-    """Change fields of a manifest and make its checksum right again."""
-    content = json.loads(path.read_bytes())
-    content.pop("checksum")
-    content |= change
-    path.write_bytes(manifests._dump({"checksum": manifests._checksum(content), **content}))
+@pytest.mark.parametrize("name", [*FILES, "CURRENT"])
+def test_a_build_mends_what_is_damaged(index: Path, world: World, name: str) -> None:
+    path = index / name if name == "CURRENT" else file_of(index, name)
+    damaged = path.parent
+    path.write_bytes(b"nonsense")
+    newest = rebuild(index, *world.sources)
+    assert current_id(index) == newest != damaged.name
+    assert problems_of(verify(index / "generations" / newest, DummyEmbedder())) == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"schema_version": 2}, {"schema_version": None}, {"schema_version": "1"}, {"id": 3}, {"counts": []},
-        {"counts": {"documents": 2}}, {"counts": {"documents": "2", "chunks": 3, "dimension": 64}}, {"files": {}},
-        {"files": {"documents.sqlite": {"sha256": "x", "size": 1}}}, {"files": {"../../etc/passwd": {}}},
-        {"fingerprint": None}, {"sources": [1]}, {"sources": "x"}, {"report": 1}, {"settings": []}, {"created_at": 1},
-    ],
-)  # fmt: skip
-def test_manifests_that_say_nonsense(index: Path, change: dict[str, object]) -> None:
-    path = live(index, "manifest.json")
-    rewrite(path, change)
-    assert_corrupt(index, path)
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_cannot_be_opened_do_not_stay_open(index: Path, name: str) -> None:
+    file_of(index, name).write_bytes(b"nonsense")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(IndexCorrupt):
+            Generation.open(index)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize("content", [b"[]", b"{}", b"null", b"[" * 100_000, b'{"schema_version": 1}', b"\xff"])
-def test_manifests_that_are_something_else(index: Path, content: bytes) -> None:
-    path = live(index, "manifest.json")
-    path.write_bytes(content)
-    assert_corrupt(index, path)
+def test_opening_leaves_nothing_behind(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many at once: Tantivy has a thread of its own at work for a while."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    with ThreadPoolExecutor(8) as pool:
+        for opened in [pool.submit(Generation.open, index) for _ in range(200)]:
+            opened.result().close()
+    assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("field", "name"), [("chunks", "vectors.faiss"), ("dimension", "vectors.faiss"), ("documents", "documents.sqlite")]
-)
-def test_counts_must_agree(index: Path, field: str, name: str) -> None:
-    path = live(index, "manifest.json")
-    counts = json.loads(path.read_bytes())["counts"]
-    rewrite(path, {"counts": counts | {field: counts[field] + 1}})
-    assert_corrupt(index, live(index, name))
+def test_no_place_for_a_temporary_folder(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag.live.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(IndexUnwritable, match=r"lexical needs a temporary folder: .*; free some space, or set TMPDIR$"):
+        Generation.open(index)
+    server = LiveRetriever(load({"index": str(index)}, {}), lambda _: DummyEmbedder())
+    try:
+        server.start()
+        wait_for(lambda: "needs a temporary folder" in server.status()["reason"])
+        (tmp_path / "nowhere").mkdir()
+        wait_for(lambda: server.ready)
+        assert server.status()["generation"] == current_id(index)
+        wait_for(lambda: server.status()["reason"] == "")
+    finally:
+        server.close()
 
 
-def test_rolling_back_and_rebuilding_both_help(index: Path, source: Path) -> None:
-    path = live(index, "vectors.faiss")
-    os.truncate(path, 10)
-    older = min(entry.name for entry in (index / "generations").iterdir())
-    Generation.open(index, older).close()
-    rebuild(index, source)
-    check(index)
+# ---- a server on a damaged index ----
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        threading.Event().wait(0.005)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put another file in its place; what is mapped into memory must not be written to."""
+    new = path.with_name("new")
+    new.write_bytes(content)
+    os.replace(new, path)
+
+
+@pytest.mark.parametrize("name", [*FILES, "CURRENT"])
+def test_a_server_goes_on_and_starts_with_what_is_whole(
+    index: Path, world: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag.live.POLL_SECONDS", 0.01)
+    settings = load({"index": str(index)}, {})
+    good = current_id(index)
+    running, started = (LiveRetriever(settings, lambda _: DummyEmbedder()) for _ in range(2))
+    try:
+        running.start()
+        assert running.search("fish").generation == good
+        bad = rebuild(index, *world.sources)
+        wait_for(lambda: running.status()["generation"] == bad)
+        path = index / name if name == "CURRENT" else file_of(index, name)
+        replace(path, b"nonsense")
+        started.start()
+        served = started.search("fish").generation
+        assert served == (bad if name == "CURRENT" else good)
+        wait_for(lambda: str(path) in started.status()["reason"])
+        assert started.status()["reason"].endswith(f"; until then generation {served} is served")
+        assert started.ready
+        assert running.search("fish").generation == bad, "what is open stays open"
+        mended = rebuild(index, *world.sources)
+        wait_for(lambda: {server.status()["generation"] for server in (running, started)} == {mended})
+        assert {server.status()["reason"] for server in (running, started)} == {""}
+    finally:
+        running.close()
+        started.close()

@@ -1,50 +1,65 @@
-"""A disk that fills, and two builds that want the same index."""
+"""A disk that fills at any step, and writers that want the same index."""
 
+import shutil
 import subprocess
 import sys
+from collections import namedtuple
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from indexer.errors import BuildLocked
-from indexer.generation import current_id
+from indexer.errors import BuildLocked, IndexUnwritable
 from indexer.lock import writer_lock
-from tests.faults.conftest import ROOT, check, rebuild
-
-FULL = """
-import resource, signal, sys
-from pathlib import Path
-from indexer.errors import IndexUnwritable
-from tests.faults.conftest import rebuild
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
-try:
-    rebuild(Path(sys.argv[1]), Path(sys.argv[2]))
-except IndexUnwritable as error:
-    print(error)
-"""
+from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Undisturb
+from tests.faults.world import ACTIONS, World, assert_tidy, live, rebuild, state
 
 
-@pytest.mark.parametrize("limit", [0, 3_000, 40_000, 100_000])
-def test_files_that_cannot_grow(index: Path, tmp_path: Path, limit: int) -> None:
-    """A limit on file size stands for a full disk: it stops SQLite, FAISS or the manifest, by how small it is."""
-    source = tmp_path / "more"
-    source.mkdir()
-    (source / "fish.txt").write_text("\n\n".join(f"Paragraph {i} about fish. " * 30 for i in range(1000)))
-    old = current_id(index)
-    answer = subprocess.run(
-        [sys.executable, "-c", FULL, str(index), str(source), str(limit)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stderr
-    assert str(index) in answer.stdout
-    assert answer.stdout.count("\n") == 1
-    assert check(index) == old
-    assert list((index / "building").iterdir()) == []
-    rebuild(index, source)
+@pytest.mark.parametrize(
+    ("action", "stride"), [("first build", 3), ("build", 1), ("remove", 7), ("rollback", 1), ("import", 1)]
+)
+def test_the_disk_fills_at_every_step(
+    disturb: Disturb, undisturbed: Undisturb, world: World, action: str, stride: int
+) -> None:
+    template = None if action == "first build" else world.index
+    action = action.removeprefix("first ")
+    before = state(world.index) if template else None
+    after = undisturbed(world, action, template)
+    newest = undisturbed(world, "build", world.index).content
+    numbered = list(enumerate(after.steps, start=1))[::stride]
+    jobs = [Job("full", step) for step, (kind, _) in numbered if kind in NEEDS_ROOM]
+    told = 0
+    for outcome in disturb(world, action, template, jobs):
+        assert outcome.signal == 0, outcome
+        found = state(outcome.index)
+        if outcome.error:
+            told += 1
+            assert outcome.error.startswith("IndexUnwritable: "), outcome
+            assert str(outcome.index) in outcome.error
+            assert "\n" not in outcome.error
+            assert found == before or (found and found.content == after.content), outcome
+        else:
+            assert found
+            assert found.content == after.content, outcome
+        building = outcome.index / "building"
+        assert not building.exists() or list(building.iterdir()) == [], outcome
+        rebuild(outcome.index, *world.sources)
+        assert live(outcome.index).content == newest
+        assert_tidy(outcome.index)
+    assert told
+
+
+@pytest.mark.parametrize("action", ["build", "remove", "import"])
+def test_a_disk_that_is_too_full_to_begin(
+    index: Path, world: World, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
+    before = state(index)
+    with pytest.raises(IndexUnwritable, match=r"0 MB free, and \d+ MB are needed"):
+        ACTIONS[action](world, index)
+    assert state(index) == before
+    assert_tidy(index)
 
 
 HOLD = """
@@ -57,23 +72,37 @@ with writer_lock(Path(sys.argv[1])):
 """
 
 
-def test_another_process_holds_the_lock(index: Path, source: Path) -> None:
+@pytest.fixture
+def holder(index: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process, which holds the lock of the index."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(index)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
-        with pytest.raises(BuildLocked, match=f"process {child.pid} on "):
-            rebuild(index, source)
-        check(index)
+        yield child
         child.kill()
-    rebuild(index, source)
 
 
-def test_a_damaged_note_in_the_lock_does_no_harm(index: Path, source: Path) -> None:
+def test_another_process_holds_the_lock(index: Path, world: World, holder: subprocess.Popen[bytes]) -> None:
+    before = state(index)
+    for action in (ACTIONS[name] for name in ACTIONS if name != "export"):
+        with pytest.raises(
+            BuildLocked, match=f"process {holder.pid} on .*, since 20.*; wait for it to end, or stop it"
+        ):
+            action(world, index)
+    assert state(index) == before
+    holder.kill()
+    holder.wait()
+    rebuild(index, *world.sources)
+    assert_tidy(index)
+
+
+def test_a_damaged_note_in_the_lock_does_no_harm(index: Path, world: World) -> None:
     (index / "lock").write_bytes(b"\xff garbage")
     with writer_lock(index):
         (index / "lock").write_bytes(b"[]")
         with pytest.raises(BuildLocked, match="only just started"):
-            rebuild(index, source)
-    rebuild(index, source)
+            rebuild(index, *world.sources)
+    rebuild(index, *world.sources)
+    assert_tidy(index)

@@ -1,9 +1,8 @@
-"""A build is killed at every step it takes; the index is then exactly the old or the new one, and builds again."""
+"""Whatever writes an index is killed at every step it takes; the index is then exactly the old or the new one, whole,
+the next build works, and nothing is left of what was killed."""
 
-import contextlib
-import json
-import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,109 +10,162 @@ from pathlib import Path
 
 import pytest
 
-from indexer.errors import IndexMissing
+from indexer.errors import IndexCorrupt
 from indexer.generation import Generation, current_id
-from tests.faults.conftest import ROOT, check, copy, rebuild
+from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Outcome, Undisturb
+from tests.faults.world import ACTIONS, World, assert_tidy, live, rebuild, state
 
 
-def kill(source: Path, keep: int, jobs: list[tuple[Path, int]]) -> dict[str, dict[str, int]]:
-    command = [sys.executable, "-m", "tests.faults.killer", str(source), str(keep)]
-    command += [f"{index}:{step}" for index, step in jobs]
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert answer.returncode == 0, answer.stderr
-    results: dict[str, dict[str, int]] = json.loads(answer.stdout)
-    return results
+def assert_killed(outcome: Outcome) -> None:
+    """Or it came to its end before: the threads of Tantivy may need a step more or less."""
+    is_over = (outcome.signal, outcome.error) == (0, "") and len(outcome.steps) < outcome.job.step
+    assert outcome.signal == signal.SIGKILL or is_over, outcome
 
 
-def steps_of(source: Path, keep: int, index: Path) -> int:
-    steps = kill(source, keep, [(index, 0)])[str(index)]["steps"]
-    assert steps > 30, "the hooks must see the build"
-    return steps
+@pytest.mark.parametrize(
+    ("action", "stride"),
+    # what a removal writes is written as a build does
+    [("first build", 1), ("build", 1), ("remove", 5), ("rollback", 1), ("import", 1)],
+)
+def test_killed_at_every_step(disturb: Disturb, undisturbed: Undisturb, world: World, action: str, stride: int) -> None:
+    template = None if action == "first build" else world.index
+    action = action.removeprefix("first ")
+    before = state(world.index) if template else None
+    after = undisturbed(world, action, template)
+    newest = undisturbed(world, "build", world.index).content
+    jobs = [Job("kill", step) for step in range(1, len(after.steps) + 1, stride)]
+    jobs += [Job("tear", job.step) for job in jobs if after.steps[job.step - 1][0] == "write"]
+    seen = set()
+    for outcome in disturb(world, action, template, jobs):
+        assert_killed(outcome)
+        found = state(outcome.index)
+        seen.add("old" if found == before else "new")
+        assert found == before or (found and found.content == after.content), outcome
+        rebuild(outcome.index, *world.sources)
+        assert live(outcome.index).content == newest, outcome
+        assert_tidy(outcome.index)
+    assert seen == {"old", "new"}
 
 
-@pytest.mark.parametrize("keep", [1, 2])
-def test_killed_at_every_step_of_a_rebuild(index: Path, source: Path, keep: int) -> None:
-    old = current_id(index)
-    steps = steps_of(source, keep, copy(index, "counting"))
-    jobs = [(copy(index, f"index-{step}"), step) for step in range(1, steps + 1)]
-    results = kill(source, keep, jobs)
-    outcomes = set()
-    for copied, step in jobs:
-        assert results[str(copied)]["signal"] == -signal.SIGKILL, f"step {step} was not reached"
-        live = check(copied)
-        outcomes.add("old" if live == old else "new")
-        for folder in (copied / "generations").iterdir():
-            Generation.open(copied, folder.name).close()
-        newest = rebuild(copied, source, keep)
-        assert check(copied) == newest, f"after step {step}"
-        assert list((copied / "building").iterdir()) == []
-        assert len(list((copied / "generations").iterdir())) == keep
-    assert outcomes == {"old", "new"}
+def test_every_file_is_seen_being_written(undisturbed: Undisturb, world: World) -> None:
+    """Or the steps at which the others are killed would not be all."""
+    written = {Path(path).name for kind, path in undisturbed(world, "build", None).steps if kind in ("write", "rename")}
+    suffixes = {Path(name).suffix for name in written}
+    assert {"documents.sqlite", "vectors.faiss", "rows.npy", "manifest.json", "CURRENT.new", "lock"} <= written
+    assert {".fast", ".fieldnorm", ".idx", ".pos", ".store", ".term"} <= suffixes
 
 
-def test_killed_at_every_step_of_the_first_build(tmp_path: Path, source: Path) -> None:
-    steps = steps_of(source, 2, tmp_path / "counting")
-    jobs = [(tmp_path / f"index-{step}", step) for step in range(1, steps + 1)]
-    kill(source, 2, jobs)
-    published = 0
-    for index, step in jobs:
-        with contextlib.suppress(IndexMissing):
-            check(index)
-            published += 1
-        newest = rebuild(index, source)
-        assert check(index) == newest, f"after step {step}"
-    assert 0 < published < len(jobs)
+@pytest.mark.parametrize("action", ["first build", "build", "remove", "rollback", "import"])
+def test_what_a_power_cut_would_lose_is_not_yet_needed(undisturbed: Undisturb, world: World, action: str) -> None:
+    """A file is flushed before its folder moves, that before `CURRENT` names it, and that before anything goes."""
+    template = None if action == "first build" else world.index
+    unflushed: set[str] = set()
+    published = False
+    for kind, path in undisturbed(world, action.removeprefix("first "), template).steps:
+        folder = path.rpartition("/")[0]
+        if kind == "fsync":
+            unflushed.discard(path)
+        elif kind == "rename" and folder == "/building":
+            assert not {name for name in unflushed if name == path or name.startswith(f"{path}/")}
+            unflushed |= {"/building", "/generations"}
+        elif kind == "rename" and path == "/CURRENT.new":
+            assert unflushed <= {"", "/building", "/lock"}
+            unflushed.add("")
+            published = True
+        elif published and kind in ("rename", "unlink"):
+            assert "" not in unflushed, "the old generation may still be the one that CURRENT names"
+        elif kind == "unlink":
+            unflushed -= {path}
+        else:
+            unflushed |= {folder} if kind == "mkdir" else {folder, path} if kind == "open" else {path}
+    assert published
+    assert unflushed <= {"/lock", "/building", "/generations"}, "what is gone may come back, and does no harm"
 
 
-def test_killed_from_outside_at_random_moments(index: Path, tmp_path: Path) -> None:
-    """A longer build this time, so that the kill falls into the work rather than into the start."""
-    source = tmp_path / "more"
-    source.mkdir()
-    for number in range(300):
-        (source / f"{number}.txt").write_text(f"Page {number}\n\n" + f"Text {number} about fish. " * 40)
-    old = current_id(index)
-    chance = random.Random(7)
-    script = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from tests.faults.conftest import rebuild\n"
-        "print('ready', flush=True)\n"
-        "rebuild(Path(sys.argv[1]), Path(sys.argv[2]))\n"
-    )
-    for _ in range(4):
-        child = subprocess.Popen(
-            [sys.executable, "-c", script, str(index), str(source)], stdout=subprocess.PIPE, cwd=ROOT
-        )
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
+def test_killed_while_a_damaged_generation_is_replaced(
+    disturb: Disturb, undisturbed: Undisturb, world: World, tmp_path: Path
+) -> None:
+    damaged = shutil.copytree(world.archived, tmp_path / "damaged")
+    (damaged / "generations" / current_id(damaged) / "vectors.faiss").write_bytes(b"nonsense")
+    whole = undisturbed(world, "import", damaged)
+    jobs = [Job("kill", step) for step, (kind, _) in enumerate(whole.steps, start=1) if kind != "write"]
+    seen = set()
+    for outcome in disturb(world, "import", damaged, jobs):
+        assert_killed(outcome)
         try:
-            child.wait(chance.uniform(0.0, 0.3))
-        except subprocess.TimeoutExpired:
-            os.kill(child.pid, signal.SIGKILL)
-        child.stdout.close()
-        child.wait()
-        assert check(index) >= old
-    newest = rebuild(index, source)
-    assert check(index) == newest
+            Generation.open(outcome.index).close()
+        except IndexCorrupt:
+            seen.add("damaged")
+        else:
+            seen.add("whole")
+            assert live(outcome.index).content == whole.content, outcome
+        ACTIONS["import"](world, outcome.index)
+        assert live(outcome.index).content == whole.content, outcome
+        assert_tidy(outcome.index)
+    assert seen == {"damaged", "whole"}
+
+
+@pytest.mark.parametrize("how", ["kill", "tear", "full"])
+def test_an_archive_appears_whole_or_not_at_all(disturb: Disturb, world: World, tmp_path: Path, how: str) -> None:
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    [steps] = [outcome.steps for outcome in disturb(world, "export", nothing, [Job()])]
+    before, archives = state(world.index), 0
+    numbered = enumerate(steps, start=1)
+    jobs = [Job(how, step) for step, (kind, _) in numbered if how != "full" or kind in NEEDS_ROOM]
+    for outcome in disturb(world, "export", nothing, jobs):
+        assert outcome.signal == (0 if how == "full" else signal.SIGKILL), outcome
+        assert outcome.error.startswith("ArchiveError: cannot write ") or how != "full", outcome
+        archive = outcome.index / world.archive.name
+        archives += archive.exists()
+        assert not archive.exists() or archive.read_bytes() == world.archive.read_bytes()
+        assert how != "full" or list(outcome.index.iterdir()) == [], outcome
+    assert not archives or how != "full"
+    assert state(world.index) == before
+
+
+def test_killed_again_and_again(disturb: Disturb, undisturbed: Undisturb, tmp_path: Path) -> None:
+    """One index, and no build that ends well: at random steps, and from outside, wherever a build is by then."""
+    world, chance = World(tmp_path / "world"), random.Random(7)
+    world.root.mkdir()
+    world.make(pages=60)
+    steps = undisturbed(world, "rebuild", world.index).steps
+    ways = ("kill", "tear", "outside", "outside")
+    jobs = [Job(chance.choice(ways), chance.randint(1, len(steps))) for _ in range(25)]
+    before = live(world.index)
+    newest = None
+    for outcome in disturb(world, "rebuild", None, jobs, index=world.index):
+        found = live(world.index)
+        if found.generation == before.generation:
+            assert found == before, outcome
+        else:
+            newest = newest or found.content
+            assert found.generation > before.generation, outcome
+            assert found.content == newest, outcome
+        before = found
+    rebuild(world.index, *world.sources, full=True)
+    assert newest in (None, live(world.index).content)
+    assert_tidy(world.index)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_build_frees_the_lock(index: Path, source: Path, sent: signal.Signals) -> None:
+def test_a_stopped_build_frees_the_lock(index: Path, world: World, sent: signal.Signals) -> None:
     """The build is stopped while it embeds, and holds the lock."""
     script = (
-        "import sys, threading\n"
+        "import sys\n"
         "from pathlib import Path\n"
         "from tests.dummy import DummyEmbedder\n"
         "def encode(self, texts, *, role='document'):\n"
         "    print('embedding', flush=True)\n"
-        "    threading.Event().wait(60)\n"
+        "    sys.stdin.read()\n"
         "DummyEmbedder.encode = encode\n"
-        "from tests.faults.conftest import rebuild\n"
-        "rebuild(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "from tests.faults.world import rebuild\n"
+        "rebuild(Path(sys.argv[1]), *sys.argv[2:])\n"
     )
-    old = current_id(index)
+    old = live(index)
     child = subprocess.Popen(
-        [sys.executable, "-c", script, str(index), str(source)],
+        [sys.executable, "-c", script, str(index), *world.sources],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=ROOT,
@@ -121,8 +173,8 @@ def test_a_stopped_build_frees_the_lock(index: Path, source: Path, sent: signal.
     assert child.stdout is not None
     assert child.stdout.readline() == b"embedding\n"
     child.send_signal(sent)
-    child.stdout.close()
-    assert child.wait(20) != 0
-    assert check(index) == old
-    assert check(index) != rebuild(index, source)
-    assert list((index / "building").iterdir()) == []
+    child.communicate(timeout=20)
+    assert child.returncode != 0
+    assert live(index) == old
+    assert rebuild(index, *world.sources) != old.generation
+    assert_tidy(index)

@@ -1,0 +1,238 @@
+"""A generation that is wrong although every checksum is right: what the program can tell, it tells by name."""
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+import pytest
+import tantivy
+
+from indexer import manifest as manifests
+from indexer.errors import IndexCorrupt
+from indexer.filter import Filter
+from indexer.generation import Generation, current_id
+from indexer.lexical import LexicalWriter
+from indexer.manifest import MANIFEST, read_manifest, record_file
+from indexer.vector_kinds import new_store
+from indexer.verification import problems_of, verify
+from rag.retriever import MODES, Retriever
+from tests.dummy import DummyEmbedder
+from tests.faults.conftest import SEGMENT
+
+
+@pytest.fixture
+def folder(index: Path) -> Path:
+    """Of the live generation."""
+    return index / "generations" / current_id(index)
+
+
+def sign(folder: Path) -> None:
+    """Make every checksum right."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    records = {path.relative_to(folder).as_posix(): record_file(path) for path in files}
+    (folder / MANIFEST).write_bytes(replace(read_manifest(folder), files=records).to_bytes())
+
+
+def rewrite(folder: Path, change: dict[str, object]) -> None:
+    """Change fields of the manifest and make its own checksum right."""
+    path = folder / MANIFEST
+    content = json.loads(path.read_bytes())
+    content.pop("checksum")
+    content |= change
+    path.write_bytes(manifests._dump({"checksum": manifests._checksum(content), **content}))
+
+
+def assert_refused(folder: Path, name: str) -> None:
+    with pytest.raises(IndexCorrupt) as caught:
+        Generation(folder)
+    assert str(caught.value).startswith(f"{folder / name}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 1}, {"schema_version": None}, {"schema_version": "1"}, {"id": 3}, {"counts": []},
+        {"counts": {"documents": 2}}, {"counts": {"documents": "2", "chunks": 3, "dimension": 64}}, {"files": {}},
+        {"files": {"documents.sqlite": {"sha256": "x", "size": 1}}}, {"files": {"../../etc/passwd": {}}},
+        {"fingerprint": None}, {"sources": [1]}, {"sources": "x"}, {"report": 1}, {"settings": []}, {"created_at": 1},
+    ],
+)  # fmt: skip
+def test_manifests_that_say_nonsense(folder: Path, change: dict[str, object]) -> None:
+    rewrite(folder, change)
+    assert_refused(folder, MANIFEST)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b"null", b"[" * 100_000, b'{"schema_version": 1}', b"\xff"])
+def test_manifests_that_are_something_else(folder: Path, content: bytes) -> None:
+    (folder / MANIFEST).write_bytes(content)
+    assert_refused(folder, MANIFEST)
+
+
+@pytest.mark.parametrize("field", ["chunks", "dimension", "documents"])
+@pytest.mark.parametrize("more", [1, -1])
+def test_counts_must_agree(folder: Path, field: str, more: int) -> None:
+    counts = json.loads((folder / MANIFEST).read_bytes())["counts"]
+    rewrite(folder, {"counts": counts | {field: counts[field] + more}})
+    assert_refused(folder, "documents.sqlite" if field == "documents" else "vectors.faiss")
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [("documents.sqlite", MANIFEST), ("vectors.faiss", MANIFEST), ("rows.npy", MANIFEST), ("lexical", "lexical"),
+     ("lexical/meta.json", "lexical"), ("lexical/*.idx", "lexical"), ("lexical/*.fast", "lexical")],
+)  # fmt: skip
+def test_files_that_are_missing_from_the_manifest_too(folder: Path, name: str, named: str) -> None:
+    [path] = folder.glob(name)
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    sign(folder)
+    assert_refused(folder, named)
+
+
+def sql(script: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        with closing(sqlite3.connect(folder / "documents.sqlite")) as database:
+            database.executescript(script)
+
+    return damage
+
+
+def rows(array: Callable[[npt.NDArray[np.void]], npt.NDArray[Any]]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        stored = np.load(folder / "rows.npy")
+        np.save(folder / "rows.npy", array(stored), allow_pickle=True)
+
+    return damage
+
+
+def vectors(make: Callable[[int, int], faiss.Index]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        counts = read_manifest(folder).counts
+        index = make(counts.chunks, counts.dimension)
+        index.add(np.ones((counts.chunks, index.d), np.float32))
+        faiss.write_index(index, str(folder / "vectors.faiss"))
+
+    return damage
+
+
+def words(numbers: Callable[[int], list[int]]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        shutil.rmtree(folder / "lexical")
+        writer = LexicalWriter(folder / "lexical")
+        for row in numbers(read_manifest(folder).counts.chunks):
+            writer.add(row, title="Fish", section="", text="fish")
+        writer.finish()
+
+    return damage
+
+
+def other_schema(folder: Path) -> None:
+    shutil.rmtree(folder / "lexical")
+    (folder / "lexical").mkdir()
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("words")
+    index = tantivy.Index(builder.build(), str(folder / "lexical"))
+    writer = index.writer()
+    for _ in range(read_manifest(folder).counts.chunks):
+        writer.add_document(tantivy.Document(words="fish"))
+    writer.commit()
+    writer.wait_merging_threads()
+    for path in (folder / "lexical").glob(".*"):
+        path.unlink()
+
+
+def overwrite(name: str, content: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        [path] = folder.glob(name)
+        path.write_bytes(content(path.read_bytes()))
+
+    return damage
+
+
+def nonsense(content: bytes) -> bytes:
+    return b"nonsense" * 20
+
+
+def half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def nothing(content: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        (sql("DELETE FROM chunks WHERE row > 0"), "documents.sqlite"),
+        (sql("UPDATE documents SET chunks = chunks + 1"), "documents.sqlite"),
+        (sql("DELETE FROM documents WHERE id = 0"), "documents.sqlite"),
+        (sql("DROP TABLE documents"), "documents.sqlite"),
+        (sql("DROP TABLE chunks"), "documents.sqlite"),
+        (overwrite("documents.sqlite", nonsense), "documents.sqlite"),
+        (overwrite("documents.sqlite", nothing), "documents.sqlite"),
+        (rows(lambda stored: stored[1:]), "rows.npy"),
+        (rows(lambda stored: stored["signature"]), "rows.npy"),
+        (rows(lambda stored: stored[:, np.newaxis]), "rows.npy"),
+        (rows(lambda stored: np.array([os.system] * len(stored))), "rows.npy"),
+        (overwrite("rows.npy", half), "rows.npy"),
+        (overwrite("rows.npy", nonsense), "rows.npy"),
+        (overwrite("rows.npy", nothing), "rows.npy"),
+        (vectors(lambda count, dimension: faiss.IndexFlatL2(dimension)), "vectors.faiss"),
+        (vectors(lambda count, dimension: faiss.IndexFlatIP(dimension)), "vectors.faiss"),
+        (vectors(lambda count, dimension: faiss.IndexHNSWFlat(dimension, 16)), "vectors.faiss"),
+        (vectors(lambda count, dimension: new_store(dimension + 2)), "vectors.faiss"),
+        (vectors(lambda count, dimension: faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_bf16)),
+         "vectors.faiss"),
+        (overwrite("vectors.faiss", nonsense), "vectors.faiss"),
+        (overwrite("vectors.faiss", half), "vectors.faiss"),
+        (overwrite("vectors.faiss", nothing), "vectors.faiss"),
+        (words(lambda count: list(range(count - 1))), "lexical"),
+        (words(lambda count: list(range(count + 1))), "lexical"),
+        (words(lambda count: []), "lexical"),
+        (other_schema, "lexical"),
+        (overwrite("lexical/meta.json", nonsense), "lexical"),
+        (overwrite("lexical/meta.json", half), "lexical"),
+        *((overwrite(name, how), "lexical") for name in SEGMENT for how in (nonsense, half, nothing)),
+    ],
+)  # fmt: skip
+def test_files_that_say_nonsense(folder: Path, damage: Callable[[Path], None], name: str) -> None:
+    damage(folder)
+    sign(folder)
+    assert_refused(folder, name)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        sql("DELETE FROM chunks WHERE row = 1"),
+        sql("UPDATE chunks SET document = 99 WHERE row = 1"),
+        sql("DROP TABLE terms"),
+        sql("UPDATE documents SET metadata = 'nonsense'"),
+        sql("UPDATE documents SET metadata = '[]'"),
+        rows(lambda stored: np.zeros_like(stored)),
+        rows(lambda stored: np.full_like(stored, -1)),
+        words(lambda count: [0] * count),
+        words(lambda count: [1000 + row for row in range(count)]),
+    ],
+)  # fmt: skip
+def test_what_shows_only_later_is_told_then_and_found_by_verify(
+    index: Path, folder: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(folder)
+    sign(folder)
+    retriever = Retriever.open(index, DummyEmbedder())
+    for mode, only in product(MODES, (None, Filter.parse({"content_type": "text/html"}))):
+        with suppress(IndexCorrupt):
+            retriever.search("cats eat fish", k=5, mode=mode, filter=only)
+    assert problems_of(verify(folder, DummyEmbedder()))

@@ -1,0 +1,130 @@
+"""What the fault tests work on: folders of pages, an archive, an index, and everything that writes one."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from indexer.archive import export_archive, import_archive
+from indexer.build import build
+from indexer.config import BuildConfig
+from indexer.errors import IndexMissing
+from indexer.generation import Generation
+from indexer.layout import BUILDING, CURRENT, GENERATIONS, LOCK
+from indexer.progress import Progress
+from indexer.removal import remove_sources
+from indexer.rollback import roll_back
+from indexer.verification import problems_of, verify
+from tests.dummy import DummyEmbedder
+
+KEEP = 2
+Content = tuple[tuple[str, str], ...]  # id and text of every chunk
+
+
+@dataclass(frozen=True)
+class State:
+    """What is live."""
+
+    generation: str
+    content: Content
+
+
+@dataclass(frozen=True)
+class World:
+    """The folder that everything is in."""
+
+    root: Path
+
+    @property
+    def sources(self) -> list[str]:
+        return [str(self.root / "docs"), str(self.root / "more")]
+
+    @property
+    def archive(self) -> Path:
+        return self.root / "archive.tar"
+
+    @property
+    def archived(self) -> Path:
+        """An index whose live generation is in the archive."""
+        return self.root / "archived"
+
+    @property
+    def index(self) -> Path:
+        """An index with two generations, of which the newer one lacks a page that `docs` has by now."""
+        return self.root / "index"
+
+    def make(self, pages: int = 0) -> None:
+        """Write it all; with so many pages more, a build takes longer."""
+        docs, more = (Path(source) for source in self.sources)
+        docs.mkdir()
+        more.mkdir()
+        (docs / "cats.html").write_text("<h1>Cats</h1><p>Cats sleep.<h2 id=food>Food</h2><p>Cats eat fish.")
+        (docs / "dogs.md").write_text("# Dogs\n\nDogs bark.\n")
+        (more / "birds.txt").write_text("Birds sing, and some eat fish.")
+        for number in range(pages):
+            (more / f"{number}.txt").write_text(f"Page {number}\n\n" + f"Text {number} about fish. " * 40)
+        rebuild(self.index, *self.sources)
+        (docs / "mice.md").write_text("# Mice\n\nMice fear cats.\n")
+        rebuild(self.archived, *self.sources)
+        export_archive(self.archived, self.archive)
+        (docs / "mice.md").unlink()
+        (docs / "dogs.md").write_text("# Dogs\n\nDogs bark at cats.\n")
+        rebuild(self.index, *self.sources)
+        (docs / "owls.md").write_text("# Owls\n\nOwls hoot.\n\n## Food\n\nOwls eat mice.\n")
+
+
+def rebuild(index: Path, *sources: str | Path, full: bool = False) -> str:
+    """Build an index of these sources; return the id of what is then live."""
+    names, config, progress = [str(source) for source in sources], BuildConfig(keep_generations=KEEP), quiet()
+    return build(names, index, DummyEmbedder(), config, progress=progress, full=full).generation
+
+
+def quiet() -> Progress:
+    return Progress(sys.stderr, "quiet")
+
+
+def _remove(world: World, index: Path) -> None:
+    remove_sources(world.sources[1:], index, keep_generations=KEEP, progress=quiet())
+
+
+ACTIONS: Mapping[str, Callable[[World, Path], object]] = {
+    "build": lambda world, index: rebuild(index, *world.sources),
+    "rebuild": lambda world, index: rebuild(index, *world.sources, full=True),
+    "remove": _remove,
+    "rollback": lambda _, index: roll_back(index),
+    "export": lambda world, folder: export_archive(world.archived, folder / world.archive.name),
+    "import": lambda world, index: import_archive(index, world.archive, keep_generations=KEEP),
+}
+
+
+def state(index: Path) -> State | None:
+    """Open the live generation, if there is one, and every other; all must be whole."""
+    generations = index / GENERATIONS
+    for folder in generations.iterdir() if generations.is_dir() else ():
+        assert problems_of(verify(folder, DummyEmbedder())) == []
+    try:
+        generation = Generation.open(index)
+    except IndexMissing:
+        return None
+    try:
+        chunks = generation.chunks(np.arange(generation.chunk_count))
+        return State(generation.id, tuple((chunk.id, chunk.text) for chunk in chunks))
+    finally:
+        generation.close()
+
+
+def assert_tidy(index: Path) -> None:
+    """Nothing is left of what was begun and not ended."""
+    assert {entry.name for entry in index.iterdir()} == {CURRENT, GENERATIONS, BUILDING, LOCK}
+    assert list((index / BUILDING).iterdir()) == []
+    assert len(list((index / GENERATIONS).iterdir())) <= KEEP
+    assert (index / LOCK).read_bytes() == b""
+
+
+def live(index: Path) -> State:
+    """The same, where there must be one."""
+    found = state(index)
+    assert found is not None
+    return found
