@@ -1,6 +1,6 @@
 """The build: sources in, a published generation out. What has not changed since the live one is taken from it."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
@@ -30,6 +30,8 @@ def build(
     *,
     progress: Progress,
     full: bool = False,
+    refresh: Collection[str] | None = None,
+    metadata: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
 
@@ -44,6 +46,8 @@ def build(
         config: limits, chunk sizes, how many generations to keep.
         progress: told how far the build is; closed at the end.
         full: read and cut every page again, whatever its server says, and publish in any case.
+        refresh: sources to read, where what the live generation has of the others can be taken over; None means all.
+        metadata: by source, names and values that all of its documents get, unless they have others of that name.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -55,12 +59,17 @@ def build(
     if not sources:
         raise SourceError("no source was given; name an http or https address, a folder or a file")
     sources = list(dict.fromkeys(full_name(source) for source in sources))
+    refresh = sources if refresh is None else {full_name(source) for source in refresh}
+    metadata = {
+        full_name(source): {name: list(values) for name, values in given.items()}
+        for source, given in (metadata or {}).items()
+    }
     with (
         drafting(index_dir, config.keep_generations, progress) as folder,
         closing(_open_earlier(index_dir, progress)) as earlier,
-        closing(_Build(sources, folder, embedder, config, progress, earlier, full=full)) as work,
+        closing(_Build(sources, folder, embedder, config, progress, earlier, metadata, full=full)) as work,
     ):
-        return work.run(index_dir)
+        return work.run(index_dir, refresh)
 
 
 def _open_earlier(index_dir: Path, progress: Progress) -> Earlier:
@@ -82,6 +91,7 @@ class _Build:
         config: BuildConfig,
         progress: Progress,
         earlier: Earlier,
+        metadata: Mapping[str, Mapping[str, Sequence[str]]],
         *,
         full: bool,
     ) -> None:
@@ -91,7 +101,10 @@ class _Build:
         self._progress = progress
         self._earlier = earlier
         self._fingerprint = dict(embedder.fingerprint)
+        self._metadata = metadata
         self._settings = config.as_dict() | {"reading": READING}
+        if metadata:
+            self._settings["metadata"] = metadata
         self._ledger = Ledger()
         self._seen: set[int] = set()  # documents of the earlier generation that are still there
         # While nothing differs from the earlier generation, its documents are held back instead of copied: if nothing
@@ -111,10 +124,17 @@ class _Build:
     def close(self) -> None:
         self._draft.close()
 
-    def run(self, index_dir: Path) -> BuildReport:
-        with closing(self._items()) as items:  # whatever happens here, the fetchers stop at once
+    def run(self, index_dir: Path, refresh: Collection[str]) -> BuildReport:
+        resting, rested = self._resting(refresh), set()
+        for record in self._earlier.pages() if resting else ():
+            if record.source in resting:
+                rested.add(record.url)
+                self._take(Known(record))
+        with closing(
+            self._items([source for source in self._sources if source not in resting])
+        ) as items:  # whatever happens here, the fetchers stop at once
             for item in items:
-                self._take(item)
+                self._take(Skip(item.url, "already read") if item.url in rested else item)
         for number, url, _ in self._earlier.documents():
             if number not in self._seen:
                 self._ledger.gone.add(url)
@@ -151,8 +171,15 @@ class _Build:
             self._held = []
         return 0 if models else live.counts.dimension
 
-    def _items(self) -> Generator[Page | Known | Skip | Failure, None, None]:
-        with closing(read_sources(self._sources, self._config.crawl, self._progress.found, self._earlier)) as items:
+    def _resting(self, refresh: Collection[str]) -> set[str]:
+        """Sources that are not read this time, and that the earlier generation knows as they are to be."""
+        live = self._earlier.manifest
+        known = set(live.sources) if live is not None and self._earlier.is_trusted else set()
+        return {source for source in self._sources if source in known and source not in refresh}
+
+    def _items(self, sources: Sequence[str]) -> Generator[Page | Known | Skip | Failure, None, None]:
+        traffic = self._ledger.traffic
+        with closing(read_sources(sources, self._config.crawl, self._progress.found, self._earlier, traffic)) as items:
             while True:
                 with self._ledger.stopwatch.timed("fetch"):
                     item = next(items, None)
@@ -224,7 +251,9 @@ class _Build:
         except ParseError as error:
             self._ledger.failures.append(Failure(page.url, str(error)))
             return f"{_FAILED}{error}"
-        outcome = self._index(document)
+        given = {name: tuple(values) for name, values in self._metadata.get(page.source, {}).items()}
+        document = replace(document, metadata={**given, **document.metadata})
+        outcome = self._index(document, len(page.body))
         record = self._earlier.page(page.url)
         if outcome != INDEXED:
             return outcome
@@ -244,13 +273,16 @@ class _Build:
         document, chunks, _ = self._earlier.read(number)
         return self._index(replace(document, source=record.source, sections=sections_of(chunks)))
 
-    def _index(self, document: Document) -> str:
+    def _index(self, document: Document, size: int | None = None) -> str:
+        """Cut a document and add it; `size` is the bytes of its page, if that was read."""
         with self._ledger.stopwatch.timed("chunk"):
             chunks = self._chunker.split(document)
         if not chunks:
             return self._skip(document.url, "no text")
         self._release()
         self._draft.add(document, chunks)
+        if size is not None:
+            self._ledger.size(document.url, size, len(chunks))
         return INDEXED
 
     def _skip(self, url: str, reason: str) -> str:
@@ -283,4 +315,5 @@ class _Build:
 def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that decide what passages a page is cut into, by the names that users know."""
     chunk = settings.get("chunk", {})
-    return {f"chunk_{name}": value for name, value in chunk.items()} | {"reading": settings.get("reading")}
+    read = {"reading": settings.get("reading"), "metadata": settings.get("metadata", {})}
+    return {f"chunk_{name}": value for name, value in chunk.items()} | read

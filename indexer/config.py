@@ -1,11 +1,13 @@
 """What a build may be told: frozen, checked when made, units in the comments."""
 
+import ipaddress
 import math
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import Any
 
 from indexer.errors import ConfigError
+from indexer.scope import Scope
 
 
 def default_user_agent() -> str:
@@ -25,9 +27,11 @@ class CrawlLimits:
     max_depth: int = 32  # links followed from the start page
     timeout: float = 20.0  # seconds one page may take in all, redirects included
     max_bytes: int = 10_000_000  # bytes of one page, after decompression
+    max_total_bytes: int = 10_000_000_000  # bytes of all pages of one site, after decompression
+    scope: Scope = field(default_factory=Scope)  # which pages of a site
     concurrency: int = 4  # fetcher threads
     delay: float = 0.0  # seconds between two requests to the site; robots.txt may ask for more
-    allow_private: bool = False  # whether loopback, private and other non-public addresses may be reached
+    allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
     user_agent: str = field(default_factory=default_user_agent)
 
     def __post_init__(self) -> None:
@@ -35,8 +39,12 @@ class CrawlLimits:
         _whole("max_depth", self.max_depth, 0, 1_000_000)
         _number("timeout", self.timeout, 0.01, 86_400)
         _whole("max_bytes", self.max_bytes, 1, 1_000_000_000)
+        _whole("max_total_bytes", self.max_total_bytes, 1, 1_000_000_000_000_000)
         _whole("concurrency", self.concurrency, 1, 64)
         _number("delay", self.delay, 0, 3_600)
+        if not isinstance(self.allow_private, bool):
+            for network in self.allow_private:
+                _network(network)
         if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
             raise ConfigError(f"user_agent must be one line of printable ASCII, not {self.user_agent!r}")
 
@@ -73,6 +81,15 @@ class BuildConfig:
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+
+
+def _network(text: str) -> None:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"allow_private is yes, no or networks such as 10.0.0.0/8,fd00::/8, not {text[:80]!r} ({error})"
+        ) from None
 
 
 def _number(name: str, value: object, low: float, high: float) -> None:

@@ -2,10 +2,11 @@
 
 Fetcher threads work ahead on a window of the queue; their results are taken in queue order, and links join the
 queue only when their page is taken. A page that an earlier build has read is asked for on condition that it changed.
+Where the start is a list of pages, these are read and no links are followed.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -14,9 +15,12 @@ from indexer.config import CrawlLimits
 from indexer.earlier import Earlier, conditions, hash_page
 from indexer.errors import FetchError, NotWanted, SourceError
 from indexer.fetch import Answer, Fetcher, Unavailable
-from indexer.links import read_links
+from indexer.formats import CONTENT_TYPES
+from indexer.links import header_directives, read_links
 from indexer.records import Failure, Known, Page, Skip
 from indexer.robots import Robots, fetch_robots
+from indexer.sitemap import TYPES, is_listing, read_lists
+from indexer.traffic import Traffic
 from indexer.urls import normalise, origin
 
 Found = Callable[[int], None]
@@ -29,10 +33,16 @@ class _Queued:
     depth: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    page: Page | Known
+    alias: Page | None = None  # the page that named this one as its canonical address
+
+
 def crawl(
-    source: str, limits: CrawlLimits, found: Found, earlier: Earlier | None = None
+    source: str, limits: CrawlLimits, found: Found, earlier: Earlier | None = None, traffic: Traffic | None = None
 ) -> Iterator[Page | Known | Skip | Failure]:
-    """Read every page of a site that links lead to from the start page.
+    """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
     Pages that may be followed but not indexed are given too, marked `noindex`.
 
@@ -41,6 +51,7 @@ def crawl(
         limits: how far and how hard.
         found: told, whenever it grows, how many addresses are known to be due.
         earlier: what an earlier build knows; of pages that are unchanged or out of reach, its record is given.
+        traffic: told of every request.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
@@ -48,7 +59,7 @@ def crawl(
     start = normalise(source, "")
     if start is None:
         raise SourceError(f"{source} is not a usable http or https address; check it for typing mistakes")
-    fetcher = Fetcher(limits)
+    fetcher = Fetcher(limits, traffic)
     pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
     try:
         yield from _Crawl(source, limits, fetcher, pool, found, earlier or Earlier.nothing()).pages(start)
@@ -76,19 +87,31 @@ class _Crawl:
         self._found = found
         self._earlier = earlier
         self._site = ""
+        self._is_open = False  # whether the start page has been read
+        self._follows = True  # whether links of pages are
         self._robots = Robots("", limits.user_agent)
         self._waiting: deque[_Queued] = deque()
-        self._running: deque[tuple[_Queued, Future[Page | Known]]] = deque()
+        self._running: deque[tuple[_Queued, Future[_Read]]] = deque()
         self._seen: set[str] = set()  # addresses queued or refused
         self._taken: set[str] = set()  # addresses of pages given out
         self._contents: set[str] = set()  # hashes of pages given out
+        self._aliases: set[str] = set()  # hashes of pages that named another as their canonical address
         self._requested = 0
+        self._bytes = 0  # of pages taken
 
     def pages(self, start: str) -> Iterator[Page | Known | Skip | Failure]:
         read = self._open(start)
-        self._seen |= {start, read.url}
+        page, self._is_open = read.page, True
+        self._seen |= {start, page.url}
         self._requested = 1
-        yield from self._take(_Queued(start, 0), read)
+        refusal = self._limits.scope.refusal(page.url)
+        if isinstance(page, Page) and is_listing(page):
+            yield from self._list(page)
+        elif refusal is not None:
+            yield Skip(page.url, refusal)
+            yield from self._queue(page.record.links if isinstance(page, Known) else page.links, 1)
+        else:
+            yield from self._take(_Queued(start, 0), read)
         while self._submit():
             queued, future = self._running.popleft()
             try:
@@ -100,17 +123,44 @@ class _Crawl:
             else:
                 yield from self._take(queued, read)
         for queued in self._waiting:
-            yield Skip(queued.url, f"over the limit of {self._limits.max_pages:,} pages")
+            yield Skip(queued.url, self._over)
 
-    def _open(self, start: str) -> Page | Known:
+    @property
+    def _over(self) -> str:
+        if self._bytes >= self._limits.max_total_bytes:
+            return f"over the limit of {self._limits.max_total_bytes:,} bytes"
+        return f"over the limit of {self._limits.max_pages:,} pages"
+
+    def _list(self, page: Page) -> Iterator[Skip | Failure]:
+        """Queue the pages of a list, and those of the lists that it leads to."""
+        self._follows = False
+        try:
+            pages, notes = read_lists(page, self._fetch_list, self._limits.max_bytes)
+        except FetchError as error:
+            raise SourceError(f"cannot read {page.url}: {error}") from error
+        yield from notes
+        here = tuple(url for url in pages if origin(url) == self._site)
+        yield from (Skip(url, "on another site") for url in pages if origin(url) != self._site)
+        if not here:
+            raise SourceError(f"{page.url} lists no page of {self._site}")
+        yield from self._queue(here, 0)
+
+    def _fetch_list(self, url: str) -> Page:
+        if origin(url) != self._site:
+            raise NotWanted("on another site")
+        if not self._robots.allows(url):
+            raise NotWanted("robots.txt disallows it")
+        return _page(self._fetcher.get(url, scope=self._check_redirect, types=TYPES), self._source, url)
+
+    def _open(self, start: str) -> _Read:
         """Read robots.txt and the start page; https instead of http on the same host is followed."""
         try:
             self._enter(origin(start), start)
             try:
-                return self._read(start)
+                return self._read(start, CONTENT_TYPES | TYPES)
             except _MovedToHttps as move:
                 self._enter(origin(move.url), move.url)
-                return self._read(move.url)
+                return self._read(move.url, CONTENT_TYPES | TYPES)
         except FetchError as error:
             raise SourceError(f"cannot read {start}: {error}") from error
 
@@ -124,33 +174,51 @@ class _Crawl:
     def _submit(self) -> bool:
         """Keep the fetchers busy; False when nothing is left to take."""
         ahead = self._limits.concurrency * _AHEAD
-        while self._waiting and len(self._running) < ahead and self._requested < self._limits.max_pages:
+        while self._waiting and len(self._running) < ahead and self._has_room:
             queued = self._waiting.popleft()
             self._requested += 1
             self._running.append((queued, self._pool.submit(self._read_or_keep, queued.url)))
         return bool(self._running)
 
-    def _take(self, queued: _Queued, read: Page | Known) -> Iterator[Page | Known | Skip]:
-        if read.url in self._taken:
+    @property
+    def _has_room(self) -> bool:
+        return self._requested < self._limits.max_pages and self._bytes < self._limits.max_total_bytes
+
+    def _take(self, queued: _Queued, read: _Read) -> Iterator[Page | Known | Skip]:
+        page, alias = read.page, read.alias
+        if alias is not None:
+            yield from self._follow_alias(alias, queued.depth + 1)
+        if page.url in self._taken:
             yield Skip(queued.url, "leads to a page already read")
             return
-        self._seen.add(read.url)
-        self._taken.add(read.url)
-        content = read.record.content_hash if isinstance(read, Known) else hash_page(read)
+        self._seen.add(page.url)
+        self._taken.add(page.url)
+        self._bytes += len(page.body) if isinstance(page, Page) else 0
+        content = page.record.content_hash if isinstance(page, Known) else hash_page(page)
         if content in self._contents:  # nor are its links followed: a site may answer any address with one page
-            yield Skip(read.url, "same content as another page")
+            yield Skip(page.url, "same content as another page")
             return
         self._contents.add(content)
-        links = read.record.links if isinstance(read, Known) else read.links
-        yield from self._queue(links, queued.depth + 1)
-        yield read
+        yield from self._queue(page.record.links if isinstance(page, Known) else page.links, queued.depth + 1)
+        yield page
+
+    def _follow_alias(self, alias: Page, depth: int) -> Iterator[Skip]:
+        """Follow the links of a page that is not given itself: it may be one of many that name one address."""
+        self._bytes += len(alias.body)
+        content = hash_page(alias)
+        if content not in self._aliases | self._contents:
+            self._aliases.add(content)
+            yield from self._queue(alias.links, depth)
 
     def _queue(self, links: tuple[str, ...], depth: int) -> Iterator[Skip]:
-        for url in links:
+        for url in links if self._follows or depth == 0 else ():
             if url in self._seen:
                 continue
             self._seen.add(url)
-            if depth > self._limits.max_depth:
+            refusal = self._limits.scope.refusal(url)
+            if refusal is not None:
+                yield Skip(url, refusal)
+            elif depth > self._limits.max_depth:
                 yield Skip(url, f"more than {self._limits.max_depth:,} links from the start")
             elif not self._robots.allows(url):
                 yield Skip(url, "robots.txt disallows it")
@@ -159,7 +227,7 @@ class _Crawl:
         due = self._requested + len(self._waiting)
         self._found(min(due, self._limits.max_pages))
 
-    def _read_or_keep(self, url: str) -> Page | Known:
+    def _read_or_keep(self, url: str) -> _Read:
         """Read one page, or take what is known of it if it is out of reach; runs in a fetcher thread."""
         try:
             return self._read(url)
@@ -167,21 +235,42 @@ class _Crawl:
             record = self._earlier.page_behind(url)
             if record is None or not self._robots.allows(record.url):
                 raise
-            return Known(replace(record, source=self._source), kept=str(error))
+            return _Read(Known(replace(record, source=self._source), kept=str(error)))
 
-    def _read(self, url: str) -> Page | Known:
-        """Fetch one page and find its links, unless it is unchanged."""
-        answer = self._fetcher.get(url, scope=self._check_redirect, validators=self._validators)
+    def _read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Read:
+        """Read one page, or the one that it names as its canonical address if that is there and names no other."""
+        page, canonical = self._fetch(url, types)
+        if canonical is None or isinstance(page, Known) or not self._wants(canonical):
+            return _Read(page)
+        if canonical in self._taken:  # the address is all that counts of it then
+            return _Read(replace(page, url=canonical), page)
+        try:
+            named, further = self._fetch(canonical, CONTENT_TYPES)
+        except FetchError:
+            return _Read(page)
+        if named.url != canonical or further is not None:
+            return _Read(page)
+        if isinstance(named, Known):
+            return _Read(Known(replace(named.record, requested=url)), page)
+        return _Read(replace(named, requested=url), page)
+
+    def _wants(self, url: str) -> bool:
+        return self._robots.allows(url) and self._limits.scope.refusal(url) is None
+
+    def _fetch(self, url: str, types: Collection[str]) -> tuple[Page | Known, str | None]:
+        """Fetch one page and find its links, unless it is unchanged; and the canonical address if it is another."""
+        answer = self._fetcher.get(url, scope=self._check_redirect, types=types, validators=self._validators)
         record = self._earlier.unchanging_page(answer.url)
-        told = {word.strip() for word in answer.headers.get("X-Robots-Tag", "").lower().split(",")}
-        noindex = bool(told & {"noindex", "none"})
+        told = header_directives(answer.headers.get_list("X-Robots-Tag"))
+        noindex, nofollow = bool(told & {"noindex", "none"}), bool(told & {"nofollow", "none"})
         if answer.unchanged and record is not None:
-            return Known(replace(record, source=self._source, requested=url, noindex=noindex))
+            return Known(replace(record, source=self._source, requested=url, noindex=noindex)), None
         page = _page(answer, self._source, url)
         if record is not None and record.content_hash == hash_page(page):
-            return replace(page, links=record.links, noindex=noindex)
+            return replace(page, links=record.links, noindex=noindex), None
         links = read_links(page)
-        return replace(page, links=links.urls, noindex=noindex or links.noindex)
+        page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
+        return page, links.canonical
 
     def _validators(self, url: str) -> Mapping[str, str]:
         record = self._earlier.unchanging_page(url)
@@ -190,11 +279,14 @@ class _Crawl:
     def _check_redirect(self, url: str) -> None:
         if origin(url) != self._site:
             here, there = urlsplit(self._site), urlsplit(url)
-            if not self._taken and there.scheme == "https" and here.netloc == there.netloc:
+            if not self._is_open and there.scheme == "https" and here.netloc == there.netloc:
                 raise _MovedToHttps(url)
             raise NotWanted(f"redirect to another site ({origin(url)})")
         if not self._robots.allows(url):
             raise NotWanted("redirect to a page that robots.txt disallows")
+        refusal = self._limits.scope.refusal(url)
+        if refusal is not None and self._is_open:
+            raise NotWanted(f"redirect to a page that is {refusal}")
 
 
 class _MovedToHttps(NotWanted):

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +73,10 @@ CREATE INDEX pages_requested ON pages (requested) WHERE requested != url;
 _SELECT = """
 SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type, metadata
 FROM chunks JOIN documents ON documents.id = chunks.document WHERE row IN (SELECT value FROM json_each(?))
+"""
+_AROUND = 24  # chunks on either side of one that are looked at for the rest of its section
+_NEIGHBOURS = """
+SELECT row, document, url, section, text FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row
 """
 
 
@@ -206,6 +211,22 @@ class DocumentReader:
         if missing:
             raise corrupt(self._path, f"has no chunk {missing[0]}")
         return [chunks[row] for row in wanted]
+
+    def section(self, row: int) -> list[str]:
+        """Texts of the chunks around one that are of the same section, itself among them, in reading order.
+
+        At most 24 on either side; raises IndexCorrupt if they cannot be read.
+        """
+        try:
+            with self._lock:
+                found = self._database.execute(_NEIGHBOURS, (row - _AROUND, row + _AROUND)).fetchall()
+        except sqlite3.Error as error:
+            raise corrupt(self._path, f"cannot be read ({error})") from error
+        runs = (list(run) for _, run in groupby(found, key=lambda chunk: chunk[1:4]))
+        for run in runs:
+            if run[0][0] <= row <= run[-1][0]:
+                return [text for *_, text in run]
+        raise corrupt(self._path, f"has no chunk {row}")
 
     def select(self, wanted: Filter) -> RowSet:
         """Rows of the documents that a filter allows; raises IndexCorrupt if they cannot be read."""

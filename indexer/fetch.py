@@ -3,11 +3,11 @@
 import ssl
 import threading
 import time
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
+from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Self
@@ -15,15 +15,18 @@ from typing import Self
 import httpcore
 import httpx
 
+from indexer import encodings
 from indexer.config import CrawlLimits
 from indexer.errors import FetchError, NotWanted
+from indexer.formats import CONTENT_TYPES
 from indexer.guard import GuardedTransport
+from indexer.traffic import Traffic
 from indexer.urls import normalise
 
-PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/markdown", "text/plain"})
 MAX_REDIRECTS = 5
 _ATTEMPTS = 3
 _BACKOFF = 0.3  # seconds before the second attempt; doubles
+_LONGEST_PAUSE = 60.0  # seconds a server may ask for in Retry-After; beyond that it is given up
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NOT_MODIFIED = 304
 _NETWORK_ERRORS = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, ssl.SSLError)
@@ -31,6 +34,10 @@ _NETWORK_ERRORS = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.Pr
 
 class Unavailable(FetchError):
     """A page that may well be there: no connection, no complete answer in time, HTTP 429 or 5xx."""
+
+    def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
+        super().__init__(reason, status=status, retry=retry)
+        self.pause = pause  # seconds in which the server wants to be left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,9 @@ def unconditional(url: str) -> Mapping[str, str]:
 class Fetcher:
     """A guarded HTTP client, shared by the fetcher threads of one crawl."""
 
-    def __init__(self, limits: CrawlLimits) -> None:
+    def __init__(self, limits: CrawlLimits, traffic: Traffic | None = None) -> None:
         self._limits = limits
+        self._traffic = traffic or Traffic()
         self._transport = GuardedTransport(allow_private=limits.allow_private, connections=limits.concurrency + 1)
         self._client = httpx.Client(
             transport=self._transport,
@@ -74,13 +82,14 @@ class Fetcher:
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             headers={
                 "User-Agent": limits.user_agent,
-                "Accept": "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.8",
-                "Accept-Encoding": "gzip, deflate",
+                "Accept": "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.8,*/*;q=0.1",
+                "Accept-Encoding": encodings.ACCEPTED,
             },
         )
         self._stopped = threading.Event()
         self._turn = threading.Lock()
         self._next_start = 0.0
+        self._barred_until = 0.0
         self.delay = limits.delay  # seconds between requests
 
     def __enter__(self) -> Self:
@@ -101,7 +110,7 @@ class Fetcher:
         url: str,
         *,
         scope: Callable[[str], None] = allow_all,
-        types: Collection[str] | None = PAGE_TYPES,
+        types: Collection[str] | None = CONTENT_TYPES,
         cut_at: int | None = None,
         validators: Callable[[str], Mapping[str, str]] = unconditional,
     ) -> Answer:
@@ -125,9 +134,12 @@ class Fetcher:
                 return self._follow(url, clock, scope, types, cut_at, validators)
             except FetchError as error:
                 pause = _BACKOFF * 2**attempt
-                if not error.retry or attempt == _ATTEMPTS - 1 or time.monotonic() + pause >= clock.deadline:
+                asked = error.pause if isinstance(error, Unavailable) else 0.0
+                if asked:
+                    self._hold(asked)
+                if not error.retry or attempt == _ATTEMPTS - 1 or asked > _LONGEST_PAUSE:
                     raise
-                if self._stopped.wait(pause):
+                if not asked and (time.monotonic() + pause >= clock.deadline or self._stopped.wait(pause)):
                     raise
         raise AssertionError("unreachable")
 
@@ -160,6 +172,23 @@ class Fetcher:
         """Return the answer, or the address it redirects to."""
         clock.deadline += self._wait_for_turn()
         self._transport.backend.set_deadline(clock.deadline)
+        began = time.monotonic()
+        size, failed = 0, True
+        try:
+            answer = self._ask(url, clock, types, cut_at, validators)
+            size, failed = len(answer.body) if isinstance(answer, Answer) else 0, False
+        finally:
+            self._traffic.note(url, seconds=time.monotonic() - began, size=size, failed=failed)
+        return answer
+
+    def _ask(
+        self,
+        url: str,
+        clock: _Clock,
+        types: Collection[str] | None,
+        cut_at: int | None,
+        validators: Mapping[str, str],
+    ) -> Answer | str:
         try:
             with self._client.stream("GET", url, headers=validators) as response:
                 status = response.status_code
@@ -171,7 +200,8 @@ class Fetcher:
                         raise NotWanted("redirect to something that is not http or https")
                     return target
                 if status == 429 or status >= 500:
-                    raise Unavailable(f"HTTP {status}", status=status, retry=True)
+                    pause = _seconds(response.headers.get("Retry-After", ""))
+                    raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=pause)
                 if not 200 <= status < 300:
                     raise FetchError(f"HTTP {status}", status=status)
                 content_type, charset = _content_type(response.headers.get("Content-Type", ""))
@@ -189,13 +219,15 @@ class Fetcher:
             raise Unavailable(f"no complete answer within {self._limits.timeout:g} s") from error
         except _NETWORK_ERRORS as error:
             raise Unavailable(_one_line(error), retry=not self._stopped.is_set()) from error
+        except encodings.CutShort as error:
+            raise Unavailable(str(error)) from error
         except (httpx.InvalidURL, httpx.HTTPError) as error:
             raise FetchError(_one_line(error)) from error
 
     def _body(self, response: httpx.Response, deadline: float, cut_at: int | None) -> bytes:
         limit = self._limits.max_bytes if cut_at is None else cut_at
         kept = bytearray()
-        for part in _decoded(response, limit + 1):
+        for part in encodings.decoded(response.iter_raw(), response.headers.get("Content-Encoding", "")):
             kept += part
             if len(kept) > limit:
                 if cut_at is None:
@@ -207,40 +239,25 @@ class Fetcher:
         return bytes(kept)
 
     def _wait_for_turn(self) -> float:
-        """Keep the distance between requests; returns the seconds waited."""
-        if self.delay <= 0:
-            return 0.0
+        """Keep the distance between requests and the pauses asked for; returns the seconds waited."""
         with self._turn:
             now = time.monotonic()
+            if now < self._barred_until:
+                raise Unavailable(f"the site asks to be left alone for {self._barred_until - now:,.0f} s")
             wait = max(0.0, self._next_start - now)
             self._next_start = now + wait + self.delay
-        if self._stopped.wait(wait):
+        if wait and self._stopped.wait(wait):
             raise FetchError("the crawl is being stopped")
         return wait
 
-
-def _decoded(response: httpx.Response, most: int) -> Iterator[bytes]:
-    """Undo the one content encoding asked for, never making more than `most` bytes at a time."""
-    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding in ("identity", ""):
-        yield from response.iter_raw()
-        return
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise FetchError(f"content encoding {encoding[:40]} was not asked for")
-    decoder = zlib.decompressobj(wbits=47)  # gzip or zlib, by its header
-    first = True
-    try:
-        for part in response.iter_raw():
-            if first and part and encoding == "deflate" and part[0] & 0x0F != 8:
-                decoder = zlib.decompressobj(wbits=-15)  # some servers leave the zlib header out
-            first = first and not part
-            while part:
-                yield decoder.decompress(part, most)
-                part = decoder.unconsumed_tail
-    except zlib.error as error:
-        raise FetchError(f"damaged {encoding} body") from error
-    if not decoder.eof:
-        raise Unavailable(f"{encoding} body ends too early")
+    def _hold(self, seconds: float) -> None:
+        """Let no thread ask for anything for so long: they wait, or fail at once if that is too long."""
+        with self._turn:
+            until = time.monotonic() + seconds
+            if seconds > _LONGEST_PAUSE:
+                self._barred_until = max(self._barred_until, until)
+            else:
+                self._next_start = max(self._next_start, until)
 
 
 def _content_type(header: str) -> tuple[str, str | None]:
@@ -248,6 +265,16 @@ def _content_type(header: str) -> tuple[str, str | None]:
     message["Content-Type"] = header
     charset = message.get_param("charset")
     return header.partition(";")[0].strip().lower(), charset if isinstance(charset, str) else None
+
+
+def _seconds(retry_after: str) -> float:
+    """Seconds that a Retry-After header asks to wait, given as a number or a date; 0 if it cannot be read."""
+    if retry_after.strip().isdecimal():
+        return float(retry_after.strip()[:10])
+    try:
+        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):  # no date, or one without a zone
+        return 0.0
 
 
 def _now() -> str:

@@ -9,18 +9,12 @@ from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
 
+from indexer.container import expand
 from indexer.earlier import Earlier
 from indexer.errors import SourceError
+from indexer.formats import CONTAINER, content_type_of, reader_of
 from indexer.records import Failure, Known, Page, Skip
 
-_TYPES = {
-    ".html": "text/html",
-    ".htm": "text/html",
-    ".xhtml": "application/xhtml+xml",
-    ".md": "text/markdown",
-    ".markdown": "text/markdown",
-    ".txt": "text/plain",
-}
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # not a passing trouble
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -57,18 +51,31 @@ def read_path(
         entries = list(_walk(root, source, earlier))
         found(sum(isinstance(entry, _Entry) for entry in entries))
         for entry in entries:
-            yield _read(entry, source, max_bytes, earlier) if isinstance(entry, _Entry) else entry
+            if isinstance(entry, _Entry):
+                yield from _documents(_read(entry, source, max_bytes, earlier), max_bytes, earlier)
+            else:
+                yield entry
         return
-    content_type = _TYPES.get(root.suffix.lower())
+    content_type = content_type_of(root.name)
     if not stat.S_ISREG(kind):
         raise SourceError(f"cannot read {source}: it is neither a file nor a folder")
     if content_type is None:
-        raise SourceError(f"cannot read {source}: only {', '.join(_TYPES)} files are read")
+        raise SourceError(f"cannot read {source}: file type {root.suffix.lower() or 'without suffix'} is not read")
     found(1)
     page = _read(_Entry(root, content_type), source, max_bytes, None)
     if isinstance(page, Skip | Failure):
         raise SourceError(f"cannot read {source}: {page.reason}")
-    yield page
+    yield from _documents(page, max_bytes, None)
+
+
+def _documents(
+    item: Page | Known | Skip | Failure, max_bytes: int, earlier: Earlier | None
+) -> Iterator[Page | Known | Skip | Failure]:
+    """The file itself, or what is in it if it is an archive."""
+    if isinstance(item, Page) and reader_of(item.content_type) == CONTAINER:
+        yield from expand(item, max_bytes)
+    else:
+        yield item
 
 
 def _walk(root: Path, source: str, earlier: Earlier | None) -> Iterator[_Entry | Known | Skip | Failure]:
@@ -107,7 +114,7 @@ def _entry(path: Path, source: str, earlier: Earlier | None) -> _Entry | Known |
         return Skip(path.as_uri(), "pipe, socket or device")
     if path.name.startswith("."):
         return Skip(path.as_uri(), "hidden")
-    content_type = _TYPES.get(path.suffix.lower())
+    content_type = content_type_of(path.name)
     if content_type is None:
         return Skip(path.as_uri(), f"file type {path.suffix.lower() or 'without suffix'} is not read")
     return _Entry(path, content_type)

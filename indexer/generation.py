@@ -2,6 +2,7 @@
 
 import os
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -175,6 +176,24 @@ class Generation:
         """
         return self._documents.read(rows)
 
+    def section(self, row: int) -> str:
+        """Text of the section that a chunk is of, or as much as stands in the 24 chunks on either side of it.
+
+        Raises:
+            IndexCorrupt: the row is not in the generation.
+        """
+        texts = self._documents.section(row)
+        overlaps = bool(self.manifest.settings.get("chunk", {}).get("overlap"))
+        return "\n".join([*texts[:1], *(_after(*pair) if overlaps else pair[1] for pair in pairwise(texts))])
+
     def close(self) -> None:
         """Release the files."""
         self._documents.close()
+
+
+def _after(before: str, text: str) -> str:
+    """A passage without the words at its start that were repeated from the end of the one before."""
+    for length in range(min(len(before), len(text) - 1), 0, -1):
+        if text[length] == " " and before.endswith(text[:length]):
+            return text[length + 1 :]
+    return text

@@ -54,20 +54,23 @@ def refusal(address: IPv4Address | IPv6Address) -> str | None:
     return None if address in _GLOBAL_UNICAST and address.is_global else "private or reserved"
 
 
-def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
+def resolve(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> list[str]:
     """Addresses of a host, all of them judged.
 
     Raises:
-        NotWanted: one of them is not public and private addresses are not allowed.
+        NotWanted: one of them is neither public nor in a network that is allowed; True allows all, a tuple those named.
         OSError: the name does not resolve.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-    if not allow_private:
-        for text in addresses:
-            kind = refusal(ipaddress.ip_address(text))
-            if kind is not None:
-                raise NotWanted(f"{host} has the {kind} address {text}, which is refused; --allow-private permits it")
+    if allow_private is True:
+        return addresses
+    networks = [ipaddress.ip_network(network) for network in allow_private or ()]
+    for text in addresses:
+        address = ipaddress.ip_address(text)
+        kind = refusal(address)
+        if kind is not None and not any(address in network for network in networks):
+            raise NotWanted(f"{host} has the {kind} address {text}, which is refused; --allow-private permits it")
     return addresses
 
 
@@ -106,7 +109,7 @@ class _Stream(httpcore.NetworkStream):
 class GuardedBackend(httpcore.NetworkBackend):
     """Opens TCP connections to checked addresses only, each bounded by the caller's deadline."""
 
-    def __init__(self, *, allow_private: bool) -> None:
+    def __init__(self, *, allow_private: bool | tuple[str, ...]) -> None:
         self._allow_private = allow_private
         self._plain = httpcore.SyncBackend()
         self._deadline = _Deadline()
@@ -193,7 +196,7 @@ class GuardedTransport(httpx.BaseTransport):
     Errors of the network are httpcore's; `indexer.fetch` turns them into ours.
     """
 
-    def __init__(self, *, allow_private: bool, connections: int) -> None:
+    def __init__(self, *, allow_private: bool | tuple[str, ...], connections: int) -> None:
         context = ssl.create_default_context()
         context.load_verify_locations(certifi.where())
         self.backend = GuardedBackend(allow_private=allow_private)

@@ -12,7 +12,7 @@ from indexer.html_walk import Walker, fold
 from indexer.metadata import Declared
 from indexer.records import Section
 
-_CONTAINERS = ("main", "role", "article", "body", "document", "id")  # see _kinds; the first that is unique wins
+_CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _kinds; first unique one wins
 _LINK_PAGE = 0.5  # share of the text inside links above which a page is a list of links
 _LINK_PAGE_LENGTH = 5_000  # characters; shorter pages are left alone
 
@@ -69,6 +69,9 @@ def _kinds(tag: Tag) -> Iterator[str]:
             yield "body"
         if "document" in names:
             yield "document"
+        before = tag.find_previous_sibling(True) if names == {"contents"} else None
+        if isinstance(before, Tag) and before.name == "div" and "header" in classes(before):  # Doxygen's
+            yield "contents"
 
 
 def _title(soup: BeautifulSoup, headings: list[str]) -> str | None:

@@ -15,6 +15,9 @@ _NOISE_CLASSES = frozenset(
 )
 _NOISE_ROLES = frozenset("navigation search banner contentinfo complementary".split())
 _KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
+_HEADERS = frozenset({"header", "nav-panel"})
+_LINKS = frozenset({"a"})
+_NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
 _PERMALINKS = frozenset("¶ # § 🔗".split())
 _TEXT_PARENTS = frozenset({"main", "article", "section"})
 _NEAR = 20  # elements looked at above one; a limit, so that depth costs little
@@ -28,8 +31,8 @@ def classes(tag: Tag) -> set[str]:
     return set(str(tag.get("class") or "").split())
 
 
-def holds(tag: Tag, names: frozenset[str]) -> bool:
-    """Whether one of the first few thousand nodes below an element has one of these names.
+def holds(tag: Tag, names: frozenset[str], rels: frozenset[str] | None = None) -> bool:
+    """Whether one of the first few thousand nodes below an element has one of these names, and `rel`, if any are given.
 
     Beautiful Soup's own search first walks down to the last descendant, which is too slow when nested without end.
     """
@@ -39,7 +42,7 @@ def holds(tag: Tag, names: frozenset[str]) -> bool:
             return False
         node = todo.pop()
         if isinstance(node, Tag):
-            if node.name in names:
+            if node.name in names and (rels is None or node.get("rel") in rels):
                 return True
             todo.extend(reversed(node.contents))
     return False
@@ -64,6 +67,8 @@ def is_noise(tag: Tag) -> bool:
 def _has_noise_class(tag: Tag) -> bool:
     names = classes(tag)
     if names & _NOISE_CLASSES:
+        return True
+    if names & _HEADERS and holds(tag, _LINKS, _NEIGHBOURS):  # Texinfo's line of links to the pages around
         return True
     return "contents" in names and bool(names & {"topic", "local"})  # a table of contents made by docutils
 

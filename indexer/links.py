@@ -1,6 +1,6 @@
 """What a crawler takes from a page besides its text: links, and whether it may use them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -12,13 +12,17 @@ from indexer.markdown import is_markdown, render
 from indexer.records import Page
 from indexer.urls import normalise, origin
 
+_MARKUP = frozenset({"text/html", "application/xhtml+xml"})
+_WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
+
 
 @dataclass(frozen=True, slots=True)
 class Links:
     """Links of one page, in order, each once."""
 
     urls: tuple[str, ...]  # normalised, on the page's own site
-    noindex: bool
+    noindex: bool = False
+    canonical: str | None = None  # where the page says it belongs, on its own site; None if here
 
 
 def read_links(page: Page) -> Links:
@@ -29,8 +33,8 @@ def read_links(page: Page) -> Links:
     """
     if is_markdown(page):
         html = render(decode(page.body, page.charset, markup=False)).html
-    elif page.content_type == "text/plain":
-        return Links((), noindex=False)
+    elif page.content_type not in _MARKUP:
+        return Links(())
     else:
         html = decode(page.body, page.charset, markup=True)
     tags = _Tags()
@@ -42,7 +46,25 @@ def read_links(page: Page) -> Links:
         raise FetchError(f"markup that cannot be read: {' '.join(str(error).split())[:100]}") from error
     noindex = bool(tags.directives & {"noindex", "none"})
     nofollow = bool(tags.directives & {"nofollow", "none"})
-    return Links(() if nofollow else tuple(_urls(tags, page.url)), noindex)
+    base = normalise(page.url, tags.base or "") or page.url
+    canonical = normalise(base, tags.canonical) if tags.canonical else None
+    if canonical is None or canonical == page.url or origin(canonical) != origin(page.url):
+        canonical = None
+    return Links(() if nofollow else tuple(_urls(tags, base, page.url)), noindex, canonical)
+
+
+def header_directives(values: Iterable[str]) -> set[str]:
+    """What X-Robots-Tag headers say to this crawler, in lower case; what they say to others by name is left out."""
+    found: set[str] = set()
+    for value in values:
+        words = [word.strip() for word in value.lower().split(",")]
+        agent, colon, first = words[0].partition(":")
+        if colon and agent not in _WITH_VALUES:
+            if agent.strip() != "pilotlight":
+                continue
+            words[0] = first.strip()
+        found.update(words)
+    return found
 
 
 @dataclass(slots=True)
@@ -50,6 +72,7 @@ class _Tags:
     """Receives the parser's events."""
 
     base: str | None = None
+    canonical: str | None = None
     hrefs: dict[str, None] = field(default_factory=dict)  # without fragments
     directives: set[str] = field(default_factory=set)
 
@@ -57,10 +80,12 @@ class _Tags:
         """Take note of one opening tag."""
         if tag in ("a", "area"):
             href = attributes.get("href", "").partition("#")[0]
-            if href:
+            if href and "nofollow" not in attributes.get("rel", "").lower().split():
                 self.hrefs[href] = None
         elif tag == "base":
             self.base = self.base or attributes.get("href")
+        elif tag == "link" and "canonical" in attributes.get("rel", "").lower().split():
+            self.canonical = self.canonical or attributes.get("href", "").partition("#")[0]
         elif tag == "meta" and attributes.get("name", "").lower() in ("robots", "pilotlight"):
             self.directives |= {word.strip() for word in attributes.get("content", "").lower().split(",")}
 
@@ -69,8 +94,7 @@ class _Tags:
         return self
 
 
-def _urls(tags: _Tags, page_url: str) -> dict[str, None]:
-    base = normalise(page_url, tags.base) if tags.base else None
+def _urls(tags: _Tags, base: str, page_url: str) -> dict[str, None]:
     site = origin(page_url)
-    found = (normalise(base or page_url, href) for href in tags.hrefs)
+    found = (normalise(base, href) for href in tags.hrefs)
     return dict.fromkeys(url for url in found if url is not None and origin(url) == site)

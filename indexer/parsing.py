@@ -2,21 +2,27 @@
 
 import hashlib
 import re
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from bs4.exceptions import ParserRejectedMarkup
 from lxml import etree
 
+from indexer.content import Content, from_json
 from indexer.decoding import decode, visible
 from indexer.errors import ParseError
+from indexer.formats import CONTAINER, CONTENT_TYPES, TEXT_READERS, content_type_of, effective_type, reader_of
 from indexer.html import extract
 from indexer.language import detect
-from indexer.markdown import is_markdown, render
-from indexer.metadata import Declared, day_of
+from indexer.markdown import render
+from indexer.metadata import day_of
 from indexer.records import Document, Page, Section
+from indexer.sandbox import borrowed
 
-_HTML = ("text/html", "application/xhtml+xml")
+__all__ = ["CONTENT_TYPES", "LinkList", "content_type_of", "parse"]
+
 _TITLE_LENGTH = 100  # characters of the first line of a plain text that may be its title
 _BLANK_LINES = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 
@@ -29,45 +35,69 @@ def parse(page: Page) -> Document:
     """Read a page's title and sections, and what it says about itself.
 
     Raises:
-        ParseError: the page is not text, or its markup cannot be read. A document without sections is no error.
+        ParseError: the page is not what it says it is, cannot be read, or takes too much time or memory. A document
+            without sections is no error.
     """
-    if page.body[:1024].count(0) and not page.body.startswith((b"\xff\xfe", b"\xfe\xff")):
+    content_type = effective_type(page.content_type, urlsplit(page.url).path)
+    reader = reader_of(content_type)
+    is_text = reader is None or reader in TEXT_READERS
+    if is_text and page.body[:1024].count(0) and not page.body.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ParseError("binary data where text was promised")
-    try:
-        title, sections, declared = _read(page)
-    except RecursionError as error:
-        raise ParseError("elements nested too deep") from error
-    except (ParserRejectedMarkup, etree.LxmlError, ValueError) as error:
-        raise ParseError(f"markup that cannot be read: {' '.join(str(error).split())[:100]}") from error
+    if reader is None or reader == CONTAINER:
+        raise ParseError(f"content type {content_type} is not read")
+    here = _READERS.get(reader)
+    content = _read_here(here, page) if here is not None else _read_apart(reader, page)
+    declared = content.declared
     return Document(
         url=page.url,
         source=page.source,
-        title=title or _name(page.url),
-        sections=sections,
+        title=content.title or _name(page.url),
+        sections=content.sections,
         content_hash=hashlib.sha256(page.body).hexdigest(),
         etag=page.etag,
         last_modified=page.last_modified,
         fetched_at=page.fetched_at,
-        content_type="text/markdown" if is_markdown(page) else page.content_type,
-        language=declared.language or detect("\n".join(section.text for section in sections)),
+        content_type=content_type,
+        language=declared.language or detect("\n".join(section.text for section in content.sections)),
         date=declared.date or day_of(page.last_modified),
         metadata=declared.metadata,
     )
 
 
-def _read(page: Page) -> tuple[str | None, tuple[Section, ...], Declared]:
-    if is_markdown(page):
-        rendered = render(decode(page.body, page.charset, markup=False))
-        found = extract(rendered.html)
-        return rendered.title or found.title, found.sections, rendered.declared
-    if page.content_type in _HTML:
-        found = extract(decode(page.body, page.charset, markup=True))
-        if found.is_link_list:
-            raise LinkList("a list of links")
-        return found.title, found.sections, found.declared
-    if page.content_type == "text/plain":
-        return *_plain(visible(decode(page.body, page.charset, markup=False))), Declared()
-    raise ParseError(f"content type {page.content_type} is not read")
+def _read_apart(reader: str, page: Page) -> Content:
+    """Have a page read in another process, which may die of it."""
+    with borrowed() as worker, closing(worker.ask(reader, page.charset, page.body)) as answers:
+        [(answer, _)] = answers
+    return from_json(answer)
+
+
+def _read_here(read: Callable[[Page], Content], page: Page) -> Content:
+    try:
+        return read(page)
+    except RecursionError as error:
+        raise ParseError("elements nested too deep") from error
+    except (ParserRejectedMarkup, etree.LxmlError, ValueError) as error:
+        raise ParseError(f"markup that cannot be read: {' '.join(str(error).split())[:100]}") from error
+
+
+def _html(page: Page) -> Content:
+    found = extract(decode(page.body, page.charset, markup=True))
+    if found.is_link_list:
+        raise LinkList("a list of links")
+    return Content(found.title, found.sections, found.declared)
+
+
+def _markdown(page: Page) -> Content:
+    rendered = render(decode(page.body, page.charset, markup=False))
+    found = extract(rendered.html)
+    return Content(rendered.title or found.title, found.sections, rendered.declared)
+
+
+def _plain_text(page: Page) -> Content:
+    return Content(*_plain(visible(decode(page.body, page.charset, markup=False))))
+
+
+_READERS = {"html": _html, "markdown": _markdown, "plain": _plain_text}  # those that run in this process
 
 
 def _plain(text: str) -> tuple[str | None, tuple[Section, ...]]:

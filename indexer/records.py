@@ -68,6 +68,19 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """What a crawl asked of one host: every request counts, those for robots.txt and to follow redirects too."""
+
+    host: str  # with the port if it is not the usual one
+    requests: int
+    failed: int  # no answer, or one that cannot be used
+    bytes: int  # of bodies, after decompression
+    seconds: float  # from question to last byte, summed over the requests
+    slowest: float  # seconds of the slowest request
+    slowest_url: str
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """A run of text under one heading."""
 

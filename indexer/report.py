@@ -1,16 +1,20 @@
 """What a build did, for people and for programs."""
 
+import heapq
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from indexer.manifest import Counts
-from indexer.records import Failure, Skip
+from indexer.records import Failure, Host, Skip
+from indexer.traffic import Traffic
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
+_BIGGEST = 5
+_HOSTS = 5
 STAGES = ("fetch", "parse", "chunk", "embed", "write", "publish")
 
 
@@ -62,6 +66,15 @@ class SkipGroup:
     examples: tuple[str, ...]  # addresses, the first few
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class DocumentSize:
+    """How much a page that was read is, and came to."""
+
+    chunks: int
+    bytes: int
+    url: str
+
+
 @dataclass(frozen=True, slots=True)
 class BuildReport:
     """The summary of one build; new, changed, gone and unchanged are documents, compared with the build before."""
@@ -81,6 +94,8 @@ class BuildReport:
     kept: tuple[Failure, ...] = ()  # could not be read this time, so that the version from before stays
     embedded: int = 0  # chunks
     carried: int = 0  # chunks whose vectors were taken over from the build before
+    hosts: tuple[Host, ...] = ()  # that were asked, the slowest first
+    biggest: tuple[DocumentSize, ...] = ()  # of the documents that were read this time; the one of most chunks first
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -102,8 +117,18 @@ class BuildReport:
                 for group in self.skipped
             ],
             "failed": [{"url": failure.url, "reason": failure.reason} for failure in self.failed],
+            "hosts": [_host(host) for host in self.hosts],
+            "biggest": [{"url": size.url, "bytes": size.bytes, "chunks": size.chunks} for size in self.biggest],
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
         }
+
+    def line(self) -> str:
+        """What changed, in one line."""
+        if not self.published:
+            return f"nothing has changed: {self.documents:,} documents, generation {self.generation}"
+        counts = f"{self.new.count:,} new, {self.changed.count:,} changed, {self.gone.count:,} gone"
+        troubles = f", {len(self.kept):,} kept" * bool(self.kept) + f", {len(self.failed):,} failed" * bool(self.failed)
+        return f"{counts}, {self.unchanged:,} unchanged{troubles}: generation {self.generation}"
 
     def table(self) -> str:
         """A summary to print, several lines."""
@@ -122,9 +147,24 @@ class BuildReport:
         lines.append(f"skipped      {sum(group.count for group in self.skipped):,}")
         lines += [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in self.skipped]
         lines += _failures("failed", self.failed)
+        if self.hosts:
+            lines.append("hosts        slowest first")
+            lines += [
+                f"  {host.requests:>8,} requests, {host.failed:,} failed, {host.bytes / 1e6:,.1f} MB, "
+                f"{host.seconds / host.requests * 1e3:,.0f} ms each, at most {host.slowest * 1e3:,.0f} ms   {host.host}"
+                for host in self.hosts[:_HOSTS]
+            ]
+        if self.biggest:
+            lines.append("biggest      documents read this time")
+            lines += [f"  {size.chunks:>8,} chunks, {size.bytes / 1e3:,.0f} kB   {size.url}" for size in self.biggest]
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in self.seconds.items() if stage != "total")
         lines.append(f"seconds      {self.seconds.get('total', 0.0):.1f} ({stages})")
         return "\n".join(lines)
+
+
+def _host(host: Host) -> dict[str, Any]:
+    seconds = {"seconds": round(host.seconds, 3), "slowest": round(host.slowest, 3)}
+    return asdict(host) | seconds
 
 
 def _failures(name: str, failures: tuple[Failure, ...]) -> list[str]:
@@ -140,11 +180,17 @@ class Ledger:
 
     def __init__(self) -> None:
         self.stopwatch = Stopwatch()
+        self.traffic = Traffic()
         self.fetched = self.unchanged = 0
         self.new, self.changed, self.gone = Tally(), Tally(), Tally()
         self.kept: list[Failure] = []
         self.skips: list[Skip] = []
         self.failures: list[Failure] = []
+        self.biggest: list[DocumentSize] = []
+
+    def size(self, url: str, size: int, chunks: int) -> None:
+        """Note how many bytes and chunks a document has that was read."""
+        self.biggest = heapq.nlargest(_BIGGEST, [*self.biggest, DocumentSize(chunks, size, url)])
 
     def report(
         self, generation: str, counts: Counts, *, embedded: int = 0, carried: int = 0, published: bool = True
@@ -165,6 +211,8 @@ class Ledger:
             carried=carried,
             skipped=group_skips(self.skips),
             failed=tuple(self.failures),
+            hosts=self.traffic.hosts(),
+            biggest=tuple(self.biggest),
             seconds=self.stopwatch.read(),
         )
 

@@ -1,6 +1,6 @@
 """robots.txt of one site (RFC 9309): 4xx means no rules, 5xx and silence mean hands off."""
 
-from urllib.robotparser import RobotFileParser
+from protego import Protego
 
 from indexer.errors import FetchError, NotWanted
 from indexer.fetch import Fetcher
@@ -13,19 +13,18 @@ class Robots:
     """The rules one site gives to one crawler."""
 
     def __init__(self, text: str, user_agent: str) -> None:
-        self._agent = user_agent
-        self._parser = RobotFileParser()
-        self._parser.parse(text.splitlines())
+        self._agent = user_agent.partition("/")[0]  # the product token; the rest of it names nobody
+        self._rules = Protego.parse(text)
 
     @property
     def delay(self) -> float:
         """Seconds the site asks to leave between requests."""
-        asked = self._parser.crawl_delay(self._agent)
-        return min(float(asked), _LONGEST_DELAY) if asked else 0.0
+        asked = self._rules.crawl_delay(self._agent) or 0.0
+        return min(max(asked, 0.0), _LONGEST_DELAY)
 
     def allows(self, url: str) -> bool:
         """Whether the address may be fetched."""
-        return self._parser.can_fetch(self._agent, url)
+        return self._rules.can_fetch(url, self._agent)
 
 
 def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:

@@ -10,6 +10,7 @@ from indexer.earlier import Earlier, hash_page
 from indexer.errors import SourceError
 from indexer.folder import read_path
 from indexer.records import Failure, Known, Page, Skip
+from indexer.traffic import Traffic
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
@@ -25,7 +26,11 @@ def full_name(source: str) -> str:
 
 
 def read_sources(
-    sources: Sequence[str], limits: CrawlLimits, found: Callable[[int], None], earlier: Earlier | None = None
+    sources: Sequence[str],
+    limits: CrawlLimits,
+    found: Callable[[int], None],
+    earlier: Earlier | None = None,
+    traffic: Traffic | None = None,
 ) -> Generator[Page | Known | Skip | Failure, None, None]:
     """Read every source in turn; of pages with the same address or the same content only the first is given.
 
@@ -34,6 +39,7 @@ def read_sources(
         limits: for sites; `max_bytes` for files too.
         found: told how many pages are due in all, as far as is known.
         earlier: what an earlier build knows, if there was one; unchanged pages of a site are not read again.
+        traffic: told of every request to a site.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -48,7 +54,7 @@ def read_sources(
         found(due)
 
     for source in sources:
-        for item in _read_one(source, limits, tell, earlier):
+        for item in _read_one(source, limits, tell, earlier, traffic):
             if isinstance(item, Skip | Failure):
                 yield item
                 continue
@@ -65,7 +71,11 @@ def read_sources(
 
 
 def _read_one(
-    source: str, limits: CrawlLimits, found: Callable[[int], None], earlier: Earlier | None
+    source: str,
+    limits: CrawlLimits,
+    found: Callable[[int], None],
+    earlier: Earlier | None,
+    traffic: Traffic | None,
 ) -> Iterator[Page | Known | Skip | Failure]:
     scheme = _SCHEME.match(source)
     if scheme is None:
@@ -74,4 +84,4 @@ def _read_one(
         return read_path(source, limits.max_bytes, found, earlier)
     if scheme[1].lower() not in ("http", "https"):
         raise SourceError(f"{source}: only http and https addresses, folders and files can be indexed")
-    return crawl(source, limits, found, earlier)
+    return crawl(source, limits, found, earlier, traffic)

@@ -21,6 +21,7 @@ _GROUPS = {
     "search": ("index", "embedder", "serve"),
     "eval": ("embedder",),
     "verify": ("index", "embedder"),
+    "sources": ("index",),
     "generations": ("index",),
     "rollback": ("index",),
     "export": ("index",),
@@ -54,6 +55,14 @@ def parser() -> argparse.ArgumentParser:
         help="http(s) url of a site, or a file or folder; without one, the sources of the live index are read again",
     )
     verb.add_argument("--add", action="store_true", help="keep the sources of the live index beside those given")
+    verb.add_argument(
+        "--watch",
+        action="store_true",
+        help="stay, and read folders and files again when they change; a site needs --every, or its own in the file",
+    )
+    verb.add_argument(
+        "--every", metavar="INTERVAL", help="stay, and read sources again so often, such as 90s, 15m, 6h or 1d"
+    )
     verb.add_argument("--full", action="store_true", help="read and cut pages anew that have not changed")
     verb.add_argument("--quiet", action="store_true", help="no progress on stderr")
     verb = verbs.add_parser("remove", help="publish the index without some of its sources; nothing is read again")
@@ -79,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("verify", help="check every file, count and a sample of the vectors of a generation")
     verb.add_argument("--generation", metavar="ID", help="which; the live one unless told")
     verb.add_argument("--quick", action="store_true", help="embed nothing again, so that no model is loaded")
+    verbs.add_parser("sources", help="list what the index was made from, and how much each source gave")
     verbs.add_parser("generations", help="list the published generations, newest first")
     verb = verbs.add_parser("rollback", help="make an older generation the live one, after verifying it")
     verb.add_argument("generation", nargs="?", metavar="GENERATION", help="which; the one before unless told")
@@ -94,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
     verbs.add_parser("warm", help="compile the model for this machine now, so that no later command has to")
     verbs.add_parser("doctor", help="show the CPU, engine, model and index in use, and warn about what is slow")
     for name, verb in verbs.choices.items():
+        verb.add_argument("--config", metavar="FILE", type=Path, help="take settings, and for index sources, from this")
         verb.add_argument("--json", action="store_true", help="print one JSON object on stdout")
         if "index" not in _GROUPS[name]:
             verb.add_argument("--index", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -106,7 +117,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = vars(parser().parse_args(argv))
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
-        settings = load({s.name: args[s.name] for s in SETTINGS if s.name in args})
+        configured = None
+        if args["config"] is not None:
+            from rag.configuration import read_configuration
+
+            configured = read_configuration(args["config"])
+        flags = {s.name: args[s.name] for s in SETTINGS if s.name in args}
+        settings = load(flags, configured=configured.settings if configured else None)
+        args["configured"] = configured.sources if configured else ()
         result, text = _run(args, settings)
         print(json.dumps(result, ensure_ascii=False) if args["json"] else text)
         sys.stdout.flush()
@@ -140,6 +158,8 @@ def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]
 
     if verb == "verify":
         return upkeep.verify(settings, generation=args["generation"], quick=args["quick"])
+    if verb == "sources":
+        return upkeep.sources(settings)
     if verb == "generations":
         return upkeep.generations(settings)
     if verb == "rollback":
@@ -158,7 +178,8 @@ def _run_command(args: dict[str, Any], settings: Settings) -> tuple[dict[str, An
 
     verb = args["verb"]
     if verb == "index":
-        return commands.index(args["sources"], settings, add=args["add"], full=args["full"], quiet=args["quiet"])
+        options = {name: args[name] for name in ("configured", "add", "full", "quiet", "watch", "every")}
+        return commands.index(args["sources"], settings, **options)
     if verb == "remove":
         return commands.remove(args["sources"], settings)
     if verb == "search":
@@ -190,6 +211,10 @@ def _add_settings(verb: argparse.ArgumentParser, name: str) -> None:
         text = f"{setting.help} (default: {setting.default!s}) [{setting.variable}]".replace("%", "%%")
         if isinstance(setting.default, bool):
             group.add_argument(setting.flag, action="store_true", default=argparse.SUPPRESS, help=text)
+        elif setting.bare:
+            group.add_argument(
+                setting.flag, nargs="?", const=setting.bare, default=argparse.SUPPRESS, help=text, metavar="VALUE"
+            )
         else:
             choices = "{" + ",".join(setting.choices) + "}" if setting.choices else None
             group.add_argument(setting.flag, default=argparse.SUPPRESS, help=text, metavar=choices)

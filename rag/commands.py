@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embedder import cpu
 from embedder.building import ensure_package, is_built
@@ -29,34 +29,58 @@ from rag.retriever import Retriever, check_fingerprint
 from rag.settings import Settings
 from rag.workers import share_cores
 
+if TYPE_CHECKING:
+    from rag.configuration import ConfiguredSource
+
 Result = tuple[dict[str, Any], str]
 
 
 def index(
-    sources: list[str], settings: Settings, *, add: bool = False, full: bool = False, quiet: bool = False
+    sources: list[str],
+    settings: Settings,
+    *,
+    configured: "Sequence[ConfiguredSource]" = (),
+    add: bool = False,
+    full: bool = False,
+    quiet: bool = False,
+    watch: bool = False,
+    every: str | None = None,
 ) -> Result:
     """Read the sources, and publish a generation unless nothing has changed.
 
-    Without sources, those of the live generation are read again; with `add`, these are read as well. With `full`,
-    everything is asked for and cut anew.
+    Without sources, those of the configuration file, or else of the live generation, are read again; with `add`, these
+    are read as well. With `full`, everything is asked for and cut anew. With `watch` or `every`, stay and read again
+    what has changed, or every so often, until the process is told to stop.
     """
-    from indexer.build import build
     from indexer.earlier import live_sources
-    from indexer.progress import progress_for
+    from indexer.schedule import read_interval
+    from indexer.sources import full_name
+    from rag.configuration import ConfiguredSource
+    from rag.freshness import Freshness, entries_of
 
+    seconds = None if every is None else read_interval(every)
     folder = settings.collection_dir
-    if not sources:
-        if add:
-            raise SourceError("--add needs the source that is to be added")
+    if add and not sources:
+        raise SourceError("--add needs the source that is to be added")
+    if not sources and not configured:
         sources = live_sources(published(settings))
     elif add and folder in list_collections(settings.index_dir).values():
         sources = [*live_sources(folder), *sources]
+    named = [ConfiguredSource(source) for source in dict.fromkeys(map(full_name, sources))]
+    entries = entries_of(named or configured, settings.collection, every=seconds, watch=watch)
     config = build_config(settings)  # before the model is loaded, so that a bad value is told at once
     with disk_errors(settings.index_dir):
         prepare(settings.index_dir)
-    embedder = lazy_embedder(settings, quiet=quiet)
-    report = build(sources, folder, embedder, config, progress=progress_for(sys.stderr, quiet=quiet), full=full)
-    return report.as_dict(), report.table()
+    work = Freshness(settings, config, lazy_embedder(settings, quiet=quiet), entries, full=full, quiet=quiet)
+    if watch or every:
+        work.keep()
+        return work.as_dict(), f"{work.runs:,} runs, {work.published:,} published, {work.failed:,} failed"
+    reports = work.once()
+    if len(reports) == 1:
+        [report] = reports.values()
+        return report.as_dict(), report.table()
+    text = "\n\n".join(f"collection   {name}\n{report.table()}" for name, report in reports.items())
+    return {"collections": {name: report.as_dict() for name, report in reports.items()}}, text
 
 
 def remove(sources: list[str], settings: Settings) -> Result:
@@ -83,7 +107,13 @@ def search(
     )
     retriever.warm()  # so that the times shown are those of a server
     answer = retriever.search(
-        query, k=k, mode=mode, filter=filter, per_document=settings.per_document, diversity=diversity
+        query,
+        k=k,
+        mode=mode,
+        filter=filter,
+        per_document=settings.per_document,
+        diversity=diversity,
+        expand=settings.expand,
     ).as_dict()
     return answer, as_text(answer)
 

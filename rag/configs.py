@@ -2,7 +2,8 @@
 
 from embedder.config import EmbedderConfig
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
-from rag.settings import Settings
+from indexer.scope import Scope, patterns
+from rag.settings import WORDS, Settings
 
 
 def embedder_config(settings: Settings) -> EmbedderConfig:
@@ -25,11 +26,19 @@ def build_config(settings: Settings) -> BuildConfig:
             max_depth=settings.max_depth,
             timeout=settings.timeout,
             max_bytes=settings.max_bytes,
+            max_total_bytes=settings.max_total_bytes,
+            scope=Scope(patterns(settings.include), patterns(settings.exclude)),
             concurrency=settings.concurrency,
             delay=settings.delay,
-            allow_private=settings.allow_private,
+            allow_private=_networks(settings.allow_private),
         ),
         chunk=ChunkConfig(tokens=settings.chunk_tokens, overlap=settings.chunk_overlap),
         keep_generations=settings.keep_generations,
         vector_index=settings.vector_index,
     )
+
+
+def _networks(text: str) -> bool | tuple[str, ...]:
+    """What `allow_private` says: yes, no, or a comma-separated list of networks."""
+    known = WORDS.get(text.strip().lower())
+    return patterns(text) if known is None else known

@@ -120,8 +120,11 @@ class LiveRetriever:
         collection: str = DEFAULT,
         per_document: int | None = None,
         diversity: float = 0.0,
+        expand: str | None = None,
     ) -> Answer:
-        """Answer from the live generation of a collection; see `Retriever.search`. Without per_document, its setting.
+        """Answer from the live generation of a collection; see `Retriever.search`.
+
+        Without per_document or expand, their settings.
 
         A query that comes while the process is starting waits: with several workers, another may already be serving,
         and would have answered.
@@ -138,6 +141,7 @@ class LiveRetriever:
             filter=filter,
             per_document=self._settings.per_document if per_document is None else per_document,
             diversity=diversity,
+            expand=expand or self._settings.expand,
         )
 
     def _serving(self, collection: str) -> Retriever:

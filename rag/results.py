@@ -23,6 +23,7 @@ class Hit(NamedTuple):
     content_type: str
     metadata: dict[str, Any]  # the user's own
     duplicates: list[str]  # urls of passages that say the same, left out for this one
+    section_text: str | None = None  # the passage with those around it in its section; None where not asked for
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from rag.ranking import Choice, Found, Ranking, choose, fused, single
 from rag.results import Answer, Hit
 
 MODES = ("hybrid", "dense", "lexical")
+EXPANSIONS = ("none", "section")
 CANDIDATES = 100  # of each search, from which the hits are chosen
 _WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
 _DUPLICATES_SHOWN = 10
@@ -68,6 +69,7 @@ class Retriever:
         filter: Filter | None = None,
         per_document: int = 0,
         diversity: float = 0.0,
+        expand: str = EXPANSIONS[0],
     ) -> Answer:
         """Find the k passages that answer a query best.
 
@@ -78,11 +80,12 @@ class Retriever:
             filter: what their documents must be like.
             per_document: passages of one document at most; 0 for any number.
             diversity: 0 for the best, up to 1 for ones as different from each other as can be.
+            expand: whether the hits come with the text of their sections; see EXPANSIONS.
 
         Raises:
             QueryError: the query cannot be answered as asked.
         """
-        self._check(query, k, mode, per_document, diversity)
+        self._check(query, k, mode, per_document, diversity, expand)
         took = dict.fromkeys(("embed", "dense", "lexical", "fuse"), 0.0)
         start = time.perf_counter()
         depth = max(CANDIDATES, 2 * k)
@@ -122,7 +125,7 @@ class Retriever:
             if len(choice.indices) == k or is_all:
                 break
             depth *= 4
-        hits = self._hits(query, ranking, choice)
+        hits = self._hits(query, ranking, choice, expands=expand == "section")
         took["total"] = time.perf_counter() - start
         return Answer(
             query=query,
@@ -136,12 +139,13 @@ class Retriever:
         start = time.perf_counter()
         return self.generation.search_words(query, k, only), time.perf_counter() - start
 
-    def _hits(self, query: str, ranking: Ranking, choice: Choice) -> list[Hit]:
+    def _hits(self, query: str, ranking: Ranking, choice: Choice, *, expands: bool) -> list[Hit]:
         """Fetch what is shown of the chosen passages, and the addresses of those they stand for."""
         shown = choice.indices.tolist()
         folded = [choice.folded.get(index, [])[:_DUPLICATES_SHOWN] for index in shown]
         also = [index for group in folded for index in group]
         chunks = self.generation.chunks(ranking.rows[shown + also])
+        sections = [self.generation.section(row) if expands else None for row in ranking.rows[shown].tolist()]
         addresses = iter([chunk.url for chunk in chunks[len(shown) :]])
         none = [None] * len(shown)
         dense = none if ranking.dense is None else ranking.dense[shown].tolist()
@@ -165,11 +169,14 @@ class Retriever:
                     content_type=chunk.content_type,
                     metadata=chunk.metadata,
                     duplicates=[next(addresses) for _ in group],
+                    section_text=sections[place],
                 )
             )
         return hits
 
-    def _check(self, query: object, k: object, mode: object, per_document: object, diversity: object) -> None:
+    def _check(
+        self, query: object, k: object, mode: object, per_document: object, diversity: object, expand: object
+    ) -> None:
         if not isinstance(query, str):
             raise QueryError(f"query must be text, not {type(query).__name__}")
         if not query.strip():
@@ -188,6 +195,8 @@ class Retriever:
             raise QueryError(f"per_document must be a whole number, 0 for any number, not {per_document!r}")
         if not isinstance(diversity, int | float) or isinstance(diversity, bool) or not 0 <= diversity <= 1:
             raise QueryError(f"diversity must be a number from 0 to 1, not {diversity!r}")
+        if expand not in EXPANSIONS:
+            raise QueryError(f"expand must be one of {', '.join(EXPANSIONS)}, not {expand!r}")
 
 
 _NOTHING: Found = (np.empty(0, np.float32), np.empty(0, np.int64))

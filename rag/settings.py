@@ -25,6 +25,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    bare: str = ""  # what the flag means without a value; empty where it needs one
 
     @property
     def variable(self) -> str:
@@ -77,9 +78,25 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_depth", 32, "links followed from the start page at most", "crawl", low=0, high=1_000_000),
     Setting("timeout", 20.0, "seconds one page may take, redirects included", "crawl", low=0.01, high=86_400),
     Setting("max_bytes", 10_000_000, "bytes of one page or file at most", "crawl", low=1, high=1_000_000_000),
+    Setting(
+        "max_total_bytes",
+        10_000_000_000,
+        "bytes of all pages of one site at most",
+        "crawl",
+        low=1,
+        high=1_000_000_000_000_000,
+    ),
+    Setting("include", "", "paths of the pages wanted, such as /docs/,/blog/*.html$; empty = all", "crawl"),
+    Setting("exclude", "", "paths of the pages left out, in the same notation", "crawl"),
     Setting("concurrency", 4, "pages fetched at the same time", "crawl", low=1, high=64),
     Setting("delay", 0.0, "seconds between two requests to a site", "crawl", low=0, high=3600),
-    Setting("allow_private", False, "let the crawler reach loopback and private addresses", "crawl"),
+    Setting(
+        "allow_private",
+        "no",
+        "let the crawler reach loopback and private addresses: yes, or only in networks such as 10.0.0.0/8,fd00::/8",
+        "crawl",
+        bare="yes",
+    ),
     Setting("chunk_tokens", 200, "length of a passage in tokens of the model", "chunk", low=16, high=100_000),
     Setting("chunk_overlap", 0, "tokens repeated from the passage before", "chunk", low=0, high=50_000),
     Setting("host", "127.0.0.1", "address to listen on", "serve"),
@@ -100,6 +117,13 @@ SETTINGS: tuple[Setting, ...] = (
         "serve",
         low=0,
         high=1000,
+    ),
+    Setting(
+        "expand",
+        "none",
+        "what hits come with, where a query does not say: section adds the passages around them",
+        "serve",
+        choices=("none", "section"),
     ),
     Setting("max_query_chars", 10_000, "characters of a query at most", "serve", low=1, high=1_000_000),
 )
@@ -124,9 +148,12 @@ class Settings:
     max_depth: int
     timeout: float
     max_bytes: int
+    max_total_bytes: int
+    include: str
+    exclude: str
     concurrency: int
     delay: float
-    allow_private: bool
+    allow_private: str
     chunk_tokens: int
     chunk_overlap: int
     host: str
@@ -134,6 +161,7 @@ class Settings:
     workers: int
     max_k: int
     per_document: int
+    expand: str
     max_query_chars: int
 
     @property
@@ -157,19 +185,27 @@ class Settings:
         return {_BY_NAME[name].variable: str(value) for name, value in values.items()}
 
 
-def load(overrides: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Make settings from overrides (flags), then the environment, then the defaults.
+def load(
+    overrides: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    configured: Mapping[str, object] | None = None,
+) -> Settings:
+    """Make settings from overrides (flags), then the environment, then a configuration file, then the defaults.
 
-    Raises SettingsError naming the flag or variable, its value and what is allowed.
+    Raises SettingsError naming the flag, variable or name in the file, its value and what is allowed.
     """
     environ = os.environ if environ is None else environ
-    overrides = overrides or {}
+    overrides, configured = overrides or {}, configured or {}
     values: dict[str, object] = {}
     for setting in SETTINGS:
         if setting.name in overrides:
             values[setting.name] = _parse(setting, overrides[setting.name], setting.flag)
         elif setting.variable in environ:
             values[setting.name] = _parse(setting, environ[setting.variable], setting.variable)
+        elif setting.name in configured:
+            values[setting.name] = _parse(
+                setting, configured[setting.name], f"{setting.name} in the configuration file"
+            )
         else:
             values[setting.name] = setting.default
     return Settings(**values)  # type: ignore[arg-type]  # the table and the fields are held together by a test
@@ -189,10 +225,10 @@ def _parse(setting: Setting, value: object, origin: str) -> object:
     return parsed
 
 
-_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _READERS: dict[type, Callable[[object], object]] = {
     str: str,
     int: lambda value: int(str(value)),
     float: lambda value: float(str(value)),
-    bool: lambda value: _WORDS[str(value).lower()],
+    bool: lambda value: WORDS[str(value).lower()],
 }

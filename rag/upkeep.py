@@ -24,6 +24,7 @@ from rag.commands import Result, lazy_embedder, published
 from rag.configs import embedder_config
 from rag.errors import CollectionMissing, SettingsError
 from rag.settings import Settings
+from rag.sources import read_sources
 
 
 def verify(settings: Settings, *, generation: str | None = None, quick: bool = False) -> Result:
@@ -76,6 +77,29 @@ def generations(settings: Settings) -> Result:
         for item in listed
     ]
     return {"collection": settings.collection, "generations": listed}, _table(rows)
+
+
+def sources(settings: Settings) -> Result:
+    """List what the live generation was made from."""
+    generation, listed = read_sources(published(settings))
+    rows = [("source", "kind", "documents", "chunks", "fetched", "modified")]
+    rows += [
+        (
+            item.source,
+            item.kind,
+            _number(item.documents),
+            _number(item.chunks),
+            item.fetched_at or "-",
+            item.modified or "-",
+        )
+        for item in listed
+    ]
+    report = {
+        "collection": settings.collection,
+        "generation": generation,
+        "sources": [item.as_dict() for item in listed],
+    }
+    return report, _table(rows)
 
 
 def export(settings: Settings, file: Path, *, generation: str | None = None) -> Result:

@@ -12,11 +12,11 @@ from werkzeug.exceptions import BadRequest
 from rag.filters import Filter
 from rag.results import Answer
 from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
-from web.retriever import DEFAULT_COLLECTION, MODES, Limits, Retriever
+from web.retriever import DEFAULT_COLLECTION, EXPANSIONS, MODES, Limits, Retriever
 
 DEFAULT_K = 10
 MAX_PARAMETERS = 100
-OPTIONS = ("k", "mode", "collection", "per_document", "diversity")
+OPTIONS = ("k", "mode", "collection", "per_document", "diversity", "expand")
 WHOLE = r"-?[0-9]{1,18}"
 DECIMAL = r"[0-9]{1,18}(\.[0-9]{1,18})?"
 INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})  # Unicode categories without a mark on the page
@@ -41,6 +41,7 @@ class SearchRequest:
     collection: str
     per_document: int | None  # None: as the server is set
     diversity: float
+    expand: str | None  # None: as the server is set
 
     def run(self, retriever: Retriever) -> Answer:
         """Search. Raises what `Retriever.search` raises."""
@@ -52,6 +53,7 @@ class SearchRequest:
             collection=self.collection,
             per_document=self.per_document,
             diversity=self.diversity,
+            expand=self.expand,
         )
 
 
@@ -125,6 +127,7 @@ def _search(
         collection=_check_collection(options.get("collection", DEFAULT_COLLECTION)),
         per_document=most,
         diversity=_check_diversity(options.get("diversity", 0.0)),
+        expand=_check_choice("expand", options["expand"], EXPANSIONS) if "expand" in options else None,
     )
 
 
@@ -150,8 +153,12 @@ def is_blank(text: str) -> bool:
 
 def check_mode(value: object) -> str:
     """Return the mode if it is one. Raises FieldError."""
-    if not isinstance(value, str) or value not in MODES:
-        raise FieldError("mode", f"mode must be one of: {', '.join(MODES)}.")
+    return _check_choice("mode", value, MODES)
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise FieldError(name, f"{name} must be one of: {', '.join(choices)}.")
     return value
 
 

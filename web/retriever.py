@@ -6,6 +6,7 @@ from rag.filters import Filter
 from rag.results import Answer
 
 MODES = ("hybrid", "dense", "lexical")  # the first is the default
+EXPANSIONS = ("none", "section")
 DEFAULT_COLLECTION = "default"
 
 
@@ -29,6 +30,7 @@ class Retriever(Protocol):
         collection: str = DEFAULT_COLLECTION,
         per_document: int | None = None,
         diversity: float = 0.0,
+        expand: str | None = None,
     ) -> Answer:
         """Return the k best passages of those that pass the filter.
 
@@ -40,6 +42,7 @@ class Retriever(Protocol):
             collection: name of the index to search.
             per_document: most passages of one document, 0 for no limit; None for what the server is set to.
             diversity: 0 for the best passages, towards 1 for passages that differ from each other.
+            expand: one of EXPANSIONS; section adds the text around each passage. None for what the server is set to.
 
         Raises:
             QueryError: the query cannot be answered as asked.

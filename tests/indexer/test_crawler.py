@@ -108,12 +108,12 @@ def test_a_site_that_answers_anything_with_one_page_ends(site: Site, limits: Cra
 
 
 def test_failures_do_not_stop_the_crawl(site: Site, limits: CrawlLimits) -> None:
-    site.pages(index=link("/gone", "/pdf", "/huge", "/ok"), ok="fine")
-    site.routes["/pdf"] = Reply(b"%PDF", 200, {"Content-Type": "application/pdf"})
+    site.pages(index=link("/gone", "/png", "/huge", "/ok"), ok="fine")
+    site.routes["/png"] = Reply(b"PNG", 200, {"Content-Type": "image/png"})
     site.routes["/huge"] = "x" * 60_000
     pages, skips, failures = run(site, CrawlLimits(allow_private=True, max_bytes=50_000))
     assert pages == ["/", "/ok"]
-    assert skips == {"/pdf": "content type application/pdf is not read"}
+    assert skips == {"/png": "content type image/png is not read"}
     assert failures == {"/gone": "HTTP 404", "/huge": "larger than 50,000 bytes"}
 
 
@@ -180,7 +180,7 @@ def test_start_below_the_root(site: Site, limits: CrawlLimits) -> None:
     [
         (Reply(b"x", 404), "HTTP 404"),
         (Reply(b"x", 500), "HTTP 500"),
-        (Reply(b"%PDF", 200, {"Content-Type": "application/pdf"}), "application/pdf is not read"),
+        (Reply(b"PNG", 200, {"Content-Type": "image/png"}), "image/png is not read"),
         (redirect("/"), "more than 5 redirects"),
     ],
 )
@@ -237,3 +237,60 @@ def test_known_due_pages_are_told(site: Site, limits: CrawlLimits) -> None:
     list(crawl(site.url, limits, told.append))
     assert told[0] == 3
     assert told[-1] == 4
+
+
+def canonical(target: str, body: str) -> str:
+    return f'<html><head><link rel="canonical" href="{target}"></head><body>{body}</body></html>'
+
+
+def test_a_page_gives_way_to_the_canonical_one_and_its_links_are_followed(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/list?sort=up", "/list?page=2", "/list"), hidden="h", deep="d")
+    site.routes["/list"] = canonical("/list", "the list")
+    site.routes["/list?sort=up"] = canonical("/list", f"upwards {link('/hidden')}")
+    site.routes["/list?page=2"] = canonical("/list", f"second {link('/deep')}")
+    pages, skips, failures = run(site, limits)
+    assert (pages, failures) == (["/", "/list", "/hidden", "/deep"], {})
+    assert set(skips.values()) == {"leads to a page already read"}
+
+
+def test_a_canonical_address_that_leads_nowhere_is_not_believed(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/robots.txt"] = "User-agent: *\nDisallow: /no\n"
+    targets = {"/a": "/gone", "/b": "/c", "/c": "/b", "/d": "http://other.test/", "/e": "/no", "/f": "mailto:x"}
+    site.pages(index=link(*targets))
+    for path, target in targets.items():
+        site.routes[path] = canonical(target, f"page {path}")
+    pages, skips, failures = run(site, limits)
+    assert (pages, skips, failures) == (["/", *targets], {}, {})
+
+
+def test_directives_in_headers_and_links(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/mine", "/other", "/dead-end") + '<a rel="external nofollow" href="/not">x</a>')
+    for path, value in (
+        ("/mine", "pilotlight: noindex"),
+        ("/other", "googlebot: noindex, nofollow"),
+        ("/dead-end", "max-snippet: 5, nofollow"),
+    ):
+        body = f"{path} {link(path + '/child')}".encode()
+        site.routes[path] = Reply(body, 200, {"Content-Type": "text/html", "X-Robots-Tag": value})
+        site.routes[path + "/child"] = f"child of {path}"
+    pages, skips, _ = run(site, limits)
+    assert pages == ["/", "/other", "/dead-end", "/mine/child", "/other/child"]
+    assert skips == {"/mine": "noindex"}
+    assert "/not" not in site.hits
+
+
+def test_byte_budget(site: Site) -> None:
+    site.pages(index=link(*(f"/{number}" for number in range(100))))
+    for number in range(100):
+        site.routes[f"/{number}"] = page(f"{number} " * 400)
+    pages, skips, _ = run(site, CrawlLimits(allow_private=True, max_total_bytes=6_000, concurrency=1))
+    assert len(pages) < 20
+    assert set(skips.values()) == {"over the limit of 6,000 bytes"}
+    assert len(pages) + len(skips) == 101
+
+
+def test_other_kinds_of_documents_are_taken_and_not_searched_for_links(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/a.pdf"))
+    site.routes["/a.pdf"] = Reply(b"%PDF <a href='/never'>", 200, {"Content-Type": "application/pdf"})
+    assert run(site, limits)[0] == ["/", "/a.pdf"]
+    assert "/never" not in site.hits

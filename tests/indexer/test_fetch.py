@@ -1,8 +1,6 @@
-import gzip
 import socket
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 
@@ -48,46 +46,6 @@ def test_redirect_loop_ends(site: Site) -> None:
     with pytest.raises(FetchError, match="more than 5 redirects"):
         get(site)
     assert len(site.hits) == 6
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
-def test_content_encodings_asked_for_are_undone(site: Site, encoding: str) -> None:
-    body = b"hello " * 100
-    packed = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[encoding](body)
-    site.routes["/p"] = Reply(packed, 200, {"Content-Type": "text/html", "Content-Encoding": encoding})
-    assert get(site) == body
-
-
-def test_raw_deflate_is_understood(site: Site) -> None:
-    packer = zlib.compressobj(wbits=-15)
-    site.routes["/p"] = Reply(
-        packer.compress(b"hello") + packer.flush(), 200, {"Content-Type": "text/html", "Content-Encoding": "deflate"}
-    )
-    assert get(site) == b"hello"
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_bomb_is_stopped_at_the_limit(site: Site, encoding: str) -> None:
-    body = bytes(200_000_000)
-    packed = gzip.compress(body, 9) if encoding == "gzip" else zlib.compress(body, 9)
-    site.routes["/p"] = Reply(packed, 200, {"Content-Type": "text/html", "Content-Encoding": encoding})
-    with pytest.raises(FetchError, match="larger than 10,000 bytes"):
-        get(site)
-
-
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "x" * 500])
-def test_encodings_not_asked_for_are_refused(site: Site, encoding: str) -> None:
-    site.routes["/p"] = Reply(b"\x00" * 50, 200, {"Content-Type": "text/html", "Content-Encoding": encoding})
-    with pytest.raises(FetchError, match="was not asked for") as caught:
-        get(site)
-    assert len(str(caught.value)) < 100
-
-
-@pytest.mark.parametrize("body", [b"not gzip at all", gzip.compress(b"hello " * 100)[:-12]])
-def test_damaged_bodies_are_failures(site: Site, body: bytes) -> None:
-    site.routes["/p"] = Reply(body, 200, {"Content-Type": "text/html", "Content-Encoding": "gzip"})
-    with pytest.raises(FetchError, match=r"damaged gzip body|ends too early"):
-        get(site)
 
 
 def test_an_endless_body_is_stopped(site: Site) -> None:
@@ -206,8 +164,8 @@ def test_headers_without_end_are_refused(site: Site) -> None:
 
 
 def test_other_media_types_are_not_downloaded(site: Site) -> None:
-    site.routes["/p"] = Reply(b"%PDF", 200, {"Content-Type": "application/pdf"})
-    with pytest.raises(NotWanted, match="content type application/pdf is not read"):
+    site.routes["/p"] = Reply(b"PNG", 200, {"Content-Type": "image/png"})
+    with pytest.raises(NotWanted, match="content type image/png is not read"):
         get(site)
     site.routes["/p"] = Reply(b"x", 200, {})
     with pytest.raises(NotWanted, match="content type missing"):

@@ -219,3 +219,25 @@ def test_the_purpose_of_a_reference_page_joins_what_follows() -> None:
         "<div class=refsynopsisdiv><h2>Synopsis</h2><pre>CREATE INDEX name</pre></div>"
     )
     assert sections(markup) == [(("Synopsis",), "REF", "CREATE INDEX — define a new index\n\nCREATE INDEX name")]
+
+
+def test_links_to_the_pages_around_are_left_out_and_other_headers_kept() -> None:
+    """As Texinfo writes them, above and below the text."""
+    markup = (
+        '<body><div class="header"><p>Next: <a href="b.html" rel="next">Beta</a></p></div>'
+        "<h2>Alpha</h2><p>Own text.</p>"
+        '<div class="header"><p>Up: <a href="c.html">Gamma</a> <a href="i.html" rel="index">Index</a></p></div></body>'
+    )
+    assert [section.text for section in extract(markup).sections] == ["Own text."]
+    kept = extract('<body><div class="header"><h1>Alpha</h1></div><p>Own text.</p></body>')
+    assert kept.sections[0].path == ("Alpha",)
+
+
+def test_the_main_part_of_a_doxygen_page() -> None:
+    markup = (
+        '<body><ul id="main-nav"><li>Modules</li></ul><div class="header"><div class="title">Window</div></div>'
+        '<!--header--><div class="contents"><p>Own text.</p></div></body>'
+    )
+    assert [section.text for section in extract(markup).sections] == ["Own text."]
+    contents = '<body><p>Before.</p><h2>Contents</h2><div class="contents"><p>One.</p></div></body>'
+    assert "Before." in extract(contents).sections[0].text

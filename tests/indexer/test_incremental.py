@@ -85,7 +85,7 @@ def test_a_moved_page_costs_nothing(work: Work, site: Site) -> None:
         (Reply(b"", 410), "HTTP 410"),
         (Reply(b"", 403), "HTTP 403"),
         (redirect("http://127.0.0.1:1/"), "redirect to another site"),
-        (Reply(b"%PDF", 200, {"Content-Type": "application/pdf"}), "is not read"),
+        (Reply(b"PNG", 200, {"Content-Type": "image/png"}), "is not read"),
         ("<meta name=robots content=noindex><p>hidden", "noindex"),
         (Reply(b"<script>1</script>"), "no text"),
     ],

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from indexer.config import CrawlLimits
@@ -59,6 +61,29 @@ def test_only_the_first_500_kib_count(site: Site) -> None:
     robots = rules(site)
     assert not robots.allows(f"{site.url}/early")
     assert robots.allows(f"{site.url}/late")
+
+
+def test_patterns_of_the_standard() -> None:
+    robots = Robots("User-agent: *\nDisallow: /?\nDisallow: /*.pdf$\nDisallow: /a\nAllow: /a/b\n", AGENT)
+    allowed = {
+        path: robots.allows(f"http://h.test{path}") for path in ("/", "/?q", "/x.pdf", "/x.pdf?y", "/a/b", "/a/c")
+    }
+    assert allowed == {"/": True, "/?q": False, "/x.pdf": False, "/x.pdf?y": True, "/a/b": True, "/a/c": False}
+
+
+def test_a_rule_of_many_stars_is_answered_at_once() -> None:
+    robots = Robots("User-agent: *\nDisallow: /" + "*a" * 200 + "b\n", AGENT)
+    began = time.monotonic()
+    assert robots.allows("http://h.test/" + "a" * 1900)
+    assert time.monotonic() - began < 1
+
+
+def test_more_than_five_redirects_mean_hands_off(site: Site) -> None:
+    for number in range(7):
+        site.routes[f"/{number}"] = redirect(f"/{number + 1}")
+    site.routes["/robots.txt"] = redirect("/0")
+    with pytest.raises(FetchError, match="more than 5 redirects"):
+        rules(site)
 
 
 def test_rubbish_is_no_rules() -> None:

@@ -1,6 +1,11 @@
+import sys
+
 import pytest
 
+from indexer.build import build
+from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import IndexMissing
+from indexer.progress import Progress
 from rag.errors import FingerprintMismatch, QueryError
 from rag.results import as_text
 from rag.retriever import Retriever
@@ -38,7 +43,7 @@ def test_as_dict_is_the_rest_body(retriever):
     assert list(body) == ["query", "hits", "took_ms", "generation"]
     assert list(body["hits"][0]) == [
         "rank", "id", "url", "title", "section", "text", "highlights", "score", "scores",
-        "language", "date", "content_type", "metadata", "duplicates",
+        "language", "date", "content_type", "metadata", "duplicates", "section_text",
     ]  # fmt: skip
     assert "Durability" in as_text(body)
 
@@ -136,3 +141,29 @@ def test_an_index_of_another_model_is_refused_by_field(site):
 def test_no_index(tmp_path):
     with pytest.raises(IndexMissing, match="pilotlight index SOURCE"):
         Retriever.open(tmp_path, DummyEmbedder())
+
+
+@pytest.mark.parametrize("overlap", [0, 8])
+def test_a_hit_with_its_section(site, overlap):
+    words = [f"word{i}" for i in range(120)]
+    (site.source / "long.md").write_text(
+        f"# Long\n\n{'Before. ' * 30}\n\n## Part\n\n{' '.join(words)}\n\n## Next\n\nAfter.\n"
+    )
+    config = BuildConfig(chunk=ChunkConfig(tokens=40, overlap=overlap))
+    build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
+    retriever = Retriever.open(site.index, DummyEmbedder())
+    [hit] = retriever.search("word50", k=1, mode="lexical", expand="section").hits
+    assert len(hit.text.split()) <= 40
+    assert hit.section_text.split() == words
+    assert retriever.search("word50", k=1, mode="lexical").hits[0].section_text is None
+    with pytest.raises(QueryError, match="expand must be one of none, section"):
+        retriever.search("word50", expand="all")
+
+
+def test_a_section_of_any_length_is_shown_in_part(site):
+    (site.source / "long.txt").write_text(" ".join(f"word{i}" for i in range(5_000)))
+    config = BuildConfig(chunk=ChunkConfig(tokens=16))
+    build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
+    [hit] = Retriever.open(site.index, DummyEmbedder()).search("word2500", k=1, mode="lexical", expand="section").hits
+    assert 700 < len(hit.section_text.split()) <= 49 * 16
+    assert "word2500 " in hit.section_text

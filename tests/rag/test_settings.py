@@ -31,10 +31,9 @@ def test_every_default_is_allowed_and_survives_another_process():
         ("port", "70000", "--port must be from 1 to 65535"),
         ("port", "1.5", "whole number"),
         ("timeout", "nan", "--timeout must be from"),
-        ("vector_index", "tree", "--vector-index must be one of auto, flat, hnsw, ivf"),
+        ("vector_index", "tree", "--vector-index must be one of auto, flat, pq, ivf, hnsw"),
         ("per_document", "-1", "--per-document must be from 0"),
         ("engine", "warp", "--engine must be one of auto, native, aot, compile, eager"),
-        ("allow_private", "perhaps", "--allow-private must be a yes-or-no"),
         ("chunk_tokens", "-1", "--chunk-tokens must be from 16"),
     ],
 )

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -53,6 +55,50 @@ def test_sources_are_added_and_removed(tmp_path):
     refused(run("remove", tmp_path / "vacuum.md", *where), f"its sources are: {tmp_path / 'partial.md'}")
     refused(run("remove", tmp_path / "partial.md", *where), "would be empty")
     refused(run("index", "--add", *where), "--add needs the source")
+
+
+def test_a_folder_is_watched_until_the_process_is_told_to_stop(tmp_path):
+    (tmp_path / "s").mkdir()
+    write_pages(tmp_path / "s", ["vacuum.md"])
+    where = ("--index", str(tmp_path / "i"))
+    line = [sys.executable, "-m", "rag.cli", "index", "--watch", "--quiet", "--json", str(tmp_path / "s"), *where]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        first = process.stderr.readline()
+        assert "default: 1 new" in first
+        write_pages(tmp_path / "s")
+        assert "default: 2 new, 0 changed, 0 gone, 1 unchanged" in process.stderr.readline()
+    finally:
+        process.terminate()
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert json.loads(out) == {"runs": 2, "published": 2, "failed": 0}
+    refused(run("index", "--watch", "https://example.org/", *where), "cannot be watched")
+    refused(run("index", "--every", "soon", tmp_path / "s", *where), "an interval is")
+
+
+def test_a_configuration_file(tmp_path):
+    (tmp_path / "notes").mkdir()
+    write_pages(tmp_path / "notes", ["vacuum.md"])
+    file = tmp_path / "pilotlight.toml"
+    file.write_text(
+        f'[settings]\nindex = "{tmp_path / "i"}"\n\n[[source]]\npath = "notes"\nmetadata = {{team = "core"}}\n'
+    )
+    assert json.loads(run("index", "--config", file, "--json").stdout)["documents"] == 1
+    [hit] = json.loads(run("search", "vacuum", "--config", file, "--json").stdout)["hits"]
+    assert hit["metadata"] == {"team": "core"}
+    file.write_text("[setting]")
+    refused(run("doctor", "--config", file), "'setting' is not known")
+
+
+def test_sources(index, source):
+    report = json.loads(run("sources", "--index", index, "--json").stdout)
+    [listed] = report["sources"]
+    assert (listed["source"], listed["kind"], listed["documents"]) == (str(source), "folder", len(PAGES))
+    assert run("sources", "--index", index).stdout.splitlines()[0].split() == [
+        *("source", "kind", "documents", "chunks", "fetched", "modified")
+    ]
 
 
 def test_verify(index, tmp_path):
@@ -163,6 +209,7 @@ def test_doctor(index, tmp_path):
         (["search", "x", "--index", "INDEX", "--collection", "faq"], "no collection 'faq'; there are: default"),
         (["verify", "--index", "TMP/none"], "there is no index"),
         (["generations", "--index", "TMP/none"], "there is no index"),
+        (["sources", "--index", "TMP/none"], "there is no index"),
         (["rollback", "--index", "TMP/none"], "there is no index"),
         (["export", "TMP/a.tar", "--index", "TMP/none"], "there is no index"),
         (["import", "TMP/a.tar", "--index", "TMP/i"], "cannot read"),

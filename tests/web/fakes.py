@@ -68,10 +68,17 @@ class FakeRetriever:
         collection: str = "default",
         per_document: int | None = None,
         diversity: float = 0.0,
+        expand: str | None = None,
     ) -> Answer:
         self.calls.append((query, k, mode))
         self.narrowed.append(
-            {"filter": filter, "collection": collection, "per_document": per_document, "diversity": diversity}
+            {
+                "filter": filter,
+                "collection": collection,
+                "per_document": per_document,
+                "diversity": diversity,
+                "expand": expand,
+            }
         )
         if collection not in self.collections:
             raise CollectionMissing(collection, self.collections)

@@ -50,14 +50,14 @@ def hrefs(html: str) -> list[dict[str, list[str]]]:
 
 
 def test_every_filter_by_post_and_get(client: FlaskClient, retriever: FakeRetriever) -> None:
-    options: dict[str, Any] = {"collection": "notes", "per_document": 0, "diversity": 0.5}
+    options: dict[str, Any] = {"collection": "notes", "per_document": 0, "diversity": 0.5, "expand": "section"}
     assert client.post(URL, json={"query": "a", "filter": FIELDS, **options}).status_code == 200
     assert client.get(URL, query_string=[("q", "a"), *options.items(), *PARAMETERS]).status_code == 200
     assert client.get("/", query_string=[("q", "a"), ("collection", "notes"), *PARAMETERS]).status_code == 200
     by_post, by_get, by_page = retriever.narrowed
     assert by_post == {"filter": Filter.parse(FIELDS), **options}
     assert by_get == by_post
-    assert by_page == {**by_post, "per_document": None, "diversity": 0.0}
+    assert by_page == {**by_post, "per_document": None, "diversity": 0.0, "expand": None}
 
 
 def test_parameters_are_read_back() -> None:
@@ -258,3 +258,12 @@ def test_only_scores_there_are_are_shown(
 ) -> None:
     retriever.hits = [make_hit(scores=scores)]
     assert re.findall(r'class="score".*?</span>([\d.]+)</span>', client.get("/?q=index").text) == shown
+
+
+@pytest.mark.parametrize("value", ["all", "", "Section"])
+def test_expand_must_be_a_known_one(client: FlaskClient, value: str) -> None:
+    for response in (
+        client.get(URL, query_string={"q": "a", "expand": value}),
+        client.post(URL, json={"query": "a", "expand": value}),
+    ):
+        assert (response.status_code, response.get_json()["field"]) == (400, "expand")

@@ -27,7 +27,7 @@ def test_post_answers_with_the_rest_body(client: FlaskClient, retriever: FakeRet
     assert body["took_ms"]["total"] == pytest.approx(3.12)
     assert [hit["rank"] for hit in body["hits"]] == [1, 2]
     names = "rank id url title section text highlights score scores language date content_type metadata duplicates"
-    assert list(body["hits"][0]) == names.split()
+    assert list(body["hits"][0]) == [*names.split(), "section_text"]
     assert body["hits"][0]["highlights"] == [[2, 9], [10, 15]]
     assert retriever.calls == [("partial index", 2, "dense")]
 
@@ -43,7 +43,7 @@ def test_defaults_are_ten_hits_and_hybrid(client: FlaskClient, retriever: FakeRe
     assert post(client, query="fsync").status_code == 200
     assert client.get(URL + "?q=fsync").status_code == 200
     assert retriever.calls == [("fsync", 10, "hybrid")] * 2
-    usual = {"filter": None, "collection": "default", "per_document": None, "diversity": 0.0}
+    usual = {"filter": None, "collection": "default", "per_document": None, "diversity": 0.0, "expand": None}
     assert retriever.narrowed == [usual] * 2
 
 

@@ -1,0 +1,69 @@
+"""What a reader finds in a document, and the form in which it leaves the process that read it.
+
+That process has read a file from a stranger, so nothing it says is trusted: its answer is JSON whose every part is
+checked, and every text is cleaned of invisible characters here, once for all formats.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from indexer.decoding import visible
+from indexer.errors import ParseError
+from indexer.metadata import Declared, collect, day_of, language_of
+from indexer.records import Section
+
+_DEEPEST = 12  # headings in a path
+_LONGEST_HEADING = 200  # characters
+_BLANK_LINES = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The readable part of a document."""
+
+    title: str | None
+    sections: tuple[Section, ...]
+    declared: Declared = field(default_factory=Declared)
+
+
+def to_json(content: Content) -> dict[str, Any]:
+    """Plain lists, dictionaries and texts that `from_json` understands."""
+    return {
+        "title": content.title,
+        "sections": [[list(section.path), section.anchor, section.text] for section in content.sections],
+        "language": content.declared.language,
+        "date": content.declared.date,
+        "metadata": {name: list(values) for name, values in content.declared.metadata.items()},
+    }
+
+
+def from_json(answer: Mapping[str, Any]) -> Content:
+    """Content of an answer, cleaned; raises ParseError if it is not one."""
+    try:
+        sections = tuple(
+            Section(tuple(heading for name in path[:_DEEPEST] if (heading := _line(name))), _anchor(anchor), cleaned)
+            for path, anchor, text in answer["sections"]
+            if (cleaned := clean(text))
+        )
+        pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
+        declared = Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs))
+        return Content(_line(answer["title"] or "") or None, sections, declared)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ParseError("its reader gave a garbled answer") from error
+
+
+def clean(text: str) -> str:
+    """Without invisible characters, spaces at line ends, and more than one blank line at a time."""
+    lines = "\n".join(line.rstrip() for line in visible(text).split("\n"))
+    return _BLANK_LINES.sub("\n\n", lines).strip("\n")
+
+
+def _line(text: str) -> str:
+    return _SPACE.sub(" ", visible(text)).strip()[:_LONGEST_HEADING].strip()
+
+
+def _anchor(anchor: str | None) -> str | None:
+    return _line(anchor) or None if anchor is not None else None

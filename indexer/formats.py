@@ -1,0 +1,89 @@
+"""Which kinds of documents are read, by media type and by the end of a name."""
+
+from pathlib import PurePosixPath
+
+_CODE = {  # media type: suffixes
+    "text/x-python": ".py .pyi",
+    "text/javascript": ".js .mjs .cjs .jsx",
+    "text/typescript": ".ts .tsx",
+    "text/x-c": ".c .h",
+    "text/x-c++": ".cc .cpp .cxx .hh .hpp .hxx",
+    "text/x-csharp": ".cs",
+    "text/x-java": ".java",
+    "text/x-kotlin": ".kt .kts",
+    "text/x-scala": ".scala",
+    "text/x-swift": ".swift",
+    "text/x-go": ".go",
+    "text/x-rust": ".rs",
+    "text/x-ruby": ".rb",
+    "text/x-perl": ".pl .pm",
+    "text/x-php": ".php",
+    "text/x-lua": ".lua",
+    "text/x-r": ".r",
+    "text/x-shellscript": ".sh .bash .zsh",
+    "application/sql": ".sql",
+}
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_READERS = {  # module of this package: media type: suffixes
+    "html": {"text/html": ".html .htm", "application/xhtml+xml": ".xhtml"},
+    "markdown": {"text/markdown": ".md .markdown"},
+    "plain": {"text/plain": ".txt"},
+    "restructured": {"text/x-rst": ".rst", "text/prs.fallenstein.rst": ""},
+    "pdf": {"application/pdf": ".pdf"},
+    "word": {f"{_OFFICE}.wordprocessingml.document": ".docx"},
+    "slides": {f"{_OFFICE}.presentationml.presentation": ".pptx"},
+    "sheets": {
+        f"{_OFFICE}.spreadsheetml.sheet": ".xlsx",
+        "application/vnd.ms-excel": ".xls",
+        "application/vnd.oasis.opendocument.spreadsheet": ".ods",
+    },
+    "csv_text": {"text/csv": ".csv", "text/tab-separated-values": ".tsv"},
+    "epub": {"application/epub+zip": ".epub"},
+    "notebook": {"application/x-ipynb+json": ".ipynb"},
+    "mail": {"message/rfc822": ".eml"},
+    "json_text": {
+        "application/json": ".json",
+        "application/x-ndjson": ".jsonl .ndjson",
+        "application/jsonl": "",
+        "application/x-jsonlines": "",
+    },
+    "source_code": {**_CODE, "application/javascript": "", "application/x-sh": ""},
+    "container": {
+        "application/zip": ".zip",
+        "application/x-zip-compressed": "",
+        "application/x-tar": ".tar",
+        "application/gzip": ".tgz .tar.gz",
+        "application/x-gzip": "",
+        "application/x-bzip2": ".tbz2 .tar.bz2",
+        "application/x-xz": ".txz .tar.xz",
+    },
+}
+_READER_OF = {kind: reader for reader, kinds in _READERS.items() for kind in kinds}
+_TYPE_OF = {
+    suffix: kind for kinds in _READERS.values() for kind, suffixes in kinds.items() for suffix in suffixes.split()
+}
+_NAMED = frozenset({"markdown", "restructured", "csv_text", "json_text", "notebook", "mail", "source_code"})
+
+CONTAINER = "container"  # reader of archives, which hold documents and are none
+TEXT_READERS = _NAMED | {"html", "plain"}  # readers of formats in which there are no NUL bytes
+# Media types that are read from a site: archives on one are copies of its pages, or programs.
+CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader != CONTAINER)
+
+
+def content_type_of(name: str) -> str | None:
+    """Media type of a file by the end of its name, or None where files of that type are not read."""
+    suffixes = PurePosixPath(name.lower()).suffixes
+    return _TYPE_OF.get("".join(suffixes[-2:])) or _TYPE_OF.get("".join(suffixes[-1:]))
+
+
+def effective_type(content_type: str, name: str) -> str:
+    """The media type, or for what servers call plain text the one that its name tells."""
+    if content_type != "text/plain":
+        return content_type
+    named = content_type_of(name)
+    return named if named is not None and _READER_OF[named] in _NAMED else content_type
+
+
+def reader_of(content_type: str) -> str | None:
+    """Name of the module that reads a media type, or None where it is not read."""
+    return _READER_OF.get(content_type)

@@ -1,0 +1,61 @@
+"""When each source is to be read again."""
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from indexer.errors import ConfigError
+
+_INTERVAL = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}  # seconds
+_LEAST, _MOST = 1.0, 366 * 86_400.0  # seconds
+RETRY = 60.0  # seconds after which a source without an interval is tried again that could not be read
+
+
+def read_interval(text: str) -> float:
+    """Seconds of `90s`, `15m`, `6h`, `1d` or `2w`. Raises ConfigError."""
+    match = _INTERVAL.fullmatch(text.strip())
+    seconds = float(match[1]) * _UNITS[match[2].lower()] if match else 0.0
+    if not _LEAST <= seconds <= _MOST:
+        raise ConfigError(
+            f"an interval is a number and s, m, h, d or w, such as 6h, from 1s to 366d, not {text[:40]!r}"
+        )
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A source and when it is read again; without an interval, only when it is seen to change."""
+
+    source: str
+    collection: str = "default"
+    every: float | None = None  # seconds from the end of one reading to the next
+    watched: bool = False
+
+
+class Schedule:
+    """Knows which sources are due; all of them are at first."""
+
+    def __init__(self, entries: Iterable[Entry], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due: dict[Entry, float | None] = dict.fromkeys(entries, clock())
+
+    def due(self) -> list[Entry]:
+        """Entries whose time has come, in the order they were given."""
+        now = self._clock()
+        return [entry for entry, at in self._due.items() if at is not None and at <= now]
+
+    def done(self, entry: Entry, *, failed: bool = False) -> None:
+        """An entry was read, or could not be; say when it is next."""
+        wait = entry.every or (RETRY if failed else None)
+        self._due[entry] = None if wait is None else self._clock() + wait
+
+    def changed(self, sources: Collection[str]) -> None:
+        """What these sources hold has changed: the watched ones are due now."""
+        self._due |= {entry: self._clock() for entry in self._due if entry.watched and entry.source in sources}
+
+    def wait(self) -> float | None:
+        """Seconds until an entry is due, 0 if one is, None if none will be by itself."""
+        times = [at for at in self._due.values() if at is not None]
+        return max(0.0, min(times) - self._clock()) if times else None

@@ -1,0 +1,101 @@
+"""Folders and files under observation: which of them has changed, told when it has been quiet for a moment."""
+
+import queue
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from watchfiles import Change, watch
+
+from indexer.errors import SourceError
+
+_QUIET = 300  # ms without a change after which a run of changes is told
+_LONGEST = 5_000  # ms after which it is told in any case
+_BEGINS = 10.0  # seconds that it may take to begin; a large tree takes one
+
+
+class Watcher:
+    """Observes sources until it is closed, each in a thread; a path that is not there yet is left out.
+
+    Names that begin with a dot are ignored, as the build ignores them, and so is all below `ignored`: an index that
+    lies in a folder it is made from must not set off a build by being written.
+    """
+
+    def __init__(self, sources: Iterable[str], ignored: Path) -> None:
+        """Begin to observe folders and files."""
+        self._ignored = ignored.expanduser().absolute()
+        self._told: queue.Queue[str | SourceError] = queue.Queue()
+        self._threads: dict[str, tuple[threading.Thread, threading.Event]] = {}
+        for source in sources:
+            self.renew(source)
+
+    def renew(self, source: str) -> None:
+        """Begin anew to observe a source, which may have been taken away and put back."""
+        self._end(source)
+        root = Path(source).expanduser().absolute()
+        if not root.exists():
+            return
+        began, stop = threading.Event(), threading.Event()
+        thread = threading.Thread(
+            target=self._watch, args=(source, root, began, stop), name=f"watch {source}", daemon=True
+        )
+        self._threads[source] = (thread, stop)
+        thread.start()
+        began.wait(_BEGINS)
+
+    def wait(self, seconds: float | None) -> set[str]:
+        """Sources that have changed; none after so many seconds. None waits until something changes.
+
+        Raises SourceError if one cannot be observed any more.
+        """
+        changed: set[str] = set()
+        try:
+            told = self._told.get(timeout=seconds)
+            while True:
+                if isinstance(told, SourceError):
+                    raise told
+                changed.add(told)
+                told = self._told.get_nowait()
+        except queue.Empty:
+            return changed
+
+    def close(self) -> None:
+        """Stop observing."""
+        for source in list(self._threads):
+            self._end(source)
+
+    def _end(self, source: str) -> None:
+        if source in self._threads:
+            thread, stop = self._threads.pop(source)
+            stop.set()
+            thread.join()
+
+    def _watch(self, source: str, root: Path, began: threading.Event, stop: threading.Event) -> None:
+        is_folder = root.is_dir()
+
+        def concerns(_: Change, name: str) -> bool:
+            path = Path(name)
+            if not is_folder:
+                return path == root
+            hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+            return not hidden and not path.is_relative_to(self._ignored)
+
+        try:
+            for changes in watch(
+                root if is_folder else root.parent,  # editors replace a file, which ends a watch on the file itself
+                watch_filter=concerns,
+                debounce=_LONGEST,
+                step=_QUIET,
+                rust_timeout=_QUIET,
+                yield_on_timeout=True,  # the first of these says that it has begun
+                stop_event=stop,
+                recursive=is_folder,
+                raise_interrupt=False,
+            ):
+                began.set()
+                if changes:
+                    self._told.put(source)
+        except (OSError, RuntimeError) as error:
+            self._told.put(SourceError(f"cannot watch {source}: {error}; use --every instead"))
+        finally:
+            began.set()

@@ -1,0 +1,111 @@
+"""Documents that are a zip of XML files (DOCX, PPTX, EPUB), read with caps and without entities."""
+
+import io
+import posixpath
+import zipfile
+import zlib
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote
+
+from lxml import etree
+
+from indexer.errors import ParseError
+
+_MOST_PARTS = 20_000
+_LONGEST_PART = 40_000_000  # bytes, decompressed
+_LONGEST_TOTAL = 200_000_000  # bytes of the parts that are read
+_RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
+
+
+class Package:
+    """The parts of one document, by name."""
+
+    def __init__(self, body: bytes) -> None:
+        """Raises ParseError if it is no zip, or too large a one."""
+        if body.startswith(b"\xd0\xcf\x11\xe0"):  # an OLE file: what Office makes of an encrypted document
+            raise ParseError("encrypted, or in a format older than 2007")
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(body))
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
+            raise ParseError("truncated or damaged: it is no readable zip file") from error
+        self._names = {info.filename: info for info in self._zip.infolist()}
+        self._read = 0
+        if len(self._names) > _MOST_PARTS:
+            raise ParseError(f"more than {_MOST_PARTS:,} parts")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zip.close()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def read(self, name: str) -> bytes:
+        """Bytes of one part.
+
+        Raises:
+            ParseError: it is missing, damaged, encrypted, or larger than it may be.
+        """
+        info = self._names.get(name)
+        if info is None:
+            raise ParseError(f"truncated or damaged: it has no part {name[:100]}")
+        if info.flag_bits & 1:
+            raise ParseError("encrypted")
+        try:
+            with self._zip.open(info) as file:
+                data = file.read(_LONGEST_PART + 1)
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError) as error:
+            raise ParseError(f"truncated or damaged: its part {name[:100]} cannot be read") from error
+        self._read += len(data)
+        if len(data) > _LONGEST_PART or self._read > _LONGEST_TOTAL:
+            raise ParseError(f"more than {_LONGEST_PART:,} bytes in a part, or {_LONGEST_TOTAL:,} in all")
+        return data
+
+    def check_sizes(self) -> None:
+        """Decompress every part and drop it; raises ParseError if they are damaged or larger than they may be."""
+        for name in self._names:
+            self.read(name)
+
+    def xml(self, name: str) -> Any:
+        """Root element of one part."""
+        return parse_xml(self.read(name))
+
+    def relations(self, name: str) -> dict[str, tuple[str, str]]:
+        """Id: last word of the type, name of the part, for everything inside the package that a part refers to."""
+        folder, _, file = name.rpartition("/")
+        listing = f"{folder}/_rels/{file}.rels".lstrip("/")
+        if listing not in self:
+            return {}
+        return {
+            item.get("Id", ""): (item.get("Type", "").rpartition("/")[2], resolve(name, item.get("Target", "")))
+            for item in self.xml(listing).iter(_RELATIONS)
+            if item.get("TargetMode") != "External"
+        }
+
+
+def parse_xml(data: bytes) -> Any:
+    """Root element of an XML text; a document type or an entity is refused, because no document needs them.
+
+    Raises:
+        ParseError: it is no XML that may be read.
+    """
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False)
+    try:
+        root = etree.fromstring(data, parser)
+    except (etree.LxmlError, ValueError) as error:
+        raise ParseError(f"XML that cannot be read: {' '.join(str(error).split())[:100]}") from error
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise ParseError("XML with a document type declaration, which may hide anything")
+    return root
+
+
+def resolve(base: str, target: str) -> str:
+    """Name of the part that `target` means in the part `base`; it cannot lead out of the package."""
+    path = unquote(target.partition("#")[0])
+    joined = path if path.startswith("/") else posixpath.join(posixpath.dirname(base), path)
+    return posixpath.normpath(f"/{joined}").lstrip("/")

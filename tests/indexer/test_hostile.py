@@ -1,0 +1,199 @@
+"""Documents made to do harm: each may cost itself, quickly, and nothing else."""
+
+import io
+import os
+import re
+import time
+import zipfile
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from indexer.errors import ParseError
+from indexer.formats import content_type_of
+from indexer.parsing import parse
+from indexer.records import Document
+from tests.indexer import files
+from tests.indexer.conftest import make_page
+
+_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))  # of each format
+_OURS = ("a.docx", "a.pptx", "a.epub", "a.ipynb", "a.json", "a.csv", "a.py")
+_BOMB = b"<x>" + b"A" * 100_000_000 + b"</x>"
+_LAUGHS = (
+    "<!DOCTYPE x [<!ENTITY a 'ha'>"
+    + "".join(f"<!ENTITY {chr(98 + i)} '{f'&{chr(97 + i)};' * 10}'>" for i in range(9))
+    + "]><x>&j;</x>"
+)
+_OUTSIDE = "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><x>&e;</x>"
+_SOURCE = (
+    "# feeds\nclass Cat(Base):\n    def eat(self) -> None:\n        pass\n\nint main(void) {\n}\n"
+    "CREATE TABLE t (a int);\n"
+)
+SEEDS = {
+    "a.docx": files.docx(
+        files.paragraph("Cats", "H1") + files.paragraph("sleep") + "<w:tbl><w:tr><w:tc/></w:tr></w:tbl>"
+    ),
+    "a.pptx": files.pptx(files.shape("Cats", "title") + files.shape("sleep"), notes="n"),
+    "a.xlsx": files.xlsx(Cats=[["name", "age"], ["Tom", "3"]]),
+    "a.epub": files.epub(one="<html><body><h1>Cats</h1><p>sleep</p></body></html>"),
+    "a.pdf": files.pdf("Cats sleep", "Dogs", title="Zoo"),
+    "a.ipynb": files.NOTEBOOK.encode(),
+    "a.eml": files.MAIL.encode(),
+    "a.json": b'[{"title": "T", "text": "one"}, {"text": "two"}]',
+    "a.csv": b'name,age\nTom,"3"\n',
+    "a.rst": b"Zoo\n===\n\n:ref:`x <y>` |s|_ [1]_\n\n.. note:: x\n\n.. code-block:: c\n\n   y\n\n"
+    b"+---+\n| a |\n+---+\n\n.. [1] f\n",
+    "a.py": _SOURCE.encode(),
+    "a.html": b"<title>T</title><main><h1 id=a>Cats</h1><ul><li>x<table><tr><td>y</table></main>",
+    "a.md": b"---\ntitle: x\n---\n# A\n\n- x\n\n| a | b |\n|---|---|\n| 1 | 2 |\n",
+    "a.txt": b"Title\n\ntext\n",
+}
+
+
+def read(name: str, body: bytes) -> Document:
+    content_type = content_type_of(name)
+    assert content_type is not None
+    return parse(make_page(body, content_type, f"http://t.test/{name}"))
+
+
+def refusal(name: str, body: bytes) -> str:
+    """Why a document was refused; empty if it was read."""
+    try:
+        read(name, body)
+    except ParseError as error:
+        return str(error)
+    return ""
+
+
+def with_part(name: str, pattern: str, content: str | bytes) -> bytes:
+    """A document of which every part with such a name is replaced."""
+    with zipfile.ZipFile(io.BytesIO(SEEDS[name])) as archive:
+        parts = {part: archive.read(part) for part in archive.namelist()}
+    body = content.encode() if isinstance(content, str) else content
+    return files.zipped({part: body if re.search(pattern, part) else held for part, held in parts.items()})
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("a.docx", "document.xml$"), ("a.docx", "styles"), ("a.docx", "rels$"), ("a.pptx", "slides/0.xml$"),
+        ("a.pptx", "presentation.xml$"), ("a.epub", "opf"), ("a.epub", "container"), ("a.xlsx", "workbook.xml$"),
+        ("a.xlsx", "sheets"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("content", [_LAUGHS, _OUTSIDE, _BOMB], ids=["laughs", "entity", "bomb"])
+def test_xml_that_does_harm(name: str, part: str, content: str | bytes) -> None:
+    start = time.monotonic()
+    body = with_part(name, part, content)
+    reason = refusal(name, body)
+    assert not re.search("crashed|longer than", reason)
+    if not reason:  # the reader of sheets knows no entities at all: it reads them as nothing
+        assert name == "a.xlsx"
+        assert not re.search("root:|haha", repr(read(name, body).sections))
+    assert time.monotonic() - start < 10
+
+
+def test_a_bomb_in_a_chapter() -> None:
+    with pytest.raises(ParseError, match="more than 40,000,000 bytes"):
+        read("a.epub", with_part("a.epub", "xhtml", _BOMB))
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.xlsx", "a.epub"])
+def test_truncated_documents(name: str) -> None:
+    body = SEEDS[name]
+    for length in (10, len(body) // 2, len(body) - 10):
+        with pytest.raises(ParseError, match="truncated or damaged"):
+            read(name, body[:length])
+
+
+def test_parts_with_paths_that_lead_out_are_never_opened() -> None:
+    parts = files.docx_parts(files.paragraph("text"))
+    away = files.relations(s="styles ../../../../etc/passwd", f="footnotes /../../../etc/passwd")
+    parts |= {"word/_rels/document.xml.rels": away, "../../evil.txt": "x"}
+    assert [section.text for section in read("a.docx", files.zipped(parts)).sections] == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("a.rst", b"`" * 20_000), ("a.rst", b"*" * 20_000), ("a.rst", b"- " * 2_000), ("a.rst", b"|a|_ " * 4_000),
+        ("a.json", b'{"text":' * 5_000), ("a.ipynb", b'{"cells":' + b"[" * 50_000), ("a.csv", b'"' * 1_000_001),
+        ("a.py", b"a***b***c***d***e***f***" * 20_000), ("a.py", b"def " * 200_000), ("a.py", b"class A\n" * 50_000),
+        ("a.eml", b"Subject: " + b"=?utf-8?q?" * 50_000), ("a.eml", b"To: " + b"(" * 50_000),
+        ("a.eml", b"a:b\n" * 50_000),
+        ("a.eml", b"Content-Type: multipart/mixed; boundary=a\n\n" + b"--a\n" * 50_000),
+        ("a.docx", files.docx("<w:sdt>" * 200 + "</w:sdt>" * 200)),
+        ("a.docx", files.docx("<w:sdt>" * 50_000)),
+        ("a.docx", files.docx("<w:p/>" * 50_000)),
+        ("a.pptx", files.pptx("<p:grpSp>" * 250 + files.shape("x") + "</p:grpSp>" * 250)),
+        ("a.pdf", b"%PDF-1.4\n" + b"[" * 100_000),
+    ],
+)  # fmt: skip
+def test_endless_documents_end(name: str, body: bytes) -> None:
+    """Each could be quadratic or recursive somewhere."""
+    start = time.monotonic()
+    assert not re.search("crashed|longer than", refusal(name, body))
+    assert time.monotonic() - start < 20
+
+
+def test_hidden_text_is_never_read() -> None:
+    """Zero-width and tag characters, in every format."""
+    hidden = "sl\u200beep\u2060\U000e0041\U000e0042"
+    bodies = {
+        "a.docx": files.docx(files.paragraph(hidden)),
+        "a.pptx": files.pptx(files.shape(hidden)),
+        "a.xlsx": files.xlsx(**{"S": [[hidden]]}),
+        "a.epub": files.epub(one=f"<html><body><p>{hidden}</p><!-- NO --></body></html>"),
+        "a.ipynb": files.NOTEBOOK.replace("They sleep", hidden).encode(),
+        "a.eml": files.MAIL.replace("The cats are fed", hidden).encode(),
+        "a.json": f'{{"text": "{hidden}"}}'.encode(),
+        "a.csv": f"a,b\n1,{hidden}\n".encode(),
+        "a.rst": f"{hidden}\n\n.. NO\n".encode(),
+        "a.py": f"# {hidden}\n".encode(),
+        "a.html": f"<p>{hidden}<!-- NO -->".encode(),
+        "a.md": f"{hidden}\n<!-- NO -->".encode(),
+        "a.txt": hidden.encode(),
+    }
+    for name, body in bodies.items():
+        text = "\n".join(section.text for section in read(name, body).sections)
+        assert "sleep" in text, name
+        assert not re.search("[\u200b\u2060\U000e0000-\U000e0fff]|NO", text), name
+
+
+@st.composite
+def damaged(draw: st.DrawFn, name: str) -> bytes:
+    """A seed with pieces cut out, repeated or replaced; of a zip, now and then inside one of its parts."""
+    seed = SEEDS[name]
+    if seed.startswith(b"PK") and draw(st.booleans()):
+        with zipfile.ZipFile(io.BytesIO(seed)) as archive:
+            parts = {part: archive.read(part) for part in archive.namelist()}
+        chosen = draw(st.sampled_from(sorted(parts)))
+        return files.zipped(parts | {chosen: _damage(draw, parts[chosen])})
+    return _damage(draw, seed)
+
+
+def _damage(draw: st.DrawFn, body: bytes) -> bytes:
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(body)))
+        end = min(len(body), start + draw(st.integers(0, 40)))
+        piece = draw(st.one_of(st.binary(max_size=20), st.just(body[start:end] * 30), st.text(max_size=10).map(utf8)))
+        body = body[:start] + piece + body[end:]
+    return body
+
+
+def utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_whatever_comes_a_reader_reads_or_refuses_it(name: str) -> None:
+    @settings(max_examples=_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(body=st.one_of(damaged(name), st.binary(max_size=200)))
+    def check(body: bytes) -> None:
+        reason = refusal(name, body)
+        assert not re.search("crashed|longer than|garbled", reason)
+        if name in _OURS:  # no library stands between the bytes and our code, so every mishap is foreseen
+            assert "not what it says it is" not in reason
+
+    check()

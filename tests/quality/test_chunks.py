@@ -1,0 +1,52 @@
+"""The passages of the chunker against those of a plain splitter, by questions over the PostgreSQL manual."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from embedder import EmbedderConfig, Embeddings
+from indexer.progress import Progress
+from tests.quality import chunks
+
+needs_manual = pytest.mark.skipif(not chunks.MANUAL.is_dir(), reason=f"the manual is not at {chunks.MANUAL}")
+
+
+def test_there_are_enough_questions_and_no_two_are_the_same() -> None:
+    questions = chunks.read_questions()
+    assert len({question for question, _ in questions}) == len(questions) >= 60
+    assert len({url for _, url in questions}) == len(questions)
+
+
+@needs_manual
+def test_every_question_has_its_section() -> None:
+    for question, url in chunks.read_questions():
+        assert chunks.answers(chunks.MANUAL, url), question
+
+
+@needs_manual
+def test_no_question_copies_its_heading() -> None:
+    def words(text: str) -> set[str]:
+        return set(re.findall(r"[a-z]{4,}", text.lower()))
+
+    for question, url in chunks.read_questions():
+        heading = chunks.section_path(chunks.MANUAL, url)[-1]
+        named = words(heading)
+        assert len(named) < 2 or not named <= words(question), (question, heading)
+
+
+@needs_manual
+@pytest.mark.model
+def test_headings_help(tmp_path: Path) -> None:
+    """On the pages that the questions are about, which takes a tenth of the time; docs have the whole manual."""
+    names = sorted({url.partition("#")[0] for _, url in chunks.read_questions()})
+    embedder = Embeddings(EmbedderConfig())
+    sources = [chunks.MANUAL / name for name in names]
+    quiet = Progress(sys.stderr, "quiet")
+    found = {}
+    for place, name in enumerate(chunks.CHUNKERS):
+        index = tmp_path / str(place)
+        chunks.make(name, sources, index, embedder, quiet)
+        found[name] = sum(chunks.hits(index, chunks.MANUAL, embedder, "hybrid")[0])
+    assert found["Pilotlight"] > found["RecursiveCharacterTextSplitter(1000, 0)"], found

@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pytest
+
+from rag.configuration import ConfiguredSource, read_configuration
+from rag.errors import SettingsError
+from rag.settings import load
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "pilotlight.toml"
+    path.write_text(text)
+    return path
+
+
+def test_everything(tmp_path: Path) -> None:
+    read = read_configuration(
+        write(
+            tmp_path,
+            """
+            [settings]
+            chunk_tokens = 150
+            delay = 0.5
+            index = "/srv/index"
+
+            [[source]]
+            url = "https://docs.example.org/"
+            every = "6h"
+
+            [[source]]
+            path = "notes"
+            watch = true
+            collection = "team"
+            metadata = { team = "core", audience = ["operators", "developers"] }
+            """,
+        )
+    )
+    assert read.sources == (
+        ConfiguredSource("https://docs.example.org/", every=21_600),
+        ConfiguredSource(
+            str(tmp_path / "notes"),
+            collection="team",
+            watch=True,
+            metadata={"team": ("core",), "audience": ("operators", "developers")},
+        ),
+    )
+    settings = load({"chunk_tokens": "99"}, {"PILOTLIGHT_DELAY": "2"}, read.settings)
+    assert (settings.chunk_tokens, settings.delay, settings.index) == (99, 2.0, "/srv/index")
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    read = read_configuration(write(tmp_path, ""))
+    assert (read.settings, read.sources) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = ", "not valid TOML"),
+        ("color = 1", "'color' is not known there; known are: settings, source"),
+        ("[settings]\ncolor = 1", "settings: 'color' is not known"),
+        ("settings = 1", r"write \[settings\]"),
+        ("source = 1", r"write \[\[source\]\]"),
+        ("[[source]]", "source 1 must have either url or path"),
+        ("[[source]]\nurl='http://a.test/'\npath='x'", "either url or path"),
+        ("[[source]]\nurl='notes'", "url must be an http or https address"),
+        ("[[source]]\npath='http://a.test/'", "path must be a folder or file"),
+        ("[[source]]\npath=''", "path must be a text"),
+        ("[[source]]\npath='x'\nevery='soon'", "source 1: every: an interval is"),
+        ("[[source]]\npath='x'\nevery=6", "every must be a text"),
+        ("[[source]]\npath='x'\n[[source]]\nurl='http://a.test/'\nwatch=true", "source 2: watch must be"),
+        ("[[source]]\npath='x'\nwatch='yes'", "watch must be"),
+        ("[[source]]\npath='x'\nmetadata=1", "metadata must be a table"),
+        ("[[source]]\npath='x'\nmetadata={a=1}", "metadata must be a table"),
+        ("[[source]]\npath='x'\nmetadata={a=''}", "metadata has 1 names or values"),
+        ("[[source]]\npath='x'\ndepth=1", "'depth' is not known"),
+        ("[[source]]\npath='x'\n[[source]]\npath='./x'", "given twice"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told) as caught:
+        read_configuration(write(tmp_path, text))
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_value_that_no_setting_can_have(tmp_path: Path) -> None:
+    read = read_configuration(write(tmp_path, "[settings]\nchunk_tokens = 'many'"))
+    with pytest.raises(SettingsError, match="chunk_tokens in the configuration file must be a whole number"):
+        load({}, {}, read.settings)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot read"):
+        read_configuration(tmp_path / "none.toml")

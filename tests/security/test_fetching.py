@@ -1,0 +1,215 @@
+"""What a hostile site, name or redirect may try, against a server on loopback that must see nothing of it."""
+
+import gzip
+import socket
+import time
+import zlib
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import brotli
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawler import crawl
+from indexer.encodings import zstd
+from indexer.errors import ConfigError, SourceError
+from indexer.records import Failure, Known, Page, Skip
+from tests.indexer.server import Reply, Site, page, redirect, send
+
+PUBLIC = CrawlLimits(timeout=5.0, concurrency=1)
+NEAR = CrawlLimits(timeout=5.0, allow_private=("127.0.0.2/32",))
+XML = {"Content-Type": "application/xml"}
+Item = Page | Known | Skip | Failure
+
+
+def items(url: str, limits: CrawlLimits = NEAR) -> list[Item]:
+    return list(crawl(url, limits, lambda due: None))
+
+
+def addresses(*found: tuple[str, int]) -> list[Any]:
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in found]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "2130706433", "0x7f000001", "0177.0.0.1",
+        "127.1", "0", "0.0.0.0", "[::]", "[::1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b:1::7f00:1]",
+        "[2002:7f00:1::]", "169.254.169.254", "100.64.0.1", "224.0.0.1", "240.0.0.1", "[fec0::1]", "[fe80::1]",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("limits", [PUBLIC, NEAR], ids=["public", "another-network-named"])
+def test_no_spelling_of_an_address_that_is_not_public_is_reached(
+    host: str, limits: CrawlLimits, sentinel: Site
+) -> None:
+    with pytest.raises(SourceError, match=r"--allow-private|Invalid IPv4 address"):
+        items(f"http://{host}:{sentinel.port}/", limits)
+
+
+def test_a_name_with_a_public_and_a_private_address(sentinel: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = addresses(("8.8.8.8", sentinel.port), ("127.0.0.1", sentinel.port))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kw: answer)
+    with pytest.raises(SourceError, match=r"docs\.test has the loopback address 127\.0\.0\.1"):
+        items(f"http://docs.test:{sentinel.port}/", PUBLIC)
+
+
+def test_a_resolver_that_flips_after_its_first_answer(
+    site: Site, sentinel: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = socket.getaddrinfo, list[str]()
+
+    def flip(host: str, port: int, *args: Any, **kw: Any) -> Any:
+        if host != "docs.test":
+            return real(host, port, *args, **kw)
+        asked.append(host)
+        return addresses(("127.0.0.2", site.port) if len(asked) == 1 else ("127.0.0.1", sentinel.port))
+
+    monkeypatch.setattr(socket, "getaddrinfo", flip)
+    site.routes["/robots.txt"] = Reply(b"", 200, {"Connection": "close"})
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1, which is refused"):
+        items(f"http://docs.test:{site.port}/")
+    assert len(asked) == 2, "each connection resolves exactly once"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["http://127.0.0.1:{port}/", "//localhost:{port}/", "http://[::ffff:127.0.0.1]:{port}/", "file:///etc/passwd",
+     "gopher://127.0.0.1:{port}/", "http://user@127.0.0.1:{port}/", "/loop"],
+)  # fmt: skip
+@pytest.mark.parametrize("door", ["/robots.txt", "/", "/page", "/sitemap.xml"])
+def test_redirects_lead_nowhere_else(site: Site, sentinel: Site, target: str, door: str) -> None:
+    site.routes["/loop"] = redirect("/loop")
+    site.pages(index='<a href="/page">x</a> start')
+    index = b"<sitemapindex><sitemap><loc>/sitemap.xml</loc></sitemap></sitemapindex>"
+    site.routes["/list.xml"] = Reply(index, 200, XML)
+    site.routes[door] = redirect(target.format(port=sentinel.port))
+    start = "/list.xml" if door == "/sitemap.xml" else "/"
+    if door == "/page":
+        first, *rest = items(site.url + start)
+        assert isinstance(first, Page)
+        assert all(isinstance(item, Skip | Failure) for item in rest)
+    else:
+        with pytest.raises(SourceError):
+            items(site.url + start)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<link rel="canonical" href="http://127.0.0.1:{port}/">',
+        '<base href="http://127.0.0.1:{port}/"><a href="x">x</a>',
+        '<a href="http://127.0.0.1:{port}/">x</a><iframe src="http://127.0.0.1:{port}/"></iframe>',
+        '<meta http-equiv="refresh" content="0; url=http://127.0.0.1:{port}/">',
+    ],
+)
+def test_what_a_page_names_is_not_asked_for(site: Site, sentinel: Site, body: str) -> None:
+    site.routes["/"] = body.format(port=sentinel.port) + "start"
+    assert [type(item) for item in items(site.url)] == [Page]
+
+
+def test_external_entities_of_a_sitemap_are_not_asked_for(site: Site, sentinel: Site) -> None:
+    for declared in (f'SYSTEM "{sentinel.url}/x.dtd"', f'[<!ENTITY e SYSTEM "{sentinel.url}/">]'):
+        body = f"<!DOCTYPE urlset {declared}><urlset><url><loc>/a&e;</loc></url></urlset>"
+        site.routes["/sitemap.xml"] = Reply(body.encode(), 200, XML)
+        with pytest.raises(SourceError, match=r"document type|cannot be read"):
+            items(f"{site.url}/sitemap.xml")
+
+
+def test_proxy_variables_are_not_read(site: Site, sentinel: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, sentinel.url)
+        monkeypatch.setenv(name.lower(), sentinel.url)
+    site.pages(index="hello")
+    assert [type(item) for item in items(site.url)] == [Page]
+
+
+@pytest.mark.parametrize("where", ["/page", "/robots.txt"])
+@pytest.mark.parametrize("status", [200, 302])
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [("gzip", gzip.compress), ("deflate", zlib.compress), ("br", brotli.compress), ("zstd", zstd.compress)],
+)
+def test_bombs_cost_one_page(
+    site: Site, encoding: str, pack: Callable[[bytes], bytes], status: int, where: str
+) -> None:
+    headers = {"Content-Type": "text/html", "Content-Encoding": encoding, "Location": "/ok"}
+    site.pages(index='<a href="/page">x</a><a href="/ok">y</a> start', ok="fine")
+    site.routes[where] = Reply(pack(bytes(20_000_000)), status, headers)
+    began = time.monotonic()
+    if (where, status) == ("/robots.txt", 200):  # cut at 500 KiB, of rules that are none
+        assert [item.url.removeprefix(site.url) for item in items(site.url)] == ["/", "/page", "/ok"]
+    else:
+        found = items(site.url)
+        assert [type(item) for item in found if item.url.endswith("/ok")][:1] == [Page]
+        assert sum(len(item.body) for item in found if isinstance(item, Page)) < 10_000
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("pace", ["fast", "slow"])
+def test_an_endless_body_costs_one_page(site: Site, pace: str) -> None:
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/html")
+        handler.end_headers()
+        while not site.stopping.wait(0.1 if pace == "slow" else 0):
+            handler.wfile.write(b"x" if pace == "slow" else b"x" * 65_536)
+            handler.wfile.flush()
+
+    site.pages(index='<a href="/endless">x</a><a href="/ok">y</a> start', ok="fine")
+    site.routes["/endless"] = endless
+    limits = CrawlLimits(timeout=0.6, max_bytes=1_000_000, allow_private=("127.0.0.2/32",))
+    assert [type(item) for item in items(site.url, limits)] == [Page, Failure, Page]
+
+
+def test_endless_headers_cost_one_page(site: Site) -> None:
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while not site.stopping.is_set():
+            handler.wfile.write(b"X-More: " + b"y" * 4096 + b"\r\n")
+
+    site.pages(index='<a href="/endless">x</a><a href="/ok">y</a> start', ok="fine")
+    site.routes["/endless"] = endless
+    assert [type(item) for item in items(site.url)] == [Page, Failure, Page]
+
+
+def test_a_site_without_end_stops_at_the_page_budget(site: Site) -> None:
+    def numbered(handler: BaseHTTPRequestHandler) -> None:
+        number = int(handler.path.rpartition("=")[2])
+        send(handler, Reply(page(f"page {number} <a href='?page={number + 1}'>next</a>").encode()))
+
+    for number in range(30):
+        site.routes[f"/?page={number}"] = numbered
+    site.pages(index='<a href="?page=1">first</a>')
+    limits = CrawlLimits(max_pages=20, allow_private=("127.0.0.2/32",))
+    assert [type(item) for item in items(site.url, limits)] == [Page] * 20 + [Skip]
+
+
+def test_a_hundred_thousand_nested_elements_are_read_for_links(site: Site) -> None:
+    site.routes["/"] = "<div>" * 100_000 + '<a href="/ok">y</a>'
+    site.pages(ok="fine")
+    assert [type(item) for item in items(site.url)] == [Page, Page]
+
+
+@pytest.mark.parametrize("robots", [Reply(b"", 503), redirect("/loop")])
+def test_a_site_whose_rules_cannot_be_read_is_left_alone(site: Site, robots: Reply) -> None:
+    site.routes |= {"/robots.txt": robots, "/loop": redirect("/loop"), "/": "start"}
+    with pytest.raises(SourceError):
+        items(site.url)
+    assert "/" not in site.hits
+
+
+def test_robots_of_two_megabytes_are_read_as_far_as_they_count(site: Site) -> None:
+    padding = "# padding\n" * 200_000
+    site.routes["/robots.txt"] = f"User-agent: *\nDisallow: /early\n{padding}Disallow: /late\n"
+    site.pages(index='<a href="/early">x</a><a href="/late">y</a> start', late="late")
+    assert {type(item) for item in items(site.url)} == {Page, Skip}
+    assert "/early" not in site.hits
+    assert "/late" in site.hits
+
+
+@pytest.mark.parametrize("networks", [("10.0.0.1/8",), ("loopback",), ("",), ("127.0.0.1/99",)])
+def test_networks_that_are_none_are_refused(networks: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="allow_private is yes, no or networks such as"):
+        CrawlLimits(allow_private=networks)
