@@ -10,9 +10,11 @@ from typing import Any
 from embedder.protocol import Embedder
 from indexer.chunking import Chunker
 from indexer.config import BuildConfig
-from indexer.draft import Draft, drafting
+from indexer.draft import Draft, drafting, open_earlier
 from indexer.earlier import INDEXED, READING, Earlier, differences, hash_page, record_of, sections_of
-from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, ParseError, SourceError
+from indexer.errors import NothingToIndex, ParseError, SourceError
+from indexer.journal import Journal
+from indexer.layout import JOURNAL
 from indexer.parsing import LinkList, parse
 from indexer.progress import Progress
 from indexer.records import Document, Failure, Known, Page, PageRecord, Skip
@@ -66,20 +68,15 @@ def build(
     }
     with (
         drafting(index_dir, config.keep_generations, progress) as folder,
-        closing(_open_earlier(index_dir, progress)) as earlier,
-        closing(_Build(sources, folder, embedder, config, progress, earlier, metadata, full=full)) as work,
+        closing(open_earlier(index_dir, progress)) as earlier,
+        closing(Journal(folder.parent / JOURNAL, earlier.manifest.id if earlier.manifest else "")) as journal,
+        closing(_Build(sources, folder, embedder, config, progress, earlier, metadata, journal, full=full)) as work,
     ):
-        return work.run(index_dir, refresh)
-
-
-def _open_earlier(index_dir: Path, progress: Progress) -> Earlier:
-    try:
-        return Earlier.open(index_dir)
-    except IndexMissing:
-        return Earlier.nothing()
-    except IndexCorrupt as error:
-        progress.message(f"everything is read and embedded anew, because the live generation cannot be used: {error}")
-        return Earlier.nothing()
+        if full:
+            journal.drop()
+        report = work.run(index_dir, refresh)
+        journal.drop()
+        return report
 
 
 class _Build:
@@ -92,6 +89,7 @@ class _Build:
         progress: Progress,
         earlier: Earlier,
         metadata: Mapping[str, Mapping[str, Sequence[str]]],
+        journal: Journal,
         *,
         full: bool,
     ) -> None:
@@ -102,6 +100,7 @@ class _Build:
         self._earlier = earlier
         self._fingerprint = dict(embedder.fingerprint)
         self._metadata = metadata
+        self._journal = journal
         self._settings = config.as_dict() | {"reading": READING}
         if metadata:
             self._settings["metadata"] = metadata
@@ -130,9 +129,8 @@ class _Build:
             if record.source in resting:
                 rested.add(record.url)
                 self._take(Known(record))
-        with closing(
-            self._items([source for source in self._sources if source not in resting])
-        ) as items:  # whatever happens here, the fetchers stop at once
+        reading = [source for source in self._sources if source not in resting]
+        with closing(self._items(reading)) as items:  # whatever happens here, the fetchers stop at once
             for item in items:
                 self._take(Skip(item.url, "already read") if item.url in rested else item)
         for number, url, _ in self._earlier.documents():
@@ -178,8 +176,8 @@ class _Build:
         return {source for source in self._sources if source in known and source not in refresh}
 
     def _items(self, sources: Sequence[str]) -> Generator[Page | Known | Skip | Failure, None, None]:
-        traffic = self._ledger.traffic
-        with closing(read_sources(sources, self._config.crawl, self._progress.found, self._earlier, traffic)) as items:
+        found, traffic = self._progress.found, self._ledger.traffic
+        with closing(read_sources(sources, self._config.crawl, found, self._earlier, traffic, self._journal)) as items:
             while True:
                 with self._ledger.stopwatch.timed("fetch"):
                     item = next(items, None)

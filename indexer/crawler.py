@@ -16,6 +16,7 @@ from indexer.earlier import Earlier, conditions, hash_page
 from indexer.errors import FetchError, NotWanted, SourceError
 from indexer.fetch import Answer, Fetcher, Unavailable
 from indexer.formats import CONTENT_TYPES
+from indexer.journal import Journal
 from indexer.links import header_directives, read_links
 from indexer.records import Failure, Known, Page, Skip
 from indexer.robots import Robots, fetch_robots
@@ -40,7 +41,12 @@ class _Read:
 
 
 def crawl(
-    source: str, limits: CrawlLimits, found: Found, earlier: Earlier | None = None, traffic: Traffic | None = None
+    source: str,
+    limits: CrawlLimits,
+    found: Found,
+    earlier: Earlier | None = None,
+    traffic: Traffic | None = None,
+    journal: Journal | None = None,
 ) -> Iterator[Page | Known | Skip | Failure]:
     """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
@@ -52,6 +58,7 @@ def crawl(
         found: told, whenever it grows, how many addresses are known to be due.
         earlier: what an earlier build knows; of pages that are unchanged or out of reach, its record is given.
         traffic: told of every request.
+        journal: where pages are looked for before they are fetched, and kept until the build ends.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
@@ -62,7 +69,7 @@ def crawl(
     fetcher = Fetcher(limits, traffic)
     pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
     try:
-        yield from _Crawl(source, limits, fetcher, pool, found, earlier or Earlier.nothing()).pages(start)
+        yield from _Crawl(source, limits, fetcher, pool, found, earlier or Earlier.nothing(), journal).pages(start)
     finally:
         fetcher.abort()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -79,7 +86,9 @@ class _Crawl:
         pool: ThreadPoolExecutor,
         found: Found,
         earlier: Earlier,
+        journal: Journal | None,
     ) -> None:
+        self._journal = journal
         self._source = source
         self._limits = limits
         self._fetcher = fetcher
@@ -150,7 +159,7 @@ class _Crawl:
             raise NotWanted("on another site")
         if not self._robots.allows(url):
             raise NotWanted("robots.txt disallows it")
-        return _page(self._fetcher.get(url, scope=self._check_redirect, types=TYPES), self._source, url)
+        return self._fetcher.get(url, scope=self._check_redirect, types=TYPES).as_page(self._source, url)
 
     def _open(self, start: str) -> _Read:
         """Read robots.txt and the start page; https instead of http on the same host is followed."""
@@ -259,18 +268,30 @@ class _Crawl:
 
     def _fetch(self, url: str, types: Collection[str]) -> tuple[Page | Known, str | None]:
         """Fetch one page and find its links, unless it is unchanged; and the canonical address if it is another."""
-        answer = self._fetcher.get(url, scope=self._check_redirect, types=types, validators=self._validators)
+        answer = self._ask(url, types)
         record = self._earlier.unchanging_page(answer.url)
         told = header_directives(answer.headers.get_list("X-Robots-Tag"))
         noindex, nofollow = bool(told & {"noindex", "none"}), bool(told & {"nofollow", "none"})
         if answer.unchanged and record is not None:
             return Known(replace(record, source=self._source, requested=url, noindex=noindex)), None
-        page = _page(answer, self._source, url)
+        page = answer.as_page(self._source, url)
         if record is not None and record.content_hash == hash_page(page):
             return replace(page, links=record.links, noindex=noindex), None
         links = read_links(page)
         page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
         return page, links.canonical
+
+    def _ask(self, url: str, types: Collection[str]) -> Answer:
+        """Fetch an address, unless an interrupted crawl has."""
+        kept = self._journal.get(url) if self._journal else None
+        if kept is not None and len(kept.body) <= self._limits.max_bytes:
+            if kept.url != url:
+                self._check_redirect(kept.url)
+            return kept
+        answer = self._fetcher.get(url, scope=self._check_redirect, types=types, validators=self._validators)
+        if self._journal and not answer.unchanged and answer.content_type in CONTENT_TYPES:
+            self._journal.put(url, answer)
+        return answer
 
     def _validators(self, url: str) -> Mapping[str, str]:
         record = self._earlier.unchanging_page(url)
@@ -293,17 +314,3 @@ class _MovedToHttps(NotWanted):
     def __init__(self, url: str) -> None:
         super().__init__(f"moved to {url}")
         self.url = url
-
-
-def _page(answer: Answer, source: str, requested: str) -> Page:
-    return Page(
-        url=answer.url,
-        source=source,
-        body=answer.body,
-        content_type=answer.content_type,
-        charset=answer.charset,
-        etag=answer.headers.get("ETag"),
-        last_modified=answer.headers.get("Last-Modified"),
-        fetched_at=answer.fetched_at,
-        requested=requested,
-    )

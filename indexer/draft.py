@@ -10,6 +10,7 @@ from typing import Any
 
 from embedder.protocol import Embedder
 from indexer.earlier import Earlier
+from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.lock import writer_lock
 from indexer.manifest import Counts, Manifest
 from indexer.progress import Progress
@@ -43,6 +44,17 @@ def drafting(index_dir: Path, keep: int, progress: Progress) -> Iterator[Path]:
                 progress.close()
                 shutil.rmtree(folder, ignore_errors=True)
             remove_old(index_dir, keep)
+
+
+def open_earlier(index_dir: Path, progress: Progress) -> Earlier:
+    """Return what the live generation has for the next one: nothing, which is said, if it is damaged."""
+    try:
+        return Earlier.open(index_dir)
+    except IndexMissing:
+        return Earlier.nothing()
+    except IndexCorrupt as error:
+        progress.message(f"everything is read and embedded anew, because the live generation cannot be used: {error}")
+        return Earlier.nothing()
 
 
 class Draft:

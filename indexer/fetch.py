@@ -20,6 +20,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import FetchError, NotWanted
 from indexer.formats import CONTENT_TYPES
 from indexer.guard import GuardedTransport
+from indexer.records import Page
 from indexer.traffic import Traffic
 from indexer.urls import normalise
 
@@ -51,6 +52,20 @@ class Answer:
     headers: httpx.Headers
     fetched_at: str  # ISO 8601, UTC
     unchanged: bool = False  # HTTP 304: the body is the one that the validators belong to, and is left out
+
+    def as_page(self, source: str, requested: str) -> Page:
+        """Return the page of a source that this address led to."""
+        return Page(
+            url=self.url,
+            source=source,
+            body=self.body,
+            content_type=self.content_type,
+            charset=self.charset,
+            etag=self.headers.get("ETag"),
+            last_modified=self.headers.get("Last-Modified"),
+            fetched_at=self.fetched_at,
+            requested=requested,
+        )
 
 
 @dataclass(slots=True)

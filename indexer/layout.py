@@ -3,6 +3,7 @@
 CURRENT              id of the live generation and a line end
 generations/<id>/    published generations, never changed
 building/<id>/       a generation on its way in, or an old one on its way out
+building/crawl.sqlite  pages that an interrupted build has fetched
 lock                 held by the one process that may write
 collections/<name>/  a named collection: a folder of the same shape, without collections of its own
 """
@@ -15,6 +16,7 @@ from indexer.errors import ConfigError
 CURRENT = "CURRENT"
 GENERATIONS = "generations"
 BUILDING = "building"
+JOURNAL = "crawl.sqlite"  # in BUILDING
 LOCK = "lock"
 COLLECTIONS = "collections"
 DEFAULT = "default"  # the collection that is the index folder itself

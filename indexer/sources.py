@@ -9,6 +9,7 @@ from indexer.crawler import crawl
 from indexer.earlier import Earlier, hash_page
 from indexer.errors import SourceError
 from indexer.folder import read_path
+from indexer.journal import Journal
 from indexer.records import Failure, Known, Page, Skip
 from indexer.traffic import Traffic
 
@@ -31,6 +32,7 @@ def read_sources(
     found: Callable[[int], None],
     earlier: Earlier | None = None,
     traffic: Traffic | None = None,
+    journal: Journal | None = None,
 ) -> Generator[Page | Known | Skip | Failure, None, None]:
     """Read every source in turn; of pages with the same address or the same content only the first is given.
 
@@ -40,6 +42,7 @@ def read_sources(
         found: told how many pages are due in all, as far as is known.
         earlier: what an earlier build knows, if there was one; unchanged pages of a site are not read again.
         traffic: told of every request to a site.
+        journal: pages that an interrupted build has fetched, and that this one will have.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -54,7 +57,7 @@ def read_sources(
         found(due)
 
     for source in sources:
-        for item in _read_one(source, limits, tell, earlier, traffic):
+        for item in _read_one(source, limits, tell, earlier, traffic, journal):
             if isinstance(item, Skip | Failure):
                 yield item
                 continue
@@ -76,6 +79,7 @@ def _read_one(
     found: Callable[[int], None],
     earlier: Earlier | None,
     traffic: Traffic | None,
+    journal: Journal | None,
 ) -> Iterator[Page | Known | Skip | Failure]:
     scheme = _SCHEME.match(source)
     if scheme is None:
@@ -84,4 +88,4 @@ def _read_one(
         return read_path(source, limits.max_bytes, found, earlier)
     if scheme[1].lower() not in ("http", "https"):
         raise SourceError(f"{source}: only http and https addresses, folders and files can be indexed")
-    return crawl(source, limits, found, earlier, traffic)
+    return crawl(source, limits, found, earlier, traffic, journal)
