@@ -17,8 +17,8 @@ from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
 from indexer.collections import size_of
-from indexer.errors import ArchiveError, IndexCorrupt, IndexMissing
-from indexer.generation import current_id
+from indexer.errors import ArchiveError, IndexCorrupt
+from indexer.generation import current_id, generation_folder
 from indexer.layout import DEFAULT, GENERATIONS, collection_dir
 from indexer.lock import writer_lock
 from indexer.manifest import MANIFEST, FileRecord, Manifest, corrupt, is_generation_id, read_manifest, record_file
@@ -45,9 +45,7 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
         ArchiveError: the archive cannot be written.
     """
     name = current_id(index_dir) if generation_id is None else generation_id
-    folder = index_dir / GENERATIONS / name
-    if not is_generation_id(name) or not folder.is_dir():
-        raise IndexMissing(f"there is no generation {name!r} in {index_dir}")
+    folder = generation_folder(index_dir, name)
     manifest = read_manifest(folder)
     records = {MANIFEST: record_file(folder / MANIFEST), **manifest.files}
     with ExitStack() as stack:

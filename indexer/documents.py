@@ -6,9 +6,10 @@ A chunk's `row` is its position in the vector index. The rows of one document ar
 import json
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -255,6 +256,12 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 def _read_metadata(text: str) -> dict[str, Any]:
     return {} if text == "{}" else json.loads(text)  # as it mostly is
+
+
+def metadata_from_json(text: str) -> Mapping[str, tuple[str, ...]]:
+    """Return stored metadata as a document has it; raises ValueError, TypeError or AttributeError if it is none."""
+    items = json.loads(text).items()
+    return MappingProxyType({name: (value,) if isinstance(value, str) else tuple(value) for name, value in items})
 
 
 def _metadata_as_json(document: Document) -> str:

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 
-from indexer.documents import SCHEMA, open_read_only
+from indexer.documents import SCHEMA, metadata_from_json, open_read_only
 from indexer.generation import current_id
 from indexer.layout import GENERATIONS
 from indexer.manifest import DOCUMENTS, VECTORS, Manifest, check_files, corrupt, read_manifest
@@ -168,7 +167,7 @@ class Earlier:
             content_type=content_type,
             language=language,
             date=date,
-            metadata=_metadata(metadata),
+            metadata=metadata_from_json(metadata),
         )
         chunks = [
             Chunk(
@@ -228,11 +227,6 @@ def _page(row: Any) -> PageRecord:
     return PageRecord(
         url, source, requested, etag, last_modified, content_hash, tuple(json.loads(links)), bool(noindex), outcome
     )
-
-
-def _metadata(text: str) -> Mapping[str, tuple[str, ...]]:
-    items = json.loads(text).items()
-    return MappingProxyType({name: (value,) if isinstance(value, str) else tuple(value) for name, value in items})
 
 
 def _is_settled(page: Page) -> bool:

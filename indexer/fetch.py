@@ -68,11 +68,6 @@ class Answer:
         )
 
 
-@dataclass(slots=True)
-class _Clock:
-    deadline: float  # time.monotonic() at which the page must be there; waiting one's turn moves it
-
-
 def allow_all(url: str) -> None:
     """Scope of a fetch that may be redirected anywhere; addresses are still checked."""
 
@@ -80,6 +75,17 @@ def allow_all(url: str) -> None:
 def unconditional(url: str) -> Mapping[str, str]:
     """Validators of a page that nothing is known of."""
     return {}
+
+
+@dataclass(slots=True)
+class _Order:
+    """One call of `Fetcher.get`, which explains the fields, but for the address: redirects change that."""
+
+    deadline: float  # time.monotonic() at which the page must be there; waiting one's turn moves it
+    scope: Callable[[str], None]
+    types: Collection[str] | None
+    cut_at: int | None
+    validators: Callable[[str], Mapping[str, str]]
 
 
 class Fetcher:
@@ -143,10 +149,10 @@ class Fetcher:
             Unavailable: it may well be there at another time.
             FetchError: anything else that went wrong, in one line.
         """
-        clock = _Clock(time.monotonic() + self._limits.timeout)
+        order = _Order(time.monotonic() + self._limits.timeout, scope, types, cut_at, validators)
         for attempt in range(_ATTEMPTS):
             try:
-                return self._follow(url, clock, scope, types, cut_at, validators)
+                return self._follow(url, order)
             except FetchError as error:
                 pause = _BACKOFF * 2**attempt
                 asked = error.pause if isinstance(error, Unavailable) else 0.0
@@ -154,56 +160,35 @@ class Fetcher:
                     self._hold(asked)
                 if not error.retry or attempt == _ATTEMPTS - 1 or asked > _LONGEST_PAUSE:
                     raise
-                if not asked and (time.monotonic() + pause >= clock.deadline or self._stopped.wait(pause)):
+                if not asked and (time.monotonic() + pause >= order.deadline or self._stopped.wait(pause)):
                     raise
         raise AssertionError("unreachable")
 
-    def _follow(
-        self,
-        url: str,
-        clock: _Clock,
-        scope: Callable[[str], None],
-        types: Collection[str] | None,
-        cut_at: int | None,
-        validators: Callable[[str], Mapping[str, str]],
-    ) -> Answer:
+    def _follow(self, url: str, order: _Order) -> Answer:
         for _ in range(MAX_REDIRECTS + 1):
-            answer = self._once(url, clock, types, cut_at, validators(url))
+            answer = self._once(url, order)
             if isinstance(answer, Answer):
                 return answer
             if answer != url:
-                scope(answer)
+                order.scope(answer)
             url = answer
         raise FetchError(f"more than {MAX_REDIRECTS} redirects")
 
-    def _once(
-        self,
-        url: str,
-        clock: _Clock,
-        types: Collection[str] | None,
-        cut_at: int | None,
-        validators: Mapping[str, str],
-    ) -> Answer | str:
+    def _once(self, url: str, order: _Order) -> Answer | str:
         """Return the answer, or the address it redirects to."""
-        clock.deadline += self._wait_for_turn()
-        self._transport.backend.set_deadline(clock.deadline)
+        validators = order.validators(url)
+        order.deadline += self._wait_for_turn()
+        self._transport.backend.set_deadline(order.deadline)
         began = time.monotonic()
         size, failed = 0, True
         try:
-            answer = self._ask(url, clock, types, cut_at, validators)
+            answer = self._ask(url, order, validators)
             size, failed = len(answer.body) if isinstance(answer, Answer) else 0, False
         finally:
             self._traffic.note(url, seconds=time.monotonic() - began, size=size, failed=failed)
         return answer
 
-    def _ask(
-        self,
-        url: str,
-        clock: _Clock,
-        types: Collection[str] | None,
-        cut_at: int | None,
-        validators: Mapping[str, str],
-    ) -> Answer | str:
+    def _ask(self, url: str, order: _Order, validators: Mapping[str, str]) -> Answer | str:
         try:
             with self._client.stream("GET", url, headers=validators) as response:
                 status = response.status_code
@@ -220,11 +205,11 @@ class Fetcher:
                 if not 200 <= status < 300:
                     raise FetchError(f"HTTP {status}", status=status)
                 content_type, charset = _content_type(response.headers.get("Content-Type", ""))
-                if types is not None and content_type not in types:
+                if order.types is not None and content_type not in order.types:
                     raise NotWanted(f"content type {content_type or 'missing'} is not read")
                 return Answer(
                     url=url,
-                    body=self._body(response, clock.deadline, cut_at),
+                    body=self._body(response, order),
                     content_type=content_type,
                     charset=charset,
                     headers=response.headers,
@@ -239,17 +224,17 @@ class Fetcher:
         except (httpx.InvalidURL, httpx.HTTPError) as error:
             raise FetchError(_one_line(error)) from error
 
-    def _body(self, response: httpx.Response, deadline: float, cut_at: int | None) -> bytes:
-        limit = self._limits.max_bytes if cut_at is None else cut_at
+    def _body(self, response: httpx.Response, order: _Order) -> bytes:
+        limit = self._limits.max_bytes if order.cut_at is None else order.cut_at
         kept = bytearray()
         for part in encodings.decoded(response.iter_raw(), response.headers.get("Content-Encoding", "")):
             kept += part
             if len(kept) > limit:
-                if cut_at is None:
+                if order.cut_at is None:
                     raise FetchError(f"larger than {limit:,} bytes")
                 del kept[limit:]
                 break
-            if time.monotonic() > deadline:
+            if time.monotonic() > order.deadline:
                 raise Unavailable(f"no complete answer within {self._limits.timeout:g} s")
         return bytes(kept)
 

@@ -59,6 +59,14 @@ def current_id(index_dir: Path) -> str:
     return name
 
 
+def generation_folder(index_dir: Path, generation_id: str) -> Path:
+    """Folder of a published generation; raises IndexMissing if there is none of this name, whatever the name is."""
+    folder = index_dir / GENERATIONS / generation_id
+    if not is_generation_id(generation_id) or not folder.is_dir():
+        raise IndexMissing(f"there is no generation {generation_id!r} in {index_dir}")
+    return folder
+
+
 class Generation:
     """One immutable generation with every file open; deleting its folder does it no harm.
 
@@ -93,10 +101,7 @@ class Generation:
             IndexCorrupt: a file is missing or altered; the message names it.
         """
         if generation_id is not None:
-            folder = index_dir / GENERATIONS / generation_id
-            if not is_generation_id(generation_id) or not folder.is_dir():
-                raise IndexMissing(f"there is no generation {generation_id} in {index_dir}")
-            return cls(folder)
+            return cls(generation_folder(index_dir, generation_id))
         name = current_id(index_dir)
         while True:
             try:

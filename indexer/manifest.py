@@ -7,6 +7,7 @@ any change to it is noticed.
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,11 @@ def check_files(folder: Path, manifest: Manifest) -> None:
                 raise corrupt(path, "differs from its checksum")
         except OSError as error:
             raise corrupt(path, error.strerror or "cannot be read") from error
+
+
+def differing_fields(fingerprint: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+    """Names of the fields in which the embedders behind two fingerprints differ."""
+    return sorted(name for name in fingerprint.keys() | other.keys() if fingerprint.get(name) != other.get(name))
 
 
 def corrupt(path: Path, what: str) -> IndexCorrupt:

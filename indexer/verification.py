@@ -1,8 +1,7 @@
 """Whether a published generation is whole: every file, every count, and the parts against one another."""
 
-import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder
-from indexer.documents import open_read_only
+from indexer.documents import metadata_from_json, open_read_only
 from indexer.errors import IndexerError
 from indexer.filter import terms_of
 from indexer.lexical import LexicalReader
@@ -28,6 +27,7 @@ from indexer.manifest import (
     Manifest,
     check_files,
     corrupt,
+    differing_fields,
     read_manifest,
 )
 from indexer.records import SEPARATOR, Document, Section
@@ -87,11 +87,6 @@ def verify(folder: Path, embedder: Embedder | None = None) -> list[Check]:
 def problems_of(checks: list[Check]) -> list[str]:
     """What is wrong, a line each."""
     return [check.what for check in checks if not check.ok]
-
-
-def differing_fields(fingerprint: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
-    """Names of the fields in which the embedders behind two fingerprints differ."""
-    return sorted(name for name in fingerprint.keys() | other.keys() if fingerprint.get(name) != other.get(name))
 
 
 def _run(name: str, check: Callable[[], str]) -> Check:
@@ -247,8 +242,7 @@ class _Parts:
             f"SELECT {columns} FROM documents ORDER BY id"  # noqa: S608 - the columns stand above
         ):
             try:
-                stored = json.loads(metadata)
-                pairs = {name: (value,) if isinstance(value, str) else tuple(value) for name, value in stored.items()}
+                pairs = metadata_from_json(metadata)
             except (ValueError, AttributeError, TypeError) as error:
                 raise corrupt(self._path, f"has metadata of {url} that is no JSON object of texts") from error
             yield number, Document(url, source, "", (), "", None, None, "", content_type, language, date, pairs)

@@ -23,6 +23,7 @@ from indexer.publish import disk_errors, prepare
 from rag.configs import build_config, embedder_config
 from rag.elapsed import Elapsed
 from rag.errors import CollectionMissing
+from rag.filters import fields_of
 from rag.lazy import LazyEmbedder
 from rag.results import as_text
 from rag.retriever import Retriever, check_fingerprint
@@ -191,18 +192,13 @@ def warm(settings: Settings) -> Result:
 
 def read_filter(pairs: Sequence[str]) -> Filter | None:
     """Make a filter of texts KEY=VALUE, with the names that the REST address uses. Raises FilterError."""
-    fields: dict[str, Any] = {}
+    parameters: dict[str, list[str]] = {}
     for pair in pairs:
-        key, equals, value = pair.partition("=")
+        name, equals, value = pair.partition("=")
         if not equals:
             raise FilterError("--filter", f"must be KEY=VALUE, such as language=en, not {pair[:80]!r}")
-        if key in {"from", "to"}:
-            fields.setdefault("date", {})[key] = value
-        elif key.startswith("meta."):
-            fields.setdefault("metadata", {}).setdefault(key.removeprefix("meta."), []).append(value)
-        else:
-            fields.setdefault(key, []).append(value)
-    return Filter.parse(fields) if fields else None
+        parameters.setdefault(name, []).append(value)
+    return Filter.parse(fields_of(parameters)) if parameters else None
 
 
 def published(settings: Settings) -> Path:

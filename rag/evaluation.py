@@ -16,8 +16,9 @@ from embedder.protocol import Embedder
 from indexer.lexical import LexicalReader, LexicalWriter
 from rag.errors import DatasetError, QueryError
 from rag.fusion import FUSIONS
+from rag.options import MODES
 from rag.ranking import Ranking, fused, single
-from rag.retriever import CANDIDATES, MODES
+from rag.retriever import CANDIDATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def evaluate(
     Args:
         dataset: documents, queries and judgements.
         embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
-        mode: one of `retriever.MODES`.
+        mode: one of `options.MODES`.
         fusion: one of `fusion.FUSIONS`, for mode hybrid; None for the one that serves.
 
     Raises:

@@ -1,6 +1,27 @@
-"""Filters, for the packages above that may not look below."""
+"""Filters as they stand in addresses and on the command line: `language=en`, `from=2026-01-01`, `meta.team=core`.
+
+Also hands on what the packages above, which may not look below, need of filters.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from indexer.errors import FilterError
 from indexer.filter import LISTS, Filter
 
-__all__ = ["LISTS", "Filter", "FilterError"]
+__all__ = ["DAYS", "LISTS", "METADATA", "Filter", "FilterError", "fields_of"]
+
+DAYS = ("from", "to")
+METADATA = "meta."  # before a name
+
+
+def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return what `Filter.parse` takes; names that are of no filter are left for it to refuse."""
+    days = {name: values[-1] for name, values in parameters.items() if name in DAYS}
+    metadata = {
+        name.removeprefix(METADATA): list(values) for name, values in parameters.items() if name.startswith(METADATA)
+    }
+    fields: dict[str, Any] = {
+        name: list(values) for name, values in parameters.items() if name not in DAYS and not name.startswith(METADATA)
+    }
+    return fields | ({"date": days} if days else {}) | ({"metadata": metadata} if metadata else {})

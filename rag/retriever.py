@@ -10,13 +10,13 @@ from embedder.protocol import Embedder
 from indexer.filter import Filter
 from indexer.generation import Generation
 from indexer.lexical_query import spans
+from indexer.manifest import differing_fields
 from rag.batcher import QueryBatcher
 from rag.errors import FingerprintMismatch, QueryError
+from rag.options import EXPANSIONS, MODES
 from rag.ranking import Choice, Found, Ranking, choose, fused, single
 from rag.results import Answer, Hit
 
-MODES = ("hybrid", "dense", "lexical")
-EXPANSIONS = ("none", "section")
 CANDIDATES = 100  # of each search, from which the hits are chosen
 _WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
 _DUPLICATES_SHOWN = 10
@@ -89,10 +89,10 @@ class Retriever:
         took = dict.fromkeys(("embed", "dense", "lexical", "fuse"), 0.0)
         start = time.perf_counter()
         depth = max(CANDIDATES, 2 * k)
+        allowed = self.generation.select(filter) if filter else None  # once: the search by words finds it remembered
         words: Future[tuple[Found, float]] | None = None
         if mode == "hybrid":  # while the query is embedded
             words = self._words.submit(self._search_words, query, depth, filter)
-        allowed = self.generation.select(filter) if filter else None
         if mode != "lexical":
             vector = self._batcher.encode(query)  # the wait for other queries is part of this stage
             took["embed"] = time.perf_counter() - start
@@ -205,7 +205,7 @@ _NOTHING: Found = (np.empty(0, np.float32), np.empty(0, np.int64))
 def check_fingerprint(generation: Generation, fingerprint: dict[str, object]) -> None:
     """Raise FingerprintMismatch naming every field in which an index differs from the embedder."""
     built = generation.manifest.fingerprint
-    fields = [name for name in sorted(built.keys() | fingerprint.keys()) if built.get(name) != fingerprint.get(name)]
+    fields = differing_fields(built, fingerprint)
     if fields:
         details = "; ".join(
             f"{name}: index {_short(built.get(name))}, here {_short(fingerprint.get(name))}" for name in fields

@@ -10,6 +10,7 @@ from embedder.cache import default_folder
 from embedder.model import PACKAGED
 from indexer.layout import collection_dir
 from rag.errors import SettingsError
+from rag.options import EXPANSIONS
 
 TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}
 
@@ -123,7 +124,7 @@ SETTINGS: tuple[Setting, ...] = (
         "none",
         "what hits come with, where a query does not say: section adds the passages around them",
         "serve",
-        choices=("none", "section"),
+        choices=EXPANSIONS,
     ),
     Setting("max_query_chars", 10_000, "characters of a query at most", "serve", low=1, high=1_000_000),
 )

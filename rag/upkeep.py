@@ -13,12 +13,12 @@ from embedder.errors import PilotlightError
 from indexer.archive import export_archive, import_archive
 from indexer.collections import drop_collection, list_collections, list_generations, live_id, size_of
 from indexer.errors import IndexMissing
-from indexer.generation import current_id
+from indexer.generation import current_id, generation_folder
 from indexer.layout import GENERATIONS
-from indexer.manifest import Manifest, is_generation_id, read_manifest
+from indexer.manifest import Manifest, differing_fields, read_manifest
 from indexer.publish import disk_errors
 from indexer.rollback import roll_back
-from indexer.verification import differing_fields, problems_of
+from indexer.verification import problems_of
 from indexer.verification import verify as check
 from rag.commands import Result, lazy_embedder, published
 from rag.configs import embedder_config
@@ -32,9 +32,7 @@ def verify(settings: Settings, *, generation: str | None = None, quick: bool = F
     start = time.monotonic()
     index = published(settings)
     generation = current_id(index) if generation is None else generation
-    folder = index / GENERATIONS / generation
-    if not is_generation_id(generation) or not folder.is_dir():
-        raise IndexMissing(f"there is no generation {generation!r} in {index}")
+    folder = generation_folder(index, generation)
     checks = check(folder, None if quick else lazy_embedder(settings))
     ok = not problems_of(checks)
     report = {

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from rag.filters import LISTS, Filter, FilterError
+from rag.filters import DAYS, LISTS, METADATA, Filter, FilterError, fields_of
 
-DAYS = ("from", "to")
-METADATA = "meta."  # before a name
 NAMES = (*LISTS, *DAYS, f"{METADATA}NAME")
 
 
@@ -21,13 +19,8 @@ def may_repeat(name: str) -> bool:
 
 def filter_from_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
     """Read the filter of a query string; None where there is none. Raises FilterError with the parameter as field."""
-    lists = {name: list(values) for name, values in parameters.items() if name in LISTS}
-    days = {name: values[0] for name, values in parameters.items() if name in DAYS}
-    metadata = {
-        name.removeprefix(METADATA): list(values) for name, values in parameters.items() if name.startswith(METADATA)
-    }
     try:
-        return Filter.parse({**lists, "date": days, "metadata": metadata}) or None
+        return Filter.parse(fields_of({name: parameters[name] for name in parameters if is_filter(name)})) or None
     except FilterError as error:
         field = error.field.removeprefix("filter.").removeprefix("date.").replace("metadata.", METADATA, 1)
         raise FilterError(field, error.detail) from error

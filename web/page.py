@@ -7,10 +7,12 @@ from urllib.parse import unquote, urlencode
 
 from flask import Blueprint, current_app, g, render_template, request, url_for
 
+from rag.filters import METADATA
+from rag.options import DEFAULT_COLLECTION, MODES
 from rag.results import Answer, Hit, section_within
-from web.filters import METADATA, filter_from_parameters, is_filter, parameters_of
+from web.filters import filter_from_parameters, is_filter, parameters_of
 from web.parameters import check_mode, is_blank, parse_query_string, search_from_parameters
-from web.retriever import DEFAULT_COLLECTION, MODES, Limits, Retriever
+from web.retriever import Limits, Retriever
 from web.snippets import Snippet, make_snippet
 
 # anything else, javascript: above all, is shown as text; white space and controls can hide a scheme

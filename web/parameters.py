@@ -10,9 +10,10 @@ from urllib.parse import parse_qsl
 from werkzeug.exceptions import BadRequest
 
 from rag.filters import Filter
+from rag.options import DEFAULT_COLLECTION, EXPANSIONS, MODES
 from rag.results import Answer
 from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
-from web.retriever import DEFAULT_COLLECTION, EXPANSIONS, MODES, Limits, Retriever
+from web.retriever import Limits, Retriever
 
 DEFAULT_K = 10
 MAX_PARAMETERS = 100

@@ -3,11 +3,8 @@
 from typing import Any, Protocol
 
 from rag.filters import Filter
+from rag.options import DEFAULT_COLLECTION
 from rag.results import Answer
-
-MODES = ("hybrid", "dense", "lexical")  # the first is the default
-EXPANSIONS = ("none", "section")
-DEFAULT_COLLECTION = "default"
 
 
 class Retriever(Protocol):

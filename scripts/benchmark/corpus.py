@@ -62,6 +62,14 @@ def short_passages(texts: Sequence[str], count: int, most: int = _SHORT_WORDS) -
     return list(found)[:count]
 
 
+def write_folder(texts: Sequence[str], folder: Path) -> Path:
+    """Write one file a passage, so that all contestants index the very same chunks."""
+    folder.mkdir(parents=True)
+    for number, text in enumerate(texts):
+        (folder / f"{number:06d}.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
 def texts_of_length(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], length: int, count: int) -> list[str]:
     """Return `count` beginnings of real texts that are exactly `length` tokens, special tokens included.
 

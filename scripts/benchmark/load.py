@@ -12,15 +12,13 @@ import faiss
 import numpy as np
 
 from benchmark import clients
-from benchmark.corpus import read_chunks, short_passages
+from benchmark.corpus import read_chunks, short_passages, write_folder
 from benchmark.serving import running
 from embedder import Embeddings
 from embedder.model import locate
 from indexer.build import build
 from indexer.config import BuildConfig
 from indexer.generation import Generation
-from indexer.layout import GENERATIONS
-from indexer.manifest import VECTORS
 from indexer.progress import progress_for
 
 CLIENTS = (1, 4, 16, 64)
@@ -82,18 +80,15 @@ def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> li
 
 def prepare(texts: list[str], embedder: Embeddings, work: Path) -> list[str]:
     """Write our index, and the baseline's with the same passages and vectors; return the passages."""
-    folder = work / "texts"
-    folder.mkdir(parents=True)
-    for number, text in enumerate(texts):
-        (folder / f"{number:06d}.txt").write_text(text, encoding="utf-8")
+    folder = write_folder(texts, work / "texts")
     build([str(folder)], work / "index", embedder, BuildConfig(), progress=progress_for(sys.stderr, quiet=True))
     generation = Generation.open(work / "index")
-    passages = [chunk.text for chunk in generation.chunks(np.arange(generation.chunk_count))]
-    vectors = faiss.read_index(str(work / "index" / GENERATIONS / generation.id / VECTORS))
+    rows = np.arange(generation.chunk_count)
+    passages = [chunk.text for chunk in generation.chunks(rows)]
     theirs = work / "baseline"
     theirs.mkdir()
     index = faiss.IndexFlatIP(embedder.dimension)
-    index.add(vectors.reconstruct_n(0, len(passages)))
+    index.add(generation.vectors(rows))
     faiss.write_index(index, str(theirs / "vectors.faiss"))
     (theirs / "texts.json").write_text(json.dumps(passages), encoding="utf-8")
     generation.close()

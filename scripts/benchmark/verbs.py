@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import langchain_script, scale
-from benchmark.corpus import QUERIES, read_chunks, short_passages
+from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
 from benchmark.load import load
 from benchmark.report import Row
 from benchmark.serving import serving
@@ -36,20 +36,12 @@ def _rows(name: str, seconds: dict[str, list[float]], **extra: Any) -> list[Row]
     return rows
 
 
-def _write_folder(texts: list[str], folder: Path) -> Path:
-    """One file a passage, so that both contestants index the very same chunks."""
-    folder.mkdir(parents=True)
-    for number, text in enumerate(texts):
-        (folder / f"{number:06d}.txt").write_text(text, encoding="utf-8")
-    return folder
-
-
 def query(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     """Embed a query, and answer a query, in one process each against the script."""
     ours = Embeddings()
     theirs = langchain_script.embeddings(locate(ours.config.model))
     texts = read_chunks(source, chunks, ours)
-    build([str(_write_folder(texts, work / "texts"))], work / "index", ours, BuildConfig(), progress=_quiet())
+    build([str(write_folder(texts, work / "texts"))], work / "index", ours, BuildConfig(), progress=_quiet())
     retriever = Retriever.open(work / "index", ours)
     retriever.warm()
     store = langchain_script.build(texts, theirs)
@@ -72,7 +64,7 @@ def index(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     ours = Embeddings()
     theirs = langchain_script.embeddings(locate(ours.config.model))
     texts = read_chunks(source, chunks, ours)
-    folder = _write_folder(texts, work / "texts")
+    folder = write_folder(texts, work / "texts")
     turns = itertools.count()
     contestants: dict[str, Callable[[Any], object]] = {
         BASELINE: lambda _: langchain_script.build(texts, theirs),
@@ -92,7 +84,7 @@ def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     ours = Embeddings()
     model = locate(ours.config.model)
     texts = short_passages(read_chunks(source, chunks, ours), chunks)
-    build([str(_write_folder(texts, work / "texts"))], work / "index", ours, BuildConfig(), progress=_quiet())
+    build([str(write_folder(texts, work / "texts"))], work / "index", ours, BuildConfig(), progress=_quiet())
     langchain_script.save(texts, ours.embed_documents(texts), langchain_script.embeddings(model), work / "store")
     wanted = " ".join(texts[len(texts) // 2].split())
     script = [sys.executable, str(Path(langchain_script.__file__)), str(model), str(work / "store")]
