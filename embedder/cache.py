@@ -20,7 +20,8 @@ def open_private(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_private(folder)
-        folder.chmod(0o700)
+        if stat.S_IMODE(folder.stat().st_mode) != 0o700:  # asked first, as the folder may be on a read-only disk
+            folder.chmod(0o700)
     except OSError as error:
         raise CacheError(f"the package cache {folder} cannot be used ({error.strerror}): set --cache-dir") from error
     return folder

@@ -6,6 +6,7 @@ the manifest says, and nothing is published before every checksum has been compa
 
 import gzip
 import hashlib
+import json
 import os
 import secrets
 import shutil
@@ -18,11 +19,22 @@ from pathlib import Path
 
 from indexer.collections import size_of
 from indexer.errors import ArchiveError, IndexCorrupt
-from indexer.generation import current_id, generation_folder
+from indexer.generation import Generation, current_id, generation_folder
 from indexer.layout import DEFAULT, GENERATIONS, collection_dir
 from indexer.lock import writer_lock
-from indexer.manifest import MANIFEST, FileRecord, Manifest, corrupt, is_generation_id, read_manifest, record_file
-from indexer.publish import check_space, disk_errors, flush, install, make_live, prepare, remove, remove_old, start
+from indexer.manifest import MANIFEST, FileRecord, Manifest, corrupt, is_generation_id, read_manifest, unreadable
+from indexer.publish import (
+    check_space,
+    disk_errors,
+    flush,
+    install,
+    make_live,
+    prepare,
+    remove,
+    remove_old,
+    start,
+    sync,
+)
 from indexer.verification import problems_of, verify
 
 _LARGEST_MANIFEST = 64 * 1024 * 1024  # bytes
@@ -42,27 +54,44 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
     Raises:
         IndexMissing: there is no such generation.
         IndexCorrupt: it is not as it was published.
+        IndexUnreadable: a file of it cannot be read for now.
         ArchiveError: the archive cannot be written.
     """
     name = current_id(index_dir) if generation_id is None else generation_id
     folder = generation_folder(index_dir, name)
     manifest = read_manifest(folder)
-    records = {MANIFEST: record_file(folder / MANIFEST), **manifest.files}
+    content = manifest.to_bytes()
+    records = {MANIFEST: FileRecord(hashlib.sha256(content).hexdigest(), len(content)), **manifest.files}
     with ExitStack() as stack:
         sources = {}
         for member in records:  # all of them now, so that a build which removes the generation does not disturb
             try:
                 sources[member] = stack.enter_context((folder / member).open("rb"))
             except OSError as error:
-                raise corrupt(folder / member, error.strerror or "cannot be read") from error
+                raise unreadable(folder / member, error) from error
         with _replacing(file) as target:
             for member, record in records.items():
                 target.write(_header(f"{name}/{member}", record.size))
-                if _copy(sources[member], target, record) != record.sha256:
+                if _copy(sources[member], target, folder / member, record.size) != record.sha256:
                     raise corrupt(folder / member, "differs from its checksum")
                 target.write(bytes(-record.size % tarfile.BLOCKSIZE))
             target.write(bytes(2 * tarfile.BLOCKSIZE))
     return manifest
+
+
+def export_documents(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
+    """Write the documents of a generation as JSON Lines, one document a line; return its manifest.
+
+    Takes and raises what `export_archive` does.
+    """
+    generation = Generation.open(index_dir, generation_id)
+    try:
+        with _replacing(file) as target:
+            for document in generation.documents():
+                target.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        return generation.manifest
+    finally:
+        generation.close()
 
 
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
@@ -236,6 +265,7 @@ def _replacing(file: Path) -> Iterator[BufferedWriter | gzip.GzipFile]:
                 raw.flush()
                 os.fsync(raw.fileno())
             os.replace(part, file)
+            sync(file.parent)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
@@ -249,11 +279,18 @@ def _header(name: str, size: int) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
-def _copy(source: BufferedReader, target: BufferedWriter | gzip.GzipFile, record: FileRecord) -> str:
-    """Copy as many bytes as the record says; return their SHA-256, or what no SHA-256 is if there are fewer."""
-    digest, left = hashlib.sha256(), record.size
-    while left and (block := source.read(min(left, _COPY))):
+def _copy(source: BufferedReader, target: BufferedWriter | gzip.GzipFile, path: Path, size: int) -> str:
+    """Copy so many bytes of a file; return their SHA-256, or what no SHA-256 is if there are fewer."""
+    digest, left = hashlib.sha256(), size
+    while left and (block := _block(source, min(left, _COPY), path)):
         digest.update(block)
         target.write(block)
         left -= len(block)
     return digest.hexdigest() if not left else ""
+
+
+def _block(source: BufferedReader, size: int, path: Path) -> bytes:
+    try:
+        return source.read(size)
+    except OSError as error:  # of the index, not of the archive
+        raise unreadable(path, error) from error

@@ -1,20 +1,21 @@
 """The build: sources in, a published generation out. What has not changed since the live one is taken from it."""
 
 from collections.abc import Collection, Generator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from embedder.protocol import Embedder
 from indexer.chunking import Chunker
 from indexer.config import BuildConfig
 from indexer.draft import Draft, drafting, open_earlier
-from indexer.earlier import INDEXED, READING, Earlier, differences, hash_page, record_of, sections_of
+from indexer.earlier import INDEXED, READING, Earlier, cutting, differences, hash_page, record_of, sections_of
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.journal import Journal
 from indexer.layout import JOURNAL
+from indexer.lookahead import Item, Lookahead
 from indexer.parsing import LinkList, parse
 from indexer.progress import Progress
 from indexer.records import Document, Failure, Known, Page, PageRecord, Skip
@@ -130,9 +131,10 @@ class _Build:
                 rested.add(record.url)
                 self._take(Known(record))
         reading = [source for source in self._sources if source not in resting]
-        with closing(self._items(reading)) as items:  # whatever happens here, the fetchers stop at once
-            for item in items:
-                self._take(Skip(item.url, "already read") if item.url in rested else item)
+        # whatever happens here, fetchers and readers stop at once
+        with closing(self._items(reading, rested)) as items, closing(Lookahead(parse, self._is_new)) as lookahead:
+            for item, document in lookahead.over(items):
+                self._take(item, document)
         for number, url, _ in self._earlier.documents():
             if number not in self._seen:
                 self._ledger.gone.add(url)
@@ -158,7 +160,7 @@ class _Build:
         if live is None:
             return 0
         models = differences(live.fingerprint, self._fingerprint)
-        cuts = differences(_cutting(live.settings), _cutting(self._settings))
+        cuts = differences(cutting(live.settings), cutting(self._settings))
         self._earlier.is_trusted = not (models or cuts or full)
         if models:
             self._progress.message(f"{models}: every page is read and embedded anew")
@@ -175,7 +177,7 @@ class _Build:
         known = set(live.sources) if live is not None and self._earlier.is_trusted else set()
         return {source for source in self._sources if source in known and source not in refresh}
 
-    def _items(self, sources: Sequence[str]) -> Generator[Page | Known | Skip | Failure, None, None]:
+    def _items(self, sources: Sequence[str], rested: Collection[str]) -> Generator[Item, None, None]:
         found, traffic = self._progress.found, self._ledger.traffic
         with closing(read_sources(sources, self._config.crawl, found, self._earlier, traffic, self._journal)) as items:
             while True:
@@ -183,30 +185,35 @@ class _Build:
                     item = next(items, None)
                 if item is None:
                     return
-                yield item
+                yield Skip(item.url, "already read") if item.url in rested else item
 
-    def _take(self, item: Page | Known | Skip | Failure) -> None:
+    def _is_new(self, page: Page) -> bool:
+        """Whether a page that was fetched has to be read."""
+        record = self._earlier.unchanging_page(page.url)
+        return not page.noindex and (record is None or record.content_hash != hash_page(page))
+
+    def _take(self, item: Item, document: Future[Document] | None = None) -> None:
         if isinstance(item, Skip):
             self._ledger.skips.append(item)
             return
         if isinstance(item, Page):
             self._ledger.fetched += 1
-            self._page(item)
+            self._page(item, document)
         elif isinstance(item, Known):
             self._known(item)
         else:
             self._ledger.failures.append(item)
         self._progress.page()
 
-    def _page(self, page: Page) -> None:
-        """Index a page that was read, or find that it is unchanged."""
+    def _page(self, page: Page, document: Future[Document] | None) -> None:
+        """Index a page, or find that it is not wanted or unchanged."""
         record = self._earlier.unchanging_page(page.url)
-        if page.noindex:
+        if document is not None:
+            outcome = self._read(page, document)
+        elif page.noindex or record is None:
             outcome = self._skip(page.url, "noindex")
-        elif record is not None and record.content_hash == hash_page(page):
-            outcome = self._same(replace(record, source=page.source))
         else:
-            outcome = self._read(page)
+            outcome = self._same(replace(record, source=page.source))
         self._draft.remember(record_of(page, outcome))
 
     def _known(self, known: Known) -> None:
@@ -240,10 +247,10 @@ class _Build:
             self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
         return record.outcome
 
-    def _read(self, page: Page) -> str:
+    def _read(self, page: Page, to_come: Future[Document]) -> str:
         try:
             with self._ledger.stopwatch.timed("parse"):
-                document = parse(page)
+                document = to_come.result()
         except LinkList as error:
             return self._skip(page.url, str(error))
         except ParseError as error:
@@ -308,10 +315,3 @@ class _Build:
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self._ledger.failures[:2]]
         found = "; ".join(reasons) or "no pages or files at all"
         return f"nothing to index in {', '.join(self._sources)}: {found}; the live index is as it was"
-
-
-def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that decide what passages a page is cut into, by the names that users know."""
-    chunk = settings.get("chunk", {})
-    read = {"reading": settings.get("reading"), "metadata": settings.get("metadata", {})}
-    return {f"chunk_{name}": value for name, value in chunk.items()} | read

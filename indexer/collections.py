@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from indexer.errors import ConfigError, IndexCorrupt, IndexMissing
+from indexer.errors import ConfigError, IndexCorrupt, IndexMissing, IndexUnreadable
 from indexer.generation import current_id
 from indexer.layout import COLLECTIONS, CURRENT, DEFAULT, GENERATIONS, collection_dir, is_collection_name
 from indexer.lock import writer_lock
@@ -97,7 +97,7 @@ def list_generations(index_dir: Path) -> list[Published]:
 def _describe(folder: Path, live: bool) -> Published:
     try:
         manifest = read_manifest(folder)
-    except IndexCorrupt as error:
+    except (IndexCorrupt, IndexUnreadable) as error:
         return Published(folder.name, live, None, None, None, None, str(error))
     counts = manifest.counts
     return Published(folder.name, live, manifest.created_at, counts.documents, counts.chunks, size_of(manifest), "")

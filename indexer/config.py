@@ -29,7 +29,8 @@ class CrawlLimits:
     max_bytes: int = 10_000_000  # bytes of one page, after decompression
     max_total_bytes: int = 10_000_000_000  # bytes of all pages of one site, after decompression
     scope: Scope = field(default_factory=Scope)  # which pages of a site
-    concurrency: int = 4  # fetcher threads
+    concurrency: int = 4  # fetcher threads, for each site
+    sites: int = 4  # sites crawled at the same time
     delay: float = 0.0  # seconds between two requests to the site; robots.txt may ask for more
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
     user_agent: str = field(default_factory=default_user_agent)
@@ -41,6 +42,7 @@ class CrawlLimits:
         _whole("max_bytes", self.max_bytes, 1, 1_000_000_000)
         _whole("max_total_bytes", self.max_total_bytes, 1, 1_000_000_000_000_000)
         _whole("concurrency", self.concurrency, 1, 64)
+        _whole("sites", self.sites, 1, 64)
         _number("delay", self.delay, 0, 3_600)
         if not isinstance(self.allow_private, bool):
             for network in self.allow_private:

@@ -11,7 +11,6 @@ import lzma
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,9 +18,10 @@ from typing import IO, BinaryIO, cast
 from urllib.parse import quote
 
 from indexer.errors import ParseError
-from indexer.formats import CONTAINER, content_type_of, reader_of
+from indexer.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
 from indexer.records import Failure, Page, Skip
 from indexer.sandbox import borrowed
+from indexer.zipped import DAMAGED
 
 _MOST_MEMBERS = 10_000
 _LONGEST_TOTAL = 200_000_000  # bytes, decompressed
@@ -30,16 +30,7 @@ _FREE = 10_000_000  # bytes that may be decompressed at any ratio
 _LONGEST_NAME = 1_000  # characters
 _COPY = 1 << 16  # bytes read at once
 _COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
-_DAMAGED: tuple[type[Exception], ...] = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    OSError,
-    ValueError,
-)
-_DAMAGED += (NotImplementedError, OverflowError)
+_DAMAGED: tuple[type[Exception], ...] = (*DAMAGED, tarfile.TarError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +44,19 @@ class Member:
 
 
 def expand(page: Page, max_bytes: int) -> Iterator[Page | Skip | Failure]:
-    """Pages of an archive, in its order; an archive that is damaged or a bomb is one failure.
+    """Pages of an archive, or of what comes with an e-mail, in its order; a damaged one or a bomb is one failure.
 
     Args:
-        page: the archive.
+        page: the archive or e-mail.
         max_bytes: longest member read.
     """
+    is_mail = reader_of(page.content_type) == MAIL
     urls: set[str] = set()
     try:
-        with borrowed() as worker, closing(worker.ask(CONTAINER, str(max_bytes), page.body)) as answers:
+        with (
+            borrowed() as worker,
+            closing(worker.ask(ATTACHMENTS if is_mail else CONTAINER, str(max_bytes), page.body)) as answers,
+        ):
             for answer, body in answers:
                 name = str(answer.get("name"))
                 url = f"{page.url}!/{quote(name, safe='/', errors='replace')}"
@@ -74,9 +69,12 @@ def expand(page: Page, max_bytes: int) -> Iterator[Page | Skip | Failure]:
                     yield Skip(url, "already read")
                 else:
                     urls.add(url)
-                    yield replace(page, url=url, body=body, content_type=content_type)
+                    member = replace(page, url=url, body=body, content_type=content_type)
+                    yield member
+                    if not is_mail and reader_of(content_type) == MAIL:
+                        yield from expand(member, max_bytes)
     except ParseError as error:
-        yield Failure(page.url, str(error))
+        yield Failure(page.url, f"what comes with it cannot be read: {error}" if is_mail else str(error))
 
 
 def members(body: bytes, max_bytes: int) -> Iterator[Member]:
@@ -85,32 +83,34 @@ def members(body: bytes, max_bytes: int) -> Iterator[Member]:
     Raises:
         ParseError: the archive is damaged, encrypted or a bomb.
     """
-    budget = _Budget(len(body))
+    budget = Budget(len(body))
     try:
         yield from _zip(body, max_bytes, budget) if body.startswith(b"PK") else _tar(body, max_bytes, budget)
     except _DAMAGED as error:
         raise ParseError("truncated or damaged archive") from error
 
 
-class _Budget:
-    """What may still come out of one archive."""
+class Budget:
+    """What may still come out of one archive; raises ParseError when that is nothing."""
 
     def __init__(self, size: int) -> None:
         self._most = min(_LONGEST_TOTAL, max(_FREE, size * _HIGHEST_RATIO))
         self._bytes = self._members = 0
 
     def spend(self, count: int) -> None:
+        """Take so many bytes."""
         self._bytes += count
         if self._bytes > self._most:
             raise ParseError(f"more than {self._most:,} bytes in the archive, which may be a bomb")
 
     def member(self) -> None:
+        """Take one file."""
         self._members += 1
         if self._members > _MOST_MEMBERS:
             raise ParseError(f"more than {_MOST_MEMBERS:,} files in the archive")
 
 
-def _zip(body: bytes, max_bytes: int, budget: _Budget) -> Iterator[Member]:
+def _zip(body: bytes, max_bytes: int, budget: Budget) -> Iterator[Member]:
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         for info in archive.infolist():
             budget.member()
@@ -119,7 +119,7 @@ def _zip(body: bytes, max_bytes: int, budget: _Budget) -> Iterator[Member]:
             name = info.filename
             if stat.S_ISLNK(info.external_attr >> 16):
                 yield Member(name, skipped="symbolic link")
-            elif reason := _unwanted(name):
+            elif reason := unwanted(name):
                 yield Member(name, skipped=reason)
             elif info.flag_bits & 1:
                 yield Member(name, failed="encrypted")
@@ -131,7 +131,7 @@ def _zip(body: bytes, max_bytes: int, budget: _Budget) -> Iterator[Member]:
                     yield Member(name, failed="damaged in the archive")
 
 
-def _tar(body: bytes, max_bytes: int, budget: _Budget) -> Iterator[Member]:
+def _tar(body: bytes, max_bytes: int, budget: Budget) -> Iterator[Member]:
     raw: BinaryIO = io.BytesIO(body)
     opener = next((opener for magic, opener in _COMPRESSED if body.startswith(magic)), None)
     file = cast(BinaryIO, opener(raw)) if opener else raw
@@ -140,7 +140,7 @@ def _tar(body: bytes, max_bytes: int, budget: _Budget) -> Iterator[Member]:
             budget.member()
             if info.isdir():
                 continue
-            reason = "symbolic link, pipe or device" if not info.isreg() else _unwanted(info.name)
+            reason = "symbolic link, pipe or device" if not info.isreg() else unwanted(info.name)
             content = None if reason else archive.extractfile(info)
             if content is None:
                 yield Member(info.name, skipped=reason or "no file")
@@ -151,7 +151,7 @@ def _tar(body: bytes, max_bytes: int, budget: _Budget) -> Iterator[Member]:
 class _Counted:
     """A file that may not be read past what the archive may hold; what is passed over counts too."""
 
-    def __init__(self, file: BinaryIO, budget: _Budget) -> None:
+    def __init__(self, file: BinaryIO, budget: Budget) -> None:
         self._file = file
         self._budget = budget
 
@@ -161,7 +161,7 @@ class _Counted:
         return data
 
 
-def _read(name: str, file: IO[bytes], max_bytes: int, budget: _Budget | None) -> Member:
+def _read(name: str, file: IO[bytes], max_bytes: int, budget: Budget | None) -> Member:
     pieces, length = [], 0
     while piece := file.read(_COPY):
         length += len(piece)
@@ -173,7 +173,7 @@ def _read(name: str, file: IO[bytes], max_bytes: int, budget: _Budget | None) ->
     return Member(name, b"".join(pieces))
 
 
-def _unwanted(name: str) -> str:
+def unwanted(name: str) -> str:
     """Why a member is not read; empty if it is."""
     steps = name.split("/")
     if len(name) > _LONGEST_NAME or "\\" in name or ":" in steps[0] or not name.isprintable():

@@ -11,6 +11,7 @@ from typing import Any
 
 from indexer.decoding import visible
 from indexer.errors import ParseError
+from indexer.language import detect
 from indexer.metadata import Declared, collect, day_of, language_of
 from indexer.records import Section
 
@@ -27,6 +28,8 @@ class Content:
     title: str | None
     sections: tuple[Section, ...]
     declared: Declared = field(default_factory=Declared)
+    is_link_list: bool = False  # an index or a table of contents rather than text
+    detected: str | None = None  # language of the text, where it does not declare one and it is plain
 
 
 def to_json(content: Content) -> dict[str, Any]:
@@ -37,7 +40,13 @@ def to_json(content: Content) -> dict[str, Any]:
         "language": content.declared.language,
         "date": content.declared.date,
         "metadata": {name: list(values) for name, values in content.declared.metadata.items()},
+        "is_link_list": content.is_link_list,
+        "detected": _detect(content),
     }
+
+
+def _detect(content: Content) -> str | None:
+    return None if content.declared.language else detect("\n".join(section.text for section in content.sections))
 
 
 def from_json(answer: Mapping[str, Any]) -> Content:
@@ -50,7 +59,8 @@ def from_json(answer: Mapping[str, Any]) -> Content:
         )
         pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
         declared = Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs))
-        return Content(_line(answer["title"] or "") or None, sections, declared)
+        title, is_link_list = _line(answer["title"] or "") or None, answer.get("is_link_list") is True
+        return Content(title, sections, declared, is_link_list, language_of(answer.get("detected")))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError("its reader gave a garbled answer") from error
 

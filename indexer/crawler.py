@@ -2,25 +2,25 @@
 
 Fetcher threads work ahead on a window of the queue; their results are taken in queue order, and links join the
 queue only when their page is taken. A page that an earlier build has read is asked for on condition that it changed.
-Where the start is a list of pages, these are read and no links are followed.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from indexer.config import CrawlLimits
-from indexer.earlier import Earlier, conditions, hash_page
+from indexer.earlier import Earlier, conditions, content_of, hash_page
 from indexer.errors import FetchError, NotWanted, SourceError
 from indexer.fetch import Answer, Fetcher, Unavailable
 from indexer.formats import CONTENT_TYPES
+from indexer.headers import canonical_of
 from indexer.journal import Journal
 from indexer.links import header_directives, read_links
 from indexer.records import Failure, Known, Page, Skip
 from indexer.robots import Robots, fetch_robots
-from indexer.sitemap import TYPES, is_listing, read_lists
+from indexer.sitemap import TYPES, ListReader, is_listing
 from indexer.traffic import Traffic
 from indexer.urls import normalise, origin
 
@@ -66,15 +66,13 @@ def crawl(
     start = normalise(source, "")
     if start is None:
         raise SourceError(f"{source} is not a usable http or https address; check it for typing mistakes")
-    fetcher = Fetcher(limits, traffic)
-    pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
-    try:
-        yield from _Crawl(source, limits, fetcher, pool, found, earlier or Earlier.nothing(), journal).pages(start)
-    finally:
-        fetcher.abort()
-        pool.shutdown(wait=True, cancel_futures=True)
-        with fetcher:
-            pass
+    with Fetcher(limits, traffic) as fetcher:
+        pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
+        try:
+            yield from _Crawl(source, limits, fetcher, pool, found, earlier or Earlier.nothing(), journal).pages(start)
+        finally:
+            fetcher.abort()
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 class _Crawl:
@@ -116,11 +114,14 @@ class _Crawl:
         refusal = self._limits.scope.refusal(page.url)
         if isinstance(page, Page) and is_listing(page):
             yield from self._list(page)
-        elif refusal is not None:
-            yield Skip(page.url, refusal)
-            yield from self._queue(page.record.links if isinstance(page, Known) else page.links, 1)
         else:
-            yield from self._take(_Queued(start, 0), read)
+            if refusal is not None:
+                yield Skip(page.url, refusal)
+                yield from self._queue(page.links, 1)
+            else:
+                yield from self._take(_Queued(start, 0), read)
+            if self._limits.max_depth:
+                yield from self._mapped()
         while self._submit():
             queued, future = self._running.popleft()
             try:
@@ -138,28 +139,32 @@ class _Crawl:
     def _over(self) -> str:
         if self._bytes >= self._limits.max_total_bytes:
             return f"over the limit of {self._limits.max_total_bytes:,} bytes"
-        return f"over the limit of {self._limits.max_pages:,} pages"
+        full = self._requested >= self._limits.max_pages
+        return f"over the limit of {self._limits.max_pages:,} pages" if full else ""
 
     def _list(self, page: Page) -> Iterator[Skip | Failure]:
         """Queue the pages of a list, and those of the lists that it leads to."""
         self._follows = False
         try:
-            pages, notes = read_lists(page, self._fetch_list, self._limits.max_bytes)
+            lists = self._lists.read((), page)
         except FetchError as error:
             raise SourceError(f"cannot read {page.url}: {error}") from error
-        yield from notes
-        here = tuple(url for url in pages if origin(url) == self._site)
-        yield from (Skip(url, "on another site") for url in pages if origin(url) != self._site)
-        if not here:
+        yield from lists.notes
+        if not lists.pages:
             raise SourceError(f"{page.url} lists no page of {self._site}")
-        yield from self._queue(here, 0)
+        yield from self._queue(lists.pages, 0)
 
-    def _fetch_list(self, url: str) -> Page:
-        if origin(url) != self._site:
-            raise NotWanted("on another site")
-        if not self._robots.allows(url):
-            raise NotWanted("robots.txt disallows it")
-        return self._fetcher.get(url, scope=self._check_redirect, types=TYPES).as_page(self._source, url)
+    def _mapped(self) -> Iterator[Skip | Failure]:
+        """Queue the pages of the sitemaps that robots.txt names, as if the start page had links to them."""
+        lists = self._lists.read(url for name in self._robots.sitemaps if (url := normalise(self._site, name)))
+        yield from lists.notes
+        yield from self._queue(lists.pages, 1)
+        if lists.out_of_reach is not None:  # what it listed last time is asked for, or would be taken for gone
+            yield from self._queue(self._earlier.requested(self._source, f"{self._site}/"), 1)
+
+    @property
+    def _lists(self) -> ListReader:
+        return ListReader(self._site, self._robots, self._fetcher, most_pages=self._limits.max_pages)
 
     def _open(self, start: str) -> _Read:
         """Read robots.txt and the start page; https instead of http on the same host is followed."""
@@ -183,15 +188,11 @@ class _Crawl:
     def _submit(self) -> bool:
         """Keep the fetchers busy; False when nothing is left to take."""
         ahead = self._limits.concurrency * _AHEAD
-        while self._waiting and len(self._running) < ahead and self._has_room:
+        while self._waiting and len(self._running) < ahead and not self._over:
             queued = self._waiting.popleft()
             self._requested += 1
             self._running.append((queued, self._pool.submit(self._read_or_keep, queued.url)))
         return bool(self._running)
-
-    @property
-    def _has_room(self) -> bool:
-        return self._requested < self._limits.max_pages and self._bytes < self._limits.max_total_bytes
 
     def _take(self, queued: _Queued, read: _Read) -> Iterator[Page | Known | Skip]:
         page, alias = read.page, read.alias
@@ -203,12 +204,13 @@ class _Crawl:
         self._seen.add(page.url)
         self._taken.add(page.url)
         self._bytes += len(page.body) if isinstance(page, Page) else 0
-        content = page.record.content_hash if isinstance(page, Known) else hash_page(page)
+        content = content_of(page)
         if content in self._contents:  # nor are its links followed: a site may answer any address with one page
             yield Skip(page.url, "same content as another page")
             return
         self._contents.add(content)
-        yield from self._queue(page.record.links if isinstance(page, Known) else page.links, queued.depth + 1)
+        yield from self._queue(page.links, queued.depth + 1)
+        self._submit()  # so that fetching goes on while others use this page
         yield page
 
     def _follow_alias(self, alias: Page, depth: int) -> Iterator[Skip]:
@@ -219,7 +221,7 @@ class _Crawl:
             self._aliases.add(content)
             yield from self._queue(alias.links, depth)
 
-    def _queue(self, links: tuple[str, ...], depth: int) -> Iterator[Skip]:
+    def _queue(self, links: Iterable[str], depth: int) -> Iterator[Skip]:
         for url in links if self._follows or depth == 0 else ():
             if url in self._seen:
                 continue
@@ -279,7 +281,7 @@ class _Crawl:
             return replace(page, links=record.links, noindex=noindex), None
         links = read_links(page)
         page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
-        return page, links.canonical
+        return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))
 
     def _ask(self, url: str, types: Collection[str]) -> Answer:
         """Fetch an address, unless an interrupted crawl has."""
@@ -288,7 +290,9 @@ class _Crawl:
             if kept.url != url:
                 self._check_redirect(kept.url)
             return kept
-        answer = self._fetcher.get(url, scope=self._check_redirect, types=types, validators=self._validators)
+        answer = self._fetcher.get(
+            url, scope=self._check_redirect, types=types, validators=self._validators, lists=TYPES
+        )
         if self._journal and not answer.unchanged and answer.content_type in CONTENT_TYPES:
             self._journal.put(url, answer)
         return answer

@@ -28,6 +28,8 @@ def decode(body: bytes, charset: str | None, *, markup: bool) -> str:
 
 def visible(text: str) -> str:
     """Drop characters nobody sees: zero-width, direction marks, tags, controls; line ends become \\n."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text  # as it mostly is: this is twenty times as fast as looking closer
     return _CONTROL.sub(" ", _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 

@@ -6,6 +6,7 @@ A chunk's `row` is its position in the vector index. The rows of one document ar
 import json
 import sqlite3
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -189,8 +190,8 @@ class DocumentReader:
         self._lock = threading.Lock()
         self._select_lock = threading.Lock()  # a filter over many documents must not keep texts waiting
         try:
-            self._database = open_read_only(path)
-            self._filters = open_read_only(path)
+            self._database = open_read_only(path, self)
+            self._filters = open_read_only(path, self)
             self.documents = self._count("SELECT count(*) FROM documents")
             self.chunks = self._count("SELECT coalesce(sum(chunks), 0) FROM documents")
             last = self._count("SELECT coalesce(max(row), -1) FROM chunks")
@@ -247,9 +248,15 @@ class DocumentReader:
         return int(self._database.execute(query).fetchone()[0])
 
 
-def open_read_only(path: Path) -> sqlite3.Connection:
-    """Connect to a published file, which never changes, from any thread; raises sqlite3.Error."""
+def open_read_only(path: Path, owner: object = None) -> sqlite3.Connection:
+    """Connect to a published file, which never changes, from any thread; raises sqlite3.Error.
+
+    With an owner it is closed when that is gone. By itself it would stay open until the garbage collector comes by: it
+    and its cache of statements refer to each other.
+    """
     database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    if owner is not None:
+        weakref.finalize(owner, database.close).atexit = False  # when a thread may still be reading
     database.execute("PRAGMA trusted_schema = OFF")
     return database
 

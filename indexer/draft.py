@@ -110,7 +110,7 @@ class Draft:
         """Add a document of the earlier generation as it was, except for the source that led to it."""
         with self._stopwatch.timed("write"):
             document, chunks, rows = self._earlier.read(document_id)
-            self._writer.add(replace(document, source=source), chunks)
+            self._writer.add(replace(document, source=source), chunks, self._earlier.signatures(rows))
         self.vectors.put(chunks, rows)
 
     def remember(self, page: PageRecord) -> None:

@@ -17,11 +17,12 @@ import numpy.typing as npt
 from indexer.documents import SCHEMA, metadata_from_json, open_read_only
 from indexer.generation import current_id
 from indexer.layout import GENERATIONS
-from indexer.manifest import DOCUMENTS, VECTORS, Manifest, check_files, corrupt, read_manifest
-from indexer.records import SEPARATOR, Chunk, Document, Page, PageRecord, Section
+from indexer.manifest import DOCUMENTS, ROWS, VECTORS, Manifest, check_files, corrupt, read_manifest
+from indexer.records import SEPARATOR, Chunk, Document, Known, Page, PageRecord, Section
+from indexer.rows import read_rows
 from indexer.vectors import VectorReader
 
-READING = 2  # raise it whenever pages would be parsed or cut in another way than before
+READING = 3  # raise it whenever pages would be parsed or cut in another way than before
 INDEXED = "indexed"  # outcome of a page that became a document
 _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
 _SETTLED = timedelta(seconds=2)  # age from which a modification time, in whole seconds, tells versions apart
@@ -37,8 +38,15 @@ _CHUNKS = (
 
 
 def hash_page(page: Page) -> str:
-    """SHA-256 hex of everything that parsing reads of a page: media type, charset and body."""
-    return hashlib.sha256(f"{page.content_type};{page.charset}\n".encode("utf-8", "replace") + page.body).hexdigest()
+    """SHA-256 hex of everything that parsing reads of a page: media type, charset, language and body."""
+    language = f";{page.language}" if page.language else ""
+    head = f"{page.content_type};{page.charset}{language}\n"
+    return hashlib.sha256(head.encode("utf-8", "replace") + page.body).hexdigest()
+
+
+def content_of(page: Page | Known) -> str:
+    """`hash_page` of a page, which is known of one that was not read again."""
+    return page.record.content_hash if isinstance(page, Known) else hash_page(page)
 
 
 def record_of(page: Page, outcome: str) -> PageRecord:
@@ -63,6 +71,13 @@ def conditions(record: PageRecord) -> Mapping[str, str]:
     return {"If-Modified-Since": record.last_modified} if record.last_modified is not None else {}
 
 
+def cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that decide what passages a page is cut into, by the names that users know."""
+    chunk = settings.get("chunk", {})
+    read = {"reading": settings.get("reading"), "metadata": settings.get("metadata", {})}
+    return {f"chunk_{name}": value for name, value in chunk.items()} | read
+
+
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """What differs, each as `name old -> new`; empty if nothing does."""
     names = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
@@ -78,7 +93,12 @@ class Earlier:
     """Looks things up in one generation, whose files have been checked. May be used from many threads."""
 
     def __init__(
-        self, path: Path, database: sqlite3.Connection, manifest: Manifest | None, vectors: VectorReader | None
+        self,
+        path: Path,
+        database: sqlite3.Connection,
+        manifest: Manifest | None = None,
+        vectors: VectorReader | None = None,
+        rows: npt.NDArray[np.void] | None = None,
     ) -> None:
         """Use `open` or `nothing`."""
         self.manifest = manifest
@@ -86,6 +106,7 @@ class Earlier:
         self._path = path
         self._database = database
         self._vectors = vectors
+        self._rows_file = rows
         self._lock = threading.Lock()
 
     @classmethod
@@ -95,13 +116,14 @@ class Earlier:
         Raises:
             IndexMissing: there is none.
             IndexCorrupt: a file is missing, altered or of another version.
+            IndexUnreadable: a file cannot be read for now.
         """
         folder = index_dir / GENERATIONS / current_id(index_dir)
         manifest = read_manifest(folder)
         check_files(folder, manifest)
-        vectors, path = VectorReader(folder / VECTORS), folder / DOCUMENTS
+        vectors, rows, path = VectorReader(folder / VECTORS), read_rows(folder / ROWS), folder / DOCUMENTS
         try:
-            return cls(path, open_read_only(path), manifest, vectors)
+            return cls(path, open_read_only(path), manifest, vectors, rows)
         except sqlite3.Error as error:
             raise corrupt(path, f"is not a readable database ({error})") from error
 
@@ -110,7 +132,7 @@ class Earlier:
         """What a first build finds."""
         database = sqlite3.connect(":memory:", check_same_thread=False)
         database.executescript(SCHEMA)
-        return cls(Path(), database, None, None)
+        return cls(Path(), database)
 
     def page(self, url: str) -> PageRecord | None:
         """What is remembered of the page with this address."""
@@ -136,6 +158,11 @@ class Earlier:
                     return
                 yield _page(row)
             last = rows[-1][0]
+
+    def requested(self, source: str, prefix: str) -> list[str]:
+        """Addresses beginning so that led to the pages of a source."""
+        known = (record.requested for record in self.pages(prefix) if record.source == source)
+        return [url for url in known if url.startswith(prefix)]
 
     def document(self, url: str) -> tuple[int, str]:
         """Number of the document with this address, and the source that led to it; there must be one."""
@@ -196,6 +223,12 @@ class Earlier:
         if self._vectors is None:
             raise LookupError("there are no earlier vectors")
         return self._vectors.vectors(rows)
+
+    def signatures(self, rows: range) -> list[int]:
+        """Signatures of the texts of chunks by row."""
+        if self._rows_file is None:
+            raise LookupError("there are no earlier rows")
+        return [int(number) for number in self._rows_file["signature"][rows.start : rows.stop]]
 
     def close(self) -> None:
         """Release the files."""

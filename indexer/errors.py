@@ -11,6 +11,7 @@ IndexerError
 ├── VectorError          the embedder gave vectors that cannot be stored (NaN, infinity, wrong shape)
 ├── IndexMissing         there is no published generation in the folder
 ├── IndexCorrupt         a file of a generation is missing or differs from its manifest: names the file
+├── IndexUnreadable      a file cannot be read for a reason that may pass (too many open files, a failing disk)
 ├── IndexUnwritable      the index folder cannot be written, is full, or holds something else; or a temporary one
 ├── BuildLocked          another build holds the writer lock: says who
 └── ArchiveError         an archive that cannot be written, or is not what was exported: names it
@@ -71,6 +72,10 @@ class IndexMissing(IndexerError):
 
 class IndexCorrupt(IndexerError):
     """A file of a generation is missing, truncated or altered."""
+
+
+class IndexUnreadable(IndexerError):
+    """A file of a generation cannot be read, for a reason that says nothing about the file and may pass."""
 
 
 class IndexUnwritable(IndexerError):

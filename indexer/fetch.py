@@ -20,11 +20,13 @@ from indexer.config import CrawlLimits
 from indexer.errors import FetchError, NotWanted
 from indexer.formats import CONTENT_TYPES
 from indexer.guard import GuardedTransport
+from indexer.headers import language_in
 from indexer.records import Page
 from indexer.traffic import Traffic
 from indexer.urls import normalise
 
 MAX_REDIRECTS = 5
+LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
 _ATTEMPTS = 3
 _BACKOFF = 0.3  # seconds before the second attempt; doubles
 _LONGEST_PAUSE = 60.0  # seconds a server may ask for in Retry-After; beyond that it is given up
@@ -65,6 +67,7 @@ class Answer:
             last_modified=self.headers.get("Last-Modified"),
             fetched_at=self.fetched_at,
             requested=requested,
+            language=language_in(self.headers),
         )
 
 
@@ -86,6 +89,8 @@ class _Order:
     types: Collection[str] | None
     cut_at: int | None
     validators: Callable[[str], Mapping[str, str]]
+    lists: Collection[str]
+    may_be_missing: bool
 
 
 class Fetcher:
@@ -134,6 +139,8 @@ class Fetcher:
         types: Collection[str] | None = CONTENT_TYPES,
         cut_at: int | None = None,
         validators: Callable[[str], Mapping[str, str]] = unconditional,
+        lists: Collection[str] = (),
+        may_be_missing: bool = False,
     ) -> Answer:
         """Fetch one address.
 
@@ -143,13 +150,15 @@ class Fetcher:
             types: media types accepted, or None for any.
             cut_at: keep only so many bytes instead of refusing a longer body.
             validators: called with every address on the way; gives If-None-Match or If-Modified-Since to send with it.
+            lists: media types of which a body may be as long as a sitemap, if that is more than a page.
+            may_be_missing: whether a 4xx status is as good an answer as any, and counts as one.
 
         Raises:
             NotWanted: reached, but refused by address, scope or media type.
             Unavailable: it may well be there at another time.
             FetchError: anything else that went wrong, in one line.
         """
-        order = _Order(time.monotonic() + self._limits.timeout, scope, types, cut_at, validators)
+        order = _Order(time.monotonic() + self._limits.timeout, scope, types, cut_at, validators, lists, may_be_missing)
         for attempt in range(_ATTEMPTS):
             try:
                 return self._follow(url, order)
@@ -184,6 +193,9 @@ class Fetcher:
         try:
             answer = self._ask(url, order, validators)
             size, failed = len(answer.body) if isinstance(answer, Answer) else 0, False
+        except FetchError as error:
+            failed = not (order.may_be_missing and is_missing(error))
+            raise
         finally:
             self._traffic.note(url, seconds=time.monotonic() - began, size=size, failed=failed)
         return answer
@@ -209,7 +221,7 @@ class Fetcher:
                     raise NotWanted(f"content type {content_type or 'missing'} is not read")
                 return Answer(
                     url=url,
-                    body=self._body(response, order),
+                    body=self._body(response, order, content_type),
                     content_type=content_type,
                     charset=charset,
                     headers=response.headers,
@@ -224,8 +236,10 @@ class Fetcher:
         except (httpx.InvalidURL, httpx.HTTPError) as error:
             raise FetchError(_one_line(error)) from error
 
-    def _body(self, response: httpx.Response, order: _Order) -> bytes:
+    def _body(self, response: httpx.Response, order: _Order, content_type: str) -> bytes:
         limit = self._limits.max_bytes if order.cut_at is None else order.cut_at
+        if content_type in order.lists:
+            limit = max(limit, LONGEST_LIST)
         kept = bytearray()
         for part in encodings.decoded(response.iter_raw(), response.headers.get("Content-Encoding", "")):
             kept += part
@@ -265,6 +279,11 @@ def _content_type(header: str) -> tuple[str, str | None]:
     message["Content-Type"] = header
     charset = message.get_param("charset")
     return header.partition(";")[0].strip().lower(), charset if isinstance(charset, str) else None
+
+
+def is_missing(error: FetchError) -> bool:
+    """Whether the server has answered that there is no such page, or none for us."""
+    return error.status is not None and 400 <= error.status < 500
 
 
 def _seconds(retry_after: str) -> float:

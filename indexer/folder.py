@@ -12,8 +12,9 @@ from pathlib import Path
 from indexer.container import expand
 from indexer.earlier import Earlier
 from indexer.errors import SourceError
-from indexer.formats import CONTAINER, content_type_of, reader_of
-from indexer.records import Failure, Known, Page, Skip
+from indexer.formats import CONTAINER, MAIL, content_type_of, reader_of
+from indexer.layout import is_index
+from indexer.records import Failure, Known, Page, PageRecord, Skip
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # not a passing trouble
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -52,7 +53,8 @@ def read_path(
         found(sum(isinstance(entry, _Entry) for entry in entries))
         for entry in entries:
             if isinstance(entry, _Entry):
-                yield from _documents(_read(entry, source, max_bytes, earlier), max_bytes, earlier)
+                for item in _read(entry, source, max_bytes, earlier):
+                    yield from _documents(item, max_bytes)
             else:
                 yield entry
         return
@@ -62,20 +64,19 @@ def read_path(
     if content_type is None:
         raise SourceError(f"cannot read {source}: file type {root.suffix.lower() or 'without suffix'} is not read")
     found(1)
-    page = _read(_Entry(root, content_type), source, max_bytes, None)
-    if isinstance(page, Skip | Failure):
-        raise SourceError(f"cannot read {source}: {page.reason}")
-    yield from _documents(page, max_bytes, None)
+    for item in _read(_Entry(root, content_type), source, max_bytes, None):
+        if isinstance(item, Skip | Failure):
+            raise SourceError(f"cannot read {source}: {item.reason}")
+        yield from _documents(item, max_bytes)
 
 
-def _documents(
-    item: Page | Known | Skip | Failure, max_bytes: int, earlier: Earlier | None
-) -> Iterator[Page | Known | Skip | Failure]:
-    """The file itself, or what is in it if it is an archive."""
-    if isinstance(item, Page) and reader_of(item.content_type) == CONTAINER:
-        yield from expand(item, max_bytes)
-    else:
+def _documents(item: Page | Known | Skip | Failure, max_bytes: int) -> Iterator[Page | Known | Skip | Failure]:
+    """The file itself, or what is in it if it is an archive; of an e-mail, both."""
+    reader = reader_of(item.content_type) if isinstance(item, Page) else None
+    if reader != CONTAINER:
         yield item
+    if isinstance(item, Page) and reader in (CONTAINER, MAIL):
+        yield from expand(item, max_bytes)
 
 
 def _walk(root: Path, source: str, earlier: Earlier | None) -> Iterator[_Entry | Known | Skip | Failure]:
@@ -91,8 +92,11 @@ def _walk(root: Path, source: str, earlier: Earlier | None) -> Iterator[_Entry |
                 yield Skip((here / name).as_uri(), "hidden")
             elif (here / name).is_symlink():
                 yield Skip((here / name).as_uri(), "symbolic link")
+            elif is_index(here / name):
+                folders.remove(name)
+                yield Skip((here / name).as_uri(), "an index of Pilotlight")
         for name in sorted(files):
-            yield _entry(here / name, source, earlier)
+            yield from _entry(here / name, source, earlier)
     if problems and problems[0].filename == str(root):
         raise SourceError(f"cannot read {root}: {problems[0].strerror}")
     for problem in problems:
@@ -103,37 +107,44 @@ def _walk(root: Path, source: str, earlier: Earlier | None) -> Iterator[_Entry |
                 yield Known(replace(record, source=source), kept=reason)
 
 
-def _entry(path: Path, source: str, earlier: Earlier | None) -> _Entry | Known | Skip | Failure:
+def _entry(path: Path, source: str, earlier: Earlier | None) -> Iterator[_Entry | Known | Skip | Failure]:
     try:
         kind = path.lstat().st_mode
     except OSError as error:
-        return _failed(path, error, source, earlier)
-    if stat.S_ISLNK(kind):
-        return Skip(path.as_uri(), "symbolic link")
-    if not stat.S_ISREG(kind):
-        return Skip(path.as_uri(), "pipe, socket or device")
-    if path.name.startswith("."):
-        return Skip(path.as_uri(), "hidden")
+        yield from _failed(path, error, source, earlier)
+        return
     content_type = content_type_of(path.name)
-    if content_type is None:
-        return Skip(path.as_uri(), f"file type {path.suffix.lower() or 'without suffix'} is not read")
-    return _Entry(path, content_type)
+    if stat.S_ISLNK(kind):
+        yield Skip(path.as_uri(), "symbolic link")
+    elif not stat.S_ISREG(kind):
+        yield Skip(path.as_uri(), "pipe, socket or device")
+    elif path.name.startswith("."):
+        yield Skip(path.as_uri(), "hidden")
+    elif content_type is None:
+        yield Skip(path.as_uri(), f"file type {path.suffix.lower() or 'without suffix'} is not read")
+    else:
+        yield _Entry(path, content_type)
 
 
-def _read(entry: _Entry, source: str, max_bytes: int, earlier: Earlier | None) -> Page | Known | Skip | Failure:
+def _read(
+    entry: _Entry, source: str, max_bytes: int, earlier: Earlier | None
+) -> Iterator[Page | Known | Skip | Failure]:
     url = entry.path.as_uri()
     try:
         handle = os.open(entry.path, _OPEN)
         with open(handle, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                return Skip(url, "pipe, socket or device")
+                yield Skip(url, "pipe, socket or device")
+                return
             body = file.read(max_bytes + 1)
     except OSError as error:
-        return _failed(entry.path, error, source, earlier)
+        yield from _failed(entry.path, error, source, earlier)
+        return
     if len(body) > max_bytes:
-        return Failure(url, f"larger than {max_bytes:,} bytes")
-    return Page(
+        yield Failure(url, f"larger than {max_bytes:,} bytes")
+        return
+    yield Page(
         url=url,
         source=source,
         body=body,
@@ -145,8 +156,13 @@ def _read(entry: _Entry, source: str, max_bytes: int, earlier: Earlier | None) -
     )
 
 
-def _failed(path: Path, error: OSError, source: str, earlier: Earlier | None) -> Known | Failure:
-    """What is known of a file that cannot be read, if the trouble may pass."""
-    reason = error.strerror or "cannot be read"
-    record = earlier.page(path.as_uri()) if earlier and error.errno not in _GONE else None
-    return Known(replace(record, source=source), kept=reason) if record else Failure(path.as_uri(), reason)
+def _failed(path: Path, error: OSError, source: str, earlier: Earlier | None) -> Iterator[Known | Failure]:
+    """What is known of a file that cannot be read and of the files in it, if the trouble may pass."""
+    reason, url = error.strerror or "cannot be read", path.as_uri()
+    records: list[PageRecord] = []
+    if earlier and error.errno not in _GONE:
+        own = earlier.page(url)
+        records = [*([own] if own else []), *earlier.pages(f"{url}!/")]
+    yield from (Known(replace(record, source=source), kept=reason) for record in records)
+    if not records:
+        yield Failure(url, reason)

@@ -65,6 +65,7 @@ _TYPE_OF = {
 _NAMED = frozenset({"markdown", "restructured", "csv_text", "json_text", "notebook", "mail", "source_code"})
 
 CONTAINER = "container"  # reader of archives, which hold documents and are none
+MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
 TEXT_READERS = _NAMED | {"html", "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader != CONTAINER)

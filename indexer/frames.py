@@ -2,17 +2,26 @@
 
 import json
 import struct
-from typing import IO, Any
+from typing import Any, Protocol
 
 _LENGTHS = struct.Struct("!II")  # bytes of the object, bytes after it
 _LONGEST_OBJECT = 64_000_000  # bytes
+
+
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+    def flush(self) -> None: ...
+
+
+class _Source(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 class BrokenFrame(Exception):
     """What came is no message, or too long a one."""
 
 
-def write_frame(file: IO[bytes], fields: dict[str, Any], body: bytes = b"") -> None:
+def write_frame(file: _Sink, fields: dict[str, Any], body: bytes = b"") -> None:
     """Send one message."""
     text = json.dumps(fields).encode()
     file.write(_LENGTHS.pack(len(text), len(body)) + text)
@@ -20,7 +29,7 @@ def write_frame(file: IO[bytes], fields: dict[str, Any], body: bytes = b"") -> N
     file.flush()
 
 
-def read_frame(file: IO[bytes], longest_body: int) -> tuple[dict[str, Any], bytes] | None:
+def read_frame(file: _Source, longest_body: int) -> tuple[dict[str, Any], bytes] | None:
     """Receive one message, or None where the other side has ended.
 
     Raises:

@@ -1,14 +1,16 @@
 """A published generation, open for searching. Imports nothing that only a build needs."""
 
 import os
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from indexer.catalogue import Catalogue
 from indexer.documents import DocumentReader, StoredChunk
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.filter import Filter
@@ -24,6 +26,7 @@ from indexer.manifest import (
     corrupt,
     is_generation_id,
     read_manifest,
+    unreadable,
 )
 from indexer.rows import read_rows
 from indexer.rowset import RowSet
@@ -39,6 +42,7 @@ def current_id(index_dir: Path) -> str:
     Raises:
         IndexMissing: nothing has been published there.
         IndexCorrupt: `CURRENT` does not name a generation.
+        IndexUnreadable: it cannot be read for now.
     """
     path = os.path.join(index_dir, CURRENT)
     try:
@@ -52,7 +56,7 @@ def current_id(index_dir: Path) -> str:
             f"there is no index in {index_dir}; build one with: pilotlight index SOURCE --index {index_dir}"
         ) from error
     except OSError as error:
-        raise corrupt(Path(path), error.strerror or "cannot be read") from error
+        raise unreadable(Path(path), error) from error
     name = raw.decode("ascii", "replace").removesuffix("\n")
     if not is_generation_id(name):
         raise corrupt(Path(path), "does not name a generation")
@@ -80,6 +84,7 @@ class Generation:
         self._vectors = VectorReader(folder / VECTORS)
         self._lexical = LexicalReader(folder / LEXICAL)
         self._documents = DocumentReader(folder / DOCUMENTS)
+        self.catalogue = Catalogue(folder / DOCUMENTS)
         self.rows = read_rows(folder / ROWS)
         self.select = lru_cache(_FILTERS)(self._documents.select)
         counts = self.manifest.counts
@@ -191,9 +196,19 @@ class Generation:
         overlaps = bool(self.manifest.settings.get("chunk", {}).get("overlap"))
         return "\n".join([*texts[:1], *(_after(*pair) if overlaps else pair[1] for pair in pairwise(texts))])
 
+    def document(self, id: str) -> dict[str, Any] | None:
+        """Return the document of an id with its passages, JSON-ready, or None. Raises IndexCorrupt."""
+        found = self.catalogue.find(id)
+        return {"generation": self.id, **found.as_dict()} if found else None
+
+    def documents(self) -> Iterator[dict[str, Any]]:
+        """Yield every document as `document` gives it. Raises IndexCorrupt."""
+        return ({"generation": self.id, **found.as_dict()} for found in self.catalogue)
+
     def close(self) -> None:
         """Release the files."""
         self._documents.close()
+        self.catalogue.close()
 
 
 def _after(before: str, text: str) -> str:

@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bs4 import BeautifulSoup
-from bs4.element import Tag
-
+from indexer.content import Content
+from indexer.decoding import decode
 from indexer.html_metadata import declared
 from indexer.html_noise import classes
+from indexer.html_tree import Element, Tree, parse_html
 from indexer.html_walk import Walker, fold
 from indexer.metadata import Declared
 from indexer.records import Section
 
 _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _kinds; first unique one wins
+_NAMED = frozenset({"main", "article"})
 _LINK_PAGE = 0.5  # share of the text inside links above which a page is a list of links
 _LINK_PAGE_LENGTH = 5_000  # characters; shorter pages are left alone
 
@@ -27,60 +28,79 @@ class Extracted:
     declared: Declared
 
 
+def read(body: bytes, charset: str | None) -> Content:
+    """Read a page; of one that is a list of links only what it declares. Raises what `extract` does."""
+    found = extract(decode(body, charset, markup=True))
+    return Content(found.title, () if found.is_link_list else found.sections, found.declared, found.is_link_list)
+
+
 def extract(markup: str) -> Extracted:
     """Find the main part of an HTML page and cut it into sections of plain text.
 
     Paragraphs are separated by a blank line, list items and table rows by a line end; <pre> is kept as it is;
     navigation, forms, scripts and hidden elements are left out.
+
+    Raises:
+        lxml.etree.LxmlError, ValueError: the markup cannot be read.
     """
-    markup = markup if "<" in markup else f"<p>{markup}</p>"  # else it might be taken for a file name
-    soup = BeautifulSoup(markup, "lxml", multi_valued_attributes=None)
+    tree = parse_html(markup)
+    body = tree.first("body") or tree.root
+    container = _container(tree) or body
     walker = Walker()
-    container = _container(soup)
     walker.walk(container)
-    if not walker.text_length and soup.body is not None and container is not soup.body:
+    if not walker.text_length and container is not body:
         walker = Walker()
-        walker.walk(soup.body)
+        walker.walk(body)
     is_link_list = walker.text_length >= _LINK_PAGE_LENGTH and walker.link_length > _LINK_PAGE * walker.text_length
-    return Extracted(_title(soup, walker.headings), walker.sections(), is_link_list, declared(soup))
+    return Extracted(_title(tree, walker.headings), walker.sections(), is_link_list, declared(tree))
 
 
-def _container(soup: BeautifulSoup) -> Tag:
+def _container(tree: Tree) -> Element | None:
     """The element that holds the page's own text; a kind of element that occurs twice decides nothing."""
-    found: dict[str, list[Tag]] = {kind: [] for kind in _CONTAINERS}
-    for tag in soup.find_all(True):
-        for kind in _kinds(tag):
-            found[kind].append(tag)
-    return next((tags[0] for tags in found.values() if len(tags) == 1), soup.body or soup)
+    found: dict[str, list[Element]] = {kind: [] for kind in _CONTAINERS}
+    for element in tree.elements:
+        if element.attributes or element.name in _NAMED:
+            for kind in _kinds(element):
+                found[kind].append(element)
+    return next((elements[0] for elements in found.values() if len(elements) == 1), None)
 
 
-def _kinds(tag: Tag) -> Iterator[str]:
-    if tag.name in ("main", "article"):
-        yield tag.name
-    if not tag.attrs:
-        return
-    if tag.get("role") == "main":
+def _kinds(element: Element) -> Iterator[str]:
+    if element.name in _NAMED:
+        yield element.name
+    if element.get("role") == "main":
         yield "role"
-    if tag.get("id") in ("main-content", "content"):
+    if element.get("id") in ("main-content", "content"):
         yield "id"
-    if tag.name == "div":
-        names = classes(tag)
+    if element.name == "div":
+        names = classes(element)
         if "body" in names:
             yield "body"
         if "document" in names:
             yield "document"
-        before = tag.find_previous_sibling(True) if names == {"contents"} else None
-        if isinstance(before, Tag) and before.name == "div" and "header" in classes(before):  # Doxygen's
+        if names == {"contents"} and _follows_a_header(element):
             yield "contents"
 
 
-def _title(soup: BeautifulSoup, headings: list[str]) -> str | None:
+def _follows_a_header(element: Element) -> bool:
+    """Whether the element before it is the header that Doxygen writes."""
+    around = element.parent.children if element.parent is not None else []
+    before = None
+    for node in around:
+        if node is element:
+            break
+        before = node if isinstance(node, Element) else before
+    return before is not None and before.name == "div" and "header" in classes(before)
+
+
+def _title(tree: Tree, headings: list[str]) -> str | None:
     """The page's own title; of `Heading - Site name` only the heading, if the page has it."""
-    named = fold(soup.title.get_text()) if soup.title else ""
+    title = tree.first("title")
+    named = fold(title.text()) if title is not None else ""
     for heading in headings[:3]:
         if len(heading) > 2 and named.lower().startswith(heading.lower()):
             return heading
     if not named:
-        meta = soup.find("meta", attrs={"property": "og:title"})
-        named = fold(str(meta.get("content") or "")) if isinstance(meta, Tag) else ""
+        metas = (meta.get("content") for meta in tree.named("meta") if meta.get("property") == "og:title")
+        named = fold(next(metas, ""))
     return named or (headings[0] if headings else None)

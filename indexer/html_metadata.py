@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
-from bs4 import BeautifulSoup
-from bs4.element import Tag
-
+from indexer.html_tree import Element, Tree
 from indexer.metadata import Declared, collect, first_day, language_of
 
 OWN = "pilotlight:"  # <meta name="pilotlight:KEY" content="VALUE">
@@ -22,36 +21,36 @@ _DATES = (  # names and properties, the surest first: when a page was changed go
 _STRUCTURED = re.compile(r'"(dateModified|datePublished)"\s*:\s*"([^"]{10,40})"')
 
 
-def declared(soup: BeautifulSoup) -> Declared:
+def declared(tree: Tree) -> Declared:
     """Read the facts of a page; what cannot be read counts as not declared."""
-    head = soup.head or soup
-    metas = [(_key(tag), str(tag.get("content") or "")) for tag in head.find_all("meta")]
+    head = tree.first("head") or tree.root
+    metas = [(_key(tag), tag.get("content")) for tag in head.elements() if tag.name == "meta"]
     named = dict(reversed(metas))  # the first of a name wins
-    root = soup.html or soup
+    root = tree.first("html") or tree.root
     languages = (root.get("lang"), root.get("xml:lang"), named.get("content-language", "").partition(",")[0])
     return Declared(
-        language=next((code for tag in languages if (code := language_of(str(tag or "")))), None),
-        date=first_day([*(named.get(name) for name in _DATES), *_structured(head), *_time(soup)]),
+        language=next((code for tag in languages if (code := language_of(tag))), None),
+        date=first_day([*(named.get(name) for name in _DATES), *_structured(head), *_time(tree)]),
         metadata=collect((key[len(OWN) :], value) for key, value in metas if key.lower().startswith(OWN)),
     )
 
 
-def _key(meta: Tag) -> str:
-    key = str(meta.get("name") or meta.get("property") or meta.get("http-equiv") or "").strip()
+def _key(meta: Element) -> str:
+    key = (meta.get("name") or meta.get("property") or meta.get("http-equiv")).strip()
     return key if key.lower().startswith(OWN) else key.lower()
 
 
-def _structured(head: Tag) -> Iterator[str]:
+def _structured(head: Element) -> Iterator[str]:
     """Dates of JSON-LD, by pattern: it may be any shape, and is often not even JSON."""
-    for script in head.find_all("script", type="application/ld+json"):
-        dates = dict(reversed(_STRUCTURED.findall(script.get_text())))
-        yield from (dates[name] for name in ("dateModified", "datePublished") if name in dates)
+    for script in head.elements():
+        if script.name == "script" and script.get("type") == "application/ld+json":
+            dates = dict(reversed(_STRUCTURED.findall(script.text())))
+            yield from (dates[name] for name in ("dateModified", "datePublished") if name in dates)
 
 
-def _time(soup: BeautifulSoup) -> Iterator[str]:
+def _time(tree: Tree) -> Iterator[str]:
     """The first time of a page's only article, as blogs have it under the heading."""
-    articles = soup.find_all("article", limit=2)
-    if len(articles) == 1 and isinstance(articles[0], Tag):
-        time = articles[0].find("time", datetime=True)
-        if isinstance(time, Tag):
-            yield str(time["datetime"])
+    articles = list(islice(tree.named("article"), 2))
+    if len(articles) == 1:
+        times = (tag.get("datetime") for tag in articles[0].elements() if tag.name == "time")
+        yield from islice((time for time in times if time), 1)

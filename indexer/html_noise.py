@@ -3,7 +3,7 @@
 import re
 from itertools import islice
 
-from bs4.element import PageElement, Tag
+from indexer.html_tree import Element
 
 _NEVER = frozenset(
     "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "
@@ -26,34 +26,25 @@ _SEARCHED = 5_000  # elements and strings looked at below one
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 
-def classes(tag: Tag) -> set[str]:
+def classes(tag: Element) -> set[str]:
     """The element's class names."""
-    return set(str(tag.get("class") or "").split())
+    return set(tag.get("class").split())
 
 
-def holds(tag: Tag, names: frozenset[str], rels: frozenset[str] | None = None) -> bool:
-    """Whether one of the first few thousand nodes below an element has one of these names, and `rel`, if any are given.
-
-    Beautiful Soup's own search first walks down to the last descendant, which is too slow when nested without end.
-    """
-    todo: list[PageElement] = list(reversed(tag.contents))
-    for _ in range(_SEARCHED):
-        if not todo:
-            return False
-        node = todo.pop()
-        if isinstance(node, Tag):
-            if node.name in names and (rels is None or node.get("rel") in rels):
-                return True
-            todo.extend(reversed(node.contents))
-    return False
+def holds(tag: Element, names: frozenset[str], rels: frozenset[str] | None = None) -> bool:
+    """Whether one of the first few thousand nodes below an element has such a name, and `rel` if any are given."""
+    return any(
+        isinstance(node, Element) and node.name in names and (rels is None or node.get("rel") in rels)
+        for node in islice(tag.nodes(), _SEARCHED)
+    )
 
 
-def is_noise(tag: Tag) -> bool:
+def is_noise(tag: Element) -> bool:
     """Whether an element and all below it is navigation, decoration, hidden, or not text at all."""
     name = tag.name
     if name in _NEVER:
         return True
-    if tag.attrs and (_is_hidden(tag) or tag.get("role") in _NOISE_ROLES or _has_noise_class(tag)):
+    if tag.attributes and (_is_hidden(tag) or tag.get("role") in _NOISE_ROLES or _has_noise_class(tag)):
         return True
     if name == "header":  # of the site, unless it stands inside the text
         return not any(parent.name in _TEXT_PARENTS for parent in islice(tag.parents, _NEAR))
@@ -61,20 +52,32 @@ def is_noise(tag: Tag) -> bool:
         return not classes(tag) & _KEPT_ASIDES
     if name == "form":  # some systems wrap the whole page in one
         return not holds(tag, _PAGE_PARTS)
-    return name == "a" and tag.string is not None and tag.string.strip() in _PERMALINKS
+    return name == "a" and _is_permalink(tag)
 
 
-def _has_noise_class(tag: Tag) -> bool:
+def _is_permalink(link: Element) -> bool:
+    """Whether the one text of a link, however deep, is only a sign."""
+    nodes: list[Element | str] = link.children
+    while len(nodes) == 1:
+        if isinstance(nodes[0], str):
+            return nodes[0].strip() in _PERMALINKS
+        nodes = nodes[0].children
+    return False
+
+
+def _has_noise_class(tag: Element) -> bool:
+    if "class" not in tag.attributes:
+        return False
     names = classes(tag)
-    if names & _NOISE_CLASSES:
+    if not names.isdisjoint(_NOISE_CLASSES):
         return True
     if names & _HEADERS and holds(tag, _LINKS, _NEIGHBOURS):  # Texinfo's line of links to the pages around
         return True
     return "contents" in names and bool(names & {"topic", "local"})  # a table of contents made by docutils
 
 
-def _is_hidden(tag: Tag) -> bool:
-    if "hidden" in tag.attrs or tag.get("aria-hidden") == "true":
+def _is_hidden(tag: Element) -> bool:
+    attributes = tag.attributes
+    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
         return True
-    style = tag.get("style")
-    return isinstance(style, str) and _HIDDEN_STYLE.search(style) is not None
+    return "style" in attributes and _HIDDEN_STYLE.search(attributes["style"]) is not None

@@ -6,11 +6,10 @@ their own (a setting in a manual, a function in an API reference), because that 
 
 import re
 
-from bs4.element import NavigableString, PageElement, PreformattedString, Tag
-
 from indexer.decoding import visible
 from indexer.html_noise import classes, holds, is_noise
 from indexer.html_parts import Part, join_parts
+from indexer.html_tree import Element
 from indexer.records import Section
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -21,9 +20,8 @@ _BLOCKS = frozenset(
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _NOT_A_GRID = frozenset({"table", "pre", *_HEADINGS})  # a table around one of these is layout
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
-_SPACE = re.compile(r"[^\S\x00]+")
-_BREAKS = re.compile(r" ?\x00[\x00 ]*")
-_BREAK = "\x00"  # stands for <br> while white space is folded
+_SHAPING = _BLOCKS | {*_HEADINGS, "a", "br"}  # all others only carry text, and perhaps an id
+_BREAK = "\x00"  # stands for <br>
 _WORD = re.compile(r"\w")
 _GENERATED_ID = re.compile(r"id[-m]?\d[\d.]*")
 _DEEPEST = 10  # names in the path above a term
@@ -32,7 +30,7 @@ _TERM_LENGTH = 80  # characters of a term shown in a path
 
 def fold(text: str) -> str:
     """One line: white space folded, invisible characters dropped."""
-    return _SPACE.sub(" ", visible(text)).strip()
+    return " ".join(visible(text).split())
 
 
 class Walker:
@@ -50,7 +48,7 @@ class Walker:
         self._links = 0  # open links
         self._outline: list[tuple[int, str]] = []  # open headings
         self._heading = False  # inside a heading
-        self._term: Tag | None = None  # the open <dt>
+        self._term: Element | None = None  # the open <dt>
         self._own_anchor: str | None = None  # id of, or in, the open heading or term
         self._near_anchor: str | None = None  # last id since the last text
         self._near_is_block = False
@@ -58,31 +56,33 @@ class Walker:
         self._grids: list[bool] = []  # open tables: whether rows are written as rows
         self._rows: list[list[list[str]]] = []  # open rows: cells: blocks
 
-    def walk(self, root: Tag) -> None:
+    def walk(self, root: Element) -> None:
         """Visit everything below `root` in document order."""
-        todo: list[PageElement | tuple[Tag]] = list(reversed(root.contents))
+        todo: list[Element | str | tuple[Element]] = list(reversed(root.children))
         while todo:
             node = todo.pop()
-            if isinstance(node, tuple):
+            if isinstance(node, str):
+                self._add(node)
+            elif isinstance(node, tuple):
                 self._leave(node[0])
-            elif isinstance(node, Tag):
-                if is_noise(node):
-                    continue
-                if node.name == "pre":
-                    self._preformatted(node)
-                    continue
-                self._enter(node)
-                todo.append((node,))
-                todo.extend(reversed(node.contents))
-            elif isinstance(node, NavigableString) and not isinstance(node, PreformattedString):
-                self._add(str(node))
+            elif is_noise(node):
+                continue
+            elif node.name == "pre":
+                self._preformatted(node)
+            else:
+                if node.name in _SHAPING:
+                    self._enter(node)
+                    todo.append((node,))
+                else:
+                    self._note_anchor(node)
+                todo += reversed(node.children)
         self._flush()
 
     def sections(self) -> tuple[Section, ...]:
         """What was gathered, in order."""
         return join_parts(self._parts)
 
-    def _enter(self, tag: Tag) -> None:
+    def _enter(self, tag: Element) -> None:
         name = tag.name
         if name in _BLOCKS:
             self._flush()
@@ -94,7 +94,7 @@ class Walker:
             self._heading = True
             self._own_anchor = _anchor(tag)
         elif name == "a":
-            self._links += "href" in tag.attrs
+            self._links += "href" in tag.attributes
         elif name == "br":
             self._line.append(_BREAK)
         elif name == "li":
@@ -113,7 +113,7 @@ class Walker:
         elif name in ("td", "th") and self._rows:
             self._rows[-1].append([])
 
-    def _leave(self, tag: Tag) -> None:
+    def _leave(self, tag: Element) -> None:
         name = tag.name
         if self._heading and name in _HEADINGS:
             self._open_heading(_HEADINGS[name])
@@ -122,7 +122,7 @@ class Walker:
         elif name in _BLOCKS or name in _HEADINGS:
             self._flush()
         if name == "a":
-            self._links -= "href" in tag.attrs
+            self._links -= "href" in tag.attributes
         elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
             self._parts[-1].leads = True
         elif name == "li":
@@ -152,9 +152,9 @@ class Walker:
             self._parts[-1].text_length += length
             self._parts[-1].link_length += linked
 
-    def _preformatted(self, tag: Tag) -> None:
+    def _preformatted(self, tag: Element) -> None:
         self._flush()
-        lines = visible("".join(tag.strings)).strip("\n").split("\n")
+        lines = visible(tag.text()).strip("\n").split("\n")
         text = "\n".join(line.rstrip() for line in lines)
         self.text_length += len(text)
         self._parts[-1].text_length += len(text)
@@ -162,9 +162,9 @@ class Walker:
         self._write(text)
 
     def _take_line(self) -> str:
-        text = _SPACE.sub(" ", "".join(piece if piece == _BREAK else visible(piece) for piece in self._line))
+        text = "".join(self._line)
         self._line.clear()
-        return _BREAKS.sub("\n", text).strip()
+        return fold(text) if _BREAK not in text else "\n".join(filter(None, map(fold, text.split(_BREAK))))
 
     def _flush(self) -> None:
         if self._heading or self._term is not None:
@@ -195,8 +195,8 @@ class Walker:
         self._write(row)
         self._tight = "\n" not in row
 
-    def _note_anchor(self, tag: Tag) -> None:
-        anchor = _anchor(tag, generated=tag.name in _BLOCKS)
+    def _note_anchor(self, tag: Element) -> None:
+        anchor = _anchor(tag, generated=tag.name in _BLOCKS) if tag.attributes else None
         if anchor is None:
             return
         if self._heading or self._term is not None:
@@ -220,7 +220,7 @@ class Walker:
         self._parts.append(Part(tuple(text for _, text in self._outline), anchor))
         self._tight = False
 
-    def _open_term(self, tag: Tag) -> None:
+    def _open_term(self, tag: Element) -> None:
         self._term = None
         anchor, self._own_anchor = self._own_anchor, None
         text = self._take_line()
@@ -244,13 +244,12 @@ class Walker:
         self._tight = False
 
 
-def _anchor(tag: Tag, *, generated: bool = False) -> str | None:
+def _anchor(tag: Element, *, generated: bool = False) -> str | None:
     """Id of an element; one made up by a program (`id-1.9.3`) only if `generated` ones are wanted too."""
-    value = tag.get("id") or (tag.get("name") if tag.name == "a" else None)
-    text = str(value).strip() if value else ""
+    text = (tag.get("id") or (tag.get("name") if tag.name == "a" else "")).strip()
     return text if text and (generated or not _GENERATED_ID.fullmatch(text)) else None
 
 
-def _titles_a_box(heading: Tag) -> bool:
+def _titles_a_box(heading: Element) -> bool:
     """Whether a heading only says "Note" or "Warning" above a box, and opens no section."""
     return heading.parent is not None and bool(classes(heading.parent) & _BOXES)

@@ -5,6 +5,9 @@ generations/<id>/    published generations, never changed
 building/<id>/       a generation on its way in, or an old one on its way out
 building/crawl.sqlite  pages that an interrupted build has fetched
 lock                 held by the one process that may write
+readings.json        when each source was last read, for schedules
+keys.json            who may use a server
+jobs/<id>/           builds that a server was asked for
 collections/<name>/  a named collection: a folder of the same shape, without collections of its own
 """
 
@@ -18,9 +21,17 @@ GENERATIONS = "generations"
 BUILDING = "building"
 JOURNAL = "crawl.sqlite"  # in BUILDING
 LOCK = "lock"
+READINGS = "readings.json"
 COLLECTIONS = "collections"
+KEYS = "keys.json"
+JOBS = "jobs"
 DEFAULT = "default"  # the collection that is the index folder itself
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def is_index(folder: Path) -> bool:
+    """Whether a folder is an index or a collection of one, whatever state it is in."""
+    return (folder / LOCK).is_file() and (folder / GENERATIONS).is_dir() and (folder / BUILDING).is_dir()
 
 
 def is_collection_name(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""E-mail to content: subject, sender, recipients and text; attachments are not read."""
+"""E-mail to content: subject, sender, recipients and text; see `indexer.attachments` for what comes with it."""
 
 from email import policy
 from email.message import EmailMessage

@@ -4,6 +4,7 @@ The file carries a checksum of itself and is compared byte for byte with what it
 any change to it is noticed.
 """
 
+import errno
 import hashlib
 import json
 import re
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from indexer.errors import IndexCorrupt
+from indexer.errors import IndexCorrupt, IndexerError, IndexUnreadable
 
 SCHEMA_VERSION = 2
 MANIFEST = "manifest.json"
@@ -25,6 +26,19 @@ _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 _NAME = re.compile(r"(?:lexical/)?\w[\w.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _READ_SIZE = 1 << 20
+_FILES = "close some files or raise the limit of open ones (ulimit -n), and try again"
+_DISK = "nothing says that the file is wrong: look after the disk or network it is on, and try again"
+_REMEDIES = {  # of errors that say nothing about the file
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+    errno.ENOMEM: "free some memory, and try again",
+    errno.EIO: _DISK,
+    errno.ESTALE: _DISK,
+    errno.ETIMEDOUT: _DISK,
+    errno.ENOTCONN: _DISK,
+    errno.EAGAIN: "try again",
+    errno.EINTR: "try again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +88,14 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises:
         IndexCorrupt: it is missing, altered, or of a version this program does not know.
+        IndexUnreadable: it cannot be read for now.
     """
     path = folder / MANIFEST
     try:
         with path.open("rb") as file:
             raw = file.read(_LARGEST + 1)
     except OSError as error:
-        raise corrupt(path, error.strerror or "cannot be read") from error
+        raise unreadable(path, error) from error
     if len(raw) > _LARGEST:
         raise corrupt(path, "is far too large")
     try:
@@ -116,7 +131,12 @@ def record_file(path: Path) -> FileRecord:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Compare every file with its record; raises IndexCorrupt naming the first that differs."""
+    """Compare every file with its record.
+
+    Raises:
+        IndexCorrupt: a file differs; the message names the first.
+        IndexUnreadable: a file cannot be read for now.
+    """
     for name, record in manifest.files.items():
         path = folder / name
         try:
@@ -126,7 +146,7 @@ def check_files(folder: Path, manifest: Manifest) -> None:
             if record_file(path) != record:
                 raise corrupt(path, "differs from its checksum")
         except OSError as error:
-            raise corrupt(path, error.strerror or "cannot be read") from error
+            raise unreadable(path, error) from error
 
 
 def differing_fields(fingerprint: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
@@ -138,6 +158,14 @@ def corrupt(path: Path, what: str) -> IndexCorrupt:
     """The error for a file that is not as it was published."""
     what = what[:1].lower() + what[1:]
     return IndexCorrupt(f"{path}: {what}; rebuild the index, or roll back to an older generation")
+
+
+def unreadable(path: Path, error: OSError) -> IndexerError:
+    """The error for a file that cannot be read: it is not as published, or the trouble is another and may pass."""
+    remedy = _REMEDIES.get(error.errno or 0)
+    if remedy is None:
+        return corrupt(path, error.strerror or "cannot be read")
+    return IndexUnreadable(f"{path}: {error.strerror}; {remedy}")
 
 
 def _typed(content: dict[str, Any]) -> Manifest:

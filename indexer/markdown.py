@@ -9,6 +9,8 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from indexer.content import Content
+from indexer.decoding import decode
 from indexer.filter import MOST_VALUES
 from indexer.metadata import Declared, collect, first_day, language_of
 from indexer.records import Page
@@ -37,6 +39,15 @@ def is_markdown(page: Page) -> bool:
     if page.content_type == "text/markdown":
         return True
     return page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
+
+
+def read(body: bytes, charset: str | None) -> Content:
+    """Read a Markdown text."""
+    from indexer.html import extract  # imported here: whoever only looks for links does without
+
+    rendered = render(decode(body, charset, markup=False))
+    found = extract(rendered.html)
+    return Content(rendered.title or found.title, found.sections, rendered.declared)
 
 
 def render(text: str) -> Rendered:

@@ -18,10 +18,12 @@ from pathlib import Path
 from indexer.collections import generation_ids, live_id, size_of
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation import Generation, current_id
-from indexer.layout import BUILDING, COLLECTIONS, CURRENT, GENERATIONS, LOCK
+from indexer.layout import BUILDING, COLLECTIONS, CURRENT, GENERATIONS, JOBS, KEYS, LOCK, READINGS
 from indexer.manifest import MANIFEST, Manifest, is_generation_id, read_manifest
 
-_OURS = frozenset({BUILDING, COLLECTIONS, CURRENT, f"{CURRENT}.new", GENERATIONS, LOCK})
+_OURS = frozenset(
+    {BUILDING, COLLECTIONS, CURRENT, f"{CURRENT}.new", GENERATIONS, JOBS, KEYS, LOCK, READINGS, f"{READINGS}.new"}
+)
 _MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
 
 
@@ -101,7 +103,7 @@ def flush(folder: Path, manifest: Manifest) -> None:
     """Have every file and folder of a generation on disk; raises OSError."""
     paths = [folder / name for name in (*manifest.files, MANIFEST)]
     for path in (*paths, *sorted({path.parent for path in paths}, reverse=True)):
-        _sync(path)
+        sync(path)
 
 
 def install(index_dir: Path, folder: Path) -> None:
@@ -111,8 +113,8 @@ def install(index_dir: Path, folder: Path) -> None:
     """
     before = live_id(index_dir)
     os.rename(folder, index_dir / GENERATIONS / folder.name)
-    _sync(index_dir / GENERATIONS)
-    _sync(index_dir / BUILDING)
+    sync(index_dir / GENERATIONS)
+    sync(index_dir / BUILDING)
     make_live(index_dir, folder.name)
     for name in generation_ids(index_dir):
         if before is not None and before < name < folder.name:
@@ -124,7 +126,7 @@ def make_live(index_dir: Path, generation_id: str) -> None:
     new = index_dir / f"{CURRENT}.new"
     _write(new, f"{generation_id}\n".encode())
     os.replace(new, index_dir / CURRENT)
-    _sync(index_dir)
+    sync(index_dir)
 
 
 @contextmanager
@@ -176,7 +178,7 @@ def _make(folder: Path) -> None:
     if not folder.is_dir():
         _make(folder.parent)
         folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
+        sync(folder.parent)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -186,7 +188,8 @@ def _write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on disk; raises OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

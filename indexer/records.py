@@ -21,6 +21,7 @@ class Page:
     requested: str = ""  # the address that led here, before redirects; empty for a file
     links: tuple[str, ...] = ()  # normalised addresses on the page's own site
     noindex: bool = False
+    language: str | None = None  # primary subtag from the Content-Language header, if it named one
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class Known:
     def url(self) -> str:
         """Address after redirects."""
         return self.record.url
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """What the page linked to."""
+        return self.record.links
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from protego import Protego
 
 from indexer.errors import FetchError, NotWanted
-from indexer.fetch import Fetcher
+from indexer.fetch import Fetcher, is_missing
 
 _MOST = 500 * 1024  # bytes read; RFC 9309, 2.5
 _LONGEST_DELAY = 60.0  # seconds
@@ -22,6 +22,11 @@ class Robots:
         asked = self._rules.crawl_delay(self._agent) or 0.0
         return min(max(asked, 0.0), _LONGEST_DELAY)
 
+    @property
+    def sitemaps(self) -> tuple[str, ...]:
+        """What the site names as its sitemaps, as it is written there, each once."""
+        return tuple(dict.fromkeys(self._rules.sitemaps))
+
     def allows(self, url: str) -> bool:
         """Whether the address may be fetched."""
         return self._rules.can_fetch(url, self._agent)
@@ -34,11 +39,11 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
         FetchError: the site cannot be reached, or fails on robots.txt, so nothing may be fetched.
     """
     try:
-        answer = fetcher.get(f"{site}/robots.txt", types=None, cut_at=_MOST)
+        answer = fetcher.get(f"{site}/robots.txt", types=None, cut_at=_MOST, may_be_missing=True)
     except NotWanted:
         raise
     except FetchError as error:
-        if error.status is not None and 400 <= error.status < 500:
+        if is_missing(error):
             return Robots("", user_agent)
         if error.status is not None:
             raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error

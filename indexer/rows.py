@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.manifest import corrupt
+from indexer.manifest import corrupt, unreadable
 
 DTYPE = np.dtype([("document", "<u4"), ("signature", "<u8")])  # documents.id, and see indexer/signature.py
 
@@ -30,10 +30,12 @@ class RowWriter:
 
 
 def read_rows(path: Path) -> npt.NDArray[np.void]:
-    """Map a published file; raises IndexCorrupt if it is not such a file."""
+    """Map a published file; raises IndexCorrupt if it is not such a file, IndexUnreadable if it cannot be now."""
     try:
         rows = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # a memmap is slow to index
-    except (OSError, ValueError, EOFError) as error:
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, EOFError) as error:
         raise corrupt(path, "is not a readable array") from error
     if rows.dtype != DTYPE or rows.ndim != 1:
         raise corrupt(path, "is an array of another kind")

@@ -3,26 +3,27 @@
 It is started when it is first needed and kept. It may use only so much memory, cannot write files, and is killed when
 an answer takes too long; the next document gets a new one. What it says is JSON, see `indexer.content`.
 
-HTML, Markdown and plain text are read in the build's own process: their readers keep no state, have no input on which
-they take long, and hold no memory beyond a multiple of the page; sending them elsewhere would cost and gain nothing.
+Everything is read there, HTML and plain text too: that leaves the build's own process to fetching and embedding.
 """
 
 import atexit
 import os
+import select
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
 from indexer.errors import ParseError
 from indexer.frames import BrokenFrame, read_frame, write_frame
 
 _SECONDS = 60.0  # for one document, or one member of an archive
 _MEMORY = 1 << 30  # bytes of address space
+_PIECE = 1 << 20  # bytes taken from a pipe at a time
 _LONGEST_BODY = 1 << 30  # bytes of a member; the limits of the build are stricter
-_LIFE = 1_000  # documents read before it is replaced, so that what libraries leak does not add up
+_LIFE = 5_000  # documents read before it is replaced, so that what libraries leak does not add up
 _START = "import sys; sys.path[:] = sys.argv[1:]; from indexer.worker import main; main()"
 _free: list["Sandbox"] = []
 
@@ -60,11 +61,17 @@ class Sandbox:
                 done = "done" in answer[0] or "error" in answer[0]
                 if "error" in answer[0]:
                     raise ParseError(str(answer[0]["error"])[:200])
-                if not done:
+                if answer[0].keys() != {"done"}:
                     yield answer
         finally:
             if not done:  # whatever it still has to say would be taken for the next answer
                 self.close()
+
+    def interrupt(self) -> None:
+        """End what it reads just now, from another thread."""
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -83,7 +90,8 @@ class Sandbox:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={"LANG": "C.UTF-8", "PILOTLIGHT_READER_MEMORY": str(self._memory)},
+                # one thread: on many cores the memory that numpy sets aside for each would be more than there may be
+                env={"LANG": "C.UTF-8", "PILOTLIGHT_READER_MEMORY": str(self._memory), "OPENBLAS_NUM_THREADS": "1"},
                 start_new_session=True,  # an interrupt from the keyboard is for the build, which then ends this
             )
         except OSError as error:
@@ -93,43 +101,57 @@ class Sandbox:
         self, process: subprocess.Popen[bytes], request: dict[str, Any], body: bytes
     ) -> tuple[dict[str, Any], bytes]:
         """Send the request, if there is one, and receive an answer."""
-        expired = threading.Event()
-
-        def expire() -> None:
-            expired.set()
-            process.kill()
-
-        timer = threading.Timer(self._seconds, expire)
-        timer.daemon = True
-        timer.start()
+        pipes = _Pipes(process, self._seconds)
         try:
-            answer = _send_and_receive(process, request, body)
+            if request:
+                write_frame(pipes, request, body)
+            answer = read_frame(pipes, _LONGEST_BODY)
         except BrokenFrame as error:
             raise ParseError(str(error)) from error
-        finally:
-            timer.cancel()
-        if expired.is_set():
-            raise ParseError(f"reading it took longer than {self._seconds:g} seconds")
-        if answer is not None:
-            return answer
-        raise ParseError(f"reading it crashed, or took more than {self._memory >> 20:,} MB of memory")
+        except TimeoutError as error:
+            raise ParseError(f"reading it took longer than {self._seconds:g} seconds") from error
+        except OSError:  # it has ended before it took everything
+            answer = None
+        if answer is None:
+            raise ParseError(f"reading it crashed, or took more than {self._memory >> 20:,} MB of memory")
+        return answer
 
 
-def _send_and_receive(
-    process: subprocess.Popen[bytes], request: dict[str, Any], body: bytes
-) -> tuple[dict[str, Any], bytes] | None:
-    stdin, stdout = _pipes(process)
-    try:
-        if request:
-            write_frame(stdin, request, body)
-        return read_frame(stdout, _LONGEST_BODY)
-    except OSError:  # it has ended before it took everything
-        return None
+class _Pipes:
+    """Standard input and output of a process, for one exchange, until its time is up: then TimeoutError is raised."""
 
+    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are asked for
+        self._to, self._from = process.stdin.fileno(), process.stdout.fileno()
+        os.set_blocking(self._to, False)
+        self._end = time.monotonic() + seconds
 
-def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
-    assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are asked for
-    return process.stdin, process.stdout
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            self._wait(self._to, select.POLLOUT)
+            view = view[os.write(self._to, view) :]
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, or fewer where they end."""
+        parts: list[bytes] = []
+        while size:
+            self._wait(self._from, select.POLLIN)
+            part = os.read(self._from, min(size, _PIECE))
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _wait(self, pipe: int, event: int) -> None:
+        poll = select.poll()
+        poll.register(pipe, event)
+        if not poll.poll(max(0.0, self._end - time.monotonic()) * 1_000):
+            raise TimeoutError
 
 
 @contextmanager

@@ -35,11 +35,22 @@ class Entry:
 
 
 class Schedule:
-    """Knows which sources are due; all of them are at first."""
+    """Knows which sources are due; all of them are at first but for those that were read not long ago."""
 
-    def __init__(self, entries: Iterable[Entry], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        entries: Iterable[Entry],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        age: Callable[[Entry], float | None] = lambda entry: None,
+    ) -> None:
+        """`age` tells how many seconds ago an entry with an interval was read, if that is known."""
         self._clock = clock
         self._due: dict[Entry, float | None] = dict.fromkeys(entries, clock())
+        for entry in self._due:
+            ago = age(entry) if entry.every is not None else None
+            if entry.every is not None and ago is not None:
+                self._due[entry] = clock() + max(0.0, entry.every - ago)
 
     def due(self) -> list[Entry]:
         """Entries whose time has come, in the order they were given."""

@@ -1,7 +1,7 @@
 """Pages that list pages: sitemaps and their indexes, RSS and Atom feeds, llms.txt."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO
 from urllib.parse import urlsplit
@@ -10,10 +10,11 @@ from lxml import etree
 
 from indexer.encodings import decoded
 from indexer.errors import FetchError, NotWanted
-from indexer.fetch import Unavailable
+from indexer.fetch import LONGEST_LIST, Fetcher, Unavailable
 from indexer.links import read_links
 from indexer.records import Failure, Page, Skip
-from indexer.urls import normalise
+from indexer.robots import Robots
+from indexer.urls import normalise, origin
 
 TYPES = frozenset(  # media types that a list may have, beside text/plain and text/markdown for llms.txt
     "application/xml text/xml application/rss+xml application/atom+xml application/rdf+xml "
@@ -21,7 +22,7 @@ TYPES = frozenset(  # media types that a list may have, beside text/plain and te
 )
 MOST_FILES = 1_000  # sitemaps that one index leads to
 _GZIP = b"\x1f\x8b"
-_MOST_PAGES = 50_000  # entries read of one file, as the protocol has it
+MOST_PAGES = 50_000  # entries read of one file, as the protocol has it
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "RDF"})
 
 
@@ -38,48 +39,82 @@ def is_listing(page: Page) -> bool:
     return page.content_type in TYPES or urlsplit(page.url).path.endswith("/llms.txt")
 
 
-def read_lists(
-    first: Page, fetch: Callable[[str], Page], max_bytes: int
-) -> tuple[tuple[str, ...], tuple[Skip | Failure, ...]]:
-    """Addresses that a list and the lists it leads to give, and which of those lists were left out or failed.
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What several lists and those they lead to give."""
 
-    Raises:
-        FetchError: the first cannot be read.
-        Unavailable: one of the others is out of reach for now, so that it is not known what is gone.
-    """
-    listing = read_listing(first, max_bytes)
-    pages = dict.fromkeys(listing.pages)
-    notes: list[Skip | Failure] = []
-    known = {first.url}
-    due = deque(listing.sitemaps)
-    while due:
-        url = due.popleft()
-        if url in known:
-            continue
-        if len(known) >= MOST_FILES:
-            notes.append(Skip(url, f"over the limit of {MOST_FILES:,} sitemaps"))
-            continue
-        known.add(url)
-        try:
-            listing = read_listing(fetch(url), max_bytes)
-        except Unavailable:
-            raise
-        except NotWanted as error:
-            notes.append(Skip(url, str(error)))
-        except FetchError as error:
-            notes.append(Failure(url, str(error)))
-        else:
+    pages: tuple[str, ...]  # on their own site
+    notes: tuple[Skip | Failure, ...]  # lists that were left out or failed, and pages on other sites
+    out_of_reach: Unavailable | None  # of the first list that is for now, so that it is not known what is gone
+
+
+class ListReader:
+    """Reads the lists of one site."""
+
+    def __init__(self, site: str, robots: Robots, fetcher: Fetcher, *, most_pages: int) -> None:
+        """Take what a site (`scheme://host:port`) allows; lists are read until they have given `most_pages`."""
+        self._site = site
+        self._robots = robots
+        self._fetcher = fetcher
+        self._most = max(MOST_PAGES, most_pages)
+
+    def read(self, urls: Iterable[str], first: Page | None = None) -> Lists:
+        """Read lists, and the lists that they lead to; `first` is there already, and comes before the others.
+
+        Raises:
+            FetchError: the first cannot be read.
+            Unavailable: there is a first, and one that it leads to is out of reach for now.
+        """
+        due, known = deque(urls), set[str]()
+        pages: dict[str, None] = {}
+        notes: list[Skip | Failure] = []
+        out_of_reach = None
+        if first is not None:
+            listing = read_listing(first)
+            known.add(first.url)
             pages.update(dict.fromkeys(listing.pages))
             due.extend(listing.sitemaps)
-    return tuple(pages), tuple(notes)
+        while due:
+            url = due.popleft()
+            if url in known:
+                continue
+            if len(known) >= MOST_FILES or len(pages) >= self._most:
+                limit = f"{MOST_FILES:,} sitemaps" if len(known) >= MOST_FILES else f"{self._most:,} pages in sitemaps"
+                notes.append(Skip(url, f"over the limit of {limit}"))
+                continue
+            known.add(url)
+            try:
+                listing = read_listing(self._fetch(url))
+            except NotWanted as error:
+                notes.append(Skip(url, str(error)))
+            except FetchError as error:
+                notes.append(Failure(url, str(error)))
+                if isinstance(error, Unavailable):
+                    if first is not None:
+                        raise
+                    out_of_reach = out_of_reach or error
+            else:
+                pages.update(dict.fromkeys(listing.pages))
+                due.extend(listing.sitemaps)
+        notes += [Skip(url, "on another site") for url in pages if origin(url) != self._site]
+        return Lists(tuple(url for url in pages if origin(url) == self._site), tuple(notes), out_of_reach)
+
+    def _fetch(self, url: str) -> Page:
+        self._check(url)
+        return self._fetcher.get(url, scope=self._check, types=TYPES, lists=TYPES).as_page("", url)
+
+    def _check(self, url: str) -> None:
+        if origin(url) != self._site:
+            raise NotWanted("on another site")
+        if not self._robots.allows(url):
+            raise NotWanted("robots.txt disallows it")
 
 
-def read_listing(page: Page, max_bytes: int) -> Listing:
+def read_listing(page: Page) -> Listing:
     """Read what a list of pages leads to.
 
     Args:
         page: any page of which `is_listing` is true.
-        max_bytes: size at most of a file in gzip once it is unpacked.
 
     Raises:
         FetchError: it is none of the known kinds, is damaged, too large, or defines entities.
@@ -88,7 +123,7 @@ def read_listing(page: Page, max_bytes: int) -> Listing:
         return Listing(read_links(replace(page, content_type="text/markdown")).urls)
     body = page.body
     if body.startswith(_GZIP):
-        body = _unpacked(body, max_bytes)
+        body = b"".join(_bounded(decoded([body], "gzip"), LONGEST_LIST))
     pages: dict[str, None] = {}
     sitemaps: dict[str, None] = {}
     try:
@@ -96,7 +131,7 @@ def read_listing(page: Page, max_bytes: int) -> Listing:
             url = normalise(page.url, address)
             if url is not None:
                 (sitemaps if parent == "sitemap" else pages)[url] = None
-            if len(pages) + len(sitemaps) >= _MOST_PAGES:
+            if len(pages) + len(sitemaps) >= MOST_PAGES:
                 break
     except (etree.LxmlError, ValueError) as error:
         raise FetchError(f"a list of pages that cannot be read: {' '.join(str(error).split())[:100]}") from error
@@ -140,10 +175,6 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
 
 def _name(element: etree._Element) -> str:
     return str(etree.QName(element).localname)
-
-
-def _unpacked(body: bytes, most: int) -> bytes:
-    return b"".join(_bounded(decoded([body], "gzip"), most))
 
 
 def _bounded(parts: Iterable[bytes], most: int) -> Iterator[bytes]:

@@ -1,19 +1,24 @@
-"""Source strings to pages: sites, folders and files, one after the other, each page once."""
+"""Source strings to pages: sites side by side, folders and files one after the other, each page once."""
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from indexer.config import CrawlLimits
 from indexer.crawler import crawl
-from indexer.earlier import Earlier, hash_page
+from indexer.earlier import Earlier, content_of
 from indexer.errors import SourceError
 from indexer.folder import read_path
 from indexer.journal import Journal
 from indexer.records import Failure, Known, Page, Skip
 from indexer.traffic import Traffic
+from indexer.urls import normalise
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_Items = Generator[Page | Known | Skip | Failure, None, None]
 
 
 def full_name(source: str) -> str:
@@ -33,8 +38,11 @@ def read_sources(
     earlier: Earlier | None = None,
     traffic: Traffic | None = None,
     journal: Journal | None = None,
-) -> Generator[Page | Known | Skip | Failure, None, None]:
-    """Read every source in turn; of pages with the same address or the same content only the first is given.
+) -> _Items:
+    """Read every source; of pages with the same address or the same content only the first is given.
+
+    Sites are read at the same time, up to `limits.sites` of them, and give an item each in turn, so that the order
+    depends on what they hold and not on how fast they are. Sources on one host, and paths, are read one after another.
 
     Args:
         sources: http or https addresses, folders or files.
@@ -47,30 +55,54 @@ def read_sources(
     Raises:
         SourceError: a source cannot be read at all.
     """
+    due: dict[str, int] = {}
+
+    def read(names: Iterable[str]) -> _Items:
+        for source in names:
+
+            def tell(pages: int, source: str = source) -> None:
+                due[source] = pages
+                found(sum(due.values()))
+
+            yield from _read_one(source, limits, tell, earlier, traffic, journal)
+
+    lanes: dict[str, list[str]] = {}
+    for source in sources:
+        lanes.setdefault(_host(source), []).append(source)
     urls: set[str] = set()
     contents: set[str] = set()
-    before = due = 0
-
-    def tell(pages: int) -> None:
-        nonlocal due
-        due = before + pages
-        found(due)
-
-    for source in sources:
-        for item in _read_one(source, limits, tell, earlier, traffic, journal):
+    with closing(_in_turn([read(names) for names in lanes.values()], limits.sites)) as items:
+        for item in items:
             if isinstance(item, Skip | Failure):
                 yield item
-                continue
-            content = item.record.content_hash if isinstance(item, Known) else hash_page(item)
-            if item.url in urls:
+            elif item.url in urls:
                 yield Skip(item.url, "already read")
-            elif content in contents:
+            elif (content := content_of(item)) in contents:
                 yield Skip(item.url, "same content as another page")
             else:
                 urls.add(item.url)
                 contents.add(content)
                 yield item
-        before = due
+
+
+def _in_turn(lanes: Sequence[_Items], most: int) -> _Items:
+    """An item of each lane in turn, of so many lanes at the same time; the next one begins when one has ended."""
+    waiting, running = deque(lanes), deque[_Items]()
+    try:
+        while waiting or running:
+            lane = waiting.popleft() if waiting and len(running) < most else running.popleft()
+            item = next(lane, None)
+            if item is not None:
+                running.append(lane)
+                yield item
+    finally:
+        for lane in lanes:
+            lane.close()
+
+
+def _host(source: str) -> str:
+    """Host and port of a site, empty for a path."""
+    return urlsplit(normalise(source, "") or "").netloc
 
 
 def _read_one(

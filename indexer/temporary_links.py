@@ -1,15 +1,19 @@
 """A temporary folder that shows the files of another, for a library that would write beside what it reads."""
 
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from indexer.errors import IndexUnwritable
 from indexer.manifest import corrupt
 
+_PREFIX = "pilotlight-links-"
 _TRIES = 100
+_FORGOTTEN_S = 3600  # nothing takes so long to open: whoever made the folder was killed
 
 
 @contextmanager
@@ -24,8 +28,9 @@ def links_to(folder: Path) -> Iterator[Path]:
         paths = list(folder.resolve().iterdir())
     except OSError as error:
         raise corrupt(folder, error.strerror or "cannot be read") from error
+    _remove_forgotten()
     try:
-        links = Path(tempfile.mkdtemp(prefix="pilotlight-"))
+        links = Path(tempfile.mkdtemp(prefix=_PREFIX))
     except OSError as error:
         raise _without_room(folder, error) from error
     try:
@@ -40,6 +45,15 @@ def links_to(folder: Path) -> Iterator[Path]:
             shutil.rmtree(links, ignore_errors=True)
             if not links.exists():
                 break
+
+
+def _remove_forgotten() -> None:
+    with suppress(OSError):  # there is no place for temporary folders, which the next step says
+        for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            with suppress(OSError):  # somebody else has just removed it
+                found = path.lstat()
+                if found.st_uid == os.getuid() and found.st_mtime < time.time() - _FORGOTTEN_S:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def _without_room(folder: Path, error: OSError) -> IndexUnwritable:

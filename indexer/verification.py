@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder
+from indexer.chunking import Chunker, hash_text
+from indexer.config import ChunkConfig
 from indexer.documents import metadata_from_json, open_read_only
-from indexer.errors import IndexerError
+from indexer.errors import IndexerError, IndexUnreadable
 from indexer.filter import terms_of
 from indexer.lexical import LexicalReader
 from indexer.manifest import (
@@ -51,7 +53,8 @@ class Check:
 def verify(folder: Path, embedder: Embedder | None = None) -> list[Check]:
     """Check a generation's folder.
 
-    Nothing is opened that differs from its checksum, so checks that would need it are left out.
+    Nothing is opened that differs from its checksum, so checks that would need it are left out. Raises IndexUnreadable
+    if a file cannot be read for a reason that says nothing about it.
 
     Args:
         folder: of the generation.
@@ -92,6 +95,8 @@ def problems_of(checks: list[Check]) -> list[str]:
 def _run(name: str, check: Callable[[], str]) -> Check:
     try:
         return Check(name, True, check())
+    except IndexUnreadable:
+        raise
     except IndexerError as error:
         return Check(name, False, str(error))
 
@@ -193,9 +198,6 @@ class _Parts:
         return f"{len(rows)} agree with their texts"
 
     def embedding(self, embedder: Embedder) -> str:
-        from indexer.chunking import Chunker, hash_text  # its splitter takes a while to import, and serving needs none
-        from indexer.config import ChunkConfig
-
         if fields := differing_fields(self._manifest.fingerprint, embedder.fingerprint):
             names = ", ".join(fields)
             raise corrupt(self._vectors_path, f"was made by another embedder than the settings name (by {names})")

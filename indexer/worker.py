@@ -1,5 +1,6 @@
 """The other end of the sandbox: reads documents until nobody asks any more. Never imported by the build."""
 
+import gc
 import os
 import resource
 import signal
@@ -9,9 +10,10 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
+from indexer import language
 from indexer.content import to_json
 from indexer.errors import ParseError
-from indexer.formats import CONTAINER
+from indexer.formats import ATTACHMENTS, CONTAINER
 from indexer.frames import read_frame, write_frame
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
@@ -20,6 +22,9 @@ _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it ha
 
 def main() -> None:
     """Answer requests on standard input until it ends."""
+    language.load()
+    gc.freeze()
+    gc.set_threshold(100_000)  # a page is a hundred thousand objects without a cycle: looking for one costs a sixth
     limit = int(os.environ["PILOTLIGHT_READER_MEMORY"])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -42,12 +47,13 @@ def answer(reader: str, charset: str | None, body: bytes) -> Iterator[tuple[dict
         yield {"error": f"its reader cannot be loaded ({error}); install pilotlight again"}, b""
         return
     try:
-        if reader == CONTAINER:
+        if reader in (CONTAINER, ATTACHMENTS):
             for member in module.members(body, int(charset or 0)):
                 fields = asdict(member)
                 yield fields, fields.pop("body")
         else:
-            yield to_json(module.read(body, charset)), b""
+            yield to_json(module.read(body, charset)) | {"done": True}, b""
+            return
     except ParseError as error:
         yield {"error": str(error)}, b""
     except MemoryError:

@@ -34,12 +34,15 @@ class GenerationWriter:
         """What has been added so far."""
         return Counts(self.documents.documents, self.documents.chunks, self._dimension)
 
-    def add(self, document: Document, chunks: Sequence[Chunk]) -> None:
-        """Store a document and its chunks, which get the next rows; their vectors follow with `add_vectors`."""
+    def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> None:
+        """Store a document and its chunks, which get the next rows; their vectors follow with `add_vectors`.
+
+        `signatures` are those of the chunks' texts, if they are known.
+        """
         number, row = self.documents.documents, self.documents.chunks
         terms = terms_of(document)
         self.documents.add(document, chunks, terms)
-        self._rows.add(number, [signature(chunk.text) for chunk in chunks])
+        self._rows.add(number, [signature(chunk.text) for chunk in chunks] if signatures is None else signatures)
         for offset, chunk in enumerate(chunks):
             self._lexical.add(
                 row + offset,

@@ -1,7 +1,9 @@
 """Documents that are a zip of XML files (DOCX, PPTX, EPUB), read with caps and without entities."""
 
 import io
+import lzma
 import posixpath
+import struct
 import zipfile
 import zlib
 from types import TracebackType
@@ -15,6 +17,18 @@ from indexer.errors import ParseError
 _MOST_PARTS = 20_000
 _LONGEST_PART = 40_000_000  # bytes, decompressed
 _LONGEST_TOTAL = 200_000_000  # bytes of the parts that are read
+DAMAGED: tuple[type[Exception], ...] = (  # what zipfile and its like raise for a file that is damaged
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    ValueError,
+    IndexError,
+    NotImplementedError,
+    OverflowError,
+)
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 
 
@@ -27,7 +41,7 @@ class Package:
             raise ParseError("encrypted, or in a format older than 2007")
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(body))
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
+        except DAMAGED as error:
             raise ParseError("truncated or damaged: it is no readable zip file") from error
         self._names = {info.filename: info for info in self._zip.infolist()}
         self._read = 0
@@ -59,7 +73,7 @@ class Package:
         try:
             with self._zip.open(info) as file:
                 data = file.read(_LONGEST_PART + 1)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError) as error:
+        except DAMAGED as error:
             raise ParseError(f"truncated or damaged: its part {name[:100]} cannot be read") from error
         self._read += len(data)
         if len(data) > _LONGEST_PART or self._read > _LONGEST_TOTAL:

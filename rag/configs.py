@@ -29,6 +29,7 @@ def build_config(settings: Settings) -> BuildConfig:
             max_total_bytes=settings.max_total_bytes,
             scope=Scope(patterns(settings.include), patterns(settings.exclude)),
             concurrency=settings.concurrency,
+            sites=settings.sites,
             delay=settings.delay,
             allow_private=_networks(settings.allow_private),
         ),

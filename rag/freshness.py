@@ -1,6 +1,8 @@
 """Indexes that stay up to date: sources that are read again when they change, or when their time has come."""
 
 import dataclasses
+import hashlib
+import json
 import signal
 import sys
 import time
@@ -15,9 +17,11 @@ from embedder.protocol import Embedder
 from indexer.build import build
 from indexer.collections import list_collections
 from indexer.config import BuildConfig
-from indexer.earlier import live_sources
-from indexer.errors import NothingToIndex, SourceError
-from indexer.progress import progress_for
+from indexer.earlier import READING, live_sources
+from indexer.errors import IndexerError, NothingToIndex, SourceError
+from indexer.progress import Progress, progress_for
+from indexer.publish import disk_errors
+from indexer.readings import Readings
 from indexer.report import BuildReport
 from indexer.schedule import Entry, Schedule
 from indexer.watch import Watcher
@@ -38,8 +42,9 @@ class Freshness:
         full: bool = False,
         quiet: bool = False,
         say: Callable[[str], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """`entries` come with the metadata that their documents get.
+        """`entries` come with the metadata that their documents get; `progress` is shown on stderr by default.
 
         `say` is told what came of every run of `keep`; by default it prints a line on stderr.
         """
@@ -51,6 +56,8 @@ class Freshness:
         self._full = full
         self._quiet = quiet
         self._say = say or _print
+        self._readings = Readings(settings.index_dir)
+        self._progress = progress
         self.runs = self.published = self.failed = 0
 
     def once(self) -> dict[str, BuildReport]:
@@ -61,8 +68,12 @@ class Freshness:
         }
 
     def keep(self) -> None:
-        """Read everything, then what is due, until the process is told to stop or nothing can become due any more."""
-        schedule = Schedule(self._entries)
+        """Read what is due until the process is told to stop or nothing can become due any more.
+
+        At first that is everything but what has an interval and was read within it, by whatever process, with the
+        same settings.
+        """
+        schedule = Schedule(self._entries, age=self._age)
         watched = [entry.source for entry in self._entries if entry.watched]
         with _stopping(), closing(Watcher(watched, self._settings.index_dir)) as watcher:
             while True:
@@ -106,16 +117,37 @@ class Freshness:
         refresh = {entry.source for entry in due}
         entries = [entry for entry in self._entries if entry.collection == collection]
         full, self._full = self._full, False
-        return build(
+        report = build(
             [entry.source for entry in entries if entry.source in refresh or entry.source in live],
             folder,
             self._embedder,
             self._config,
-            progress=progress_for(sys.stderr, quiet=self._quiet),
+            progress=self._progress or progress_for(sys.stderr, quiet=self._quiet),
             full=full,
             refresh=refresh,
             metadata={entry.source: given for entry in entries if (given := self._metadata[entry])},
         )
+        with disk_errors(settings.index_dir):
+            self._readings.note(collection, [(entry.source, self._digest(entry)) for entry in due])
+        return report
+
+    def _age(self, entry: Entry) -> float | None:
+        """Seconds since an entry was read as it would be now and came into the index, if it is there."""
+        folder = dataclasses.replace(self._settings, collection=entry.collection).collection_dir
+        if self._full or folder not in list_collections(self._settings.index_dir).values():
+            return None
+        try:
+            if entry.source not in live_sources(folder):
+                return None
+        except IndexerError:  # missing, damaged or out of reach for now, which the build says
+            return None
+        return self._readings.age(entry.collection, entry.source, self._digest(entry))
+
+    def _digest(self, entry: Entry) -> str:
+        """Stands for the settings that decide what comes of reading an entry."""
+        model = (self._settings.model, self._settings.revision, self._settings.precision)
+        made = [READING, model, self._config.as_dict(), sorted(self._metadata[entry].items())]
+        return hashlib.sha256(json.dumps(made, default=list).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form of what `keep` did."""

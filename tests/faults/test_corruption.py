@@ -193,7 +193,7 @@ def test_opening_leaves_nothing_behind(index: Path, tmp_path: Path, monkeypatch:
 
 
 def test_no_place_for_a_temporary_folder(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag.live.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("rag.following.POLL_SECONDS", 0.01)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(IndexUnwritable, match=r"lexical needs a temporary folder: .*; free some space, or set TMPDIR$"):
         Generation.open(index)
@@ -230,7 +230,7 @@ def replace(path: Path, content: bytes) -> None:
 def test_a_server_goes_on_and_starts_with_what_is_whole(
     index: Path, world: World, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag.live.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("rag.following.POLL_SECONDS", 0.01)
     settings = load({"index": str(index)}, {})
     good = current_id(index)
     running, started = (LiveRetriever(settings, lambda _: DummyEmbedder()) for _ in range(2))

@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
+from indexer.parsing import parse
 from indexer.progress import Progress
-from indexer.records import Page
+from indexer.records import Document, Page
+from indexer.sandbox import borrowed
 from tests.indexer.incremental import Work
 from tests.indexer.server import Site
 
@@ -56,10 +58,11 @@ def docs(tmp_path: Path) -> Path:
     (folder / "cats.html").write_text(
         "<title>Cats</title><h1>Cats</h1><p>"
         + "Cats sleep most of the day. " * 8
-        + "</p><h2 id=food>Food</h2><p>They eat fish.</p>"
+        + "</p><h2 id=food>Food</h2><p>"
+        + "They eat fish. " * 8
     )
     (folder / "dogs.md").write_text(
-        "# Dogs\n\n" + "Dogs bark at strangers. " * 10 + "\n\n## Walks\n\nTwice a day in the park.\n"
+        "# Dogs\n\n" + "Dogs bark at strangers. " * 10 + "\n\n## Walks\n\n" + "Twice a day in the park. " * 4
     )
     (folder / "notes.txt").write_text("Birds\n\nBirds sing at dawn.\n")
     return folder
@@ -74,3 +77,9 @@ def make_page(body: str | bytes, content_type: str = "text/html", url: str = "ht
         "fetched_at": "2026-01-01T00:00:00",
     }
     return Page(url=url, source="s", body=raw, content_type=content_type, **{**fields, **kw})  # type: ignore[arg-type]
+
+
+def parsed(page: Page) -> Document:
+    """What `parse` makes of a page, in a process of its own where that is needed."""
+    with borrowed() as sandbox:
+        return parse(page, sandbox)

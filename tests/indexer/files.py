@@ -10,7 +10,7 @@ _P = (
     'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
     'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
 )
-_S = (
+SHEET = (
     'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" '
     'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
 )
@@ -33,6 +33,13 @@ def zipped(parts: dict[str, str | bytes]) -> bytes:
         for name, content in parts.items():
             archive.writestr(name, content)
     return file.getvalue()
+
+
+def with_parts(document: bytes, changed: dict[str, str | bytes]) -> bytes:
+    """A zipped document with other parts."""
+    with zipfile.ZipFile(io.BytesIO(document)) as archive:
+        parts: dict[str, str | bytes] = {part: archive.read(part) for part in archive.namelist()}
+    return zipped(parts | changed)
 
 
 def relations(**targets: str) -> str:
@@ -99,7 +106,7 @@ def xlsx(**sheets: list[list[str]]) -> bytes:
     parts: dict[str, str | bytes] = {
         "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
         "_rels/.rels": relations(r1="officeDocument xl/workbook.xml"),
-        "xl/workbook.xml": f"<workbook {_S}><sheets>"
+        "xl/workbook.xml": f"<workbook {SHEET}><sheets>"
         + "".join(
             f'<sheet name="{name}" sheetId="{number}" r:id="s{number}"'
             + (' state="hidden"/>' if name.startswith("Hidden") else "/>")
@@ -116,7 +123,7 @@ def xlsx(**sheets: list[list[str]]) -> bytes:
             "<row>" + "".join(f'<c t="inlineStr"><is><t>{escape(cell)}</t></is></c>' for cell in row) + "</row>"
             for row in sheets[name]
         )
-        parts[f"xl/worksheets/{number}.xml"] = f"<worksheet {_S}><sheetData>{rows}</sheetData></worksheet>"
+        parts[f"xl/worksheets/{number}.xml"] = f"<worksheet {SHEET}><sheetData>{rows}</sheetData></worksheet>"
     return zipped(parts)
 
 

@@ -129,7 +129,8 @@ def zoo(site: Site, validator: str) -> dict[str, Versioned]:
         site,
         index=route("Zoo", f"<p>Welcome to the zoo.</p>{link('cats', 'dogs', 'list')}"),
         cats=route(
-            "Cats", "<h1>Cats</h1><p>" + "Cats sleep most of the day. " * 8 + "</p><h2>Food</h2><p>They eat fish.</p>"
+            "Cats",
+            "<h1>Cats</h1><p>" + "Cats sleep most of the day. " * 8 + "</p><h2>Food</h2><p>" + "They eat fish. " * 8,
         ),
         dogs=route("Dogs", "<h1>Dogs</h1><p>Dogs bark.</p>"),
         list=route("List", contents),

@@ -47,7 +47,7 @@ def test_a_folder_becomes_a_searchable_generation(tmp_path: Path, docs: Path) ->
     assert list(report.seconds) == ["fetch", "parse", "chunk", "embed", "write", "publish", "total"]
     assert 0 < report.seconds["total"] < 60
     assert current_id(index) == report.generation
-    assert best(index, "what do they eat? fish?") == "They eat fish."
+    assert best(index, "what do they eat? fish?").startswith("They eat fish.")
     generation = Generation.open(index)
     manifest = generation.manifest
     assert (generation.id, generation.document_count, generation.chunk_count) == (report.generation, 3, 5)

@@ -1,7 +1,12 @@
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
+from embedder.model import PACKAGED, locate, read_spec
+from embedder.protocol import Role
+from embedder.tokenizer import Tokenizer
 from indexer.chunking import Chunker
 from indexer.config import ChunkConfig
 from indexer.errors import ConfigError
@@ -109,13 +114,15 @@ def test_context_does_not_repeat_itself() -> None:
 
 def test_ids_are_stable_and_unique() -> None:
     chunker = Chunker(DummyEmbedder(), ChunkConfig())
-    same = [Section((), None, "same"), Section((), None, "same"), Section((), None, "other")]
-    ids = [chunk.id for chunk in chunker.split(document(*same))]
+    texts = [f"{word} {words(30)}" for word in ("same", "same", "other")]
+    sections = [Section((), None, text) for text in texts]
+    ids = [chunk.id for chunk in chunker.split(document(*sections))]
     assert len(set(ids)) == 3
     assert all(re.fullmatch(r"[0-9a-f]{32}", one) for one in ids)
-    assert [chunk.id for chunk in chunker.split(document(*same, title="New title"))] == ids
-    assert chunker.split(document(*same, url="http://t.test/e"))[0].id != ids[0]
-    assert ids[0] == "cc138de294c334f829d819a847c48d6d", (
+    assert [chunk.id for chunk in chunker.split(document(*sections, title="New title"))] == ids
+    assert chunker.split(document(*sections, url="http://t.test/e"))[0].id != ids[0]
+    first = chunker.split(document(Section((), None, "same")))[0]
+    assert first.id == "cc138de294c334f829d819a847c48d6d", (
         "ids are part of the format: links and judgements refer to them"
     )
 
@@ -145,19 +152,45 @@ def test_a_model_too_short_to_be_of_use() -> None:
         Chunker(DummyEmbedder(max_length=20), ChunkConfig())
 
 
-def test_a_lead_in_joins_the_subsection_it_introduces() -> None:
-    chunker = Chunker(DummyEmbedder(), ChunkConfig())
-    lead, within, beside = (
-        Section(("Title",), "top", "For more see elsewhere."),
-        Section(("Title", "Part"), "part", "The part itself."),
-        Section(("Other",), "other", "Another."),
-    )
-    assert [(chunk.text, chunk.section, chunk.url) for chunk in chunker.split(document(lead, within, beside))] == [
-        ("For more see elsewhere.\n\nThe part itself.", "Title › Part", "http://t.test/d#part"),
-        ("Another.", "Other", "http://t.test/d#other"),
-    ]
-    long = Section(("Title",), "top", words(60))
-    assert [chunk.section for chunk in chunker.split(document(long, within))] == ["Title", "Title › Part"]
+def test_short_sections_are_read_together_under_the_heading_they_share() -> None:
+    sections = [Section(("Title", name), name, f"About {name}.") for name in ("one", "two")]
+    [chunk] = Chunker(DummyEmbedder(), ChunkConfig()).split(document(*sections))
+    assert chunk.text == "one\n\nAbout one.\n\ntwo\n\nAbout two."
+    assert chunk.embedded_text == f"Title\n\n{chunk.text}"
+    assert (chunk.section, chunk.url) == ("Title", "http://t.test/d#one")
+
+
+def test_overlap_repeats_lines_with_their_indentation() -> None:
+    text = "\n".join(f"    line{i} = {i}" for i in range(30))
+    for before, after in pairwise(split(text, tokens=30, overlap=7)):
+        assert after.text.startswith("\n".join(before.text.split("\n")[-2:]) + "\n")
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("overlap", [0, 40])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 10_000, "https://t.test/" + "a1-" * 4_000, "日本語の文章です。" * 300, "日本語" * 2_000,
+        "กำลังทำงาน" * 1_000, "कार्यक्षेत्र " * 600, "한국어문장입니다" * 700, "🙂🏽" * 2_000, "é" * 3_000,
+        "\u200b\u00ad" * 3_000 + "word", "=" * 5_000 + "x", "| a | b |\n" * 900, "Ünïcödé wörds. " * 500,
+    ],
+)  # fmt: skip
+def test_no_chunk_is_longer_than_the_model_reads(text: str, overlap: int, tokenizer: Tokenizer) -> None:
+    class Real(DummyEmbedder):
+        def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
+            return tokenizer.count(texts, role)
+
+    chunks = Chunker(Real(), ChunkConfig(200, overlap)).split(document(Section(("Part", text[:3_000]), None, text)))
+    assert all(chunk.tokens <= 256 for chunk in chunks)
+    assert all(len(chunk.text) <= 200 * 12 for chunk in chunks), "even of what makes few tokens"
+    assert overlap or "".join(re.findall(r"\w", "".join(chunk.text for chunk in chunks))) == re.sub(r"\W", "", text)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """That of the packaged model."""
+    return Tokenizer(read_spec(locate(PACKAGED, "")))
 
 
 @pytest.mark.parametrize(

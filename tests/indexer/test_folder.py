@@ -6,6 +6,7 @@ import pytest
 from indexer.errors import SourceError
 from indexer.folder import read_path
 from indexer.records import Failure, Known, Page, Skip
+from tests.indexer.incremental import Work
 
 
 def read(path: Path | str, max_bytes: int = 1000) -> dict[str, Page | Skip | Failure]:
@@ -65,6 +66,8 @@ def test_pipes_do_not_block(tmp_path: Path) -> None:
     assert reasons(read(tmp_path)) == {"pipe.txt": "pipe, socket or device"}
     with pytest.raises(SourceError, match="neither a file nor a folder"):
         read(tmp_path / "pipe.txt")
+    with pytest.raises(SourceError, match="neither a file nor a folder"):
+        read("/dev/zero")
 
 
 def test_a_file_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -119,3 +122,10 @@ def test_an_unreadable_subfolder_is_a_failure(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "scandir", scandir)
     assert reasons(read(tmp_path)) == {"sub": "Permission denied"}
+
+
+def test_an_index_in_the_folder_is_not_read(tmp_path: Path, work: Work) -> None:
+    (tmp_path / "a.txt").write_text("Cats sleep.")
+    assert work.build(tmp_path).documents == 1
+    assert work.build(tmp_path).published is False
+    assert reasons(read(tmp_path)) == {"index": "an index of Pilotlight"}

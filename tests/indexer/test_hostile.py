@@ -1,24 +1,31 @@
 """Documents made to do harm: each may cost itself, quickly, and nothing else."""
 
+import gzip
 import io
 import os
 import re
+import tarfile
 import time
 import zipfile
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexer.errors import ParseError
-from indexer.formats import content_type_of
-from indexer.parsing import parse
-from indexer.records import Document
+from indexer.container import expand
+from indexer.errors import FetchError, ParseError
+from indexer.formats import CONTAINER, MAIL, content_type_of, reader_of
+from indexer.headers import canonical_of
+from indexer.records import Document, Failure
+from indexer.robots import Robots
+from indexer.sitemap import read_listing
 from tests.indexer import files
-from tests.indexer.conftest import make_page
+from tests.indexer.conftest import make_page, parsed
 
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))  # of each format
-_OURS = ("a.docx", "a.pptx", "a.epub", "a.ipynb", "a.json", "a.csv", "a.py")
+_OURS = (".docx", ".pptx", ".epub", ".ipynb", ".json", ".csv", ".py", ".zip", ".tar.gz", ".tar")
 _BOMB = b"<x>" + b"A" * 100_000_000 + b"</x>"
 _LAUGHS = (
     "<!DOCTYPE x [<!ENTITY a 'ha'>"
@@ -26,6 +33,7 @@ _LAUGHS = (
     + "]><x>&j;</x>"
 )
 _OUTSIDE = "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><x>&e;</x>"
+_tar = tarfile.TarInfo("a.md").tobuf() + bytes(512) + tarfile.TarInfo("b/c.txt").tobuf() + bytes(1024)
 _SOURCE = (
     "# feeds\nclass Cat(Base):\n    def eat(self) -> None:\n        pass\n\nint main(void) {\n}\n"
     "CREATE TABLE t (a int);\n"
@@ -48,22 +56,44 @@ SEEDS = {
     "a.html": b"<title>T</title><main><h1 id=a>Cats</h1><ul><li>x<table><tr><td>y</table></main>",
     "a.md": b"---\ntitle: x\n---\n# A\n\n- x\n\n| a | b |\n|---|---|\n| 1 | 2 |\n",
     "a.txt": b"Title\n\ntext\n",
+    "a.zip": files.zipped({"a.md": "# A", "b/c.txt": "x" * 200}),
+    "a.tar.gz": gzip.compress(bytes(_tar)),
+    "a.tar": bytes(_tar),
 }
+
+
+if os.environ.get("FUZZ_FILES"):  # a folder of real documents
+    SEEDS |= {path.name: path.read_bytes() for path in sorted(Path(os.environ["FUZZ_FILES"]).iterdir())}
+_LISTS = (
+    b"<?xml version='1.0'?><urlset xmlns='x'><url><loc>/a</loc></url><!-- x --></urlset>",
+    b"<sitemapindex><sitemap><loc>http://t.test/s.xml</loc></sitemap></sitemapindex>",
+    b"<feed><entry><link rel='alternate' href='/a'/></entry></feed>",
+    b"User-agent: *\nDisallow: /x*$\nAllow: /x/y\nCrawl-delay: 5\nSitemap: /s.xml\n",
+    b"# T\n\n- [A](/a): first\n",
+)
 
 
 def read(name: str, body: bytes) -> Document:
     content_type = content_type_of(name)
     assert content_type is not None
-    return parse(make_page(body, content_type, f"http://t.test/{name}"))
+    return parsed(make_page(body, content_type, f"http://t.test/{name}"))
 
 
 def refusal(name: str, body: bytes) -> str:
-    """Why a document was refused; empty if it was read."""
+    """Why a document, or what is in it, was refused; empty if it was read."""
+    content_type = content_type_of(name)
+    assert content_type is not None
+    reader = reader_of(content_type)
+    reasons: list[str] = []
+    if reader in (CONTAINER, MAIL):
+        found = expand(make_page(body, content_type, f"http://t.test/{name}"), 1_000_000)
+        reasons += [item.reason for item in found if isinstance(item, Failure)]
     try:
-        read(name, body)
+        if reader != CONTAINER:
+            read(name, body)
     except ParseError as error:
-        return str(error)
-    return ""
+        reasons.append(str(error))
+    return "; ".join(reasons)
 
 
 def with_part(name: str, pattern: str, content: str | bytes) -> bytes:
@@ -193,7 +223,30 @@ def test_whatever_comes_a_reader_reads_or_refuses_it(name: str) -> None:
     def check(body: bytes) -> None:
         reason = refusal(name, body)
         assert not re.search("crashed|longer than|garbled", reason)
-        if name in _OURS:  # no library stands between the bytes and our code, so every mishap is foreseen
+        if name.endswith(_OURS):  # no library stands between the bytes and our code, so every mishap is foreseen
             assert "not what it says it is" not in reason
 
     check()
+
+
+@pytest.mark.parametrize("kind", ["application/xml", "application/gzip", "text/plain"])
+def test_whatever_comes_a_list_is_read_or_refused(kind: str) -> None:
+    @settings(max_examples=_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(body=st.one_of(damaged_list(), st.binary(max_size=200)), link=st.text(max_size=80))
+    def check(body: bytes, link: str) -> None:
+        packed = gzip.compress(body, mtime=0) if kind == "application/gzip" else body
+        with suppress(FetchError):
+            read_listing(make_page(packed, kind, "http://t.test/llms.txt"))
+        robots = Robots(body.decode("utf-8", "replace"), "Pilotlight/1")
+        assert robots.allows("http://t.test/x") in (True, False)
+        assert 0 <= robots.delay <= 60
+        assert len(robots.sitemaps) <= len(body)
+        assert canonical_of("http://t.test/", [f"<{link}>; rel=canonical", link]) != "http://t.test/"
+
+    check()
+
+
+@st.composite
+def damaged_list(draw: st.DrawFn) -> bytes:
+    """A sitemap, an index, a feed or a robots.txt with pieces cut out, repeated or replaced."""
+    return _damage(draw, draw(st.sampled_from(_LISTS)))

@@ -14,6 +14,7 @@ from indexer.errors import SourceError
 from indexer.generation import current_id
 from indexer.parsing import parse
 from indexer.records import Document, Page
+from indexer.sandbox import Sandbox
 from tests.indexer.incremental import Versioned, Work, link, routes, zoo
 from tests.indexer.server import Reply, Site, page, redirect
 
@@ -143,15 +144,15 @@ def test_only_changed_files_are_parsed(work: Work, docs: Path, monkeypatch: pyte
     work.build(docs)
     parsed: list[str] = []
 
-    def note(page: Page) -> Document:
+    def note(page: Page, sandbox: Sandbox) -> Document:
         parsed.append(page.url)
-        return parse(page)
+        return parse(page, sandbox)
 
     monkeypatch.setattr(build_module, "parse", note)
     (docs / "cats.html").touch()
     assert not work.build(docs).published
     assert parsed == []
-    (docs / "dogs.md").write_text((docs / "dogs.md").read_text() + "\n## Sleep\n\nAt night.\n")
+    (docs / "dogs.md").write_text((docs / "dogs.md").read_text() + "\n\n## Sleep\n\n" + "At night. " * 12)
     (docs / "notes.txt").unlink()
     (docs / "fish.txt").write_text("Fish swim.")
     report = work.build(docs)

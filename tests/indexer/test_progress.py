@@ -52,7 +52,7 @@ def test_quiet_progress_says_nothing(docs: Path, tmp_path: Path) -> None:
         lambda: CrawlLimits(concurrency=1000), lambda: CrawlLimits(delay=-1), lambda: CrawlLimits(max_pages=True),
         lambda: CrawlLimits(max_pages="9"), lambda: CrawlLimits(user_agent="a\nb"), lambda: CrawlLimits(user_agent=""),
         lambda: ChunkConfig(tokens=1), lambda: ChunkConfig(overlap=-1), lambda: ChunkConfig(tokens=50, overlap=26),
-        lambda: BuildConfig(keep_generations=0),
+        lambda: BuildConfig(keep_generations=0), lambda: CrawlLimits(sites=0),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(make) -> None:  # type: ignore[no-untyped-def]

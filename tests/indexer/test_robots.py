@@ -6,6 +6,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import FetchError
 from indexer.fetch import Fetcher
 from indexer.robots import Robots, fetch_robots
+from indexer.traffic import Traffic
 from tests.indexer.server import Reply, Site, redirect
 
 LIMITS = CrawlLimits(allow_private=True, timeout=5.0)
@@ -39,7 +40,10 @@ def test_our_own_name_is_matched(site: Site) -> None:
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 def test_client_errors_mean_no_rules(site: Site, status: int) -> None:
     site.routes["/robots.txt"] = Reply(b"", status)
-    assert rules(site).allows(f"{site.url}/anything")
+    traffic = Traffic()
+    with Fetcher(LIMITS, traffic) as fetcher:
+        assert fetch_robots(fetcher, site.url, AGENT).allows(f"{site.url}/anything")
+    assert [(host.requests, host.failed) for host in traffic.hosts()] == [(1, 0)], "an answer like any other"
 
 
 @pytest.mark.parametrize("status", [500, 503])

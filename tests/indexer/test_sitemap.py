@@ -4,9 +4,11 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.errors import FetchError, SourceError
+from indexer.scope import Scope
 from indexer.sitemap import Listing, read_listing
 from tests.indexer.conftest import make_page
-from tests.indexer.server import Reply, Site
+from tests.indexer.incremental import Work
+from tests.indexer.server import Reply, Site, redirect
 from tests.indexer.test_crawler import link, run
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
@@ -24,7 +26,7 @@ def index(*urls: str) -> bytes:
 
 
 def read(body: bytes, content_type: str = "application/xml", url: str = "http://t.test/list") -> Listing:
-    return read_listing(make_page(body, content_type, url), 100_000)
+    return read_listing(make_page(body, content_type, url))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ BILLION = b"<!DOCTYPE x [<!ENTITY a 'ha'>" + b"".join(
         (b"<urlset><url>", "cannot be read"),
         (b"", "cannot be read"),
         (b"\x1f\x8bnot gzip", "damaged gzip body"),
-        (gzip.compress(bytes(30_000_000)), "larger than 100,000 bytes"),
+        (gzip.compress(bytes(30_000_000)), "grows more than 200-fold"),
         (b"<urlset>" + b"<url>" * 5000, "cannot be read"),
     ],
 )
@@ -109,3 +111,75 @@ def test_a_list_without_pages_of_the_site_says_so(site: Site, limits: CrawlLimit
     site.routes["/sitemap.xml"] = Reply(urlset("http://other.test/"), 200, XML)
     with pytest.raises(SourceError, match="lists no page of"):
         run(site, limits, "/sitemap.xml")
+
+
+def rules(site: Site, *sitemaps: str) -> None:
+    lines = "".join(f"Sitemap: {address}\n" for address in sitemaps)
+    site.routes["/robots.txt"] = f"{lines}User-agent: *\nDisallow: /private\n"
+
+
+def test_sitemaps_that_robots_names_are_seeds_beside_the_links(site: Site, limits: CrawlLimits) -> None:
+    rules(site, f"{site.url}/one.xml", "/two.xml.gz", "/gone.xml", "http://other.test/s.xml", "file:///etc/passwd")
+    site.routes["/one.xml"] = Reply(urlset("/b", "/orphan", "/private/x", "http://other.test/x"), 200, XML)
+    site.routes["/two.xml.gz"] = Reply(gzip.compress(urlset("/late")), 200, {"Content-Type": "application/x-gzip"})
+    site.pages(index=link("/a", "/b"), a="a", b="b", orphan=link("/deep"), late="late", deep="deep")
+    pages, skips, failures = run(site, limits)
+    assert pages == ["/", "/a", "/b", "/orphan", "/late", "/deep"]
+    assert failures == {"/gone.xml": "HTTP 404"}
+    assert skips == {
+        "/private/x": "robots.txt disallows it",
+        "http://other.test/s.xml": "on another site",
+        "http://other.test/x": "on another site",
+    }
+
+
+def test_the_scope_of_a_crawl_holds_for_sitemaps(site: Site) -> None:
+    rules(site, "/sitemap.xml")
+    site.routes["/sitemap.xml"] = redirect("/maps/all.xml")
+    site.routes["/maps/all.xml"] = Reply(urlset("/docs/a", "/blog/b"), 200, XML)
+    site.pages(index="start", docs_a="a", blog_b="b")
+    pages, skips, _ = run(site, CrawlLimits(allow_private=True, scope=Scope(("/docs/",))))
+    assert (pages, skips["/blog/b"]) == (["/docs/a"], "not among what is included")
+    site.hits.clear()
+    assert run(site, CrawlLimits(allow_private=True, max_depth=0))[0] == ["/"]
+    assert "/sitemap.xml" not in site.hits, "a single page was asked for"
+
+
+def test_what_a_sitemap_out_of_reach_listed_is_not_taken_for_gone(site: Site, work: Work) -> None:
+    rules(site, "/sitemap.xml")
+    site.routes["/sitemap.xml"] = Reply(urlset("/orphan"), 200, XML)
+    site.pages(index="start", orphan="only the sitemap leads here")
+    assert work.build(site.url).documents == 2
+    site.routes["/sitemap.xml"] = Reply(b"", 503)
+    report = work.build(site.url)
+    assert (report.documents, report.gone.count) == (2, 0)
+    assert [failure.reason for failure in report.failed] == ["HTTP 503"]
+    del site.routes["/sitemap.xml"]
+    assert work.build(site.url).gone.count == 1
+
+
+def test_a_sitemap_may_be_larger_than_a_page_and_a_page_may_not(site: Site) -> None:
+    limits = CrawlLimits(allow_private=True, max_bytes=2_000)
+    body = urlset("/a", "/b") + b"<!--" + b" ." * 200_000 + b"-->"
+    site.routes["/sitemap.xml"] = Reply(body, 200, XML)
+    site.pages(a="a", b="b" * 3_000)
+    pages, _, failures = run(site, limits, "/sitemap.xml")
+    assert (pages, failures) == (["/a"], {"/b": "larger than 2,000 bytes"})
+
+
+def test_an_endless_sitemap_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.fetch.LONGEST_LIST", 50_000)
+    site.routes["/sitemap.xml"] = Reply(urlset("/a") + b" " * 50_000, 200, XML)
+    with pytest.raises(SourceError, match="larger than 50,000 bytes"):
+        run(site, CrawlLimits(allow_private=True, max_bytes=2_000), "/sitemap.xml")
+
+
+def test_so_many_pages_are_listed_and_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.sitemap.MOST_PAGES", 3)
+    site.routes["/sitemap.xml"] = Reply(index("/0.xml", "/1.xml", "/2.xml"), 200, XML)
+    for number in range(3):
+        site.routes[f"/{number}.xml"] = Reply(urlset(f"/{number}a", f"/{number}b"), 200, XML)
+    _, skips, failures = run(site, CrawlLimits(allow_private=True, max_pages=3), "/sitemap.xml")
+    assert skips["/2.xml"] == "over the limit of 3 pages in sitemaps"
+    assert "/2.xml" not in site.hits
+    assert set(failures) == {"/0a", "/0b"}

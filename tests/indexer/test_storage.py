@@ -1,3 +1,5 @@
+import gc
+import os
 import shutil
 import sqlite3
 import threading
@@ -6,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from indexer.catalogue import Catalogue
 from indexer.documents import DocumentReader, DocumentWriter, StoredChunk
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter, terms_of
@@ -124,6 +127,26 @@ def test_readers_from_many_threads(tmp_path: Path) -> None:
         thread.join()
     reader.close()
     assert wrong == []
+
+
+@pytest.mark.parametrize("kind", [DocumentReader, Catalogue])
+def test_a_reader_that_is_gone_has_closed_its_file(
+    tmp_path: Path, kind: type[DocumentReader] | type[Catalogue]
+) -> None:
+    path = tmp_path / "d.sqlite"
+    write_documents(path)
+    gc.disable()  # which would close it too, some time
+    try:
+        reader = kind(path)
+        assert open_files(path)
+        del reader
+        assert open_files(path) == 0
+    finally:
+        gc.enable()
+
+
+def open_files(path: Path) -> int:
+    return sum(os.path.realpath(entry) == str(path) for entry in Path("/proc/self/fd").iterdir())
 
 
 def test_other_databases_are_refused(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Written questions over the PostgreSQL manual: our passages beside those of RecursiveCharacterTextSplitter(1000, 0).
 
 Both are cut from the same extracted text and go through the same embedder, index and search. A question is answered
-by a passage from the section it was written about, or from one below it; a passage that spans sections belongs to the
-one in its middle. `python -m tests.quality.chunks` prints the table; --work keeps the two indexes.
+by a passage from the section it was written about, or from one below it, or by one that holds such a section whole; a
+passage of the plain splitter is from the section in its middle. `python -m tests.quality.chunks` prints the table;
+--work keeps the two indexes.
 """
 
 import argparse
@@ -25,11 +26,12 @@ from indexer.parsing import parse
 from indexer.progress import Progress, progress_for
 from indexer.records import SEPARATOR, Chunk, Document, Page, Section
 from indexer.urls import with_anchor
+from rag.results import Hit
 from rag.retriever import Retriever
 
 MANUAL = Path("/usr/share/doc/postgresql-doc-15/html")
 QUESTIONS = Path(__file__).with_name("postgresql.jsonl")
-MODES = ("dense", "hybrid")
+MODES = ("hybrid", "dense", "lexical")
 K = 5
 
 
@@ -87,11 +89,18 @@ def section_path(manual: Path, url: str) -> tuple[str, ...]:
     return path
 
 
-def answers(manual: Path, url: str) -> set[str]:
-    """Addresses of the section with this anchor and of those below it."""
-    path, page = section_path(manual, url), (manual / url.partition("#")[0]).as_uri()
-    within = (section for section in _sections(manual, url) if section.path[: len(path)] == path)
-    return {with_anchor(page, section.anchor) for section in within}
+def sections_about(manual: Path, url: str) -> list[Section]:
+    """The section with this anchor and those below it."""
+    path = section_path(manual, url)
+    return [section for section in _sections(manual, url) if section.path[: len(path)] == path]
+
+
+def answers(hit: Hit, manual: Path, url: str) -> bool:
+    """Whether a hit is of the section with this anchor or of one below it, or holds one of these whole."""
+    page, sections = (manual / url.partition("#")[0]).as_uri(), sections_about(manual, url)
+    return hit.url in {with_anchor(page, section.anchor) for section in sections} or (
+        hit.url.partition("#")[0] == page and any(section.text in hit.text for section in sections)
+    )
 
 
 @cache
@@ -112,9 +121,10 @@ def hits(index: Path, manual: Path, embedder: Embedder, mode: str) -> tuple[list
     retriever = Retriever.open(index, embedder)
     sections, pages = [], []
     for question, url in read_questions():
-        found = {hit.url for hit in retriever.search(question, k=K, mode=mode).hits}
-        sections.append(bool(found & answers(manual, url)))
-        pages.append((manual / url.partition("#")[0]).as_uri() in {address.partition("#")[0] for address in found})
+        found = retriever.search(question, k=K, mode=mode).hits
+        sections.append(any(answers(hit, manual, url) for hit in found))
+        page = (manual / url.partition("#")[0]).as_uri()
+        pages.append(any(hit.url.partition("#")[0] == page for hit in found))
     return sections, pages
 
 

@@ -22,7 +22,7 @@ def test_there_are_enough_questions_and_no_two_are_the_same() -> None:
 @needs_manual
 def test_every_question_has_its_section() -> None:
     for question, url in chunks.read_questions():
-        assert chunks.answers(chunks.MANUAL, url), question
+        assert chunks.sections_about(chunks.MANUAL, url), question
 
 
 @needs_manual
@@ -48,5 +48,7 @@ def test_headings_help(tmp_path: Path) -> None:
     for place, name in enumerate(chunks.CHUNKERS):
         index = tmp_path / str(place)
         chunks.make(name, sources, index, embedder, quiet)
-        found[name] = sum(chunks.hits(index, chunks.MANUAL, embedder, "hybrid")[0])
-    assert found["Pilotlight"] > found["RecursiveCharacterTextSplitter(1000, 0)"], found
+        for mode in chunks.MODES:
+            found[name, mode] = sum(chunks.hits(index, chunks.MANUAL, embedder, mode)[0])
+    for mode in ("hybrid", "dense"):
+        assert found["Pilotlight", mode] > found["RecursiveCharacterTextSplitter(1000, 0)", mode], found

@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
+from itertools import pairwise
 from typing import Any
 
 import brotli
@@ -109,12 +110,52 @@ def test_what_a_page_names_is_not_asked_for(site: Site, sentinel: Site, body: st
     assert [type(item) for item in items(site.url)] == [Page]
 
 
+def test_what_headers_and_robots_name_is_not_asked_for(site: Site, sentinel: Site) -> None:
+    """Canonical addresses and sitemaps elsewhere, named directly or by a redirect, an index or a page of a list."""
+    near = f"{sentinel.url}/near"
+    site.routes["/robots.txt"] = f"Sitemap: {near}.xml\nSitemap: /door.xml\nSitemap: /index.xml\nSitemap: file:///a\n"
+    site.routes["/door.xml"] = redirect(f"{near}.xml")
+    index = (
+        f"<sitemapindex><sitemap><loc>{near}.xml</loc></sitemap><sitemap><loc>/list.xml</loc></sitemap></sitemapindex>"
+    )
+    site.routes["/index.xml"] = Reply(index.encode(), 200, XML)
+    site.routes["/list.xml"] = Reply(f"<urlset><url><loc>{near}</loc></url></urlset>".encode(), 200, XML)
+    link = f'<{near}>; rel="canonical", <{near}>; rel=next'
+    site.routes["/"] = Reply(b"start", 200, {"Content-Type": "text/html", "Link": link, "Refresh": f"0; url={near}"})
+    first, *rest = items(site.url)
+    assert isinstance(first, Page)
+    assert first.url == f"{site.url}/"
+    assert {type(item) for item in rest} == {Skip}
+
+
 def test_external_entities_of_a_sitemap_are_not_asked_for(site: Site, sentinel: Site) -> None:
     for declared in (f'SYSTEM "{sentinel.url}/x.dtd"', f'[<!ENTITY e SYSTEM "{sentinel.url}/">]'):
         body = f"<!DOCTYPE urlset {declared}><urlset><url><loc>/a&e;</loc></url></urlset>"
         site.routes["/sitemap.xml"] = Reply(body.encode(), 200, XML)
         with pytest.raises(SourceError, match=r"document type|cannot be read"):
             items(f"{site.url}/sitemap.xml")
+
+
+@pytest.mark.parametrize("start", ["/sitemap.xml", "/"])
+def test_laughs_and_bombs_in_a_sitemap_cost_the_sitemap(site: Site, start: str) -> None:
+    laughs = "<!ENTITY a 'ha'>" + "".join(f"<!ENTITY {b} '{f'&{a};' * 10}'>" for a, b in pairwise("abcdefghij"))
+    harms = [
+        Reply(f"<!DOCTYPE x [{laughs}]><urlset><url><loc>/&j;</loc></url></urlset>".encode(), 200, XML),
+        Reply(gzip.compress(b"<urlset>" + bytes(20_000_000)), 200, {"Content-Type": "application/gzip"}),
+        Reply(gzip.compress(b"<urlset>" + bytes(20_000_000)), 200, XML | {"Content-Encoding": "gzip"}),
+        Reply(b"<urlset>" + b"<url>" * 200_000, 200, XML),
+    ]
+    site.routes["/robots.txt"] = "Sitemap: /sitemap.xml\n"
+    site.pages(index="start")
+    for harm in harms:
+        site.routes["/sitemap.xml"] = harm
+        began = time.monotonic()
+        if start == "/":
+            assert [type(item) for item in items(site.url)] == [Page, Failure]
+        else:
+            with pytest.raises(SourceError, match=r"document type|200-fold|cannot be read"):
+                items(f"{site.url}/sitemap.xml")
+        assert time.monotonic() - began < 5
 
 
 def test_proxy_variables_are_not_read(site: Site, sentinel: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,176 @@
+"""Where a text is cut: all cuts are chosen together, so that pieces are few, none is short, and structure stays whole.
+
+Breaking paragraphs into lines well is the same problem; see Knuth and Plass, Breaking Paragraphs into Lines, 1981.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from unicodedata import category
+
+Count = Callable[[Sequence[str]], list[int]]  # tokens of texts
+
+# What a cut costs. A piece costs _PIECE, and up to _SHORT more the shorter it is than half of what fits.
+_PIECE = 0.2
+_SHORT = 2.0
+_BLOCK = 0.0  # between paragraphs, lists, tables and blocks of code
+_ITEM = 0.05  # between list items, table rows, or lines that end a sentence
+_LINE = 0.2  # between other lines
+_SENTENCE = 0.3  # within a paragraph
+_LEAD = 0.5  # more: after "as follows:", a term or table head, a line above indented ones
+_CLAUSE = 0.8  # from here on only where a line or sentence alone is too long
+_WORD = 2.0
+_CHARACTER = 4.0
+
+_BLANK = re.compile(r"(\n(?:[^\S\n]*\n)+)")
+_NEWLINE = re.compile(r"(\n)")
+# A full stop after a single letter or before a small one ends an abbreviation, more often than not.
+_SENTENCE_END = re.compile(
+    r"""((?<=\w\w[.!?؟।…])\s+(?=[^\sa-z])|(?<=[.!?؟।…][)\]"'”’»])\s+(?=[^\sa-z])|(?<=[。！？])(?=[^\s」』）]))"""
+)
+_WORDS = re.compile(r"(\s+)")
+_FINER = (
+    (_SENTENCE_END, _SENTENCE),
+    (re.compile(r"((?<=[.!?;:,،؛])\s+|(?<=[；，、：])(?=\S))"), _CLAUSE),
+    (_WORDS, _WORD),
+)
+_ITEM_START = re.compile(r"(?:[-*•]|\d+[.)])\s")
+_ROW = " | "
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    text: str  # with the white space that follows
+    cost: float  # of a cut after it
+
+
+def cut(text: str, size: int, overlap: int, count: Count) -> list[str]:
+    """Cut a text into pieces of at most `size` tokens.
+
+    The pieces are parts of the text, in order, without the white space around them, but for indentation. Each begins
+    with as many of the last sentences, lines or at least words of the one before as make `overlap` tokens at most.
+    Tokens of a piece are taken to be the sum of those of its parts. A character that is longer than `size` stays.
+    """
+    units = [unit for block in _blocks(text) for unit in _units(block)]
+    room = size - overlap
+    units, counts = _finer(units, count([unit.text for unit in units]), room, count)
+    counts = [max(1, length) for length in counts]
+    ends = _ends([unit.cost for unit in units], counts, room)
+    starts = [0, *ends[:-1]]
+    pieces = (
+        _tail(units, counts, start, overlap, count) + "".join(unit.text for unit in units[start:end])
+        for start, end in zip(starts, ends, strict=True)
+    )
+    stripped = (piece.rstrip().strip("\n") for piece in pieces)
+    return [piece for piece in stripped if piece]
+
+
+def _tail(units: Sequence[_Unit], counts: Sequence[int], end: int, most: int, count: Count) -> str:
+    """The last units before `end` of at most so many tokens; the last words if the last unit is longer."""
+    if not most or not end:
+        return ""
+    texts, lengths = [unit.text for unit in units[max(0, end - most) : end]], counts[max(0, end - most) : end]
+    if lengths[-1] > most:
+        texts = _split(_WORDS, texts[-1])
+        lengths = count(texts)
+    first = len(texts)
+    while first and lengths[first - 1] <= most:
+        first -= 1
+        most -= lengths[first]
+    return "".join(texts[first:])
+
+
+def _split(pattern: re.Pattern[str], text: str) -> list[str]:
+    """Split a text behind every match; the parts together are the text."""
+    parts = pattern.split(text)
+    return [part + gap for part, gap in zip(parts[::2], [*parts[1::2], ""], strict=True) if part + gap]
+
+
+def _blocks(text: str) -> list[_Unit]:
+    blocks = _split(_BLANK, text)
+    return [_Unit(block, _after_block(block, after)) for block, after in pairwise([*blocks, ""])]
+
+
+def _after_block(block: str, after: str) -> float:
+    goes_on = after[:1].isspace()  # indented: the block of code goes on after a blank line
+    return (_LINE if goes_on else _BLOCK) + _LEAD * block.rstrip().endswith(":")
+
+
+def _units(block: _Unit) -> list[_Unit]:
+    """Sentences of a paragraph; lines of anything else, which is code, a list or a table."""
+    lines = _split(_NEWLINE, block.text.rstrip("\n"))
+    parts = lines if len(lines) > 1 else _split(_SENTENCE_END, block.text)
+    costs = [_SENTENCE] * len(parts)
+    if len(lines) > 1:
+        costs = [_after_line(line, after) for line, after in pairwise([*lines, ""])]
+        costs[0] += _LEAD
+        parts[-1] += block.text[len("".join(lines)) :]
+    return [_Unit(part, cost) for part, cost in zip(parts, [*costs[:-1], block.cost], strict=True)]
+
+
+def _after_line(line: str, after: str) -> float:
+    is_item = _ITEM_START.match(after) or (_ROW in line and _ROW in after)
+    ended = line.rstrip()
+    leads = ended.endswith(":") or _indent(after) > _indent(line)
+    return (_ITEM if is_item or ended.endswith((".", "!", "?")) else _LINE) + _LEAD * leads
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _finer(units: list[_Unit], counts: list[int], size: int, count: Count) -> tuple[list[_Unit], list[int]]:
+    """Split what is too long alone into sentences, clauses, words, and parts of words."""
+    for pattern, cost in _FINER:
+        if max(counts, default=0) <= size:
+            return units, counts
+        units, counts = _replace(units, counts, size, count, partial(_split, pattern), cost)
+    while max((n for unit, n in zip(units, counts, strict=True) if len(unit.text) > 1), default=0) > size:
+        units, counts = _replace(units, counts, size, count, _halves, _CHARACTER)
+    return units, counts
+
+
+def _halves(text: str) -> list[str]:
+    half = (len(text) + 1) // 2
+    places = (at for at in range(half, len(text)) if not category(text[at]).startswith("M"))
+    middle = next(places, half)  # a mark belongs to the letter before it
+    return [text[:middle], text[middle:]]
+
+
+def _replace(
+    units: list[_Unit], counts: list[int], size: int, count: Count, split: Callable[[str], list[str]], cost: float
+) -> tuple[list[_Unit], list[int]]:
+    parts: list[_Unit] = []
+    known: list[int | None] = []
+    for unit, length in zip(units, counts, strict=True):
+        texts = split(unit.text) if length > size else [unit.text]
+        parts += [_Unit(text, cost) for text in texts[:-1]]
+        parts.append(_Unit(texts[-1], unit.cost))
+        known += [length] if len(texts) == 1 else [None] * len(texts)
+    wanted = count([part.text for part, length in zip(parts, known, strict=True) if length is None])
+    found = iter(wanted)
+    return parts, [next(found) if length is None else length for length in known]
+
+
+def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
+    """Indexes of units before which to cut, and the end: the cheapest way to fill pieces of at most `size`."""
+    best = [0.0]
+    cut_before = [0]
+    for end in range(1, len(counts) + 1):
+        length, least, start = 0, float("inf"), end - 1
+        for begin in range(end - 1, -1, -1):
+            length += counts[begin]
+            if length > size and begin < end - 1:
+                break
+            missing = max(0.0, 1 - 2 * length / size)
+            total = best[begin] + _PIECE + _SHORT * missing * missing
+            if total < least:
+                least, start = total, begin
+        best.append(least + costs[end - 1])
+        cut_before.append(start)
+    ends = [len(counts)]
+    while ends[-1] and cut_before[ends[-1]]:
+        ends.append(cut_before[ends[-1]])
+    return ends[::-1]

@@ -1,0 +1,141 @@
+"""HTML to a tree of plain objects, however deep: what stands between the parser's events and the walk over a page.
+
+The tree that libxml2 itself makes ends at a depth of 2,048, and everything after that is lost; its events do not.
+"""
+
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+from lxml import etree
+
+_NOT_TEXT = frozenset({"script", "style", "template"})
+
+
+class Element:
+    """One element. It does not keep its parent alive, so that a tree is gone as soon as nobody uses it."""
+
+    __slots__ = ("__weakref__", "_parent", "attributes", "children", "name")
+
+    def __init__(self, name: str, attributes: Mapping[str, str], parent: "Element | None") -> None:
+        self.name = name  # in lower case
+        self.attributes = attributes
+        self.children: list[Element | str] = []  # neighbouring texts are one, unless a comment stands between them
+        self._parent = weakref.ref(parent) if parent is not None else None
+
+    @property
+    def parent(self) -> "Element | None":
+        """The element around this one."""
+        return self._parent() if self._parent is not None else None
+
+    @property
+    def parents(self) -> Iterator["Element"]:
+        """The elements around this one, from the nearest."""
+        parent = self.parent
+        while parent is not None:
+            yield parent
+            parent = parent.parent
+
+    def get(self, name: str) -> str:
+        """Value of an attribute; empty if there is none."""
+        return self.attributes.get(name, "")
+
+    def nodes(self) -> Iterator["Element | str"]:
+        """Everything below, in document order."""
+        todo = self.children[::-1]
+        while todo:
+            node = todo.pop()
+            yield node
+            if isinstance(node, Element):
+                todo += reversed(node.children)
+
+    def elements(self) -> Iterator["Element"]:
+        """The elements below, in document order."""
+        return (node for node in self.nodes() if isinstance(node, Element))
+
+    def text(self) -> str:
+        """All text below, as it is written; that of scripts and styles is left out unless this is one."""
+        pieces: list[str] = []
+        todo: list[Element | str] = self.children[::-1]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, str):
+                pieces.append(node)
+            elif node.name not in _NOT_TEXT:
+                todo += reversed(node.children)
+        return "".join(pieces)
+
+
+class Tree:
+    """A page."""
+
+    def __init__(self) -> None:
+        self.root = Element("", {}, None)
+        self.elements: list[Element] = []  # in document order
+
+    def named(self, name: str) -> Iterator[Element]:
+        """Elements of a name, in document order."""
+        return (element for element in self.elements if element.name == name)
+
+    def first(self, name: str) -> Element | None:
+        """The first element of a name."""
+        return next(self.named(name), None)
+
+
+def parse_html(markup: str) -> Tree:
+    """Parse HTML as it comes, broken or not; text without any markup is a page too.
+
+    Raises:
+        lxml.etree.LxmlError, ValueError: it cannot be read at all.
+    """
+    builder = _Builder()
+    if not markup.strip():
+        return builder.tree
+    # "huge" lifts limits of depth and of length: both are those of the page, whose size is limited already
+    parser = etree.HTMLParser(target=builder, huge_tree=True, no_network=True, encoding="utf-8")
+    etree.fromstring(markup.encode("utf-8", "replace"), parser)
+    return builder.tree
+
+
+class _Builder:
+    """Receives the parser's events."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self._open = [self.tree.root]
+        self._text: list[str] = []
+
+    def start(self, name: str, attributes: Mapping[str, str]) -> None:
+        """Open an element."""
+        if self._text:
+            self._end_text()
+        parent = self._open[-1]
+        element = Element(name, dict(attributes), parent)
+        parent.children.append(element)
+        self._open.append(element)
+        self.tree.elements.append(element)
+
+    def end(self, name: str) -> None:
+        """Close an element, which is the innermost one unless the parser is confused."""
+        if self._text:
+            self._end_text()
+        if self._open[-1].name == name:
+            self._open.pop()
+
+    def data(self, text: str) -> None:
+        """Take a piece of text."""
+        self._text.append(text)
+
+    def comment(self, text: str) -> None:
+        """Leave a comment out."""
+        self._end_text()
+
+    def close(self) -> Self:
+        """End of the page."""
+        self._end_text()
+        return self
+
+    def _end_text(self) -> None:
+        if self._text:
+            self._open[-1].children.append("".join(self._text))
+            self._text.clear()

@@ -1,0 +1,78 @@
+"""Sections before they are cut: one that is too short to stand alone joins its neighbours."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from indexer.records import SEPARATOR, Section
+
+_SHORT = 24  # tokens of a text that says too little to be found by itself
+
+Length = Callable[[str], int]  # tokens of a text
+
+
+@dataclass(slots=True)
+class _Group:
+    path: tuple[str, ...]  # what the paths of all members begin with
+    members: list[Section]
+    tokens: int
+
+
+def join_short(sections: Iterable[Section], size: int, length: Length) -> list[Section]:
+    """Join short sections with what stands beside them: alone, a line under a telling heading outranks all.
+
+    A lead-in becomes a part of the subsection it introduces. Short sections of one parent become one of at most `size`
+    tokens, under the parent's path and the first one's anchor; their headings go into the text.
+    """
+    groups: list[_Group] = []
+    for section in _with_lead_ins(sections, length):
+        tokens = length(section.text)
+        last = groups[-1] if groups else None
+        if last and _is_near(last.path, section.path) and min(last.tokens, tokens) < _SHORT:
+            path = _shared(last.path, section.path)
+            text = _joined(path, [*last.members, section])
+            if (total := length(text)) <= size:
+                groups[-1] = _Group(path, [*last.members, section], total)
+                continue
+        groups.append(_Group(section.path, [section], tokens))
+    return [_as_section(group) for group in groups]
+
+
+def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[Section]:
+    joined: list[Section] = []
+    for section in sections:
+        lead = joined[-1] if joined else None
+        is_within = lead and len(section.path) > len(lead.path) and _shared(section.path, lead.path) == lead.path
+        if lead and is_within and 0 < length(lead.text) < _SHORT:
+            joined[-1] = replace(section, text=f"{lead.text}\n\n{section.text}")
+        else:
+            joined.append(section)
+    return joined
+
+
+def _is_near(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether two sections have the same parent, or one is within the other."""
+    return len(_shared(path, other)) >= min(len(path), len(other)) - (len(path) == len(other))
+
+
+def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    same = 0
+    while same < min(len(path), len(other)) and path[same] == other[same]:
+        same += 1
+    return path[:same]
+
+
+def _joined(path: tuple[str, ...], members: Iterable[Section]) -> str:
+    return "\n\n".join(_with_heading(member, len(path)) for member in members)
+
+
+def _with_heading(section: Section, depth: int) -> str:
+    names = section.path[depth:]
+    if not names or section.text.startswith(names[-1]):  # a definition's term stands in its text already
+        return section.text
+    return f"{SEPARATOR.join(names)}\n\n{section.text}"
+
+
+def _as_section(group: _Group) -> Section:
+    if len(group.members) == 1:
+        return group.members[0]
+    return replace(group.members[0], path=group.path, text=_joined(group.path, group.members))

@@ -1,0 +1,59 @@
+"""What headers say about a page: the address it belongs at, its language."""
+
+import httpx
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawler import crawl
+from indexer.headers import canonical_of, language_in
+from indexer.records import Page
+from tests.indexer.conftest import parsed
+from tests.indexer.server import Reply, Site
+from tests.indexer.test_crawler import canonical, link, run
+
+HERE = "http://t.test/b?x=1"
+PDF = {"Content-Type": "application/pdf"}
+
+
+@pytest.mark.parametrize(
+    ("links", "found"),
+    [
+        (['</a>; rel="canonical"'], "http://t.test/a"),
+        (["<a>;rel=canonical"], "http://t.test/a"),
+        (['<http://t.test/a#part>; title="x, y; z"; REL="alternate Canonical"'], "http://t.test/a"),
+        (["</style.css>; rel=preload; as=style, </a>; rel=canonical, </c>; rel=canonical"], "http://t.test/a"),
+        (["</n>; rel=next", "</a>; rel=canonical"], "http://t.test/a"),
+        (['</a>; title="rel=canonical"'], None),
+        (["</a>; rel=canonicals", "/a; rel=canonical", "", "<"], None),
+        (["<http://other.test/a>; rel=canonical"], None),
+        (["<https://t.test/a>; rel=canonical"], None),
+        (["<file:///etc/passwd>; rel=canonical"], None),
+        ([f"<{HERE}>; rel=canonical"], None),
+        (['<' * 100_000, "; a=" * 100_000], None),
+    ],
+)  # fmt: skip
+def test_canonical_links(links: list[str], found: str | None) -> None:
+    assert canonical_of(HERE, links) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "language"), [("de-AT", "de"), (" EN ", "en"), ("de, en", None), ("", None), ("mul", None), ("?", None)]
+)
+def test_languages(value: str, language: str | None) -> None:
+    assert language_in(httpx.Headers({"Content-Language": value})) == language
+
+
+def test_a_document_of_any_kind_gives_way_to_the_one_its_header_names(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/print.pdf", "/own.html"), guide="The guide.", own="own")
+    site.routes["/print.pdf"] = Reply(b"%PDF", 200, PDF | {"Link": f'<{site.url}/guide>; rel="canonical"'})
+    html = canonical("/own", "says so itself").encode()
+    site.routes["/own.html"] = Reply(html, 200, {"Content-Type": "text/html", "Link": "</guide>; rel=canonical"})
+    assert run(site, limits)[0] == ["/", "/guide", "/own"]
+
+
+def test_the_language_of_the_header_counts_where_the_page_does_not_say(site: Site, limits: CrawlLimits) -> None:
+    headers = {"Content-Type": "text/html", "Content-Language": "fr"}
+    site.routes["/"] = Reply(f"<p>chat {link('/other')}".encode(), 200, headers)
+    site.routes["/other"] = Reply(b"<html lang=de><p>Katze", 200, headers)
+    pages = [item for item in crawl(site.url, limits, lambda due: None) if isinstance(item, Page)]
+    assert [parsed(page).language for page in pages] == ["fr", "de"]
