@@ -1,1 +1,16 @@
-"""The application: settings, the query path, evaluation and the command line."""
+"""The application: settings, the query path, evaluation and the command line; `Client` asks a running server."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rag.client import Client
+
+__all__ = ["Client"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Client":
+        from rag.client import Client
+
+        return Client
+    raise AttributeError(f"module 'rag' has no attribute {name!r}")

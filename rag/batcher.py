@@ -4,15 +4,19 @@ Leader and followers, without a timer. A query that finds the model free runs at
 arrive meanwhile queue up; when the run ends, the first of them becomes the leader and takes along what else waits.
 """
 
+import math
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from embedder.errors import EmbedderError
-from embedder.protocol import Embedder
+from embedder.protocol import Embedder, Role
+from rag import deadline
+from rag.errors import DeadlinePassed
 
 MAX_TEXTS = 32  # a run; more would let the first of a batch wait for the last
 MAX_TOKENS = 2048
@@ -22,12 +26,14 @@ Vector = npt.NDArray[np.float32]
 
 
 class _Ticket:
-    """One caller's text, and what became of it."""
+    """One text, and what became of it."""
 
-    __slots__ = ("error", "text", "turn", "vector")
+    __slots__ = ("end", "error", "role", "text", "turn", "vector")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, role: Role, end: float) -> None:
         self.text = text
+        self.role = role
+        self.end = end  # when its caller stops waiting
         self.vector: Vector | None = None
         self.error: Exception | None = None
         self.turn = threading.Lock()  # held until there is an outcome, or it is this caller's turn to lead
@@ -43,12 +49,26 @@ class _Ticket:
         assert self.vector is not None  # noqa: S101 - for the type checker
         return self.vector
 
+    def wait(self) -> None:
+        left = self.end - time.monotonic()
+        if not self.turn.acquire(timeout=-1 if math.isinf(left) else max(0.0, left)):
+            raise DeadlinePassed
+
 
 class QueryBatcher:
-    """Embeds queries for many threads, first come first served; one run of the model at a time."""
+    """Embeds texts for many threads, first come first served; one run of the model at a time."""
 
-    def __init__(self, embedder: Embedder, *, max_texts: int = MAX_TEXTS, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        *,
+        max_texts: int = MAX_TEXTS,
+        max_tokens: int = MAX_TOKENS,
+        on_batch: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """`on_batch` is told of each run how many texts it had, and how many waited when it ended."""
         self.embedder = embedder
+        self._on_batch = on_batch
         self._max_texts = max_texts
         self._max_tokens = max_tokens
         self._lock = threading.Lock()  # guards the two below; never held during a run
@@ -61,44 +81,55 @@ class QueryBatcher:
         return len(self._waiting)
 
     def encode(self, query: str) -> Vector:
-        """Embed one query as float32 (dim,). Raises what the embedder raises for this query, and for it alone."""
-        ticket = _Ticket(query)
-        with self._lock:
-            leads = not self._busy
-            if leads:
-                self._busy = True
-            else:
-                self._waiting.append(ticket)
-        if leads:
-            self._lead([ticket])
-        else:
-            self._wait(ticket)
-            if not ticket.settled:
-                self._lead(self._take())
-        return ticket.outcome()
+        """Embed one query as float32 (dim,).
 
-    def _wait(self, ticket: _Ticket) -> None:
+        Raises DeadlinePassed if its turn has not come by the deadline, and what the embedder raises for this query.
+        """
+        return self.encode_many([query])[0]
+
+    def encode_many(self, texts: Sequence[str], *, role: Role = "query") -> list[Vector]:
+        """Embed texts, each as float32 (dim,); they queue up together. Raises as `encode` does."""
+        end = deadline.end()
+        tickets = [_Ticket(text, role, end) for text in texts]
+        with self._lock:
+            if tickets and not self._busy:  # nothing waits then
+                self._busy = True
+                tickets[0].turn.release()
+            self._waiting.extend(tickets)
         try:
-            ticket.turn.acquire()
-        except BaseException:  # a signal, in the main thread: the caller leaves, and may not block those behind it
-            with self._lock:
+            for ticket in tickets:
+                ticket.wait()
+                if not ticket.settled:
+                    self._lead(ticket)
+        except BaseException:  # too late, or a signal in the main thread: who leaves may not block those behind
+            self._abandon(tickets)
+            raise
+        return [ticket.outcome() for ticket in tickets]
+
+    def _abandon(self, tickets: Sequence[_Ticket]) -> None:
+        with self._lock:
+            led = bool(self._waiting) and not self._waiting[0].turn.locked() and self._waiting[0] in tickets
+            for ticket in tickets:
                 if ticket in self._waiting:
                     self._waiting.remove(ticket)
-                    if not ticket.turn.locked():
-                        self._hand_over()
-            raise
+            if led:
+                self._hand_over()
 
-    def _lead(self, batch: list[_Ticket]) -> None:
-        """Run a batch, whose first is the caller's own; then wake the next leader before the followers."""
+    def _lead(self, own: _Ticket) -> None:
+        """Run what waits, the caller's own first; then wake the next leader before the followers."""
+        batch: list[_Ticket] = []
         try:
+            batch = self._take()
             self._settle(batch)
         finally:
             with self._lock:
                 # A leader that was interrupted, which no Exception does, leaves its followers to the next one.
-                self._waiting.extendleft(ticket for ticket in reversed(batch[1:]) if not ticket.settled)
+                self._waiting.extendleft(
+                    ticket for ticket in reversed(batch) if ticket is not own and not ticket.settled
+                )
                 self._hand_over()
-            for ticket in batch[1:]:
-                if ticket.settled:
+            for ticket in batch:
+                if ticket is not own and ticket.settled:
                     ticket.turn.release()
 
     def _hand_over(self) -> None:
@@ -108,14 +139,25 @@ class QueryBatcher:
             self._waiting[0].turn.release()
 
     def _take(self) -> list[_Ticket]:
-        """Take the queries that wait, oldest first, as far as the budget goes; the first of them always."""
+        """Take the texts that wait, oldest first, as far as the budget and their role go; the first of them always.
+
+        Those whose deadline has passed come along too, without using any of it.
+        """
         batch: list[_Ticket] = []
-        tokens = 0
+        texts = tokens = 0
+        role: Role | None = None
+        now = time.monotonic()
         with self._lock:
-            while self._waiting and len(batch) < self._max_texts:
-                tokens += self._bound(self._waiting[0].text)
-                if batch and tokens > self._max_tokens:
-                    break
+            while self._waiting and texts < self._max_texts:
+                ticket = self._waiting[0]
+                if ticket.end <= now:
+                    ticket.error = DeadlinePassed()
+                else:
+                    tokens += self._bound(ticket.text)
+                    if texts and (tokens > self._max_tokens or ticket.role != role):
+                        break
+                    role = ticket.role
+                    texts += 1
                 batch.append(self._waiting.popleft())
         return batch
 
@@ -124,9 +166,12 @@ class QueryBatcher:
         return min(len(text) + _SPECIAL, self.embedder.max_length)
 
     def _settle(self, batch: Sequence[_Ticket]) -> None:
-        """Give every ticket its vector or its error."""
+        """Give every ticket that is not settled its vector or its error."""
+        batch = [ticket for ticket in batch if not ticket.settled]
+        if not batch:
+            return
         try:
-            vectors = self.embedder.encode([ticket.text for ticket in batch], role="query")
+            vectors = self.embedder.encode([ticket.text for ticket in batch], role=batch[0].role)
             if len(vectors) != len(batch):
                 raise EmbedderError(f"the embedder gave {len(vectors)} vectors for {len(batch)} texts: check the model")
             for ticket, vector in zip(batch, vectors, strict=True):
@@ -137,3 +182,5 @@ class QueryBatcher:
                 return
             for ticket in batch:
                 self._settle([ticket])  # alone, so that one query's error does not become its neighbours'
+        if self._on_batch:
+            self._on_batch(len(batch), self.waiting)

@@ -17,7 +17,8 @@ from rag.settings import SETTINGS, Settings, load
 _GROUPS = {
     "index": ("index", "build", "embedder", "crawl", "chunk"),
     "remove": ("index", "build"),
-    "serve": ("index", "embedder", "serve"),
+    "serve": ("index", "embedder", "serve", "access", "answers"),
+    "mcp": ("index", "embedder"),
     "search": ("index", "embedder", "serve"),
     "eval": ("embedder",),
     "verify": ("index", "embedder"),
@@ -28,6 +29,7 @@ _GROUPS = {
     "import": ("index", "build", "embedder"),
     "collections": ("index",),
     "drop": ("index",),
+    "keys": ("index", "access"),
     "warm": ("embedder",),
     "doctor": ("index", "embedder"),
 }
@@ -37,6 +39,7 @@ _UNUSED = {
     "import": {"vector_index"},
     "collections": {"collection"},
     "drop": {"collection"},
+    "keys": {"collection", *(s.name for s in SETTINGS if s.group == "access")} - {"keys"},
 }
 
 
@@ -66,10 +69,17 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--full", action="store_true", help="read and cut pages anew that have not changed")
     verb.add_argument("--quiet", action="store_true", help="no progress on stderr")
     verb = verbs.add_parser("remove", help="publish the index without some of its sources; nothing is read again")
-    verb.add_argument("sources", nargs="+", metavar="SOURCE", help="as it was given to index")
+    verb.add_argument(
+        "sources", nargs="+", metavar="SOURCE", help="as it was given to index; an unknown one is refused"
+    )
     verbs.add_parser("serve", help="answer queries on a web page and over REST")
+    verb = verbs.add_parser("mcp", help="offer search and read_document as tools, by the Model Context Protocol")
+    verb.add_argument("--server", metavar="URL", help="ask this running server, and read no index here")
+    verb.add_argument(
+        "--http", metavar="PORT", type=int, help="listen on this port of 127.0.0.1 instead of standard input"
+    )
     verb = verbs.add_parser("search", help="answer one query on the command line")
-    verb.add_argument("query", metavar="QUERY")
+    verb.add_argument("query", metavar="QUERY", help="the question, in quotes")
     verb.add_argument("-k", type=int, default=10, help="hits to return (default: 10)")
     _add_mode(verb)
     verb.add_argument(
@@ -82,25 +92,43 @@ def parser() -> argparse.ArgumentParser:
     )
     verb.add_argument("--diversity", type=float, default=0.0, help="0 to 1: prefer hits unlike each other (default: 0)")
     verb = verbs.add_parser("eval", help="measure retrieval quality on a dataset in BEIR's layout")
-    verb.add_argument("folder", metavar="BEIR_DIR", type=Path)
+    verb.add_argument(
+        "folder",
+        metavar="BEIR_DIR",
+        type=Path,
+        help="folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
+    )
     _add_mode(verb)
     verb.add_argument("--fusion", help="how hybrid joins its two lists: weighted (default) or rrf")
     verb = verbs.add_parser("verify", help="check every file, count and a sample of the vectors of a generation")
-    verb.add_argument("--generation", metavar="ID", help="which; the live one unless told")
+    verb.add_argument("--generation", metavar="ID", help="id of a generation; the live one unless told")
     verb.add_argument("--quick", action="store_true", help="embed nothing again, so that no model is loaded")
     verbs.add_parser("sources", help="list what the index was made from, and how much each source gave")
     verbs.add_parser("generations", help="list the published generations, newest first")
     verb = verbs.add_parser("rollback", help="make an older generation the live one, after verifying it")
-    verb.add_argument("generation", nargs="?", metavar="GENERATION", help="which; the one before unless told")
+    verb.add_argument(
+        "generation", nargs="?", metavar="GENERATION", help="id of a generation; the one before unless told"
+    )
     verb = verbs.add_parser("export", help="write a generation into one archive")
-    verb.add_argument("file", metavar="FILE", type=Path, help="the archive; compressed if it ends in .gz or .tgz")
-    verb.add_argument("--generation", metavar="ID", help="which; the live one unless told")
+    verb.add_argument(
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="the archive, replaced if it is there; compressed if it ends in .gz or .tgz",
+    )
+    verb.add_argument("--generation", metavar="ID", help="id of a generation; the live one unless told")
+    verb.add_argument("--jsonl", action="store_true", help="write the documents as JSON Lines instead")
     verb = verbs.add_parser("import", help="publish the generation that an archive holds")
-    verb.add_argument("file", metavar="FILE", type=Path, help="the archive")
+    verb.add_argument("file", metavar="FILE", type=Path, help="an archive that export wrote")
     verbs.add_parser("collections", help="list the collections of the index")
     verb = verbs.add_parser("drop", help="remove a named collection for good")
     verb.add_argument("name", metavar="NAME", help="the collection")
     verb.add_argument("--yes", action="store_true", help="confirm it")
+    verb = verbs.add_parser("keys", help="make, list and remove the keys that callers of a server need")
+    verb.add_argument("action", choices=("add", "list", "remove"), metavar="ACTION", help="add, list or remove")
+    verb.add_argument("name", nargs="?", metavar="NAME", help="what the key is called: who or what has it")
+    verb.add_argument("--role", default="read", help="what it is good for: read (default) or write, which reads too")
+    verb.add_argument("--stdin", action="store_true", help="take the key from standard input, instead of a new one")
     verbs.add_parser("warm", help="compile the model for this machine now, so that no later command has to")
     verbs.add_parser("doctor", help="show the CPU, engine, model and index in use, and warn about what is slow")
     for name, verb in verbs.choices.items():
@@ -152,7 +180,7 @@ def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]
         report = examine(settings)
         return report, doctor_text(report)
     # a verb imports what it needs: some need a model, and most do not
-    if verb in {"index", "remove", "search", "eval", "warm", "serve"}:
+    if verb in {"index", "remove", "search", "eval", "warm", "mcp", "serve"}:
         return _run_command(args, settings)
     from rag import upkeep
 
@@ -165,11 +193,13 @@ def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]
     if verb == "rollback":
         return upkeep.rollback(settings, args["generation"])
     if verb == "export":
-        return upkeep.export(settings, args["file"], generation=args["generation"])
+        return upkeep.export(settings, args["file"], generation=args["generation"], jsonl=args["jsonl"])
     if verb == "import":
         return upkeep.import_(settings, args["file"])
     if verb == "collections":
         return upkeep.collections(settings)
+    if verb == "keys":
+        return upkeep.keys(settings, args["action"], args["name"], role=args["role"], from_stdin=args["stdin"])
     return upkeep.drop(settings, args["name"], yes=args["yes"])
 
 
@@ -195,6 +225,9 @@ def _run_command(args: dict[str, Any], settings: Settings) -> tuple[dict[str, An
         return commands.evaluate(args["folder"], settings, mode=args["mode"], fusion=args["fusion"])
     if verb == "warm":
         return commands.warm(settings)
+    if verb == "mcp":
+        commands.mcp(settings, server=args["server"], port=args["http"])
+        raise SystemExit  # without a word: standard output was the protocol's
     commands.serve(settings)
     raise AssertionError("serve does not return")
 

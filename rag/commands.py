@@ -3,10 +3,12 @@
 Each returns a JSON-ready object and the text for a terminal; `cli` prints one of them.
 """
 
+import dataclasses
 import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +24,10 @@ from indexer.layout import DEFAULT
 from indexer.publish import disk_errors, prepare
 from rag.configs import build_config, embedder_config
 from rag.elapsed import Elapsed
-from rag.errors import CollectionMissing
+from rag.endpoint import Endpoint
+from rag.errors import CollectionMissing, SettingsError
 from rag.filters import fields_of
+from rag.keys import check_exposure
 from rag.lazy import LazyEmbedder
 from rag.results import as_text
 from rag.retriever import Retriever, check_fingerprint
@@ -31,6 +35,7 @@ from rag.settings import Settings
 from rag.workers import share_cores
 
 if TYPE_CHECKING:
+    from indexer.progress import Progress
     from rag.configuration import ConfiguredSource
 
 Result = tuple[dict[str, Any], str]
@@ -46,6 +51,7 @@ def index(
     quiet: bool = False,
     watch: bool = False,
     every: str | None = None,
+    progress: "Progress | None" = None,
 ) -> Result:
     """Read the sources, and publish a generation unless nothing has changed.
 
@@ -72,7 +78,8 @@ def index(
     config = build_config(settings)  # before the model is loaded, so that a bad value is told at once
     with disk_errors(settings.index_dir):
         prepare(settings.index_dir)
-    work = Freshness(settings, config, lazy_embedder(settings, quiet=quiet), entries, full=full, quiet=quiet)
+    embedder = lazy_embedder(settings, quiet=quiet)
+    work = Freshness(settings, config, embedder, entries, full=full, quiet=quiet, progress=progress)
     if watch or every:
         work.keep()
         return work.as_dict(), f"{work.runs:,} runs, {work.published:,} published, {work.failed:,} failed"
@@ -135,6 +142,9 @@ def evaluate(folder: Path, settings: Settings, *, mode: str, fusion: str | None 
 
 def serve(settings: Settings) -> None:
     """Check that there is something to serve, then become the server. Does not return."""
+    check_exposure(settings)
+    if settings.answer_url:
+        Endpoint.of(settings)  # says what is wrong with it
     plan = Plan(embedder_config(settings))
     folders = list_collections(settings.index_dir)
     if not folders:
@@ -144,10 +154,45 @@ def serve(settings: Settings) -> None:
         raise wrong[0]
     _prepare(plan)  # compiles once, here, and not in every worker
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
+    settings = dataclasses.replace(settings, engine=plan.engine, precision=plan.precision)  # not auto, in its status
     sys.stderr.flush()
     os.execvpe(  # noqa: S606 - this process becomes the server; no shell is wanted
         sys.executable, [sys.executable, "-m", "web.server"], os.environ | settings.as_environment()
     )
+
+
+def mcp(settings: Settings, *, server: str | None = None, port: int | None = None) -> None:
+    """Offer the tools of `rag.mcp` on the index, or on a server, until the caller ends.
+
+    Over standard input and output, or over HTTP on a port of loopback.
+    """
+    try:
+        from rag import mcp as tools
+    except ModuleNotFoundError as error:
+        raise SettingsError("this needs the extra mcp: pip install 'pilotlight[mcp]'") from error
+
+    with ExitStack() as stack:
+        if server is not None:
+            from rag.client import Client
+
+            library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
+        else:
+            from rag.live import LiveRetriever
+
+            published(settings)
+            _prepare(Plan(embedder_config(settings)))
+            retriever = LiveRetriever(settings)
+            retriever.start()
+            stack.callback(retriever.close)
+            library = tools.LocalLibrary(retriever)
+        offered = tools.make_server(library, settings.collection)
+        if port is None:
+            tools.serve_stdio(offered)
+            return
+        try:
+            tools.serve_http(offered, port)
+        except (OSError, OverflowError) as error:
+            raise SettingsError(f"cannot listen on {tools.HOST} port {port}: {error}") from error
 
 
 def _can_serve(folder: Path, plan: Plan, wrong: list[PilotlightError]) -> bool:

@@ -3,10 +3,25 @@
 RagError
 ├── SettingsError       a setting whose value cannot be used: names the setting, the value and what is allowed
 ├── QueryError          a query, k, or mode that cannot be answered (HTTP 400)
-├── CollectionMissing   a collection that is not there: names those that are (HTTP 404)
+├── NotThere            something that is asked for by its name and is not there (HTTP 404)
+│   ├── CollectionMissing  a collection: names those that are
+│   ├── DocumentMissing    a document
+│   └── JobMissing         a job that builds the index
+├── JobRefused          a job that is not allowed as it is asked for: names the field (HTTP 403)
+├── JobConflict         a job that cannot be started or stopped as things are (HTTP 409)
 ├── NotReady            the retriever is still loading, or has no index (HTTP 503)
+├── DeadlinePassed      there was not time enough to answer (HTTP 503)
+├── KeysError           a file of keys, a name or a key that cannot be used
 ├── FingerprintMismatch the index was built by another model or precision: names the fields
-└── DatasetError        an evaluation folder that is not in BEIR's layout
+├── DatasetError        an evaluation folder that is not in BEIR's layout
+├── AnswerError         a written answer could not be had
+│   ├── AnswersOff      no endpoint is set that writes answers (HTTP 501)
+│   ├── EndpointFailed  the endpoint cannot be reached, refused, or did not speak the protocol (HTTP 502)
+│   └── EndpointSlow    the answer was not there in time (HTTP 504)
+└── ClientError         a server did not give `rag.Client` what it asked for
+    ├── Unavailable     not reached, or it cannot answer now: `retry_after` says in how many seconds it may
+    ├── Refused         the key is missing, unknown, or of a role that may not do this (HTTP 401, 403)
+    └── Rejected        the request cannot be met as it stands: `field` names what is wrong with it (HTTP 4xx)
 """
 
 from collections.abc import Iterable
@@ -26,7 +41,13 @@ class QueryError(RagError):
     """A query that cannot be answered as asked."""
 
 
-class CollectionMissing(RagError):
+class NotThere(RagError):
+    """Something that is asked for by its name and is not there; `field` is where the name was given."""
+
+    field: str
+
+
+class CollectionMissing(NotThere):
     """A collection that is not in the index."""
 
     field = "collection"
@@ -36,8 +57,49 @@ class CollectionMissing(RagError):
         super().__init__(f"there is no collection {name[:80]!r}; there are: {there}")
 
 
+class DocumentMissing(NotThere):
+    """A document that is not in the collection."""
+
+    field = "id"
+
+    def __init__(self, document: str, collection: str) -> None:
+        super().__init__(f"there is no document {document[:80]!r} in collection {collection!r}")
+
+
+class JobMissing(NotThere):
+    """A job that is not known, or not any more."""
+
+    field = "id"
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"there is no job {job[:80]!r}: it never was, or has been forgotten")
+
+
+class JobRefused(RagError):
+    """A job that is not allowed as it is asked for."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field} {detail}")
+        self.field = field
+
+
+class JobConflict(RagError):
+    """A job that cannot be started or stopped as things are."""
+
+
 class NotReady(RagError):
     """The retriever cannot answer yet."""
+
+
+class DeadlinePassed(RagError):
+    """The answer would have come too late."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is too busy to answer in time: try again in a moment")
+
+
+class KeysError(RagError):
+    """A file of keys, a name or a key that cannot be used."""
 
 
 class FingerprintMismatch(RagError):
@@ -46,3 +108,43 @@ class FingerprintMismatch(RagError):
 
 class DatasetError(RagError):
     """An evaluation folder that is not in BEIR's layout."""
+
+
+class AnswerError(RagError):
+    """A written answer could not be had."""
+
+
+class AnswersOff(AnswerError):
+    """No endpoint is set that writes answers."""
+
+
+class EndpointFailed(AnswerError):
+    """The endpoint that writes answers failed."""
+
+
+class EndpointSlow(AnswerError):
+    """The endpoint that writes answers took too long."""
+
+
+class ClientError(RagError):
+    """A server did not give the client what it asked for; `status` is that of HTTP, None where there was no answer."""
+
+    def __init__(
+        self, detail: str, *, status: int | None = None, field: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.field = field
+        self.retry_after = retry_after
+
+
+class Unavailable(ClientError):
+    """The server was not reached, or cannot answer now."""
+
+
+class Refused(ClientError):
+    """The key does not open this."""
+
+
+class Rejected(ClientError):
+    """The request cannot be met as it stands."""

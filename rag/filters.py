@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indexer.errors import FilterError
-from indexer.filter import LISTS, Filter
+from indexer.filter import LISTS, MOST_CHARACTERS, MOST_VALUES, Filter
 
-__all__ = ["DAYS", "LISTS", "METADATA", "Filter", "FilterError", "fields_of"]
+__all__ = ["DAYS", "LISTS", "METADATA", "MOST_CHARACTERS", "MOST_VALUES", "Filter", "FilterError", "fields_of"]
 
 DAYS = ("from", "to")
 METADATA = "meta."  # before a name

@@ -2,7 +2,8 @@
 
 from indexer.layout import DEFAULT as DEFAULT_COLLECTION
 
-__all__ = ["DEFAULT_COLLECTION", "EXPANSIONS", "MODES"]
+__all__ = ["DEFAULT_COLLECTION", "EXPANSIONS", "FURTHEST", "MODES"]
 
 MODES = ("hybrid", "dense", "lexical")
 EXPANSIONS = ("none", "section")
+FURTHEST = 1_000  # hits before the first one of an answer, at most

@@ -50,6 +50,22 @@ def fused(dense: Found, lexical: Found, cosines: Callable[[Rows], Scores], *, fu
     return Ranking(rows[order], scores[order], by_meaning[order], by_words[order])
 
 
+def extended(ranking: Ranking, deeper: Ranking) -> Ranking:
+    """Return a ranking as it is, followed by what a deeper search found beyond it, none of which scores better."""
+    new = ~np.isin(deeper.rows, ranking.rows)
+    least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
+
+    def joined(before: Scores | None, after: Scores | None) -> Scores | None:
+        return None if before is None or after is None else np.concatenate([before, after[new]])
+
+    return Ranking(
+        np.concatenate([ranking.rows, deeper.rows[new]]),
+        np.concatenate([ranking.scores, np.minimum(deeper.scores[new], least)]),
+        joined(ranking.dense, deeper.dense),
+        joined(ranking.lexical, deeper.lexical),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Which candidates of a ranking are shown, in order, and which near-duplicates each stands for."""
@@ -66,6 +82,7 @@ def choose(
     k: int,
     per_document: int = 0,
     diversity: float = 0.0,
+    varied: int | None = None,
 ) -> Choice:
     """Choose k candidates, or fewer if there are no more.
 
@@ -76,6 +93,7 @@ def choose(
         k: how many.
         per_document: of one document at most; 0 for any number.
         diversity: 0 keeps the order, 1 looks at variety alone (maximal marginal relevance).
+        varied: among how many of the candidates variety is looked for; the others follow in their order. None for all.
     """
     looked_at = len(facts) if diversity else min(len(facts), _AHEAD * k)
     while True:
@@ -89,8 +107,10 @@ def choose(
             break
         looked_at = min(len(facts), 4 * looked_at)
     if diversity and len(kept) > 1:
-        scores = ranking.scores[kept]
-        kept = kept[mmr(vectors(ranking.rows[kept]), scores / max(float(scores.max()), 1e-9), 1 - diversity, k)]
+        among = kept if varied is None else kept[kept < varied]
+        scores = ranking.scores[among]
+        picked = mmr(vectors(ranking.rows[among]), scores / max(float(scores.max()), 1e-9), 1 - diversity, k)
+        kept = np.concatenate([among[picked], kept[len(among) :]])
     kept = kept[:k]
     folded: dict[int, list[int]] = {}
     for index in np.flatnonzero(~stands).tolist():

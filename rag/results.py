@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from indexer.records import SEPARATOR
+from rag.facets import Share
 
 
 class Hit(NamedTuple):
@@ -24,6 +25,8 @@ class Hit(NamedTuple):
     metadata: dict[str, Any]  # the user's own
     duplicates: list[str]  # urls of passages that say the same, left out for this one
     section_text: str | None = None  # the passage with those around it in its section; None where not asked for
+    document: str = ""  # id of the document, the same in every generation
+    sentence: tuple[int, int] | None = None  # span in text of what is nearest in meaning, where no word matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,19 @@ class Answer:
     hits: list[Hit]
     took_ms: dict[str, float]  # embed, dense, lexical, fuse, total
     generation: str
+    next: int | None = None  # offset of the hits after these; None where there are no more
+    facets: dict[str, list[Share]] | None = None  # see `facets.count_facets`; None where not asked for
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, which shares its values with the answer; JSON turns spans into two-element lists."""
-        hits = [hit._asdict() for hit in self.hits]
-        return {"query": self.query, "hits": hits, "took_ms": self.took_ms, "generation": self.generation}
+        return {
+            "query": self.query,
+            "hits": [hit._asdict() for hit in self.hits],
+            "next": self.next,
+            "facets": self.facets,
+            "took_ms": self.took_ms,
+            "generation": self.generation,
+        }
 
 
 def section_within(title: str, section: str) -> str:

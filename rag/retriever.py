@@ -1,23 +1,31 @@
 """The query path: text in, the k best passages out. Everything is loaded and warmed beforehand."""
 
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from embedder.protocol import Embedder
+from embedder.protocol import Embedder, Role
+from indexer.catalogue import document_id
 from indexer.filter import Filter
 from indexer.generation import Generation
 from indexer.lexical_query import spans
 from indexer.manifest import differing_fields
-from rag.batcher import QueryBatcher
-from rag.errors import FingerprintMismatch, QueryError
-from rag.options import EXPANSIONS, MODES
-from rag.ranking import Choice, Found, Ranking, choose, fused, single
+from rag.arguments import check_options, check_query
+from rag.batcher import MAX_TEXTS, QueryBatcher, Vector
+from rag.errors import FingerprintMismatch
+from rag.facets import Facts, Share, count_facets
+from rag.fusion import Rows, Scores
+from rag.options import EXPANSIONS, FURTHEST, MODES
+from rag.ranking import Choice, Found, Ranking, choose, extended, fused, single
 from rag.results import Answer, Hit
+from rag.sentences import nearest_sentences
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
+COUNTED = 200  # candidates whose documents are counted for facets
 _WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
 _DUPLICATES_SHOWN = 10
 
@@ -65,40 +73,59 @@ class Retriever:
         query: str,
         *,
         k: int = 10,
+        offset: int = 0,
         mode: str = MODES[0],
         filter: Filter | None = None,
         per_document: int = 0,
         diversity: float = 0.0,
         expand: str = EXPANSIONS[0],
+        facets: bool = False,
+        sentences: bool = False,
+        vector: Vector | None = None,
     ) -> Answer:
         """Find the k passages that answer a query best.
 
         Args:
             query: text.
             k: how many, from 1 to max_k.
+            offset: how many better ones to leave out, up to FURTHEST; the order stays the same as long as k does.
             mode: by meaning and words, by meaning alone, or by words alone; see MODES.
             filter: what their documents must be like.
             per_document: passages of one document at most; 0 for any number.
             diversity: 0 for the best, up to 1 for ones as different from each other as can be.
             expand: whether the hits come with the text of their sections; see EXPANSIONS.
+            facets: whether the documents among the candidates are counted.
+            sentences: whether hits without a word of the query say which sentence is nearest to it.
+            vector: the query's own, float32 (dim,), where the caller has it already.
 
         Raises:
             QueryError: the query cannot be answered as asked.
         """
-        self._check(query, k, mode, per_document, diversity, expand)
+        check_query(query, self.max_query_chars)
+        check_options(
+            k=k,
+            most=self.max_k,
+            offset=offset,
+            mode=mode,
+            per_document=per_document,
+            diversity=diversity,
+            expand=expand,
+        )
         took = dict.fromkeys(("embed", "dense", "lexical", "fuse"), 0.0)
         start = time.perf_counter()
-        depth = max(CANDIDATES, 2 * k)
+        wanted = offset + k
+        depth = max(CANDIDATES, 2 * k)  # whatever the offset, for all pages to be of one ranking
         allowed = self.generation.select(filter) if filter else None  # once: the search by words finds it remembered
         words: Future[tuple[Found, float]] | None = None
         if mode == "hybrid":  # while the query is embedded
             words = self._words.submit(self._search_words, query, depth, filter)
-        if mode != "lexical":
+        if vector is None and (mode != "lexical" or sentences):
             vector = self._batcher.encode(query)  # the wait for other queries is part of this stage
             took["embed"] = time.perf_counter() - start
+        ranking: Ranking | None = None
         while True:
             dense = lexical = None
-            if mode != "lexical":
+            if vector is not None and mode != "lexical":
                 began = time.perf_counter()
                 dense = self.generation.search(vector, depth, allowed)
                 took["dense"] += time.perf_counter() - began
@@ -107,41 +134,68 @@ class Retriever:
                 took["lexical"] += seconds
                 words = None
             began = time.perf_counter()
-            if dense and lexical:
-                ranking = fused(dense, lexical, lambda rows: self.generation.vectors(rows) @ vector)
+            if dense and lexical and vector is not None:
+                found = fused(dense, lexical, self._cosines(vector))
             else:
-                ranking = single(dense or lexical or _NOTHING, is_dense=dense is not None)
+                found = single(dense or lexical or _NOTHING, is_dense=dense is not None)
+            if ranking is None:
+                ranking, candidates = found, found.rows
+            else:
+                ranking = extended(ranking, found)
             choice = choose(
                 ranking,
                 self.generation.rows[ranking.rows],
                 self.generation.vectors,
-                k=k,
+                k=wanted + 1,  # to know whether there are more
                 per_document=per_document,
                 diversity=diversity,
+                varied=len(candidates),
             )
             took["fuse"] += time.perf_counter() - began
             # Duplicates and passages of one document may have taken the places of others, further down.
-            is_all = all(found is None or len(found[1]) < depth for found in (dense, lexical))
-            if len(choice.indices) == k or is_all:
+            is_all = all(some is None or len(some[1]) < depth for some in (dense, lexical))
+            if len(choice.indices) >= wanted or is_all:
                 break
             depth *= 4
-        hits = self._hits(query, ranking, choice, expands=expand == "section")
+        has_more = (len(choice.indices) > wanted or not is_all) and wanted <= FURTHEST
+        hits = self._hits(query, ranking, choice, slice(offset, wanted), expands=expand == "section")
+        if sentences and vector is not None:
+            hits = self._with_sentences(hits, vector)
+        counted = self._count(candidates) if facets else None
         took["total"] = time.perf_counter() - start
         return Answer(
             query=query,
             hits=hits,
             took_ms={stage: round(seconds * 1000, 3) for stage, seconds in took.items()},
             generation=self.generation.id,
+            next=wanted if has_more else None,
+            facets=counted,
         )
+
+    def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
+        """Embed texts as float32 (n, dim), together with what others ask for."""
+        return embed(self._batcher, texts, role)
+
+    def _with_sentences(self, hits: list[Hit], vector: Vector) -> list[Hit]:
+        unmarked = [hit.text for hit in hits if not hit.highlights]
+        spans = iter(nearest_sentences(vector, unmarked, self.embed))
+        return [hit if hit.highlights else hit._replace(sentence=next(spans)) for hit in hits]
+
+    def _count(self, rows: Rows) -> dict[str, list[Share]]:
+        numbers = np.unique(self.generation.rows["document"][rows[:COUNTED]])
+        return count_facets(Facts(*facts) for facts in self.generation.catalogue.facts(numbers.tolist()))
+
+    def _cosines(self, vector: Vector) -> Callable[[Rows], Scores]:
+        return lambda rows: self.generation.vectors(rows) @ vector
 
     def _search_words(self, query: str, k: int, only: Filter | None) -> tuple[Found, float]:
         """Search by words; also return how many seconds it took."""
         start = time.perf_counter()
         return self.generation.search_words(query, k, only), time.perf_counter() - start
 
-    def _hits(self, query: str, ranking: Ranking, choice: Choice, *, expands: bool) -> list[Hit]:
-        """Fetch what is shown of the chosen passages, and the addresses of those they stand for."""
-        shown = choice.indices.tolist()
+    def _hits(self, query: str, ranking: Ranking, choice: Choice, page: slice, *, expands: bool) -> list[Hit]:
+        """Fetch what is shown of a page of the chosen passages, and the addresses of those they stand for."""
+        shown = choice.indices[page].tolist()
         folded = [choice.folded.get(index, [])[:_DUPLICATES_SHOWN] for index in shown]
         also = [index for group in folded for index in group]
         chunks = self.generation.chunks(ranking.rows[shown + also])
@@ -155,7 +209,7 @@ class Retriever:
         for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):
             hits.append(
                 Hit(
-                    rank=place + 1,
+                    rank=page.start + place + 1,
                     id=chunk.id,
                     url=chunk.url,
                     title=chunk.title,
@@ -170,36 +224,22 @@ class Retriever:
                     metadata=chunk.metadata,
                     duplicates=[next(addresses) for _ in group],
                     section_text=sections[place],
+                    document=document_id(chunk.document_url),
                 )
             )
         return hits
 
-    def _check(
-        self, query: object, k: object, mode: object, per_document: object, diversity: object, expand: object
-    ) -> None:
-        if not isinstance(query, str):
-            raise QueryError(f"query must be text, not {type(query).__name__}")
-        if not query.strip():
-            raise QueryError("query is empty: give at least one word")
-        try:
-            query.encode()
-        except UnicodeEncodeError:
-            raise QueryError("query is not valid Unicode text: it holds half of a surrogate pair") from None
-        if len(query) > self.max_query_chars:
-            raise QueryError(f"query has {len(query)} characters: at most {self.max_query_chars} are allowed")
-        if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= self.max_k:
-            raise QueryError(f"k must be a whole number from 1 to {self.max_k}, not {k!r}")
-        if mode not in MODES:
-            raise QueryError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
-        if not isinstance(per_document, int) or isinstance(per_document, bool) or per_document < 0:
-            raise QueryError(f"per_document must be a whole number, 0 for any number, not {per_document!r}")
-        if not isinstance(diversity, int | float) or isinstance(diversity, bool) or not 0 <= diversity <= 1:
-            raise QueryError(f"diversity must be a number from 0 to 1, not {diversity!r}")
-        if expand not in EXPANSIONS:
-            raise QueryError(f"expand must be one of {', '.join(EXPANSIONS)}, not {expand!r}")
-
 
 _NOTHING: Found = (np.empty(0, np.float32), np.empty(0, np.int64))
+
+
+def embed(batcher: QueryBatcher, texts: Sequence[str], role: Role) -> npt.NDArray[np.float32]:
+    """Embed texts as float32 (n, dim), together with what others ask for."""
+    vectors = np.empty((len(texts), batcher.embedder.dimension), np.float32)
+    for start in range(0, len(texts), MAX_TEXTS):  # a run's worth at a time, which queries of others come between
+        run = slice(start, start + MAX_TEXTS)
+        vectors[run] = batcher.encode_many(texts[run], role=role)
+    return vectors
 
 
 def check_fingerprint(generation: Generation, fingerprint: dict[str, object]) -> None:

@@ -3,12 +3,12 @@
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from embedder.cache import default_folder
 from embedder.model import PACKAGED
-from indexer.layout import collection_dir
+from indexer.layout import KEYS, collection_dir
 from rag.errors import SettingsError
 from rag.options import EXPANSIONS
 
@@ -22,7 +22,7 @@ class Setting:
     name: str
     default: str | int | float | bool
     help: str
-    group: str  # which part reads it: index, build, embedder, crawl, chunk or serve
+    group: str  # which part reads it: index, build, embedder, crawl, chunk, serve, access or answers
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
@@ -89,7 +89,8 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("include", "", "paths of the pages wanted, such as /docs/,/blog/*.html$; empty = all", "crawl"),
     Setting("exclude", "", "paths of the pages left out, in the same notation", "crawl"),
-    Setting("concurrency", 4, "pages fetched at the same time", "crawl", low=1, high=64),
+    Setting("concurrency", 4, "pages fetched at the same time from each site", "crawl", low=1, high=64),
+    Setting("sites", 4, "sites crawled at the same time", "crawl", low=1, high=64),
     Setting("delay", 0.0, "seconds between two requests to a site", "crawl", low=0, high=3600),
     Setting(
         "allow_private",
@@ -127,6 +128,45 @@ SETTINGS: tuple[Setting, ...] = (
         choices=EXPANSIONS,
     ),
     Setting("max_query_chars", 10_000, "characters of a query at most", "serve", low=1, high=1_000_000),
+    Setting("log_format", "text", "how the log is written", "serve", choices=("text", "json")),
+    Setting("log_queries", False, "log what is searched for", "serve"),
+    Setting("keys", "", "file of the keys that callers need; empty = keys.json in the index folder", "access"),
+    Setting(
+        "anonymous",
+        "auto",
+        "what callers without a key may do; auto is read where there is no file of keys and only this machine listens",
+        "access",
+        choices=("auto", "none", "read"),
+    ),
+    Setting("cors_origins", "", "origins of other sites whose pages may call the API; empty = none, * = any", "access"),
+    Setting("proxies", 0, "reverse proxies in front, whose X-Forwarded-For is believed", "access", low=0, high=10),
+    Setting(
+        "rate_limit",
+        0.0,
+        "requests a second for each key, or address without one; twice as many at once; 0 = any",
+        "access",
+        low=0,
+        high=1_000_000,
+    ),
+    Setting(
+        "queue",
+        64,
+        "requests that one worker has under way or waiting at most; more are answered 503",
+        "access",
+        low=1,
+        high=100_000,
+    ),
+    Setting("deadline", 10.0, "seconds after which a search is answered 503", "access", low=0.01, high=3600),
+    Setting(
+        "job_sources",
+        "",
+        "addresses and folders below which callers that may write can have sources read; empty = the index's own",
+        "access",
+    ),
+    Setting("answer_url", "", "OpenAI-compatible API that writes answers, such as http://127.0.0.1:8080/v1", "answers"),
+    Setting("answer_model", "", "model that it is to use", "answers"),
+    Setting("answer_key", "", "secret that it asks for; better given by the variable than by the flag", "answers"),
+    Setting("answer_timeout", 60.0, "seconds one answer may take", "answers", low=0.01, high=3600),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 
@@ -153,6 +193,7 @@ class Settings:
     include: str
     exclude: str
     concurrency: int
+    sites: int
     delay: float
     allow_private: str
     chunk_tokens: int
@@ -164,6 +205,20 @@ class Settings:
     per_document: int
     expand: str
     max_query_chars: int
+    log_format: str
+    log_queries: bool
+    keys: str
+    anonymous: str
+    cors_origins: str
+    proxies: int
+    rate_limit: float
+    queue: int
+    deadline: float
+    job_sources: str
+    answer_url: str
+    answer_model: str
+    answer_key: str = field(repr=False)
+    answer_timeout: float
 
     @property
     def index_dir(self) -> Path:
@@ -174,6 +229,11 @@ class Settings:
     def collection_dir(self) -> Path:
         """The folder of the collection; raises ConfigError if no collection can have its name."""
         return collection_dir(self.index_dir, self.collection)
+
+    @property
+    def keys_file(self) -> Path:
+        """The file of keys, which need not be there."""
+        return Path(self.keys).expanduser() if self.keys else self.index_dir / KEYS
 
     @property
     def cache(self) -> Path:

@@ -3,6 +3,7 @@
 Each returns a JSON-ready object and the text for a terminal; `cli` prints one of them.
 """
 
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from embedder.config import Plan
 from embedder.errors import PilotlightError
-from indexer.archive import export_archive, import_archive
+from indexer.archive import export_archive, export_documents, import_archive
 from indexer.collections import drop_collection, list_collections, list_generations, live_id, size_of
 from indexer.errors import IndexMissing
 from indexer.generation import current_id, generation_folder
@@ -100,12 +101,14 @@ def sources(settings: Settings) -> Result:
     return report, _table(rows)
 
 
-def export(settings: Settings, file: Path, *, generation: str | None = None) -> Result:
-    """Write a generation into an archive."""
-    manifest = export_archive(published(settings), file, generation)
+def export(settings: Settings, file: Path, *, generation: str | None = None, jsonl: bool = False) -> Result:
+    """Write a generation into an archive, or its documents into a file of JSON Lines."""
+    index = published(settings)
+    manifest = (export_documents if jsonl else export_archive)(index, file, generation)
     size = file.stat().st_size
     report = {"file": str(file), "file_bytes": size, **_described(manifest)}
-    return report, f"generation {manifest.id} is in {file}, {size / 1e6:,.1f} MB"
+    what = f"{manifest.counts.documents:,} documents" if jsonl else f"generation {manifest.id}"
+    return report, f"{what} {'are' if jsonl else 'is'} in {file}, {size / 1e6:,.1f} MB"
 
 
 def import_(settings: Settings, file: Path) -> Result:
@@ -194,3 +197,25 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def keys(settings: Settings, action: str, name: str | None, *, role: str, from_stdin: bool) -> Result:
+    """Make, list or remove keys of the server."""
+    from rag.errors import KeysError
+    from rag.keys import KeyFile
+
+    file = KeyFile(settings.keys_file)
+    if action == "list":
+        found = [{"name": key.name, "role": key.role, "created": key.created} for key in file.read()]
+        lines = [f"{key['name']:<24}  {key['role']:<5}  {key['created']}" for key in found]
+        return {"keys": found}, "\n".join(lines) or "there are no keys"
+    if name is None:
+        raise KeysError(f"keys {action} needs the NAME of a key")
+    if action == "remove":
+        key = file.remove(name)
+        return {"name": key.name, "role": key.role, "created": key.created}, f"removed key {key.name}"
+    given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
+    shown = file.add(name, role, given)
+    made = next(key for key in file.read() if key.name == name)
+    text = f"{shown}\nkey {name} ({role}) is in {file.path}; it is not shown again"
+    return {"name": name, "role": role, "created": made.created, "key": shown}, text

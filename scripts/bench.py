@@ -6,7 +6,10 @@ query: embed a query and answer a query, inside one process, beside the publishe
 index: index the same chunks, beside the script; from --chunks 10000 on, write an index of perturbed passages
 search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
 cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
+crawl: fetch and parse two manuals over loopback, beside LangChain's RecursiveUrlLoader
 load:  a server under many clients, beside Flask with SentenceTransformer
+overload: a server under wrk, at what it can do and at ten times that for --repeat seconds
+soak:  a server for --repeat seconds of mixed queries and five hot swaps: whether it grows
 """
 
 import argparse

@@ -27,9 +27,7 @@ _PAGE = """<!doctype html>
 <body>
 <nav aria-label="Pages">
 <a class="home" href="index.html"><img src="icon.svg" alt="" width="24" height="24">Pilotlight</a>
-<ul>
 {nav}
-</ul>
 </nav>
 <main>
 {body}
@@ -57,14 +55,15 @@ def build(source: Path, target: Path) -> int:
 
     Pages of an earlier run are replaced; other files in `target` stay. Raises OSError if a file cannot be read.
     """
-    pages = [_render(source / f"{name}.md") for name in _order(source)]
+    groups = _groups(source)
+    pages = [_render(source / f"{name}.md") for _, names in groups for name in names]
     target.mkdir(parents=True, exist_ok=True)
     for stale in target.glob("*.html"):
         stale.unlink()
     for number, page in enumerate(pages):
         text = _PAGE.format(
             title=_plain(page.title) if page.name == "index" else f"{_plain(page.title)} · Pilotlight",
-            nav="\n".join(_entry(other, is_current=other is page) for other in pages),
+            nav="\n".join(_group(title, [one for one in pages if one.name in names], page) for title, names in groups),
             body=page.body,
             before=_neighbour("prev", pages[number - 1]) if number else "",
             after=_neighbour("next", pages[number + 1]) if number + 1 < len(pages) else "",
@@ -76,17 +75,29 @@ def build(source: Path, target: Path) -> int:
     return len(pages)
 
 
-def _order(source: Path) -> list[str]:
-    """The index, then pages in the order in which it links to them, then the others by name."""
-    linked = _PAGE_IN_INDEX.findall((source / "index.md").read_text(encoding="utf-8"))
+def _groups(source: Path) -> list[tuple[str, list[str]]]:
+    """The pages below the headings under which the index links to them; the index itself before, the others after."""
     present = sorted(path.stem for path in source.glob("*.md"))
-    return [name for name in dict.fromkeys(["index", *linked, *present]) if name in present]
+    first, *parts = (source / "index.md").read_text(encoding="utf-8").split("\n## ")
+    placed = {"index"}
+    groups = [("", ["index", *_linked(first, present, placed)])]
+    groups += [(part.partition("\n")[0], _linked(part, present, placed)) for part in parts]
+    groups.append(("More", [name for name in present if name not in placed]))
+    return [(title, names) for title, names in groups if names]
+
+
+def _linked(text: str, present: list[str], placed: set[str]) -> list[str]:
+    names = [name for name in dict.fromkeys(_PAGE_IN_INDEX.findall(text)) if name in present and name not in placed]
+    placed.update(names)
+    return names
 
 
 def _render(path: Path) -> _Rendered:
     body = _LINK.sub(r'href="\1.html\2"', render(path.read_text(encoding="utf-8")).html)
     headings = [(level, anchor, text) for level, anchor, text in _HEADING.findall(body)]
     body = _HEADING.sub(_with_permalink, body)
+    body = body.replace("<pre>", '<pre tabindex="0">')  # what scrolls has to be reached without a mouse
+    body = body.replace("<th></th>", "<td></td>")  # the corner of a table is nothing's heading
     body = _TABLE.sub(r'<div class="wide" tabindex="0">\g<0></div>', body)
     return _Rendered(
         name=path.stem,
@@ -102,6 +113,11 @@ def _with_permalink(match: re.Match[str]) -> str:
         return match[0]
     link = f'<a class="headerlink" href="#{anchor}" aria-label="Link to this section">#</a>'
     return f'<h{level} id="{anchor}">{text}{link}</h{level}>'
+
+
+def _group(title: str, pages: list[_Rendered], current: _Rendered) -> str:
+    entries = "\n".join(_entry(page, is_current=page is current) for page in pages)
+    return f"<p>{html.escape(title)}</p>\n<ul>\n{entries}\n</ul>" if title else f"<ul>\n{entries}\n</ul>"
 
 
 def _entry(page: _Rendered, *, is_current: bool) -> str:

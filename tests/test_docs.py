@@ -3,14 +3,17 @@
 import argparse
 import ast
 import dataclasses
+import importlib.util
 import re
 import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from prometheus_client.parser import text_string_to_metric_families
 
 from indexer.build import build
 from indexer.config import BuildConfig
@@ -19,15 +22,16 @@ from indexer.progress import Progress
 from indexer.report import BuildReport
 from rag.cli import parser
 from rag.results import Answer, Hit
-from rag.settings import SETTINGS, TYPE_NAMES, Setting, Settings, load
+from rag.settings import SETTINGS, Settings, load
 from tests.dummy import DummyEmbedder
+from web.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 TEXTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 SHELLS = {"sh", "console"}
-SCRIPT_VARIABLES = {"PILOTLIGHT_DOCS_PORT"}  # read by scripts/run, not a setting
+SCRIPT_VARIABLES = {"PILOTLIGHT_DOCS_PORT", "PILOTLIGHT_KEY"}  # read by scripts/run and by mcp; no settings
 
 
 def name_of(path: Path) -> str:
@@ -54,25 +58,20 @@ def verbs() -> dict[str, argparse.ArgumentParser]:
 # Settings
 
 
-def described(setting: Setting) -> tuple[str, str, str, str]:
-    """A setting's row as docs/settings.md should have it."""
-    if isinstance(setting.default, bool):
-        default = "yes" if setting.default else "no"
-    else:
-        default = f"`{setting.default}`" if setting.default != "" else "empty"
-    if setting.choices:
-        allowed = ", ".join(f"`{choice}`" for choice in setting.choices)
-    elif setting.low is not None and setting.high is not None:
-        allowed = f"{setting.low:,} to {setting.high:,}"
-    else:
-        allowed = TYPE_NAMES[type(setting.default)]
-    return f"`{setting.name}` `{setting.variable}` `{setting.flag}`", default, allowed, setting.help
+def test_the_reference_is_what_the_program_says():
+    spec = importlib.util.spec_from_file_location("write_reference", ROOT / "scripts" / "write_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, text in module.pages().items():
+        written = (DOCS / name).read_text(encoding="utf-8")
+        assert written == text, f"docs/{name} is out of date: run scripts/write_reference.py"
 
 
-def test_settings_page_is_the_table():
-    lines = (DOCS / "settings.md").read_text(encoding="utf-8").splitlines()
-    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines if line.startswith("| `")]
-    assert rows == [described(setting) for setting in SETTINGS]
+def test_settings_page_has_them_all():
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` `PILOTLIGHT", page, re.MULTILINE) == [setting.name for setting in SETTINGS]
 
 
 def test_settings_fields_are_the_table():
@@ -141,7 +140,8 @@ def _runs(line: str) -> list[list[str]]:
             command.append(word)
             continue
         for place, part in enumerate(command):
-            if Path(part).name == "pilotlight" and command[place - 1] != "cd":
+            is_run = part == "pilotlight" or part.endswith("/bin/pilotlight")
+            if is_run and not (place and command[place - 1].startswith(("-", "cd"))):
                 runs.append(command[place + 1 :])
             elif Path(part).name == "rebuild_index.py":
                 runs.append(["index", *command[place + 1 :]])
@@ -177,7 +177,27 @@ def test_json_fields_are_described():
     report = BuildReport("g", 0, 0, 0, 0, (), (), dict.fromkeys(("fetch", "total"), 0.0)).as_dict()
     assert set(report) <= code_spans((DOCS / "cli.md").read_text(encoding="utf-8"))
     fields = {field.name for field in dataclasses.fields(Answer)} | set(Hit._fields)
-    assert fields <= code_spans((DOCS / "search.md").read_text(encoding="utf-8"))
+    assert fields <= code_spans((DOCS / "rest.md").read_text(encoding="utf-8"))
+
+
+def test_metrics_are_the_table():
+    metrics = Metrics(lambda: {"ready": True})
+    metrics.refuse("queue")
+    exposed = {family.name: family for family in text_string_to_metric_families(metrics.text().decode())}
+    page = (DOCS / "monitoring.md").read_text(encoding="utf-8")
+    table = dict(re.findall(r"^\| `(pilotlight_\w+?)(?:_total)?` \| ([^|]*)\|", page, re.MULTILINE))
+    assert set(table) == set(exposed)
+    for name, labels in table.items():
+        used = {label for sample in exposed[name].samples for label in sample.labels} - {"le"}
+        assert used <= code_spans(labels), name
+
+
+def test_alerts_are_about_metrics_there_are():
+    [rules] = [block for block in fences(DOCS / "monitoring.md", {"yaml"}) if "alert:" in block]
+    groups = yaml.safe_load(rules)["groups"]
+    named = {name for rule in groups[0]["rules"] for name in re.findall(r"pilotlight_\w+", rule["expr"])}
+    page = (DOCS / "monitoring.md").read_text(encoding="utf-8")
+    assert {name.removesuffix("_bucket") for name in named} <= code_spans(page)
 
 
 # Pages
@@ -245,7 +265,7 @@ def test_reading_an_index_by_hand_works(tmp_path, monkeypatch, capsys):
     source = tmp_path / "notes"
     source.mkdir()
     (source / "cats.md").write_text(
-        "# Cats\n\n" + "Cats purr when they are content. " * 5 + "\n\n## Food\n\nCats eat fish.\n"
+        "# Cats\n\n" + "Cats purr when they are content. " * 5 + "\n\n## Food\n\n" + "Cats eat fish. " * 8
     )
     (source / "dogs.md").write_text("# Dogs\n\nDogs bark at strangers.\n")
     with open("/dev/null", "w") as nowhere:

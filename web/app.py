@@ -1,13 +1,33 @@
 """The application factory."""
 
 import hashlib
+import threading
 from pathlib import Path
 
 from flask import Flask, Response, url_for
+from werkzeug.middleware.proxy_fix import ProxyFix
 
-from web import health, page, problems, search
-from web.retriever import Limits, Retriever
+from web import (
+    access,
+    answers,
+    cors,
+    documents,
+    embeddings,
+    health,
+    intake,
+    jobs,
+    limits,
+    openai,
+    openapi,
+    page,
+    problems,
+    search,
+    status,
+    telemetry,
+)
+from web.retriever import Jobs, Limits, Retriever
 
+PARTS = (search, answers, page, status, health, openapi, embeddings, openai, documents, jobs)
 YEAR_S = 365 * 24 * 3600
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -19,21 +39,33 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 
 
-def create_app(retriever: Retriever, settings: Limits) -> Flask:
-    """Build the Flask application around a retriever; the caller starts and closes the retriever."""
+def create_app(retriever: Retriever, settings: Limits, builds: Jobs | None = None) -> Flask:
+    """Build the Flask application around a retriever; the caller starts and closes the retriever.
+
+    Raises SettingsError for an origin that is none.
+    """
     app = Flask(__name__)
-    app.config["MAX_CONTENT_LENGTH"] = search.MAX_BODY_BYTES + 1
+    app.config["MAX_CONTENT_LENGTH"] = intake.MAX_BODY_BYTES + 1
+    app.extensions["draining"] = threading.Event()  # set by the server once it is told to stop
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # safe because `asset` names a file by its content
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider, which is never replaced, has it
     app.extensions["retriever"] = retriever
     app.extensions["limits"] = settings
-    for blueprint in (search.blueprint, page.blueprint, health.blueprint):
-        app.register_blueprint(blueprint)
+    app.extensions["jobs"] = builds
+    telemetry.install(app, retriever, log_queries=settings.log_queries)  # first, so that it sees what others refuse
+    for part in PARTS:
+        app.register_blueprint(part.blueprint)
     problems.register(app)
+    cors.register(app, settings)
+    access.register(app, settings)
     app.after_request(_protect)
+    limits.register(app, settings)
+    if settings.proxies:
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)  # type: ignore[method-assign]
 
     versions = _asset_versions(Path(app.static_folder or ""))
 

@@ -1,34 +1,35 @@
 """Reads and checks what a client sent: query strings, JSON bodies and the fields of a search."""
 
 import json
-import re
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl
 
-from werkzeug.exceptions import BadRequest
+import numpy as np
+import numpy.typing as npt
+from flask import current_app, request
+from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from rag.filters import Filter
-from rag.options import DEFAULT_COLLECTION, EXPANSIONS, MODES
+from rag.options import DEFAULT_COLLECTION, EXPANSIONS, FURTHEST, MODES
 from rag.results import Answer
+from web.fields import SOMETHING, FieldError, Schema, check, from_text, quoted, refuse_unknown
 from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
+from web.limits import read_body
 from web.retriever import Limits, Retriever
+from web.telemetry import searched
 
 DEFAULT_K = 10
+MOST_QUERIES = 32  # of a batch: what goes through the model together
 MAX_PARAMETERS = 100
-OPTIONS = ("k", "mode", "collection", "per_document", "diversity", "expand")
-WHOLE = r"-?[0-9]{1,18}"
-DECIMAL = r"[0-9]{1,18}(\.[0-9]{1,18})?"
-INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})  # Unicode categories without a mark on the page
-
-
-class FieldError(BadRequest):
-    """A field of the request that cannot be used; answered with status 400."""
-
-    def __init__(self, field: str, detail: str) -> None:
-        super().__init__(detail)
-        self.field = field
+MODE = {"type": "string", "enum": list(MODES), "default": MODES[0], "description": "by meaning and words, or one alone"}
+COLLECTION = {
+    "type": "string",
+    "minLength": 1,
+    "default": DEFAULT_COLLECTION,
+    "description": "name of a collection",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +38,78 @@ class SearchRequest:
 
     query: str
     k: int
+    offset: int
     mode: str
     filter: Filter | None
     collection: str
     per_document: int | None  # None: as the server is set
     diversity: float
     expand: str | None  # None: as the server is set
+    facets: bool
+    sentences: bool
 
-    def run(self, retriever: Retriever) -> Answer:
-        """Search. Raises what `Retriever.search` raises."""
-        return retriever.search(
+    def run(self, retriever: Retriever, vector: npt.NDArray[np.float32] | None = None) -> Answer:
+        """Search, with the query's vector where there is one. Raises what `Retriever.search` raises."""
+        answer = retriever.search(
             self.query,
             k=self.k,
+            offset=self.offset,
             mode=self.mode,
             filter=self.filter,
             collection=self.collection,
             per_document=self.per_document,
             diversity=self.diversity,
             expand=self.expand,
+            facets=self.facets,
+            sentences=self.sentences,
+            vector=vector,
         )
+        searched(answer, mode=self.mode, collection=self.collection, k=self.k)
+        return answer
+
+
+def search_options(limits: Limits) -> dict[str, dict[str, Any]]:
+    """Return the schemas of the fields of a search beside its query and filter, by name."""
+    return {
+        "k": _whole(1, limits.max_k, "hits of an answer at most", default=DEFAULT_K),
+        "offset": _whole(0, FURTHEST, "hits to leave out at the start: `next` of the answer before", default=0),
+        "mode": MODE,
+        "collection": COLLECTION,
+        "per_document": _whole(0, limits.max_k, "hits from one document at most; 0 for any number"),
+        "diversity": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "default": 0,
+            "description": "how much hits that are unlike each other are preferred to the best ones",
+        },
+        "expand": {
+            "type": "string",
+            "enum": list(EXPANSIONS),
+            "description": "`section` gives every hit the text of its section",
+        },
+        "facets": _flag("whether the documents found are counted by source, language, type and folder"),
+        "sentences": _flag("whether hits without a word of the query say which sentence is nearest to it"),
+    }
+
+
+def query_schema(limits: Limits) -> dict[str, Any]:
+    """Return the schema of a query."""
+    return {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": limits.max_query_chars,
+        "pattern": SOMETHING,
+        "description": "what to search for",
+    }
+
+
+def _whole(low: int, high: int, description: str, **more: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": low, "maximum": high, **more, "description": description}
+
+
+def _flag(description: str) -> dict[str, Any]:
+    return {"type": "boolean", "default": False, "description": description}
 
 
 def parse_query_string(raw: bytes) -> dict[str, list[str]]:
@@ -69,9 +123,40 @@ def parse_query_string(raw: bytes) -> dict[str, list[str]]:
     parameters: dict[str, list[str]] = {}
     for name, value in pairs:
         if name in parameters and not may_repeat(name):
-            raise FieldError(name, f"{_quoted(name)} is given more than once.")
+            raise FieldError(name, f"{quoted(name)} is given more than once.")
         parameters.setdefault(name, []).append(value)
     return parameters
+
+
+def given_in_address(known: Sequence[str] = (), what: str = "this address") -> dict[str, str]:
+    """Return the fields of the query string, each given once. Raises BadRequest or FieldError for one not known."""
+    parameters = parse_query_string(request.query_string)
+    refuse_unknown(parameters, known, what)
+    return {name: values[-1] for name, values in parameters.items()}
+
+
+def collection_in_address() -> str:
+    """Return `?collection=` of the request, which takes no other field. Raises BadRequest or FieldError."""
+    given = given_in_address(("collection",))
+    return str(check("collection", given.get("collection", DEFAULT_COLLECTION), COLLECTION))
+
+
+def read_object(most: int) -> dict[str, object]:
+    """Read the JSON object that the request carries, of so many bytes at most.
+
+    Raises UnsupportedMediaType, RequestEntityTooLarge, BadRequest, or FieldError for a name given twice.
+    """
+    if request.mimetype != "application/json":
+        raise UnsupportedMediaType
+    if request.query_string:
+        raise BadRequest("A POST takes its fields from the body only; the address may not have a query string.")
+    try:
+        body = read_body(most)
+    except HTTPException:
+        raise
+    except Exception as error:  # a server's errors for bad framing have no common base class
+        raise BadRequest("The body could not be read to its end: it was cut short or badly framed.") from error
+    return parse_json_object(body)
 
 
 def parse_json_object(body: bytes) -> dict[str, object]:
@@ -94,101 +179,58 @@ def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise FieldError(twice, f"{_quoted(twice)} is given more than once.")
+        raise FieldError(twice, f"{quoted(twice)} is given more than once.")
     return dict(pairs)
 
 
 def search_from_parameters(parameters: Mapping[str, Sequence[str]], limits: Limits) -> SearchRequest:
     """Check the fields of a search as they stand in a query string. Raises FieldError or FilterError."""
+    schemas = search_options(limits)
     given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
-    _refuse_unknown(given, ("q", *OPTIONS), NAMES)
-    options: dict[str, object] = {name: given[name] for name in OPTIONS if name in given}
-    for name, pattern, read in (("k", WHOLE, int), ("per_document", WHOLE, int), ("diversity", DECIMAL, float)):
-        if re.fullmatch(pattern, given.get(name, "")):
-            options[name] = read(given[name])
-    return _search("q", given.get("q"), options, filter_from_parameters(parameters), limits)
+    refuse_unknown(given, ("q", *schemas, *NAMES), "a search")
+    options = {name: from_text(value, schemas[name]) for name, value in given.items() if name in schemas}
+    query = check_query("q", given.get("q"), limits)
+    return _search(query, options, filter_from_parameters(parameters), schemas)
 
 
 def search_from_object(fields: Mapping[str, object], limits: Limits) -> SearchRequest:
     """Check the fields of a search as they stand in a JSON body. Raises FieldError or FilterError."""
-    _refuse_unknown(fields, ("query", *OPTIONS, "filter"))
-    wanted = Filter.parse(fields.get("filter", {})) or None
-    return _search("query", fields.get("query"), fields, wanted, limits)
+    schemas = search_options(limits)
+    refuse_unknown(fields, ("query", *schemas, "filter"), "a search")
+    options = {name: fields[name] for name in schemas if name in fields}
+    query = check_query("query", fields.get("query"), limits)
+    return _search(query, options, Filter.parse(fields.get("filter", {})) or None, schemas)
 
 
 def _search(
-    name: str, query: object, options: Mapping[str, object], wanted: Filter | None, limits: Limits
+    query: str, options: Mapping[str, object], wanted: Filter | None, schemas: Mapping[str, Schema]
 ) -> SearchRequest:
-    most = _check_whole("per_document", options["per_document"], 0, limits) if "per_document" in options else None
-    return SearchRequest(
-        query=check_query(name, query, limits),
-        k=_check_whole("k", options.get("k", DEFAULT_K), 1, limits),
-        mode=check_mode(options.get("mode", MODES[0])),
-        filter=wanted,
-        collection=_check_collection(options.get("collection", DEFAULT_COLLECTION)),
-        per_document=most,
-        diversity=_check_diversity(options.get("diversity", 0.0)),
-        expand=_check_choice("expand", options["expand"], EXPANSIONS) if "expand" in options else None,
-    )
+    checked: dict[str, Any] = {
+        name: check(name, options[name], schema) if name in options else schema.get("default")
+        for name, schema in schemas.items()
+    }
+    return SearchRequest(query=query, filter=wanted, **checked)
 
 
 def check_query(field: str, value: object, limits: Limits) -> str:
     """Return the query if it is text with something to read in it. Raises FieldError."""
     if value is None:
         raise FieldError(field, f"{field} is missing: give the text to search for.")
-    if not isinstance(value, str):
-        raise FieldError(field, f"{field} must be a string.")
-    if len(value) > limits.max_query_chars:
-        raise FieldError(field, f"{field} has {len(value)} characters; at most {limits.max_query_chars} are allowed.")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise FieldError(field, f"{field} holds half of a surrogate pair, which is not a character.")
-    if is_blank(value):
-        raise FieldError(field, f"{field} is empty: give the text to search for.")
-    return value
-
-
-def is_blank(text: str) -> bool:
-    """Whether nothing in the text would be visible."""
-    return all(unicodedata.category(character) in INVISIBLE for character in text)
+    return str(check(field, value, query_schema(limits)))
 
 
 def check_mode(value: object) -> str:
     """Return the mode if it is one. Raises FieldError."""
-    return _check_choice("mode", value, MODES)
+    return str(check("mode", value, MODE))
 
 
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in choices:
-        raise FieldError(name, f"{name} must be one of: {', '.join(choices)}.")
-    return value
+def limits() -> Limits:
+    """Return the limits of the application that answers."""
+    found: Limits = current_app.extensions["limits"]
+    return found
 
 
-def _check_whole(name: str, value: object, low: int, limits: Limits) -> int:
-    # type() rather than isinstance(): true and false are integers to Python
-    if type(value) is not int or not low <= value <= limits.max_k:
-        raise FieldError(name, f"{name} must be a whole number from {low} to {limits.max_k}.")
-    return value
-
-
-def _check_collection(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise FieldError("collection", "collection must be the name of a collection.")
-    return value
-
-
-def _check_diversity(value: object) -> float:
-    # the comparison is false for NaN, which Python's JSON reader lets through
-    if type(value) not in (int, float) or not 0 <= value <= 1:  # type: ignore[operator]  # a number by then
-        raise FieldError("diversity", "diversity must be a number from 0 to 1.")
-    return float(value)  # type: ignore[arg-type]
-
-
-def _refuse_unknown(names: Iterable[str], known: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
-    for name in names:
-        if name not in known:
-            listed = ", ".join((*known, *more))
-            raise FieldError(name, f"{_quoted(name)} is not a field of a search; known are: {listed}.")
-
-
-def _quoted(name: str) -> str:
-    return ascii(name if len(name) <= 40 else name[:39] + "…")
+def retriever() -> Retriever:
+    """Return what the application that answers asks."""
+    found: Retriever = current_app.extensions["retriever"]
+    return found

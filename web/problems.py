@@ -3,21 +3,23 @@
 import json
 import logging
 
-from flask import Flask, Response, g, render_template, request
+from flask import Flask, Response, current_app, g, render_template, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from rag.errors import CollectionMissing, NotReady, QueryError
+from rag.errors import DeadlinePassed, JobConflict, JobRefused, KeysError, NotReady, NotThere, QueryError
 from rag.filters import FilterError
 
 MEDIA_TYPE = "application/problem+json"
-MACHINE_PATHS = ("/api", "/livez", "/readyz", "/static")  # these never answer with a page
+MACHINE_PATHS = ("/api", "/v1", "/livez", "/readyz", "/metrics", "/openapi.json", "/static")  # never a page
 RETRY_AFTER_S = 2
+HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})  # that an error may bring along
+REASONS = {413: "too_large", 429: "rate"}  # under which refusals are counted
 DETAILS = {
     400: "The request could not be understood.",
     404: "There is nothing at this address.",
     405: "This address does not take that method; the Allow header names those it takes.",
-    413: "The body is larger than 64 KiB.",
+    413: "The body is too large.",
     415: "Send the search as application/json.",
     500: "The search failed inside the server; the server's log says why.",
 }
@@ -54,32 +56,46 @@ def register(app: Flask) -> None:
 def _answer(error: Exception) -> Response | HTTPException:
     if isinstance(error, HTTPException) and (error.code is None or error.code < 400):
         return error  # a redirect
-    body = _problem_of(error)
-    response = _page(body) if _wants_page() else respond(body)
+    body = problem_of(error)
+    response = _page(body) if wants_page() else respond(body)
     if isinstance(error, HTTPException):
         for name, value in error.get_headers(request.environ):
-            if name == "Allow":
+            if name in HEADERS:
                 response.headers[name] = value
     return response
 
 
-def _problem_of(error: Exception) -> dict[str, object]:
+def problem_of(error: Exception) -> dict[str, object]:
+    """Return the problem that an error is answered with; one that nobody foresaw goes to the log."""
     if isinstance(error, HTTPException) and error.code is not None:
+        if error.code in REASONS:
+            current_app.extensions["metrics"].refuse(REASONS[error.code])
         own_words = error.description if error.description != type(error).description else None
         detail = own_words or DETAILS.get(error.code) or HTTP_STATUS_CODES.get(error.code, "Error")
         return problem(error.code, detail, field=getattr(error, "field", None))
     if isinstance(error, QueryError | FilterError):
         return problem(400, str(error), field=getattr(error, "field", None))
-    if isinstance(error, CollectionMissing):
+    if isinstance(error, NotThere):
         return problem(404, str(error), field=error.field)
+    if isinstance(error, JobRefused):
+        return problem(403, str(error), field=error.field)
+    if isinstance(error, JobConflict):
+        return problem(409, str(error))
     if isinstance(error, NotReady):
         return problem(503, str(error))
+    if isinstance(error, DeadlinePassed):
+        current_app.extensions["metrics"].refuse("deadline")
+        return problem(503, str(error))
+    if isinstance(error, KeysError):
+        log.error("%s", error)
+        return problem(503, "The server cannot read its file of keys; its log says why.")
     # %r because a path may hold line breaks, which would forge log lines
     log.error("%s %r failed", request.method, request.path, exc_info=error)
     return problem(500, DETAILS[500])
 
 
-def _wants_page() -> bool:
+def wants_page() -> bool:
+    """Whether the request is a browser's, for something that people read."""
     if request.path.startswith(MACHINE_PATHS):
         return False
     return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"

@@ -1,51 +1,95 @@
-"""The search API: `POST` and `GET /api/v1/search`."""
+"""The search API: `/api/v1/search`, for one query by POST or GET, and `/api/v1/search/batch` for several."""
+
+import time
 
 from flask import Blueprint, Response, current_app, jsonify, request
-from werkzeug.exceptions import BadRequest, HTTPException, RequestEntityTooLarge, UnsupportedMediaType
 
+from rag import deadline
+from rag.errors import RagError
+from rag.filters import FilterError
+from web.fields import FieldError, refuse_unknown
+from web.intake import MAX_BODY_BYTES, MAX_SEARCH_BYTES
+from web.openapi import operation
 from web.parameters import (
+    MOST_QUERIES,
     SearchRequest,
-    parse_json_object,
+    limits,
     parse_query_string,
+    read_object,
+    retriever,
     search_from_object,
     search_from_parameters,
 )
-from web.retriever import Limits
-
-MAX_BODY_BYTES = 64 * 1024
+from web.problems import problem_of
+from web.schemas import ANSWER, BATCH_ANSWER, BATCH_REQUEST, REQUEST, search_parameters
 
 blueprint = Blueprint("search", __name__, url_prefix="/api/v1")
 
 
 @blueprint.get("/search")
+@operation(
+    summary="Search by a query string.",
+    description="Metadata is filtered by `meta.NAME=VALUE`. Fields of a filter may be repeated.",
+    role="read",
+    parameters=search_parameters,
+    responses={200: ANSWER},
+    errors=(404, 414),
+)
 def search_by_query_string() -> Response:
-    """Answer `?q=…&k=…` with the body of `Answer.as_dict`; web/parameters.py has all fields."""
-    limits: Limits = current_app.extensions["limits"]
-    return _answer(search_from_parameters(parse_query_string(request.query_string), limits))
+    """Answer `?q=…&k=…` with the body of `Answer.as_dict`."""
+    return _answer(search_from_parameters(parse_query_string(request.query_string), limits()))
 
 
 @blueprint.post("/search")
+@operation(summary="Search.", role="read", request=REQUEST, responses={200: ANSWER}, errors=(404,))
 def search_by_body() -> Response:
     """Answer a JSON object with `query`, `k`, … with the body of `Answer.as_dict`."""
-    limits: Limits = current_app.extensions["limits"]
-    if request.mimetype != "application/json":
-        raise UnsupportedMediaType
-    if request.query_string:
-        raise BadRequest("A POST takes its fields from the body only; the address may not have a query string.")
-    return _answer(search_from_object(parse_json_object(_body()), limits))
+    return _answer(search_from_object(read_object(MAX_SEARCH_BYTES), limits()))
 
 
-def _body() -> bytes:
+@blueprint.post("/search/batch")
+@operation(
+    summary="Search for several queries at once.",
+    description="They go through the model together. One that cannot be answered has a problem in its place.",
+    role="read",
+    request=BATCH_REQUEST,
+    responses={200: BATCH_ANSWER},
+)
+def search_by_batch() -> Response:
+    """Answer a list of searches, each with what it would have got alone: an answer or a problem."""
+    began = time.perf_counter()
+    fields = read_object(MAX_BODY_BYTES)
+    refuse_unknown(fields, ("queries",), "a batch")
+    queries = fields.get("queries")
+    if not isinstance(queries, list) or not 1 <= len(queries) <= MOST_QUERIES:
+        raise FieldError("queries", f"queries must be a list of 1 to {MOST_QUERIES} searches.")
+    searches = [_checked(query) for query in queries]
+    embedded = [each.query for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
+    vectors = iter(retriever().embed(embedded, "query") if embedded else ())
+    seconds = time.perf_counter() - began
+    answers = []
+    for search in searches:
+        if isinstance(search, SearchRequest):
+            vector = None if search.mode == "lexical" else next(vectors)
+            try:
+                deadline.check()
+                answers.append(search.run(retriever(), vector).as_dict())
+            except RagError as error:
+                answers.append(problem_of(error))
+        else:
+            answers.append(search)
+    took = {"embed": round(seconds * 1000, 3), "total": round((time.perf_counter() - began) * 1000, 3)}
+    return jsonify({"answers": answers, "took_ms": took})
+
+
+def _checked(fields: object) -> SearchRequest | dict[str, object]:
+    """Return one search of a batch, or the problem with it."""
     try:
-        body = request.get_data(cache=False)
-    except HTTPException:
-        raise
-    except Exception as error:  # a server's errors for bad framing have no common base class
-        raise BadRequest("The body could not be read to its end: it was cut short or badly framed.") from error
-    # a chunked body is silently cut at the application's limit, which is therefore one byte more than ours
-    if len(body) > MAX_BODY_BYTES:
-        raise RequestEntityTooLarge
-    return body
+        if not isinstance(fields, dict):
+            raise FieldError("queries", "A search must be an object.")
+        return search_from_object(fields, limits())
+    except (FieldError, FilterError) as error:
+        return problem_of(error)
 
 
 def _answer(search: SearchRequest) -> Response:

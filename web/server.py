@@ -1,7 +1,7 @@
 """Serves the application with gunicorn: `python -m web.server`, with settings from the environment."""
 
-import json
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -9,31 +9,21 @@ from typing import Any, NoReturn, Protocol
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
-from gunicorn.http import errors as http_errors
-from gunicorn.workers.gthread import ThreadWorker
 
 from rag.errors import RagError
+from rag.keys import check_exposure
 from rag.settings import load
-from web.app import SECURITY_HEADERS
-from web.problems import MEDIA_TYPE, problem
+from web import logs, traces
+from web.cors import parse_origins
+from web.refusals import MAX_REQUEST_LINE
+from web.sharing import FOLDER_VARIABLE, make_folder
+from web.worker import Worker
 
 THREADS = 32  # a worker; queries that wait in them go through the model together
 BACKLOG = 1024
 WORKER_TIMEOUT_S = 120  # the first start may compile a package, which can hold the interpreter for a while
 GRACE_S = 30
-KEEP_ALIVE_S = 15
-MAX_REQUEST_LINE = 8190  # bytes, the most gunicorn takes
-
-FRAMING_PROBLEMS = {
-    http_errors.LimitRequestLine: (
-        414,
-        f"The address is longer than {MAX_REQUEST_LINE} bytes; send long queries by POST.",
-    ),
-    http_errors.LimitRequestHeaders: (431, "The request has too many headers, or one that is too long."),
-    http_errors.UnsupportedTransferCoding: (501, "Of transfer codings only chunked is understood."),
-    http_errors.ExpectationFailed: (417, "The Expect header asks for something this server does not do."),
-}
-
+SEND_BUFFER_BYTES = 256 * 1024  # that the kernel takes of an answer, so that a slow reader frees its thread
 log = logging.getLogger("pilotlight")
 
 
@@ -52,25 +42,9 @@ class Address(Protocol):
     def workers(self) -> int:
         """Number of worker processes; 0, which whoever starts the server should have resolved, counts as 1."""
 
-
-class Worker(ThreadWorker):  # type: ignore[misc]
-    """Answers requests that never reach the application, as they are not HTTP, with a problem too."""
-
-    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
-        """Send the problem and let gunicorn close the connection."""
-        if not isinstance(exc, http_errors.ParseException):
-            self.log.error("Error handling request", exc_info=exc)
-            status, detail = 500, "The server failed on this request."
-        else:
-            status, detail = FRAMING_PROBLEMS.get(type(exc), (400, "The request is not valid HTTP."))
-        body = json.dumps(problem(status, detail)).encode()
-        head = [f"HTTP/1.1 {status} {problem(status, detail)['title']}", "Connection: close"]
-        head += [f"Content-Type: {MEDIA_TYPE}", f"Content-Length: {len(body)}", "Cache-Control: no-store"]
-        head += [f"{name}: {value}" for name, value in SECURITY_HEADERS.items()]
-        try:
-            client.sendall("\r\n".join(head).encode("ascii") + b"\r\n\r\n" + body)
-        except OSError as error:
-            self.log.debug("could not send status %s: %s", status, error)
+    @property
+    def queue(self) -> int:
+        """Requests that one worker has under way at most."""
 
 
 class Server(BaseApplication):  # type: ignore[misc]
@@ -100,6 +74,10 @@ def serve(factory: Callable[[], Flask], address: Address) -> NoReturn:
         # Python appends the address, which the line already names
         reason = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
         sys.exit(_complaint(f"cannot listen on {address.host} port {address.port}: {reason}"))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    folder = make_folder()  # not a context manager, as workers leave this function too
+    os.environ[FOLDER_VARIABLE] = str(folder.path)
+    Worker.queue = address.queue
     shown = f"[{address.host}]" if family == socket.AF_INET6 else address.host
     url = f"http://{shown}:{listener.getsockname()[1]}/"
     Server(
@@ -112,13 +90,15 @@ def serve(factory: Callable[[], Flask], address: Address) -> NoReturn:
             "threads": THREADS,
             "timeout": WORKER_TIMEOUT_S,
             "graceful_timeout": GRACE_S,
-            "keepalive": KEEP_ALIVE_S,
             "limit_request_line": MAX_REQUEST_LINE,
             "loglevel": "warning",
+            "logger_class": logs.ServerLogger,
             "proc_name": "pilotlight",
             "control_socket_disable": True,  # nothing here uses it, and it would write into the home folder
             "when_ready": lambda server: log.info("listening on %s", url),
             "worker_exit": _close_retriever,
+            "child_exit": lambda server, worker: Worker.balance.leave(worker.age),
+            "on_exit": lambda server: folder.remove(),
         },
     ).run()
     raise SystemExit  # gunicorn exits by itself; this tells the type checker
@@ -126,12 +106,14 @@ def serve(factory: Callable[[], Flask], address: Address) -> NoReturn:
 
 def main() -> NoReturn:
     """Serve with settings from the environment. Exits with 2 and one line for an unusable setting."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    log.setLevel(logging.INFO)
     try:
         settings = load()
+        traces.check()
+        parse_origins(settings.cors_origins)
+        check_exposure(settings)
     except RagError as error:
         sys.exit(_complaint(str(error)))
+    logs.configure(settings)
     serve(_application, settings)
 
 
@@ -146,6 +128,7 @@ def _close_retriever(server: object, worker: Any) -> None:
     app = worker.app.callable
     if app is not None:
         app.extensions["retriever"].close()
+        app.extensions["telemetry"].close()
 
 
 def _complaint(message: str) -> int:

@@ -1,8 +1,7 @@
-"""Turns a passage and the spans that match into safe HTML: a piece around the matches, and the whole."""
+"""Turns a passage and the spans that match into safe HTML: a piece around the matches, or its whole section."""
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
@@ -13,29 +12,39 @@ LEAD_CHARS = 90  # shown at most before the first match of a snippet
 SNAP_CHARS = 24  # how far the end may move to fall between words
 SENTENCE_BREAK = re.compile(r"[.!?:]\s+|\n\s*")
 WORD_BREAK = re.compile(r"\s+")
+MARK = Markup("<mark>")
+NEAR = Markup('<mark class="near">')  # a sentence that is near in meaning, but has no word of the query
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    """A passage as shown: `whole` is None where `short` already shows everything."""
+def make_snippet(
+    text: str, highlights: Iterable[Span], sentence: Span | None = None, *, size: int = SNIPPET_CHARS
+) -> Markup:
+    """Cut about `size` characters around the richest run of matches and mark the matches in it.
 
-    short: Markup
-    whole: Markup | None
-
-
-def make_snippet(text: str, highlights: Iterable[Span], *, size: int = SNIPPET_CHARS) -> Snippet:
-    """Cut about `size` characters around the richest run of matches and mark the matches in it."""
+    Where there are none, `sentence` is marked instead.
+    """
     text = text.rstrip()
-    spans = merge_spans(highlights, len(text))
+    spans, opening = merge_spans(highlights, len(text)), MARK
+    if not spans and sentence:
+        spans, opening = merge_spans([sentence], len(text)), NEAR
     if len(text) <= size + SNAP_CHARS:
-        return Snippet(mark(text, spans, 0, len(text)), None)
+        return mark(text, spans, 0, len(text), opening)
     start, end = _window(text, spans, size)
-    short = mark(text, spans, start, end)
-    if start > 0:
-        short = Markup("… ") + short
-    if end < len(text):
-        short += Markup(" …")
-    return Snippet(short, mark(text, spans, 0, len(text)))
+    before, after = "… " if start > 0 else "", " …" if end < len(text) else ""
+    return escape(before) + mark(text, spans, start, end, opening) + after
+
+
+def make_section(section: str, text: str, highlights: Iterable[Span]) -> Markup:
+    """Show a section whole, its passage `text` set off and marked; without that where it is not in there verbatim."""
+    section, text = section.rstrip(), text.rstrip()
+    start = section.find(text)
+    if start < 0:
+        return escape(section)
+    passage = mark(text, merge_spans(highlights, len(text)), 0, len(text))
+    if len(text) == len(section):
+        return passage
+    parts = (escape(section[:start]), Markup('<span class="passage">'), passage, Markup("</span>"))
+    return Markup("").join([*parts, escape(section[start + len(text) :])])
 
 
 def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
@@ -51,7 +60,7 @@ def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
     return merged
 
 
-def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
+def mark(text: str, spans: Iterable[Span], start: int, end: int, opening: Markup = MARK) -> Markup:
     """Escape text[start:end] with the parts that lie in sorted, disjoint `spans` inside <mark>."""
     pieces: list[Markup] = []
     position = start
@@ -59,7 +68,7 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
         left, right = max(span_start, start), min(span_end, end)
         if left >= right:
             continue
-        pieces += [escape(text[position:left]), Markup("<mark>"), escape(text[left:right]), Markup("</mark>")]
+        pieces += [escape(text[position:left]), opening, escape(text[left:right]), Markup("</mark>")]
         position = right
     pieces.append(escape(text[position:end]))
     return Markup("").join(pieces)

@@ -2,6 +2,7 @@
 
 from flask import Flask
 
+from rag.jobs import Jobs
 from rag.live import LiveRetriever
 from rag.settings import load
 from web.app import create_app
@@ -12,4 +13,6 @@ def application() -> Flask:
     settings = load()
     retriever = LiveRetriever(settings)
     retriever.start()
-    return create_app(retriever, settings)
+    app = create_app(retriever, settings, Jobs(settings))
+    retriever.on_run = app.extensions["metrics"].batch
+    return app

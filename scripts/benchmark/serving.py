@@ -74,9 +74,17 @@ class Server:
 
     def workers_memory(self) -> list[tuple[float, float]]:
         """Return resident and proportional set size of each worker process, in MB."""
+        return [(_megabytes(pid, "status", "VmRSS"), _megabytes(pid, "smaps_rollup", "Pss")) for pid in self._workers()]
+
+    def workers_handles(self) -> tuple[int, int]:
+        """Return how many files and threads all workers have together."""
+        folders = [Path(f"/proc/{pid}") for pid in self._workers()]
+        files, threads = ([len(list((folder / name).iterdir())) for folder in folders] for name in ("fd", "task"))
+        return sum(files), sum(threads)
+
+    def _workers(self) -> list[str]:
         master = self.process.pid
-        workers = Path(f"/proc/{master}/task/{master}/children").read_text(encoding="utf-8").split()
-        return [(_megabytes(pid, "status", "VmRSS"), _megabytes(pid, "smaps_rollup", "Pss")) for pid in workers]
+        return Path(f"/proc/{master}/task/{master}/children").read_text(encoding="utf-8").split()
 
 
 def serving(index: Path) -> AbstractContextManager[Server]:

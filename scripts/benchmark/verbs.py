@@ -11,9 +11,12 @@ from typing import Any
 
 from benchmark import langchain_script, scale
 from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
+from benchmark.crawling import crawl
 from benchmark.load import load
+from benchmark.overload import overload
 from benchmark.report import Row
 from benchmark.serving import serving
+from benchmark.soak import soak
 from benchmark.timing import interleave, ratio, summarise
 from embedder import Embeddings
 from embedder.model import locate
@@ -140,4 +143,7 @@ VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int, int]] =
     "search": (scale.search, 5, 10_000),
     "cold": (cold, 7, 10_000),
     "load": (load, 1, 10_000),
+    "crawl": (crawl, 3, 1),
+    "overload": (overload, 60, 10_000),  # for these, --repeat is seconds
+    "soak": (soak, 1200, 2_000),
 }

@@ -42,10 +42,13 @@ def retriever() -> FakeRetriever:
 
 
 @pytest.fixture
-def server(retriever: FakeRetriever) -> Iterator[str]:
-    server = make_server(
-        "127.0.0.1", 0, create_app(retriever, FakeSettings()), threaded=True, request_handler=QuietHandler
-    )
+def settings() -> FakeSettings:
+    return FakeSettings()
+
+
+@pytest.fixture
+def server(retriever: FakeRetriever, settings: FakeSettings) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, create_app(retriever, settings), threaded=True, request_handler=QuietHandler)
     thread = threading.Thread(target=server.serve_forever, args=[0.02])
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"

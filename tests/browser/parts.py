@@ -5,13 +5,37 @@ from playwright.sync_api import Locator, Page
 from rag.results import Hit
 from tests.web.fakes import make_hit
 
+EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+LONG = "Words before. " * 40 + "A partial index is here. " + "Words after. " * 40
+
 
 def echo(query: str) -> list[Hit]:
     return [make_hit(title=f"About {query}")]
 
 
+def several(query: str) -> list[Hit]:
+    """Four passages on three pages that differ in language, type and folder."""
+    here = "https://docs.example/docs/17/indexes.html"
+    return [
+        make_hit(1, url=f"{here}#a", title="Indexes", section="Indexes", language="en", date="2026-03-04"),
+        make_hit(2, url=f"{here}#b", title="Indexes", section="Indexes › Examples", language="en"),
+        make_hit(
+            3,
+            url="https://docs.example/docs/18/teil.html",
+            title="Teilindexe",
+            section="",
+            text="Es ist kalt. Schnee fällt auf die Hügel.",
+            highlights=[],
+            sentence=(13, 40),
+            language="de",
+            duplicates=["https://docs.example/docs/16/teil.html"],
+        ),
+        make_hit(4, url="https://docs.example/blog/x.md", title="Note", text=LONG, content_type="text/markdown"),
+    ]
+
+
 def box(page: Page) -> Locator:
-    return page.get_by_role("searchbox", name="Search the documents")
+    return page.get_by_label("Search the documents")
 
 
 def titles(page: Page) -> Locator:

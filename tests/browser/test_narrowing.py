@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from rag.filters import Filter
-from tests.browser.parts import box, echo, titles
-from tests.web.fakes import FakeRetriever
+from tests.browser.parts import box, echo, several, titles
+from tests.web.fakes import FakeRetriever, make_hit
 
 pytestmark = pytest.mark.browser
 
@@ -51,10 +51,50 @@ def test_mode_and_filter_without_javascript(plain_page: Page, retriever: FakeRet
     plain_page.locator("fieldset").get_by_text("Words").click()
     plain_page.get_by_role("button", name="Search").click()
     expect(titles(plain_page)).to_have_count(1)
-    plain_page.get_by_role("link", name="Remove path /guide").click()
+    plain_page.get_by_role("link", name="Remove folder /guide").click()
     expect(plain_page.get_by_role("radio", name="Words")).to_be_checked()
     assert retriever.calls == [("index", 10, "lexical")] * 2
     assert [call["filter"] for call in retriever.narrowed] == [
         Filter.parse({"language": "en", "path": "/guide"}),
         Filter.parse({"language": "en"}),
     ]
+
+
+def test_facets_narrow_and_the_focus_is_not_lost(page: Page, retriever: FakeRetriever) -> None:
+    retriever.hits = several
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto("/?q=index")
+    page.get_by_role("link", name=re.compile("^de 1")).press("Enter")
+    expect(page).to_have_url(re.compile(r"\?q=index&language=de$"))
+    expect(page.get_by_role("link", name="Remove language de")).to_be_focused()
+    assert retriever.narrowed[-1]["filter"] == Filter.parse({"language": "de"})
+    expect(page.get_by_role("heading", name="Language")).to_have_count(0)
+    page.get_by_role("link", name=re.compile("blog")).click()
+    expect(page).to_have_url(re.compile(r"\?q=index&language=de&path=%2Fblog$"))
+    page.go_back()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Language")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"\?q=index$"))
+
+
+def test_more_passages_can_be_turned_to(page: Page, retriever: FakeRetriever) -> None:
+    retriever.hits = [make_hit(title=f"Number {number}", url=f"https://a.example/{number}") for number in range(1, 13)]
+    page.goto("/?q=index")
+    page.get_by_role("link", name="More passages").click()
+    expect(titles(page)).to_have_text(["Number 11", "Number 12"])
+    page.go_back()
+    expect(titles(page)).to_have_count(10)
+
+
+def test_the_collection_can_be_chosen(page: Page, retriever: FakeRetriever) -> None:
+    page.goto("/?q=index")
+    page.get_by_label("in", exact=True).select_option("notes")
+    expect(page).to_have_url(re.compile(r"\?q=index&collection=notes$"))
+    expect(page.locator("form")).not_to_have_attribute("aria-busy", "true")
+    assert len(retriever.calls) == 2
+    page.go_back()
+    expect(page.get_by_label("in", exact=True)).to_have_value("default")
+    expect(page).to_have_url(re.compile(r"\?q=index$"))
+    retriever.collections = ("default",)
+    page.reload()
+    expect(page.get_by_label("in", exact=True)).to_have_count(0)

@@ -1,5 +1,8 @@
 import io
 import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +15,8 @@ from indexer.layout import GENERATIONS, collection_dir
 from indexer.manifest import MANIFEST, VECTORS, read_manifest
 from indexer.progress import progress_for
 from indexer.publish import make_live
+from rag.live import LiveRetriever
+from rag.settings import load
 from tests.dummy import DummyEmbedder
 
 PAGES = {
@@ -52,3 +57,18 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
+
+
+@pytest.fixture
+def live(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveRetriever]:
+    monkeypatch.setattr("rag.following.POLL_SECONDS", 0.02)
+    retriever = LiveRetriever(load({"index": str(site.index)}, {}), lambda settings: DummyEmbedder())
+    yield retriever
+    retriever.close()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        threading.Event().wait(0.01)

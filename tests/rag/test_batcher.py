@@ -2,7 +2,6 @@
 
 import queue
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,9 @@ import numpy as np
 import pytest
 
 from embedder.errors import EmbedderError
+from rag import deadline
 from rag.batcher import QueryBatcher
+from rag.errors import DeadlinePassed
 from tests.dummy import DummyEmbedder
 
 DEADLINE_S = 30
@@ -180,20 +181,31 @@ def test_an_interrupted_leader_leaves_its_followers_to_the_next(callers, embedde
         assert np.array_equal(callers.vector(text), vector_of(text))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to a thread")
 def test_a_caller_that_is_interrupted_while_it_waits_holds_nobody_up(callers, embedder):
     callers.lead("alpha", embedder)
+
+    caught = threading.Event()
+
+    def raise_once(number, frame):
+        if not caught.is_set():
+            caught.set()
+            raise KeyboardInterrupt
 
     def interrupt():
         wait_for(lambda: callers.batcher.waiting == 1)
         callers.add("gamma")
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        while not caught.wait(0.05):  # again, for one that comes just before the caller waits does not wake it
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, raise_once)
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        callers.batcher.encode("beta")
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            callers.batcher.encode("beta")
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     embedder.open()
     assert np.array_equal(callers.vector("gamma"), vector_of("gamma"))
     assert ["gamma"] in embedder.runs
@@ -233,3 +245,76 @@ def test_every_one_of_many_callers_gets_its_own_vector():
     with ThreadPoolExecutor(32) as pool:
         assert list(pool.map(ask, range(32), timeout=DEADLINE_S * 4)) == list(range(32))
     assert batcher.waiting == 0
+
+
+def test_queries_of_one_caller_go_together(callers, embedder):
+    callers.lead("alpha", embedder)
+    many = callers.pool.submit(callers.batcher.encode_many, ["beta", "gamma", "delta", "epsilon", "zeta"])
+    wait_for(lambda: callers.batcher.waiting == 5)
+    embedder.open()
+    for vector, text in zip(many.result(DEADLINE_S), ("beta", "gamma", "delta", "epsilon", "zeta"), strict=True):
+        assert np.array_equal(vector, vector_of(text))
+    assert embedder.runs == [["alpha"], ["beta", "gamma", "delta", "epsilon"], ["zeta"]]
+    assert callers.batcher.encode_many([]) == []
+
+
+def late(batcher, texts, seconds=0.0):
+    deadline.begin(seconds)
+    try:
+        return batcher.encode_many(texts)
+    finally:
+        deadline.lift()
+
+
+def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder):
+    callers.lead("alpha", embedder)
+    callers.add("beta")
+    gone = callers.pool.submit(late, callers.batcher, ["gamma", "delta"], 0.05)
+    callers.results["epsilon"] = callers.pool.submit(callers.batcher.encode, "epsilon")
+    with pytest.raises(DeadlinePassed):
+        gone.result(DEADLINE_S)
+    wait_for(lambda: callers.batcher.waiting == 2)
+    embedder.open()
+    for text in ("alpha", "beta", "epsilon"):
+        assert np.array_equal(callers.vector(text), vector_of(text))
+    assert embedder.runs == [["alpha"], ["beta", "epsilon"]]
+
+
+def test_a_query_whose_deadline_has_passed_is_not_run(callers, embedder):
+    embedder.open()
+    with pytest.raises(DeadlinePassed):
+        callers.pool.submit(late, callers.batcher, ["alpha"]).result(DEADLINE_S)
+    assert embedder.runs == []
+    assert np.array_equal(callers.batcher.encode("beta"), vector_of("beta"))
+
+
+def test_a_leader_that_is_too_late_hands_over(callers, embedder):
+    callers.lead("alpha", embedder)
+    batcher = callers.batcher
+    gone = callers.pool.submit(late, batcher, ["beta"], 0.05)
+    wait_for(lambda: batcher.waiting == 1)
+    callers.add("gamma")
+    with pytest.raises(DeadlinePassed):
+        gone.result(DEADLINE_S)
+    embedder.open()
+    assert np.array_equal(callers.vector("gamma"), vector_of("gamma"))
+
+
+def test_runs_are_told():
+    told = []
+    batcher = QueryBatcher(DummyEmbedder(), on_batch=lambda texts, waiting: told.append((texts, waiting)))
+    batcher.encode("alpha")
+    batcher.encode_many(["beta", "gamma"])
+    assert told == [(1, 0), (2, 0)]
+
+
+def test_a_run_has_one_role():
+    runs = []
+
+    class Noting(DummyEmbedder):
+        def encode(self, texts, *, role="document"):
+            runs.append((list(texts), role))
+            return super().encode(texts, role=role)
+
+    QueryBatcher(Noting()).encode_many(["beta", "gamma"], role="document")
+    assert runs == [(["beta", "gamma"], "document")]

@@ -74,11 +74,13 @@ def documents(index: Path) -> dict[str, str]:
 
 
 def test_a_watched_folder_is_followed(tmp_path: Path, notes: Path) -> None:
+    dogs = tmp_path / "dogs.txt"
+    dogs.write_text("Dogs bark.")
     work, said = keep(
         tmp_path,
         Entry(str(notes), watched=True),
         steps=[
-            lambda: (notes / "dogs.txt").write_text("Dogs bark."),
+            lambda: dogs.rename(notes / "dogs.txt"),  # at once, so that it is never seen empty
             lambda: (notes / "cats.txt").unlink(),
         ],
     )
@@ -129,13 +131,58 @@ def test_a_site_that_goes_down_stays_in_the_index(tmp_path: Path, site: Site) ->
 def test_a_folder_that_is_taken_away_and_put_back(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("indexer.schedule.RETRY", 0.1)
     away = tmp_path / "away"
-    _, said = keep(
-        tmp_path,
-        Entry(str(notes), watched=True),
-        steps=[lambda: notes.rename(away), lambda: away.rename(notes)],
-    )
-    assert "failed" in said[1]
-    assert "nothing has changed" in said[-1] or "failed" in said[-1]
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        if len(said) == 1:
+            notes.rename(away)
+        elif "failed" in text and away.exists():
+            away.rename(notes)
+        elif "failed" not in text and notes.exists():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    settings = load({"index": str(tmp_path / "index")}, {})
+    entries = {Entry(str(notes), watched=True): dict[str, tuple[str, ...]]()}
+    Freshness(settings, CONFIG, DummyEmbedder(), entries, quiet=True, say=say).keep()
+    assert "failed, and will be tried again" in said[1]
+    assert said[-1].startswith("default: nothing has changed: 1 documents")
+    assert all("failed, and" in line for line in said[1:-1]), "nothing was taken for gone meanwhile"
+
+
+def test_a_restart_does_not_read_a_site_early(tmp_path: Path, notes: Path, site: Site) -> None:
+    both = (Entry(site.url, every=3600.0), Entry(str(notes), watched=True))
+    assert "2 new" in keep(tmp_path, *both, steps=[])[1][0]
+    site.hits.clear()
+    (notes / "dogs.txt").write_text("Dogs bark.")
+    assert "1 new, 0 changed, 0 gone, 2 unchanged" in keep(tmp_path, *both, steps=[])[1][0]
+    assert site.hits == [], "only the folder was due"
+    keep(tmp_path, Entry(site.url, every=0.1), both[1], steps=[lambda: None])
+    assert "/" in site.hits, "it is due by another interval"
+
+
+@pytest.mark.parametrize("why", ["metadata", "limits", "damaged", "full", "gone"])
+def test_a_restart_reads_at_once_what_would_be_read_otherwise(
+    tmp_path: Path, notes: Path, site: Site, why: str
+) -> None:
+    entry, folder = Entry(site.url, every=3600.0), Entry(str(notes), every=3600.0)
+    keep(tmp_path, entry, folder, steps=[])
+    site.hits.clear()
+    if why == "damaged":
+        (tmp_path / "index" / "readings.json").write_text('{"default": {"x": [')
+    if why == "gone":
+        keep(tmp_path, Entry(str(notes), every=0.1), steps=[lambda: None])
+    config = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=1.0, max_depth=3)) if why == "limits" else CONFIG
+    metadata: dict[str, tuple[str, ...]] = {"team": ("core",)} if why == "metadata" else {}
+
+    def say(text: str) -> None:
+        if site.hits:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    settings = load({"index": str(tmp_path / "index")}, {})
+    entries = {entry: metadata, folder: dict[str, tuple[str, ...]]()}
+    Freshness(settings, config, DummyEmbedder(), entries, full=why == "full", quiet=True, say=say).keep()
+    assert "/" in site.hits
 
 
 def test_collections_and_metadata(tmp_path: Path, notes: Path) -> None:

@@ -2,7 +2,6 @@
 
 import shutil
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,21 +13,7 @@ from rag.errors import CollectionMissing, NotReady
 from rag.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
-
-
-def wait_for(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        threading.Event().wait(0.01)
-
-
-@pytest.fixture
-def live(site, monkeypatch):
-    monkeypatch.setattr("rag.live.POLL_SECONDS", 0.02)
-    retriever = LiveRetriever(load({"index": str(site.index)}, {}), lambda settings: DummyEmbedder())
-    yield retriever
-    retriever.close()
+from tests.rag.conftest import wait_for
 
 
 def collection(live, name):

@@ -40,10 +40,11 @@ def test_every_stage_is_timed(retriever):
 
 def test_as_dict_is_the_rest_body(retriever):
     body = retriever.search("fsync", k=1).as_dict()
-    assert list(body) == ["query", "hits", "took_ms", "generation"]
+    assert list(body) == ["query", "hits", "next", "facets", "took_ms", "generation"]
     assert list(body["hits"][0]) == [
         "rank", "id", "url", "title", "section", "text", "highlights", "score", "scores",
         "language", "date", "content_type", "metadata", "duplicates", "section_text",
+        "document", "sentence",
     ]  # fmt: skip
     assert "Durability" in as_text(body)
 
@@ -75,7 +76,8 @@ def test_copies_give_way_to_other_passages(site):
 
 
 def test_few_of_one_document(site):
-    sections = "".join(f"## Part {n}\n\nVacuum number {n} has its own words {'abcdefgh'[n] * 5}.\n\n" for n in range(8))
+    texts = [f"Vacuum number {n} has its own words {'abcdefgh'[n] * 5}. " * 4 for n in range(8)]
+    sections = "".join(f"## Part {n}\n\n{text}\n\n" for n, text in enumerate(texts))
     (site.source / "long.md").write_text(f"# All about vacuum\n\n{sections}", encoding="utf-8")
     site.build()
     retriever = Retriever.open(site.index, DummyEmbedder())

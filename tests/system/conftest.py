@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -60,24 +61,29 @@ def serving(index: Path, *flags: str) -> Iterator[str]:
     """Serve an index until the block ends; give the base url once the server is ready."""
     port = free_port()
     line = [sys.executable, "-m", "rag.cli", "serve", "--index", str(index), "--port", str(port), *flags]
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     url = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryFile("w+") as said:  # a pipe that nobody reads would fill up, and stop the server
+        process = subprocess.Popen(line, stderr=said)
 
-    def ready() -> bool:
-        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        def log() -> str:
+            said.seek(0)
+            return said.read()
+
+        def ready() -> bool:
+            assert process.poll() is None, log()
+            try:
+                return request(f"{url}/readyz")[0] == 200
+            except OSError:
+                return False  # not listening yet
+
         try:
-            return request(f"{url}/readyz")[0] == 200
-        except OSError:
-            return False  # not listening yet
-
-    try:
-        wait_for(ready, "the server to be ready")
-        yield url
-    finally:
-        process.terminate()
-        _, log = process.communicate(timeout=60)
-        assert process.returncode == 0, log
-        assert "Traceback" not in log
+            wait_for(ready, "the server to be ready")
+            yield url
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+            assert process.returncode == 0, log()
+            assert "Traceback" not in log()
 
 
 @pytest.fixture(scope="session")

@@ -1,19 +1,40 @@
 """A retriever whose answers the tests decide."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from rag.errors import CollectionMissing, NotReady
+import numpy as np
+import numpy.typing as npt
+
+from embedder.protocol import Role
+from indexer.catalogue import document_id
+from rag.errors import CollectionMissing, DocumentMissing, JobConflict, JobMissing, JobRefused, NotReady
+from rag.facets import Facts, count_facets
 from rag.filters import Filter
 from rag.results import Answer, Hit
+from tests.dummy import DummyEmbedder
 
 
 @dataclass(frozen=True)
 class FakeSettings:
     max_k: int = 100
     max_query_chars: int = 10_000
+    log_queries: bool = False
+    host: str = "127.0.0.1"
+    keys_file: Path = Path("/nonexistent/keys.json")
+    anonymous: str = "auto"
+    cors_origins: str = ""
+    proxies: int = 0
+    rate_limit: float = 0.0
+    queue: int = 64
+    deadline: float = 10.0
+    answer_url: str = ""
+    answer_model: str = "small"
+    answer_key: str = ""
+    answer_timeout: float = 20.0
 
 
 def make_hit(rank: int = 1, **changes: Any) -> Hit:
@@ -32,8 +53,16 @@ def make_hit(rank: int = 1, **changes: Any) -> Hit:
         "content_type": "text/html",
         "metadata": {},
         "duplicates": [],
+        "document": document_id(f"https://docs.example/indexes/{rank}"),
     }
     return Hit(**{**fields, **changes})
+
+
+def document_of(hit: Hit) -> dict[str, Any]:
+    passage = {"id": hit.id, "url": hit.url, "section": hit.section, "text": hit.text}
+    shared = {name: getattr(hit, name) for name in ("url", "title", "language", "date", "content_type", "metadata")}
+    moment = "2026-11-20T04:00:00Z"
+    return {"id": hit.document, **shared, "source": "site", "fetched_at": moment, "passages": [passage]}
 
 
 class FakeRetriever:
@@ -41,6 +70,8 @@ class FakeRetriever:
 
     def __init__(self) -> None:
         self.ready = True
+        self.missing = False
+        self.embedder = DummyEmbedder(dimension=8)
         self.reason = "the index is still loading"
         self.hits: list[Hit] | Callable[[str], list[Hit]] = [make_hit()]
         self.error: Exception | None = None
@@ -54,7 +85,9 @@ class FakeRetriever:
         return {
             "ready": self.ready,
             "reason": None if self.ready else self.reason,
+            "missing": self.missing,
             **facts,
+            "collections": [{"name": name, "ready": self.ready, "reason": ""} for name in self.collections],
             "created_at": "2026-11-20T04:00:00Z",
         }
 
@@ -63,12 +96,16 @@ class FakeRetriever:
         query: str,
         *,
         k: int = 10,
+        offset: int = 0,
         mode: str = "hybrid",
         filter: Filter | None = None,
         collection: str = "default",
         per_document: int | None = None,
         diversity: float = 0.0,
         expand: str | None = None,
+        facets: bool = False,
+        sentences: bool = False,
+        vector: Any = None,
     ) -> Answer:
         self.calls.append((query, k, mode))
         self.narrowed.append(
@@ -78,17 +115,105 @@ class FakeRetriever:
                 "per_document": per_document,
                 "diversity": diversity,
                 "expand": expand,
+                "offset": offset,
+                "facets": facets,
+                "sentences": sentences,
             }
         )
+        self._check(collection)
+        hits = self.hits(query) if callable(self.hits) else self.hits
+        took = {"embed": 2.04, "dense": 0.71, "lexical": 0.0, "fuse": 0.0, "total": 3.12}
+        page = [hit._replace(rank=offset + place) for place, hit in enumerate(hits[offset : offset + k], 1)]
+        return Answer(
+            query=query,
+            hits=page,
+            took_ms=took,
+            generation="g1",
+            next=offset + k if len(hits) > offset + k else None,
+            facets=count_facets(Facts(hit.url, "site", hit.language, hit.content_type) for hit in hits)
+            if facets
+            else None,
+        )
+
+    def describe(self, collection: str = "default") -> dict[str, Any]:
+        self._check(collection)
+        return {
+            "generation": "g1",
+            "created_at": "2026-11-20T04:00:00Z",
+            "documents": 1170,
+            "chunks": 13402,
+            "sources": ["https://docs.example/"],
+            "report": {},
+            "settings": {},
+            "fingerprint": {},
+        }
+
+    def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
+        self._check("default")
+        return self.embedder.encode(texts, role=role)
+
+    def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
+        return self.embedder.count_tokens(texts, role=role)
+
+    def document(self, id: str, collection: str = "default") -> dict[str, Any]:
+        for document in self.documents(collection):
+            if document["id"] == id:
+                return document
+        raise DocumentMissing(id, collection)
+
+    def documents(self, collection: str = "default") -> Iterator[dict[str, Any]]:
+        self._check(collection)
+        hits = self.hits("") if callable(self.hits) else self.hits
+        return ({"generation": "g1", **document_of(hit)} for hit in hits)
+
+    def _check(self, collection: str) -> None:
         if collection not in self.collections:
             raise CollectionMissing(collection, self.collections)
         if not self.ready:
             raise NotReady(self.reason)
         if self.error is not None:
             raise self.error
-        hits = self.hits(query) if callable(self.hits) else self.hits
-        took = {"embed": 2.04, "dense": 0.71, "lexical": 0.0, "fuse": 0.0, "total": 3.12}
-        return Answer(query=query, hits=hits[:k], took_ms=took, generation="g1")
 
     def close(self) -> None:
         self.closed.set()
+
+
+class FakeJobs:
+    """Satisfies `web.retriever.Jobs`; jobs run until they are cancelled, and no source is allowed but "site"."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, dict[str, Any]] = {}
+
+    def start(
+        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = "default"
+    ) -> dict[str, Any]:
+        if not set(sources) <= {"site"}:
+            raise JobRefused("sources", "may only name sources of the index, or what the operator allows")
+        if any(job["state"] == "running" for job in self.jobs.values()):
+            raise JobConflict("a job is under way")
+        job_id = f"20261121T000000-{len(self.jobs):06x}"
+        asked = {"collection": collection, "sources": list(sources), "add": add, "full": full}
+        made = {"id": job_id, "created_at": "2026-11-21T00:00:00Z", **asked}
+        self.jobs[job_id] = made | {
+            "state": "running",
+            "progress": None,
+            "ended_at": None,
+            "report": None,
+            "error": None,
+        }
+        return self.jobs[job_id]
+
+    def all(self) -> list[dict[str, Any]]:
+        return list(reversed(self.jobs.values()))
+
+    def get(self, job_id: str) -> dict[str, Any]:
+        if job_id not in self.jobs:
+            raise JobMissing(job_id)
+        return self.jobs[job_id]
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        job = self.get(job_id)
+        if job["state"] != "running":
+            raise JobConflict(f"job {job_id} has ended")
+        job["state"] = "cancelled"
+        return job

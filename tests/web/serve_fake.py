@@ -1,5 +1,7 @@
-"""Serves the application with a fake retriever, for `test_server.py`: `… serve_fake PORT FOLDER`."""
+"""Serves the application with a fake retriever, as a process: `… serve_fake PORT FOLDER [WORKERS [QUEUE]]`."""
 
+import itertools
+import os
 import sys
 import threading
 from dataclasses import dataclass
@@ -19,15 +21,20 @@ class Address:
     host: str
     port: int
     workers: int
+    queue: int
 
 
 class SlowStart(FakeRetriever):
-    """Ready once the file `go` appears; writes `closed` when closed; a search for "wait" ends when `go-on` appears."""
+    """Ready once the file `go` appears; writes `closed` when closed.
+
+    Each search for "wait" writes `waiting…` and ends when `go-on` appears.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
         self.ready = False
+        self.waits = itertools.count()
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self) -> None:
@@ -35,12 +42,12 @@ class SlowStart(FakeRetriever):
         self.ready = True
 
     def _await(self, name: str) -> None:
-        while not (self.folder / name).exists():
+        while not (self.folder / name).exists() and not self.closed.is_set():
             self.closed.wait(0.02)
 
     def search(self, query: str, **options: Any) -> Answer:
         if query == "wait":
-            (self.folder / "waiting").touch()
+            (self.folder / f"waiting-{os.getpid()}-{next(self.waits)}").touch()
             self._await("go-on")
         return super().search(query, **options)
 
@@ -50,12 +57,12 @@ class SlowStart(FakeRetriever):
 
 
 def main() -> None:
-    port, folder = int(sys.argv[1]), Path(sys.argv[2])
+    port, folder, workers, queue = [*sys.argv[1:], *("2", "128")[len(sys.argv) - 3 :]]
 
     def factory() -> Flask:
-        return create_app(SlowStart(folder), FakeSettings())
+        return create_app(SlowStart(Path(folder)), FakeSettings())
 
-    serve(factory, Address("127.0.0.1", port, workers=2))
+    serve(factory, Address("127.0.0.1", int(port), int(workers), int(queue)))
 
 
 if __name__ == "__main__":

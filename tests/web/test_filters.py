@@ -55,9 +55,10 @@ def test_every_filter_by_post_and_get(client: FlaskClient, retriever: FakeRetrie
     assert client.get(URL, query_string=[("q", "a"), *options.items(), *PARAMETERS]).status_code == 200
     assert client.get("/", query_string=[("q", "a"), ("collection", "notes"), *PARAMETERS]).status_code == 200
     by_post, by_get, by_page = retriever.narrowed
-    assert by_post == {"filter": Filter.parse(FIELDS), **options}
+    assert by_post == {"filter": Filter.parse(FIELDS), **options, "offset": 0, "facets": False, "sentences": False}
     assert by_get == by_post
-    assert by_page == {**by_post, "per_document": None, "diversity": 0.0, "expand": None}
+    own = {"expand": "none", "facets": True, "sentences": True}
+    assert by_page == {**by_post, "per_document": None, "diversity": 0.0, **own}
 
 
 def test_parameters_are_read_back() -> None:
@@ -190,7 +191,8 @@ def test_page_shows_what_it_is_narrowed_to_and_a_way_out_of_each(client: FlaskCl
 def test_page_keeps_the_filter_before_there_is_a_question(client: FlaskClient, retriever: FakeRetriever) -> None:
     html = client.get("/?path=/guide&collection=notes&q=").text
     assert 'data-state="empty"' in html
-    assert hrefs(html) == [{"path": ["/guide"]}, {"collection": ["notes"]}]
+    assert hrefs(html) == [{"collection": ["notes"]}]  # without the path; the collection is chosen elsewhere
+    assert '<option value="notes" selected>' in html
     assert retriever.calls == []
 
 
@@ -224,7 +226,7 @@ def test_page_that_waits_keeps_the_filter(client: FlaskClient, retriever: FakeRe
 def test_narrowing_is_escaped(client: FlaskClient) -> None:
     evil = '"><script>alert(1)</script>'
     html = client.get("/", query_string={"q": "a", "source": evil, f"meta.{evil}": evil}).text
-    assert len(re.findall("<script", html)) == 1
+    assert len(re.findall("<script", html)) == 2
     assert "alert(1)</script>" not in html
     assert len(hrefs(html)) == 2
 
@@ -241,9 +243,9 @@ def test_language_date_scores_and_duplicates_of_a_hit(client: FlaskClient, retri
     ]
     html = client.get("/?q=index").text
     assert '<h3 lang="de">' in html
-    assert '<p class="short" lang="de">' in html
+    assert '<p class="text" lang="de">' in html
     assert '<time datetime="2026-03-04">2026-03-04</time>' in html
-    assert re.findall(r'class="unseen">(\w+) </span>([\d.]+)', html) == [("Meaning", "0.72"), ("Words", "14.3")]
+    assert re.findall(r">(meaning|words) ([\d.]+)<", html) == [("meaning", "0.72"), ("words", "14.3")]
     [also] = re.findall(r'<p class="also">(.*)</p>', html)
     assert re.findall('href="([^"]+)"', also) == others[:2]
     assert also.endswith("and 3 more")
@@ -251,13 +253,13 @@ def test_language_date_scores_and_duplicates_of_a_hit(client: FlaskClient, retri
 
 @pytest.mark.parametrize(
     ("scores", "shown"),
-    [({"dense": None, "lexical": 3.0}, ["3.0"]), ({"dense": 0.0, "lexical": None}, ["0.00"]), ({}, [])],
+    [({"dense": None, "lexical": 3.0}, ["words 3.0"]), ({"dense": 0.0, "lexical": None}, ["meaning 0.00"]), ({}, [])],
 )
 def test_only_scores_there_are_are_shown(
     client: FlaskClient, retriever: FakeRetriever, scores: dict[str, float | None], shown: list[str]
 ) -> None:
     retriever.hits = [make_hit(scores=scores)]
-    assert re.findall(r'class="score".*?</span>([\d.]+)</span>', client.get("/?q=index").text) == shown
+    assert re.findall(r">((?:meaning|words) [\d.]+)<", client.get("/?q=index").text) == shown
 
 
 @pytest.mark.parametrize("value", ["all", "", "Section"])

@@ -2,9 +2,11 @@ import re
 from pathlib import Path
 
 import pytest
+from flask import Flask, abort
 from flask.testing import FlaskClient
 
 import web
+from rag.errors import NotReady
 from tests.web.fakes import FakeRetriever, make_hit
 
 WEB = Path(web.__path__[0])
@@ -38,7 +40,7 @@ def test_answer_shows_title_section_url_marks_score_and_timing(client: FlaskClie
     assert "Indexes › Partial Indexes" in html
     assert "A <mark>partial</mark> <mark>index</mark> is an index" in html
     assert "0.72" in html
-    assert "1 passage<" in html
+    assert "1 passage on 1 page<" in html
     assert "<b>3.1 ms</b> <span>embedding 2.0 ms</span> <span>search 0.7 ms</span>" in html
 
 
@@ -62,7 +64,7 @@ def test_query_and_hits_are_escaped(client: FlaskClient, retriever: FakeRetrieve
     evil = '"><script>alert(1)</script>'
     retriever.hits = [make_hit(title=evil, section=evil, text=evil, url="https://x.example/" + evil)]
     html = client.get("/", query_string={"q": evil}).text
-    assert len(re.findall("<script", html)) == 1
+    assert len(re.findall("<script", html)) == 2
     assert "alert(1)</script>" not in html
 
 
@@ -126,15 +128,126 @@ def test_security_headers_and_no_inline_code(client: FlaskClient) -> None:
     assert not re.search(r'(?:src|href)="(?!/|https://docs\.example)', response.text)
 
 
-def test_assets_are_versioned_cached_and_small(client: FlaskClient) -> None:
-    html = client.get("/").text
-    urls = set(re.findall(r'"(/static/[^"]+)"', html))
-    assert len(urls) == 3
+def test_assets_are_versioned_and_cached(client: FlaskClient) -> None:
+    urls = set(re.findall(r'"(/static/[^"]+)"', client.get("/").text))
+    assert len(urls) == 4
     for url in urls:
         response = client.get(url)
         assert response.status_code == 200
         assert "max-age=31536000" in response.headers["Cache-Control"]
         assert "?v=" in url
         response.close()
+
+
+def test_all_that_a_browser_is_sent_is_small(client: FlaskClient) -> None:
     files = [*WEB.glob("static/*"), *WEB.glob("templates/*")]
     assert sum(file.stat().st_size for file in files) <= 50_000
+    shown = sum(len(client.get(path).data) for path in ("/", "/?q=index"))
+    assert shown + sum(file.stat().st_size for file in WEB.glob("static/*")) <= 50_000
+
+
+def test_hits_of_one_page_stand_together_with_links_to_their_sections(
+    client: FlaskClient, retriever: FakeRetriever
+) -> None:
+    there, here = "https://docs.example/other.html", "https://docs.example/indexes.html"
+    retriever.hits = [
+        make_hit(url=f"{here}#a", title="Indexes", section="Indexes"),
+        make_hit(url=there, title="Other", section=""),
+        make_hit(url=f"{here}#b", title="Indexes", section="Indexes › Examples"),
+    ]
+    html = client.get("/?q=index").text
+    assert re.findall(r"<h3>(.*)</h3>", html) == [
+        f'<a href="{here}#a" rel="noopener noreferrer">Indexes</a>',
+        f'<a href="{there}" rel="noopener noreferrer">Other</a>',
+    ]
+    assert f'<p class="section"><a href="{here}#b" rel="noopener noreferrer">Examples</a></p>' in html
+    assert re.findall(r'id="(hit-\d)"', html) == ["hit-1", "hit-3", "hit-2"]
+    assert "3 passages on 2 pages" in html
+
+
+def test_the_sentence_nearest_in_meaning_is_marked_where_no_word_is(
+    client: FlaskClient, retriever: FakeRetriever
+) -> None:
+    retriever.hits = [make_hit(text="It is cold. Snow falls on hills.", highlights=[], sentence=(12, 32))]
+    assert 'It is cold. <mark class="near">Snow falls on hills.</mark>' in client.get("/?q=winter").text
+    assert retriever.narrowed[-1]["sentences"]
+
+
+def test_a_passage_is_shown_with_its_section_when_asked_for(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.hits = [
+        make_hit(section_text="Before <it>.\nA partial index is an index built over a subset of a table.")
+    ]
+    html = client.get("/?q=index&language=en").text
+    assert 'href="/?q=index&amp;language=en&amp;open=chunk-1#hit-1">Read the section' in html
+    assert retriever.narrowed[-1]["expand"] == "none"
+    html = client.get("/?q=index&language=en&open=chunk-1").text
+    assert retriever.narrowed[-1]["expand"] == "section"
+    assert 'Before &lt;it&gt;.\n<span class="passage">A <mark>partial</mark>' in html
+    assert 'href="/?q=index&amp;language=en#hit-1">Show less' in html
+
+
+def test_a_citation_has_title_section_address_and_date(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.hits = [make_hit(date="2026-03-04", title='"A"', section="A › B", url="https://a.example/x#b")]
+    cited = "“&#34;A&#34; › A › B”, https://a.example/x#b, 2026-03-04"
+    assert f'data-citation="{cited}"' in client.get("/?q=index").text
+
+
+def test_facets_are_links_that_narrow(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.hits = [
+        make_hit(1, url="https://a.example/docs/17/x", language="en"),
+        make_hit(2, url="https://a.example/docs/18/y", language="de"),
+        make_hit(3, url="https://a.example/docs/18/z", language="en", content_type="text/markdown"),
+    ]
+    html = client.get("/?q=index&mode=dense").text
+    found = re.findall(r'<li><a href="([^"]+)"><bdi>([^<]+)</bdi> <span>(\d)', html)
+    assert found == [
+        ("/?q=index&amp;mode=dense&amp;language=en", "en", "2"),
+        ("/?q=index&amp;mode=dense&amp;language=de", "de", "1"),
+        ("/?q=index&amp;mode=dense&amp;content_type=text%2Fhtml", "Web page", "2"),
+        ("/?q=index&amp;mode=dense&amp;content_type=text%2Fmarkdown", "Markdown", "1"),
+        ("/?q=index&amp;mode=dense&amp;path=%2Fdocs%2F18", "/docs/18", "2"),
+        ("/?q=index&amp;mode=dense&amp;path=%2Fdocs%2F17", "/docs/17", "1"),
+    ]
+    narrowed = client.get("/?q=index&language=en&path=/docs").text
+    assert "language=de" not in narrowed
+    assert 'href="/?q=index&amp;language=en&amp;path=%2Fdocs%2F18"' in narrowed
+    assert "path=%2Fdocs&amp;path" not in narrowed
+
+
+def test_more_passages_are_a_link_away(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.hits = [make_hit(url=f"https://a.example/{number}") for number in range(25)]
+    assert 'href="/?q=index&amp;offset=10">More passages' in client.get("/?q=index").text
+    html = client.get("/?q=index&offset=20").text
+    assert "More passages" not in html
+    assert 'href="/?q=index">Back to the first' in html
+    assert 'id="hit-21"' in html
+    assert "open=chunk-" in html
+    assert "offset=20&amp;open" in html
+    assert client.get("/?q=index&offset=x", headers={"Accept": "text/html"}).status_code == 400
+
+
+def test_no_index_yet_says_how_to_make_one(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.ready, retriever.missing = False, True
+    retriever.reason = "there is no index in /srv/index; build one with: pilotlight index SOURCE --index /srv/index"
+    for path in ("/", "/?q=index"):
+        html = client.get(path, headers={"Accept": "text/html"}).text
+        assert "<h2>No index yet</h2>" in html
+        assert "<code>pilotlight index SOURCE --index /srv/index</code>" in html
+
+
+def test_a_server_with_too_much_to_do_says_so(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.error = NotReady("too many searches are waiting")
+    response = client.get("/?q=index", headers={"Accept": "text/html"})
+    assert response.status_code == 503
+    assert "<h2>Too busy at the moment</h2>" in response.text
+    assert "Too many searches are waiting." in response.text
+
+
+@pytest.mark.parametrize(
+    ("status", "heading"), [(401, "A key is needed"), (403, "This key may not do that"), (429, "Too many searches")]
+)
+def test_refusals_are_worded_for_people(app: Flask, status: int, heading: str) -> None:
+    app.before_request_funcs.setdefault(None, []).append(lambda: abort(status))
+    response = app.test_client().get("/?q=index", headers={"Accept": "text/html"})
+    assert response.status_code == status
+    assert f"<h2>{heading}</h2>" in response.text

@@ -21,13 +21,13 @@ def test_post_answers_with_the_rest_body(client: FlaskClient, retriever: FakeRet
     assert response.status_code == 200
     assert response.mimetype == "application/json"
     body = response.get_json()
-    assert list(body) == ["query", "hits", "took_ms", "generation"]
+    assert list(body) == ["query", "hits", "next", "facets", "took_ms", "generation"]
     assert body["query"] == "partial index"
     assert body["generation"] == "g1"
     assert body["took_ms"]["total"] == pytest.approx(3.12)
     assert [hit["rank"] for hit in body["hits"]] == [1, 2]
     names = "rank id url title section text highlights score scores language date content_type metadata duplicates"
-    assert list(body["hits"][0]) == [*names.split(), "section_text"]
+    assert list(body["hits"][0]) == [*names.split(), "section_text", "document", "sentence"]
     assert body["hits"][0]["highlights"] == [[2, 9], [10, 15]]
     assert retriever.calls == [("partial index", 2, "dense")]
 
@@ -44,10 +44,45 @@ def test_defaults_are_ten_hits_and_hybrid(client: FlaskClient, retriever: FakeRe
     assert client.get(URL + "?q=fsync").status_code == 200
     assert retriever.calls == [("fsync", 10, "hybrid")] * 2
     usual = {"filter": None, "collection": "default", "per_document": None, "diversity": 0.0, "expand": None}
+    usual |= {"offset": 0, "facets": False, "sentences": False}
     assert retriever.narrowed == [usual] * 2
 
 
-@pytest.mark.parametrize("k", ["x", "10", True, False, None, 0, -1, 10**9, 101, 10.0, 1.5, [], {}])
+def test_pages_of_hits(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.hits = [make_hit(rank) for rank in range(1, 8)]
+    seen, offset = [], 0
+    while offset is not None:
+        page = post(client, query="fsync", k=3, offset=offset).get_json()
+        assert client.get(f"{URL}?q=fsync&k=3&offset={offset}").get_json() == page
+        seen += [hit["rank"] for hit in page["hits"]]
+        offset = page["next"]
+    assert seen == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_facets_and_sentences(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.hits = [make_hit(1, language="en")]
+    assert post(client, query="fsync").get_json()["facets"] is None
+    body = post(client, query="fsync", facets=True, sentences=True).get_json()
+    assert body["facets"]["language"] == [{"value": "en", "count": 1}]
+    assert client.get(f"{URL}?q=fsync&facets=true&sentences=true").get_json() == body
+    assert [call["sentences"] for call in retriever.narrowed] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("offset", -1), ("offset", 1001), ("offset", 1.5), ("facets", 1), ("sentences", "true")]
+)
+def test_values_that_paging_does_not_take(client: FlaskClient, field: str, value: object) -> None:
+    response = post(client, query="fsync", **{field: value})
+    assert (response.status_code, response.get_json()["field"]) == (400, field)
+
+
+@pytest.mark.parametrize("pair", ["offset=-1", "offset=1e2", "facets=1", "sentences=True", "facets="])
+def test_values_that_paging_does_not_take_in_an_address(client: FlaskClient, pair: str) -> None:
+    response = client.get(f"{URL}?q=fsync&{pair}")
+    assert (response.status_code, response.get_json()["field"]) == (400, pair.partition("=")[0])
+
+
+@pytest.mark.parametrize("k", ["x", "10", True, False, None, 0, -1, 10**9, 101, 1.5, float("nan"), [], {}])
 def test_k_must_be_a_whole_number_in_range(client: FlaskClient, k: object) -> None:
     response = post(client, query="fsync", k=k)
     assert response.status_code == 400

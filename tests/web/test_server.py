@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 DEADLINE_S = 30.0
+POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
 ROOT = Path(__file__).parents[2]
 
 
@@ -31,16 +32,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def spawn(port: int, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.web.serve_fake", str(port), str(folder)]
+def spawn(port: int, folder: Path, *options: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.web.serve_fake", *map(str, (port, folder, *options))]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 class Running:
-    def __init__(self, folder: Path) -> None:
+    """A server; its options are the number of workers and the length of their queues."""
+
+    def __init__(self, folder: Path, *options: int) -> None:
         self.folder = folder
         self.port = free_port()
-        self.process = spawn(self.port, folder)
+        self.process = spawn(self.port, folder, *options)
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=DEADLINE_S, trust_env=False)
         until(self._answers)
 
@@ -55,6 +58,14 @@ class Running:
         (self.folder / "go").touch()
         # each worker of the two becomes ready by itself; a new connection each time reaches both
         until(lambda: all(httpx.get(f"{self.http.base_url}/readyz", trust_env=False).is_success for _ in range(8)))
+
+    def waiting(self) -> int:
+        """How many searches wait for the file `go-on`."""
+        return len(list(self.folder.glob("waiting-*")))
+
+    def workers(self) -> list[int]:
+        master = self.process.pid
+        return [int(pid) for pid in Path(f"/proc/{master}/task/{master}/children").read_text().split()]
 
     def raw(self, request: bytes) -> bytes:
         with socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S) as connection:
@@ -101,12 +112,28 @@ def test_a_request_under_way_is_finished_after_sigterm(running: Running) -> None
     answers: list[httpx.Response] = []
     client = threading.Thread(target=lambda: answers.append(running.http.get("/api/v1/search?q=wait")))
     client.start()
-    until((running.folder / "waiting").exists)
+    until(running.waiting)
     running.process.send_signal(signal.SIGTERM)
     until((running.folder / "closed").exists)  # the idle worker has gone
     (running.folder / "go-on").touch()
     client.join(DEADLINE_S)
     assert [answer.status_code for answer in answers] == [200]
+    assert running.stop()[0] == 0
+
+
+def test_a_worker_that_hangs_costs_the_other_no_connection(running: Running) -> None:
+    # the one that answers soon has more connections than the one that does not
+    hung = running.workers()[0]
+    os.kill(hung, signal.SIGSTOP)
+    try:
+        clients = [http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S) for _ in range(8)]
+        for client in clients:
+            client.request("GET", "/livez")
+        assert [client.getresponse().status for client in clients] == [200] * 8
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    for client in clients:
+        client.close()
     assert running.stop()[0] == 0
 
 
@@ -141,21 +168,18 @@ def test_unusable_setting_is_one_line_and_exit_2() -> None:
         (b"GET / HTTP/1.1\r\nHost: x\r\nBad Header: x\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: br, chunked\r\n\r\n", 501),
         (
-            b"POST /api/v1/search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+            POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
             400,
         ),
         (
-            b"POST /api/v1/search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n" + (b"1000\r\n" + b" " * 4096 + b"\r\n") * 20 + b"0\r\n\r\n",
+            POST + b"Transfer-Encoding: chunked\r\n\r\n" + (b"1000\r\n" + b" " * 4096 + b"\r\n") * 20 + b"0\r\n\r\n",
             413,
         ),
         (
-            b"POST /api/v1/search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
-            b"Content-Length: 999999\r\n\r\n{}",
+            POST + b"Content-Length: 999999\r\n\r\n{}",
             413,
         ),
-        (b"GET /api/v1/search?q=\xff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 400),
+        (b"GET /api/v1/search?q=\xff HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 400),
     ],
 )
 def test_bad_requests_get_problems_from_the_server_too(shared: Running, request_bytes: bytes, status: int) -> None:

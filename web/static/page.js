@@ -2,24 +2,23 @@
 // Searches while typing. The server renders every state; this script fetches the same page and moves its parts in,
 // so that there is one renderer, and what it escaped stays escaped: parsed documents do not run scripts.
 (() => {
-  const DEBOUNCE_MS = 140;
+  const DEBOUNCE_MS = 120;
   const RETRY_MS = 2000;
-  const form = document.getElementById("search");
-  const box = document.getElementById("q");
-  const narrowed = document.getElementById("narrowed");
-  const results = document.getElementById("results");
-  const count = document.getElementById("count");
-  const timing = document.getElementById("timing");
-  const failure = document.getElementById("failure");
+  const USUAL = { mode: "hybrid", collection: "default" }; // left out of addresses
+  const SLOW_MS = 400; // before a search is said to be going on
+  const part = (id) => document.getElementById(id);
+  const [form, box, results, facets, count] = ["search", "q", "results", "facets", "count"].map(part);
   let turn = 0; // of the latest search; an answer from an earlier turn is stale
   let request = new AbortController();
   let timer = 0;
   let settled = true; // the address in the bar is one to come back to, so the next search gets its own
 
+  // --- addresses
+
   function address() {
     const url = new URL(form.action);
     for (const [name, value] of new FormData(form)) {
-      const usual = name === "mode" && value === "hybrid";
+      const usual = USUAL[name] === value;
       if (value.trim() && !usual) url.searchParams.append(name, value.trim());
     }
     return url.href;
@@ -32,24 +31,57 @@
     settled = false;
   }
 
+  function restore() {
+    const parameters = new URL(location.href).searchParams;
+    box.value = parameters.get("q") ?? "";
+    for (const [name, usual] of Object.entries(USUAL)) {
+      const field = form.elements[name];
+      if (field && field.type !== "hidden") field.value = parameters.get(name) ?? usual;
+    }
+    settled = true;
+    return load();
+  }
+
+  async function go(url) {
+    history.pushState(null, "", url);
+    await restore();
+    scrollTo(0, 0);
+    // the link that was followed is gone
+    if (document.activeElement === document.body) (form.querySelector("#narrowed li:last-child a") ?? box).focus();
+  }
+
+  // --- what is shown
+
   function show(page) {
     const fresh = page.getElementById("results");
+    const open = facets.querySelector("details")?.open;
     results.dataset.state = fresh.dataset.state;
-    results.replaceChildren(...fresh.childNodes);
-    narrowed.replaceChildren(...page.getElementById("narrowed").childNodes);
-    timing.replaceChildren(...page.getElementById("timing").childNodes);
+    for (const id of ["results", "facets", "narrowed", "timing"]) {
+      part(id).replaceChildren(...page.getElementById(id).childNodes);
+    }
+    if (open) facets.querySelector("details")?.setAttribute("open", "");
     count.textContent = page.getElementById("count").textContent.trim();
     document.title = page.title;
+    dress();
     if (fresh.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
   }
 
-  function showFailure(message) {
-    const content = failure.content.cloneNode(true);
+  function showFailure(title, message) {
+    const content = part("failure").content.cloneNode(true);
+    content.querySelector("h2").textContent = title;
     content.querySelector("p").textContent = message;
     results.dataset.state = "failure";
     results.replaceChildren(content);
-    timing.replaceChildren();
-    count.textContent = "No answer";
+    facets.replaceChildren();
+    part("timing").replaceChildren();
+    count.textContent = title;
+    dress();
+  }
+
+  async function fetchPage(url, signal) {
+    const reply = await fetch(url, { headers: { Accept: "text/html" }, signal });
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    return { status: reply.status, page: page.getElementById("results") ? page : null };
   }
 
   async function load() {
@@ -58,28 +90,111 @@
     request = new AbortController();
     const mine = ++turn;
     form.setAttribute("aria-busy", "true");
-    let page = null;
-    let message = "The server cannot be reached. Is it running?";
+    const slow = setTimeout(() => { count.textContent = "Searching…"; }, SLOW_MS);
+    let answer = null;
     try {
-      const reply = await fetch(location.href, { headers: { Accept: "text/html" }, signal: request.signal });
-      const text = await reply.text();
-      page = new DOMParser().parseFromString(text, "text/html");
-      message = reply.status === 414
-        ? "This question is too long to send. Shorten it and try again."
-        : `The server answered with status ${reply.status} and no page.`;
+      answer = await fetchPage(location.href, request.signal);
     } catch {
-      // aborted, in which case the turn has moved on, or unreachable, which the message says
+      // aborted, in which case the turn has moved on, or unreachable, which is said below
     }
+    clearTimeout(slow);
     if (mine !== turn) return;
     form.removeAttribute("aria-busy");
-    if (page?.getElementById("results")) show(page);
-    else showFailure(message);
+    if (answer?.page) show(answer.page);
+    else if (answer?.status === 414) showFailure("No answer", "This question is too long to send. Shorten it and try again.");
+    else if (answer) showFailure("No answer", `The server answered with status ${answer.status} and no page.`);
+    else if (navigator.onLine) showFailure("No answer", "The server cannot be reached. Is it running?");
+    else showFailure("You are offline", "The search goes on once there is a connection again.");
   }
 
   function search() {
     remember(address());
-    load();
+    return load();
   }
+
+  // --- the list as the popup of a combobox: a grid, as its rows hold links and buttons
+
+  function dress() {
+    const list = results.querySelector(".pages");
+    const roles = { ".pages": "grid", ".pages > div": "rowgroup", ".hit": "row", ".hit > div": "gridcell" };
+    for (const [selector, role] of Object.entries(roles)) {
+      for (const element of results.querySelectorAll(selector)) element.setAttribute("role", role);
+    }
+    box.removeAttribute("aria-activedescendant");
+    box.setAttribute("aria-expanded", String(Boolean(list)));
+    if (list) {
+      list.id = "hits";
+      list.setAttribute("aria-label", "Results");
+    }
+  }
+
+  const chosen = () => results.querySelector(".hit[aria-selected=true]");
+
+  function choose(row) {
+    chosen()?.removeAttribute("aria-selected");
+    box.removeAttribute("aria-activedescendant");
+    if (!row) return;
+    row.setAttribute("aria-selected", "true");
+    box.setAttribute("aria-activedescendant", row.id);
+    row.scrollIntoView({ block: "nearest" });
+  }
+
+  function step(by) {
+    const rows = [...results.querySelectorAll(".hit")];
+    const at = rows.indexOf(chosen());
+    choose(at < 0 ? rows.at(by > 0 ? 0 : -1) : rows[at + by]);
+  }
+
+  function open(row, event) {
+    const { ctrlKey, metaKey, shiftKey } = event;
+    const click = new MouseEvent("click", { bubbles: true, cancelable: true, ctrlKey, metaKey, shiftKey });
+    row.querySelector("h3 a, .section a")?.dispatchEvent(click);
+  }
+
+  // --- what can be done with a hit
+
+  const passageTop = (hit) => (hit.querySelector(".passage") ?? hit.querySelector(".text")).getBoundingClientRect().top;
+
+  async function toggle(link) {
+    const hit = link.closest(".hit");
+    let fresh = null;
+    try {
+      fresh = (await fetchPage(link.href)).page?.getElementById(hit.id);
+    } catch {
+      // as if there were none
+    }
+    if (!fresh) {
+      location.assign(link.href); // which says what is wrong
+      return;
+    }
+    const focused = hit.contains(document.activeElement);
+    const top = passageTop(hit);
+    hit.replaceChildren(...fresh.childNodes);
+    dress();
+    scrollBy(0, passageTop(hit) - top); // what is being read stays where it is
+    if (focused) hit.querySelector(".toggle").focus({ preventScroll: true });
+  }
+
+  async function cite(button) {
+    const text = button.dataset.citation;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // without TLS there is no clipboard, but this old way
+      const area = document.body.appendChild(document.createElement("textarea"));
+      area.value = text;
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+      button.focus();
+    }
+    const label = [...button.childNodes];
+    button.replaceChildren("Copied");
+    count.textContent = "Citation copied";
+    setTimeout(() => button.replaceChildren(...label), 1500);
+  }
+
+  // --- events
 
   box.addEventListener("input", (event) => {
     if (event.isComposing) return;
@@ -91,37 +206,56 @@
     timer = setTimeout(search, DEBOUNCE_MS);
   });
   form.addEventListener("change", (event) => {
-    if (event.target.name === "mode") search();
+    if (event.target.name in USUAL) search();
     settled = true;
   });
-
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     search();
     settled = true;
   });
 
-  results.addEventListener("click", (event) => {
-    if (event.target.closest(".again")) load();
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("a, button");
+    const modified = event.ctrlKey || event.metaKey || event.shiftKey || event.altKey;
+    if (!target || modified || event.button) return;
+    if (target.matches(".again")) load();
+    else if (target.matches(".cite")) cite(target);
+    else if (target.matches(".toggle")) {
+      event.preventDefault();
+      toggle(target);
+    } else if (target.matches("#narrowed a, #facets a, #results .stay")) {
+      event.preventDefault();
+      go(target.href);
+    }
   });
 
-  addEventListener("popstate", () => {
-    const parameters = new URL(location.href).searchParams;
-    box.value = parameters.get("q") ?? "";
-    form.elements.mode.value = parameters.get("mode") ?? "hybrid";
-    settled = true;
-    load();
+  addEventListener("popstate", restore);
+  addEventListener("online", () => { if (results.dataset.state === "failure") load(); });
+
+  box.addEventListener("keydown", (event) => {
+    if (event.isComposing || event.altKey) return;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      step(event.key === "ArrowDown" ? 1 : -1);
+    } else if (event.key === "Enter" && chosen()) {
+      event.preventDefault();
+      open(chosen(), event);
+    }
   });
 
   document.addEventListener("keydown", (event) => {
-    if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "/" && !event.target.closest("input, textarea, select, [contenteditable]")) {
+    if (event.isComposing || event.altKey) return;
+    const modified = event.ctrlKey || event.metaKey;
+    const typing = event.target.closest("input:not([type=radio]), textarea, select, [contenteditable]");
+    if (modified ? event.key.toLowerCase() === "k" && !event.shiftKey : event.key === "/" && !typing) {
       event.preventDefault();
       box.focus();
       box.select();
-    } else if (event.key === "Escape" && (box.value || document.activeElement === box)) {
-      event.preventDefault();
-      if (box.value) {
+    } else if (event.key === "Escape" && !modified) {
+      event.preventDefault(); // the box would clear itself, and search again for that
+      if (chosen()) choose(null);
+      else if (box.value) {
         box.value = "";
         search();
         box.focus();
@@ -129,6 +263,10 @@
     }
   });
 
-  document.documentElement.classList.add("js");
+  box.setAttribute("role", "combobox");
+  box.setAttribute("aria-haspopup", "grid");
+  box.setAttribute("aria-controls", "hits");
+  box.setAttribute("aria-autocomplete", "list");
+  dress();
   if (results.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
 })();

@@ -1,0 +1,42 @@
+"""When an answer has to be there: set where a request comes in, asked wherever it would wait.
+
+A deadline belongs to the context of the request, so that nothing between the server and the model's queue has to
+hand it on. Without one, there is no end.
+"""
+
+import math
+import time
+from contextvars import ContextVar
+
+from rag.errors import DeadlinePassed
+
+_end: ContextVar[float] = ContextVar("deadline", default=math.inf)
+
+
+def begin(seconds: float, since: float | None = None) -> None:
+    """Let the deadline of this context pass so many seconds after `since`, which is now unless given.
+
+    `since` is a time of `time.monotonic`.
+    """
+    _end.set((time.monotonic() if since is None else since) + seconds)
+
+
+def lift() -> None:
+    """Take the deadline off this context: for what streams on after the search is done."""
+    _end.set(math.inf)
+
+
+def end() -> float:
+    """When the deadline passes, as a time of `time.monotonic`; infinity without one."""
+    return _end.get()
+
+
+def remaining() -> float:
+    """Seconds left, 0 once it has passed; infinity without a deadline."""
+    return max(0.0, _end.get() - time.monotonic())
+
+
+def check() -> None:
+    """Raise DeadlinePassed if it has."""
+    if time.monotonic() >= _end.get():
+        raise DeadlinePassed

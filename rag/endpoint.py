@@ -1,0 +1,55 @@
+"""The endpoint that writes answers, as the settings name it."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from rag.errors import AnswersOff, SettingsError
+
+_PATH = "/chat/completions"
+
+
+class AnswerSettings(Protocol):
+    """The settings that name an endpoint; `rag.settings.Settings` has them."""
+
+    @property
+    def answer_url(self) -> str:
+        """Address of the API, such as http://127.0.0.1:8080/v1; empty for none."""
+
+    @property
+    def answer_model(self) -> str:
+        """Name of the model there."""
+
+    @property
+    def answer_key(self) -> str:
+        """Secret sent along; empty for none."""
+
+    @property
+    def answer_timeout(self) -> float:
+        """Seconds one answer may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server that speaks OpenAI's chat completions, and which of its models is to write."""
+
+    url: str
+    model: str
+    key: str = field(repr=False)
+    timeout: float  # seconds for a whole completion
+
+    @classmethod
+    def of(cls, settings: AnswerSettings) -> "Endpoint":
+        """Return the endpoint of the settings. Raises AnswersOff where there is none, SettingsError if it is wrong."""
+        url = settings.answer_url.strip().rstrip("/")
+        if not url:
+            raise AnswersOff("this server writes no answers: set answer_url and answer_model to an endpoint that does")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SettingsError("answer_url must be an http or https address, such as http://127.0.0.1:8080/v1")
+        if not settings.answer_model:
+            raise SettingsError("answer_model must name the model that answer_url is to use")
+        if not settings.answer_key.isascii() or not settings.answer_key.isprintable():
+            raise SettingsError("answer_key may have no characters but printable ASCII")
+        url = url.removesuffix(_PATH) + _PATH
+        return cls(url, settings.answer_model, settings.answer_key, settings.answer_timeout)

@@ -1,0 +1,61 @@
+"""Server-sent events, written and read: https://html.spec.whatwg.org/multipage/server-sent-events.html."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+MEDIA_TYPE = "text/event-stream"
+BEAT = b": still there\n\n"  # a comment, which readers skip; writing it shows whether there still is a reader
+_MOST_CHARACTERS = 8_000_000  # of one event
+
+
+class Event(NamedTuple):
+    """One event; `data` is JSON where Pilotlight wrote it."""
+
+    name: str
+    data: str
+
+    def encode(self) -> bytes:
+        """As it is sent; the data may not hold line breaks, as JSON does not."""
+        return f"event: {self.name}\ndata: {self.data}\n\n".encode()
+
+
+def event_of(name: str, value: Any) -> Event:
+    """An event that carries a JSON-ready value."""
+    return Event(name, json.dumps(value, ensure_ascii=False))
+
+
+class EventDecoder:
+    """Puts events together from text that comes in any pieces."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+        self._name = ""
+        self._data: list[str] = []
+        self._size = 0
+
+    def feed(self, text: str) -> Iterator[Event]:
+        """Take the next piece; give the events that are whole now. Raises ValueError for one without end."""
+        self._size += len(text)
+        lines = (self._rest + text).replace("\r\n", "\n").split("\n")
+        self._rest = lines.pop()
+        for line in lines:
+            event = self._line(line.removesuffix("\r"))
+            if event:
+                self._size = len(self._rest)
+                yield event
+        if self._size > _MOST_CHARACTERS:
+            raise ValueError(f"an event has more than {_MOST_CHARACTERS:,} characters")
+
+    def _line(self, line: str) -> Event | None:
+        if not line:
+            event = Event(self._name or "message", "\n".join(self._data)) if self._data else None
+            self._name, self._data = "", []
+            return event
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "event":
+            self._name = value
+        elif name == "data":
+            self._data.append(value)
+        return None

@@ -1,0 +1,189 @@
+"""Follows an index in a thread: opens every new generation of every collection, warms it and swaps it in."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from embedder.errors import PilotlightError
+from embedder.protocol import Embedder
+from indexer.collections import list_collections, older_ids
+from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable
+from indexer.generation import Generation, current_id
+from indexer.layout import CURRENT, DEFAULT, GENERATIONS
+from rag.batcher import QueryBatcher
+from rag.retriever import Retriever
+from rag.settings import Settings
+
+POLL_SECONDS = 1.0
+LOADING = "loading the model and the index"
+
+log = logging.getLogger("pilotlight")
+
+
+class Followed:
+    """A collection as it is served; only the thread that follows the index changes it."""
+
+    def __init__(self) -> None:
+        self.retriever: Retriever | None = None
+        self.reason = LOADING  # what is wrong, or still to come; else empty
+        self.missing = False  # whether nothing was ever built there
+        self.refused: tuple[str | None, int] | None = (
+            None  # the generation that could not be opened; it is not tried again
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What is served, JSON-ready; empty where nothing is."""
+        if self.retriever is None:
+            return {}
+        generation = self.retriever.generation
+        return {
+            "generation": generation.id,
+            "created_at": generation.manifest.created_at,
+            "documents": generation.document_count,
+            "chunks": generation.chunk_count,
+        }
+
+
+class Follower:
+    """The collections of an index as they are; `on_run` hears of each run of the model.
+
+    It is given how many texts went in, and how many still wait.
+    """
+
+    def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder]) -> None:
+        self.on_run: Callable[[int, int], None] | None = None
+        self.batcher: QueryBatcher | None = None  # one for all collections: their queries wait for the same model
+        self.collections = {DEFAULT: Followed()}  # replaced as a whole, never changed
+        self.tried = False  # whether loading has come to an end, good or bad
+        self._settings = settings
+        self._make_embedder = make_embedder
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="pilotlight-index", daemon=True)
+
+    def start(self) -> None:
+        """Begin to load. Returns at once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop following the index."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=30)
+
+    def await_first(self, found: Callable[[], object], seconds: float) -> None:
+        """Wait until `found` is true, loading has come to an end, or it has taken so long; not if it has not begun."""
+        if not self.tried and self._thread.is_alive():
+            with self._changed:
+                self._changed.wait_for(lambda: self.tried or found(), seconds)
+
+    def _ran(self, texts: int, waiting: int) -> None:
+        if self.on_run:
+            self.on_run(texts, waiting)
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                self._refresh()
+            except Exception:
+                log.exception("following the index failed")
+            with self._changed:
+                self.tried = True
+                self._changed.notify_all()
+            if self._stop.wait(POLL_SECONDS):
+                return
+
+    def _refresh(self) -> None:
+        folders = list_collections(self._settings.index_dir)
+        default = self.collections.get(DEFAULT)
+        if not folders or (default and default.retriever):
+            folders = {DEFAULT: self._settings.index_dir} | folders  # so that it says what is wrong
+        for name in self.collections.keys() - folders.keys():
+            log.info("collection %s is gone", name)
+        self.collections = {name: self.collections.get(name) or Followed() for name in folders}
+        for name, folder in folders.items():
+            followed = self.collections[name]
+            try:
+                self._update(name, folder, followed)
+            except PilotlightError as error:
+                followed.missing = isinstance(error, IndexMissing) and followed.retriever is None
+                self._note(name, followed, str(error))
+            except Exception:
+                log.exception("loading collection %s failed", name)
+                followed.reason = "an internal error while loading; see the log"
+
+    def _update(self, name: str, folder: Path, followed: Followed) -> None:
+        live: str | None = None
+        with suppress(IndexCorrupt):  # which is said again when it is opened
+            live = current_id(folder)
+        if followed.retriever and followed.retriever.generation.id == live:
+            followed.reason, followed.refused = "", None
+            return
+        # told apart by its folder too, so that it is tried again once it has been repaired
+        newest = (live, _inode(folder / GENERATIONS / live if live else folder / CURRENT))
+        if newest == followed.refused:
+            return
+        if self.batcher is None:
+            self.batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
+        try:
+            self._serve(name, followed, self._open(folder, live, self.batcher))
+        except PilotlightError as error:
+            # a temporary folder may find room again, everything else stays as it is
+            followed.refused = None if isinstance(error, IndexUnreadable | IndexUnwritable) else newest
+            if followed.retriever is None:
+                self._fall_back(name, folder, followed, self.batcher)
+            instead = (
+                f"; until then generation {followed.retriever.generation.id} is served" if followed.retriever else ""
+            )
+            self._note(name, followed, f"{error}{instead}")
+
+    def _fall_back(self, name: str, folder: Path, followed: Followed, batcher: QueryBatcher) -> None:
+        """Serve the newest older generation that can be, in place of a live one that cannot."""
+        for generation_id in older_ids(folder):
+            try:
+                self._serve(name, followed, self._open(folder, generation_id, batcher))
+            except PilotlightError as error:
+                log.warning("collection %s: %s", name, error)
+            else:
+                return
+
+    def _open(self, folder: Path, generation_id: str | None, batcher: QueryBatcher) -> Retriever:
+        generation = Generation.open(folder, generation_id)
+        try:
+            settings = self._settings
+            retriever = Retriever(
+                generation,
+                batcher.embedder,
+                batcher=batcher,
+                max_k=settings.max_k,
+                max_query_chars=settings.max_query_chars,
+            )
+            retriever.warm()
+        except PilotlightError:
+            generation.close()
+            raise
+        return retriever
+
+    def _serve(self, name: str, followed: Followed, retriever: Retriever) -> None:
+        with self._changed:
+            # Queries under way keep the generation they hold, which closes itself with the last of them.
+            followed.reason, followed.retriever, followed.missing = "", retriever, False
+            self._changed.notify_all()
+        generation = retriever.generation
+        log.info("serving generation %s of collection %s: %d chunks", generation.id, name, generation.chunk_count)
+
+    def _note(self, name: str, followed: Followed, reason: str) -> None:
+        if reason != followed.reason:
+            log.warning("collection %s: %s", name, reason)
+        followed.reason = reason
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0

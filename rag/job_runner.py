@@ -1,0 +1,100 @@
+"""The process of one job: `python -m rag.job_runner FOLDER`, begun by `rag.jobs` with the settings of the server."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from embedder.errors import PilotlightError
+from indexer.progress import Progress
+from rag.jobs import END, JOB, PROGRESS, write
+
+NICE = 10  # searches come first
+_EVERY = 0.5  # seconds between two notes of how far the build is
+
+Work = Callable[[dict[str, Any], Progress], dict[str, Any]]
+
+
+class NotedProgress(Progress):
+    """Writes how far a build is into a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(sys.stderr, "lines")
+        self._path = path
+        self._noted = 0.0
+
+    def _show(self) -> None:
+        super()._show()
+        if time.monotonic() - self._noted >= _EVERY:
+            self.note()
+
+    def note(self) -> None:
+        """Write it now."""
+        self._noted = time.monotonic()
+        write(
+            self._path,
+            {
+                "pages": self._pages,
+                "pages_due": self._due,
+                "chunks_embedded": self._embedded,
+                "chunks_waiting": self._waiting,
+                "seconds": round(self._noted - self._started, 1),
+            },
+        )
+
+
+def run(folder: Path, work: Work) -> int:
+    """Do a job, and write down how it ended; return the exit code. `work` gives the report of the build."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who has begun this may have ignored it
+    asked = read_job(folder)
+    progress = NotedProgress(folder / PROGRESS)
+    report: dict[str, Any] | None = None
+    error: str | None = None
+    try:
+        report = work(asked, progress)
+        state, code = "done", 0
+    except PilotlightError as wrong:
+        state, error, code = "failed", str(wrong), 2
+    except KeyboardInterrupt:
+        state, code = "cancelled", 130
+    except Exception as wrong:
+        state, error = "failed", f"an internal error, {type(wrong).__name__}: the job's log has more"
+        _end(folder, progress, state, report, error)
+        raise
+    _end(folder, progress, state, report, error)
+    return code
+
+
+def read_job(folder: Path) -> dict[str, Any]:
+    """Return what was asked for."""
+    asked: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
+    return asked
+
+
+def _end(folder: Path, progress: NotedProgress, state: str, report: dict[str, Any] | None, error: str | None) -> None:
+    progress.note()
+    ended = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    write(folder / END, {"state": state, "ended_at": ended, "report": report, "error": error})
+
+
+def _index(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    from rag.commands import index
+    from rag.settings import load
+
+    report, _ = index(asked["sources"], load(), add=asked["add"], full=asked["full"], progress=progress)
+    return report
+
+
+def main() -> int:
+    """Do the job whose folder is the argument."""
+    os.nice(NICE)
+    return run(Path(sys.argv[1]), _index)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,226 @@
+"""Builds of the index that a server is asked for: each a process of its own, which outlives the one that began it.
+
+What is known of a job lies in a folder, so that every worker of the server can tell it:
+
+INDEX/jobs/lock        held while a job is begun or stopped
+INDEX/jobs/<id>/lock   held for as long as the job's process lives, however it ends
+    job.json           what was asked for
+    pid, cancel        its process; there once it was told to stop
+    progress.json      how far it is
+    end.json           how it ended, with the report of the build
+    log.txt            what it said
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from indexer.collections import live_id
+from indexer.errors import BuildLocked
+from indexer.generation import current_id
+from indexer.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, is_collection_name
+from indexer.lock import writer_lock
+from indexer.manifest import is_generation_id, read_manifest
+from indexer.publish import disk_errors, prepare
+from indexer.urls import normalise
+from rag.errors import JobConflict, JobMissing, JobRefused
+from rag.settings import Settings
+
+JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
+KEPT = 20  # jobs that have ended
+RUNNER = (sys.executable, "-m", "rag.job_runner")
+_PID, _LOG = "pid", "log.txt"
+_BEGUN = {"running", "cancelling"}
+
+
+class Jobs:
+    """Begins jobs, tells how far they are, and stops them. Any number of processes may do so at once."""
+
+    def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
+        """`runner` is the command that does a job, given its folder."""
+        self._settings = settings
+        self._runner = runner
+        self._folder = settings.index_dir / JOBS
+
+    def start(
+        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = DEFAULT
+    ) -> dict[str, Any]:
+        """Begin to build a collection; return the job as `get` does.
+
+        Args:
+            sources: what to read: of the index's own, or below `job_sources`; none for those of the live index.
+            add: whether the sources of the live index are kept beside them.
+            full: whether pages that have not changed are read and cut anew.
+            collection: which one.
+
+        Raises:
+            JobRefused: a source is not allowed, or the collection cannot have this name.
+            JobConflict: a job is under way, another process is building, or there is no source.
+        """
+        names = self._checked(sources, add, collection)
+        index_dir = self._settings.index_dir
+        with disk_errors(index_dir):
+            prepare(index_dir)
+            self._folder.mkdir(exist_ok=True)
+            with self._locked():
+                for job in self.all():
+                    if job["state"] in _BEGUN:
+                        raise JobConflict(f"job {job['id']} is under way: wait for it to end, or cancel it")
+                folder = collection_dir(index_dir, collection)
+                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    with writer_lock(folder):
+                        pass
+                except BuildLocked as error:
+                    raise JobConflict(str(error)) from error
+                self._forget()
+                created = datetime.now(UTC)
+                job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+                asked = {"collection": collection, "sources": names, "add": add, "full": full}
+                self._run(self._folder / job_id, {"id": job_id, "created_at": _written(created), **asked})
+        return self.get(job_id)
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return the jobs that are remembered, newest first."""
+        try:
+            names = sorted(filter(is_generation_id, os.listdir(self._folder)), reverse=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        jobs = []
+        for name in names:
+            with suppress(JobMissing):  # just begun, or just forgotten
+                jobs.append(self.get(name))
+        return jobs
+
+    def get(self, job_id: str) -> dict[str, Any]:
+        """Return a job, JSON-ready: what was asked for, its state, progress, report and error. Raises JobMissing."""
+        folder = self._folder / job_id
+        asked = _read(folder / JOB) if is_generation_id(job_id) else None
+        if asked is None:
+            raise JobMissing(job_id)
+        lives = _is_held(folder / LOCK)
+        end = _read(folder / END)  # after the look at the lock: a process writes this before it gives the lock back
+        told_to_stop = (folder / CANCEL).exists()
+        if end is None and not lives:
+            why = f"its process has died: {folder / _LOG} has its last words"
+            end = {"state": "cancelled" if told_to_stop else "failed", "error": None if told_to_stop else why}
+        if end is None:
+            end = {"state": "cancelling" if told_to_stop else "running"}
+        unknown = {"progress": _read(folder / PROGRESS), "ended_at": None, "report": None, "error": None}
+        return asked | unknown | end
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""
+        if self.get(job_id)["state"] in _BEGUN:
+            with self._locked():
+                if self.get(job_id)["state"] in _BEGUN:  # its process lives then, and has this number
+                    (self._folder / job_id / CANCEL).touch()
+                    with suppress(ProcessLookupError):
+                        os.kill(int((self._folder / job_id / _PID).read_text()), signal.SIGINT)
+                    return self.get(job_id)
+        raise JobConflict(f"job {job_id} has ended")
+
+    def _checked(self, sources: Sequence[str], add: bool, collection: str) -> list[str]:
+        from indexer.sources import full_name  # which needs the whole crawler
+
+        if not is_collection_name(collection):
+            raise JobRefused("collection", "is not a name that a collection can have")
+        folder = collection_dir(self._settings.index_dir, collection)
+        own = []
+        if live_id(folder):
+            own = read_manifest(folder / GENERATIONS / current_id(folder)).sources
+        if not sources and (add or not own):
+            why = "add needs sources" if own else "sources must name what to read: nothing is indexed there yet"
+            raise JobConflict(why)
+        names = list(dict.fromkeys(map(full_name, sources)))
+        for name in names:
+            if name not in own and not is_below(name, self._settings.job_sources):
+                raise JobRefused("sources", "may only name sources of the index, or what the operator allows")
+        return names
+
+    def _run(self, folder: Path, asked: dict[str, Any]) -> None:
+        folder.mkdir()
+        # inherited, and so held until the process ends, from before anybody can know of the job
+        with (folder / LOCK).open("w") as lock, (folder / _LOG).open("w") as log:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            write(folder / JOB, asked)
+            process = subprocess.Popen(
+                [*self._runner, str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | self._settings.as_environment() | {"PILOTLIGHT_COLLECTION": asked["collection"]},
+                start_new_session=True,  # so that a signal to the server is not one to the job
+                pass_fds=[lock.fileno()],
+            )
+            (folder / _PID).write_text(str(process.pid))
+        threading.Thread(target=process.wait, name="pilotlight-job", daemon=True).start()  # no zombie stays behind
+
+    def _forget(self) -> None:
+        for job in self.all()[KEPT - 1 :]:
+            shutil.rmtree(self._folder / job["id"])
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self._folder / LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def is_below(source: str, allowed: str) -> bool:
+    """Whether a source is one of some addresses and folders, separated by commas, or lies below one."""
+    return any(_is_below(source, place.strip()) for place in allowed.split(",") if place.strip())
+
+
+def _is_below(source: str, place: str) -> bool:
+    if "://" not in source and "://" not in place:
+        # resolved, as a link or .. may lead out
+        return Path(source).resolve().is_relative_to(Path(place).expanduser().resolve())
+    inner, outer = normalise("", source), normalise("", place)
+    if inner is None or outer is None or "@" in urlsplit(source).netloc:
+        return False
+    one, other = urlsplit(inner), urlsplit(outer)
+    within = one.path == other.path or one.path.startswith(other.path.rstrip("/") + "/")
+    return (one.scheme, one.netloc) == (other.scheme, other.netloc) and within
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Put a file in its place whole."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(content), encoding="utf-8")
+    os.replace(new, path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return content
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with path.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def _written(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,175 @@
+"""A server under wrk: what it can do, and what becomes of ten times that. Needs the program wrk."""
+
+import http.client
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from benchmark.corpus import read_chunks, short_passages, write_folder
+from benchmark.load import make_queries
+from benchmark.report import OURS, Row
+from benchmark.serving import Server, running
+from embedder import Embeddings
+from indexer.build import build
+from indexer.config import BuildConfig
+from indexer.generation import Generation
+from indexer.progress import progress_for
+
+CLIENTS = 16
+TIMES = 10  # as many clients as that, none of which waits a moment when it is told to come later
+CAPACITY_S = 15
+DEADLINE_S = 2.0
+WORDS = 120  # of a passage, as in an ordinary index
+_PROBE_S = 0.05
+_SETTLED_S = 5.0  # after which memory should not grow any more
+_SCRIPT = """
+local queries = {QUERIES}
+local turn = 0
+codes = {}
+function setup(made) thread = made end
+function request()
+  turn = turn + 1
+  return wrk.format("GET", "/api/v1/search?k=10&q=" .. queries[turn % #queries + 1] .. "%20" .. turn)
+end
+function response(status) codes[status] = (codes[status] or 0) + 1 end
+function done(summary, latency, requests)
+  local counts = {}
+  for status, count in pairs(thread:get("codes")) do counts[#counts + 1] = string.format('"%d": %d', status, count) end
+  local errors = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
+  io.stderr:write(string.format(
+    '{"seconds": %f, "median_ms": %f, "p95_ms": %f, "p99_ms": %f, "max_ms": %f, "broken": %d, "statuses": {%s}}',
+    summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(95) / 1e3, latency:percentile(99) / 1e3,
+    latency.max / 1e3, errors, table.concat(counts, ", ")))
+end
+"""
+
+
+def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
+    """Measure 16 clients, then 160 for so many seconds, with `/livez`, memory and the way back beside it.
+
+    Uses the index in the work folder if there is one. Rows have, beside the common fields, statuses, max_ms and, under
+    overload, livez_p99_ms, rss_growth_percent and recovery_s.
+    """
+    if shutil.which("wrk") is None:
+        raise RuntimeError("wrk is not installed: apt-get install wrk")
+    count = ready_index(source, chunks, work)
+    script = work / "queries.lua"
+    line = [sys.executable, "-m", "rag.cli", "serve", "--index", str(work / "index"), "--port", "{port}"]
+    with running([*line, "--deadline", str(DEADLINE_S)], {"PILOTLIGHT_LOG_FORMAT": "text"}) as server:
+        server.await_workers()
+        hammer(server.port, CLIENTS, 3, script)  # warms up
+        capacity = hammer(server.port, CLIENTS, CAPACITY_S, script)
+        watch = _Watch(server)
+        swamped = hammer(server.port, CLIENTS * TIMES, seconds, script)
+        watched = watch.end()
+        recovery = _recovery(server.port)
+    name = f"{{}} clients, {count:,} passages"
+    return [
+        {"name": name.format(CLIENTS), "contestant": OURS, **capacity},
+        {"name": name.format(CLIENTS * TIMES), "contestant": OURS, **swamped, **watched, "recovery_s": recovery},
+    ]
+
+
+def ready_index(source: Path, chunks: int, work: Path) -> int:
+    """Have an index in the work folder, and queries for wrk beside it; return how many passages it has."""
+    ours = Embeddings()
+    if not (work / "index").exists():
+        folder = write_folder(short_passages(read_chunks(source, chunks, ours), chunks, WORDS), work / "texts")
+        build([str(folder)], work / "index", ours, BuildConfig(), progress=progress_for(sys.stderr, quiet=True))
+    generation = Generation.open(work / "index")
+    count = generation.chunk_count
+    texts = [chunk.text for chunk in generation.chunks(np.arange(0, count, max(1, count // 2000)))]
+    generation.close()
+    queries = ", ".join(json.dumps(quote(query)) for query in make_queries(texts, ours))
+    (work / "queries.lua").write_text(_SCRIPT.replace("QUERIES", queries), encoding="utf-8")
+    return count
+
+
+def hammer(port: int, clients: int, seconds: int, script: Path) -> Row:
+    """Run wrk, and return answers a second (status 200 alone), latencies of all answers, and statuses."""
+    line = [
+        "wrk",
+        "-t1",
+        f"-c{clients}",
+        f"-d{seconds}",
+        "--timeout",
+        "30s",
+        "-s",
+        str(script),
+        f"http://127.0.0.1:{port}",
+    ]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stderr)
+    answered = found["statuses"].get("200", 0)
+    others = sum(count for status, count in found["statuses"].items() if status not in ("200", "503"))
+    return {
+        "per_second": round(answered / found["seconds"], 1),
+        **{key: round(found[key], 2) for key in ("median_ms", "p95_ms", "p99_ms", "max_ms")},
+        "runs": sum(found["statuses"].values()),
+        "failed": others + found["broken"],
+        "statuses": found["statuses"],
+    }
+
+
+class _Watch:
+    """Asks for `/livez` again and again on new connections, and looks at the workers' memory."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._took: list[float] = []
+        self._memory: list[tuple[float, float]] = []  # seconds since the start, MB of all workers
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._stop.wait(_PROBE_S):
+            start = time.perf_counter()
+            if _get(self._server.port, "/livez") != 200:
+                raise RuntimeError("/livez was not answered 200")
+            self._took.append((time.perf_counter() - start) * 1000)
+            resident = sum(rss for rss, _ in self._server.workers_memory())
+            self._memory.append((time.monotonic() - began, resident))
+
+    def end(self) -> Row:
+        self._stop.set()
+        self._thread.join()
+        ordered = sorted(self._took)
+        settled = [size for moment, size in self._memory if moment >= min(_SETTLED_S, self._memory[-1][0] / 2)]
+        edge = max(1, len(settled) // 5)
+        first, last = statistics.median(settled[:edge]), statistics.median(settled[-edge:])
+        return {
+            "livez_p99_ms": round(ordered[int(len(ordered) * 0.99)], 1),
+            "rss_mb": round(last),
+            "rss_growth_percent": round((last / first - 1) * 100, 2),
+        }
+
+
+def _recovery(port: int) -> float:
+    """Return the seconds until ten searches in a row are answered."""
+    start = time.monotonic()
+    streak = 0
+    while streak < 10:
+        streak = streak + 1 if _get(port, "/api/v1/search?q=after+the+storm") == 200 else 0
+    return round(time.monotonic() - start, 3)
+
+
+def _get(port: int, path: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        connection.close()

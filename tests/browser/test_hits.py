@@ -1,0 +1,86 @@
+"""What can be done with a hit, and what a hostile one cannot do."""
+
+import re
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.browser.parts import EVIL, LONG, box, several, titles
+from tests.web.fakes import FakeRetriever, make_hit
+
+pytestmark = pytest.mark.browser
+
+
+def test_hits_of_a_page_stand_together(page: Page, retriever: FakeRetriever) -> None:
+    retriever.hits = several
+    page.goto("/?q=index")
+    expect(titles(page)).to_have_text(["Indexes", "Teilindexe", "Note"])
+    first = page.get_by_role("rowgroup").first
+    expect(first.get_by_role("row")).to_have_count(2)
+    expect(first.get_by_role("link", name="Examples")).to_have_attribute("href", re.compile("#b$"))
+    expect(page.locator("mark.near")).to_have_text("Schnee fällt auf die Hügel.")
+
+
+def test_a_section_can_be_read_in_place(page: Page, retriever: FakeRetriever) -> None:
+    at = LONG.index("partial")
+    whole = "Heading.\n" * 30 + LONG.strip() + "\nThe end." * 30
+    retriever.hits = [make_hit(text=LONG, highlights=[(at, at + 7)], section_text=whole)]
+    page.set_viewport_size({"width": 800, "height": 600})
+    page.goto("/?q=partial")
+    expect(page.locator(".text")).to_contain_text("… A partial index is here.")
+    top = page.locator(".text").bounding_box()
+    page.get_by_role("link", name="Read the section").press("Enter")
+    expect(page.locator(".passage")).to_have_text(LONG.strip())
+    expect(page.locator(".text")).to_contain_text("Heading.")
+    expect(page.locator(".passage mark")).to_have_text("partial")
+    there = page.locator(".passage").bounding_box()
+    assert top is not None
+    assert there is not None
+    assert abs(there["y"] - top["y"]) < 10  # what is being read stays where it is
+    expect(page).to_have_url(re.compile(r"\?q=partial$"))
+    expect(page.get_by_role("link", name="Show less")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".passage")).to_have_count(0)
+    expect(page.locator(".text")).to_contain_text("… A partial index is here.")
+
+
+@pytest.mark.parametrize("clipboard", [True, False])
+def test_a_hit_is_copied_as_a_citation(
+    context: BrowserContext, page: Page, retriever: FakeRetriever, clipboard: bool
+) -> None:
+    if clipboard:
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+    else:  # as where there is no TLS
+        page.add_init_script("delete Navigator.prototype.clipboard")
+    retriever.hits = [make_hit(date="2026-03-04", title=EVIL)]
+    page.goto("/?q=index")
+    page.get_by_role("button", name="Copy citation").click()
+    expect(page.get_by_role("status")).to_have_text("Citation copied")
+    box(page).fill("")
+    box(page).press("ControlOrMeta+v")
+    cited = f"“{EVIL} › Indexes › Partial Indexes”, https://docs.example/indexes/partial.html#part-1, 2026-03-04"
+    expect(box(page)).to_have_value(cited)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_hostile_content_is_inert(page: Page, retriever: FakeRetriever, typed: bool) -> None:
+    retriever.hits = [
+        make_hit(1, title=EVIL, section=EVIL, text=EVIL, highlights=[(0, 9)], url="https://x.example/" + EVIL),
+        make_hit(2, title="Bad link", url="javascript:window.hacked=1", duplicates=["javascript:window.hacked=1"]),
+        *(  # cut through everywhere: a snippet ends somewhere in it
+            make_hit(
+                3, title="Cut", text="x" * (320 - at) + EVIL + "y" * 40, highlights=[(318, 322)], url=f"about:{at}"
+            )
+            for at in range(0, len(EVIL), 10)
+        ),
+    ]
+    page.goto("/")
+    box(page).fill(EVIL)
+    if not typed:
+        page.goto(page.url.split("?")[0] + "?q=" + EVIL.replace('"', "%22").replace("<", "%3C"))
+    expect(titles(page)).to_have_text([EVIL, "Bad link", *["Cut"] * 8])
+    expect(box(page)).to_have_value(EVIL)
+    titles(page).nth(1).click()
+    expect(page.locator("#results a:not(.toggle, .stay)")).to_have_count(0)
+    assert page.locator("#results img, #results script").count() == 0
+    assert page.evaluate("window.hacked") is None

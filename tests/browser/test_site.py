@@ -1,0 +1,36 @@
+"""The documentation as a site, in a real browser: legible for everybody, on small screens too."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ["index", "benchmarks", "deployment", "rest", "settings"]  # between them every kind of element
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    spec = importlib.util.spec_from_file_location("build_docs", ROOT / "scripts" / "build_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    target = tmp_path_factory.mktemp("site")
+    module.build(ROOT / "docs", target)
+    return target
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_legible_for_everybody(page: Page, site: Path, name: str) -> None:
+    page.goto((site / f"{name}.html").as_uri())
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found = Axe().run(page).response["violations"]
+        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], scheme
+    page.set_viewport_size({"width": 320, "height": 640})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320

@@ -1,0 +1,141 @@
+"""More than the server can do, clients that hold on, and a worker that is killed: nobody else pays for it."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import request, serving, wait_for
+from tests.web.test_server import DEADLINE_S, Running, until
+
+QUEUE = 4
+SEARCH = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    server = Running(tmp_path, 1, QUEUE)
+    server.make_ready()
+    yield server
+    (tmp_path / "go-on").touch()
+    assert server.stop() == (0, "")
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def connect(server: Running) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S)
+
+
+def test_what_is_too_much_is_refused_at_once_and_nothing_else(running: Running) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S)
+
+    def ask(query: str) -> tuple[int, str | None, str]:
+        connection.request("GET", f"/api/v1/search?q={query}")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.getheader("Retry-After"), str(answer.getheader("Content-Type"))
+
+    with ThreadPoolExecutor(QUEUE) as pool:
+        waiting = [pool.submit(running.http.get, "/api/v1/search?q=wait") for _ in range(QUEUE)]
+        until(lambda: running.waiting() == QUEUE)
+        for _ in range(50):  # on one connection, which stays
+            assert ask("more") == (503, "1", "application/problem+json")
+        for probe in ("/livez", "/readyz", "/metrics"):
+            assert running.http.get(probe).status_code == 200
+        assert 'requests_refused_total{reason="queue"} 50.0' in running.http.get("/metrics").text
+        last = running.raw(b"GET /api/v1/search?q=more HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert last.startswith(b"HTTP/1.1 503 ")
+        (running.folder / "go-on").touch()
+        assert [answer.result(DEADLINE_S).status_code for answer in waiting] == [200] * QUEUE
+    assert ask("more")[0] == 200
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        b"GET /api/v1/search?q=in",
+        SEARCH + b"Content-Length: 20\r\n\r\n{",
+        SEARCH + b"Transfer-Encoding: chunked\r\n\r\n5\r\n0\r\n\r\n",
+        SEARCH + b"Content-Length: 20\r\nExpect: 100-continue\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: local",
+    ],
+)
+def test_slow_clients_cost_nobody_else(running: Running, beginning: bytes) -> None:
+    with ExitStack() as stack:
+        slow = [stack.enter_context(connect(running)) for _ in range(200)]
+        for client in slow:
+            client.sendall(beginning)
+        for _ in range(20):
+            assert running.http.post("/api/v1/search", json={"query": "index"}).status_code == 200
+            assert running.http.get("/livez").status_code == 200
+        client = slow[0]
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):  # they are still being waited for
+            client.recv(1) if b"Expect" not in beginning else (client.recv(100), client.recv(1))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 3000000\r\n\r\n",
+        b"Content-Length: 70000\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n2DC6C0\r\n",
+    ],
+)
+def test_a_body_that_is_too_large_is_refused_before_it_comes(running: Running, head: bytes) -> None:
+    answer = running.raw(SEARCH + head)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == 413
+
+
+def test_a_client_that_keeps_sending_still_gets_its_413(running: Running) -> None:
+    with connect(running) as client:
+        client.sendall(SEARCH.replace(b"/search", b"/search/batch") + b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(48):
+            client.sendall(b"10000\r\n" + b" " * 65536 + b"\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.model
+def test_overload_is_answered_200_or_503_and_ends_with_it(index: Path) -> None:
+    with serving(index, "--queue", "2", "--workers", "2") as url, ThreadPoolExecutor(24) as pool:
+        search = f"{url}/api/v1/search?q=partial+index"
+        asked = [pool.submit(request, search) for _ in range(600)]
+        assert all(request(f"{url}/livez")[0] == 200 for _ in range(20))
+        statuses = [answer.result()[0] for answer in asked]
+        assert set(statuses) == {200, 503}
+        assert all(request(search)[0] == 200 for _ in range(20))
+
+
+@pytest.mark.model
+def test_a_killed_worker_is_replaced_and_the_others_go_on(index: Path) -> None:
+    with serving(index, "--workers", "2") as url, ThreadPoolExecutor(4) as pool:
+        search = f"{url}/api/v1/search?q=partial+index"
+        server = next(pid for pid in children(os.getpid()) if "web.server" in Path(f"/proc/{pid}/cmdline").read_text())
+
+        before = children(server)
+        assert len(before) == 2
+        killed = pool.submit(os.kill, before[0], signal.SIGKILL)
+        statuses: list[int] = []
+        broken = 0
+        while len(statuses) < 400 or len(children(server)) < 2 or before[0] in children(server):
+            try:
+                statuses.append(request(search)[0])
+            except (OSError, http.client.HTTPException):
+                broken += 1  # was with the worker that was killed
+        killed.result()
+        assert set(statuses) == {200}
+        assert broken <= 1
+        wait_for(lambda: [request(search)[0] for _ in range(30)] == [200] * 30, "the new worker to be warm")

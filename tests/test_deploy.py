@@ -1,0 +1,157 @@
+"""What is in scripts/deploy against the program: files, settings and commands that it names exist."""
+
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rag.cli import parser
+from rag.settings import SETTINGS, load
+from tests.web.test_server import free_port, spawn
+
+ROOT = Path(__file__).resolve().parents[1]
+DEPLOY = ROOT / "scripts" / "deploy"
+DOCKERFILE = DEPLOY / "Dockerfile"
+UNITS = sorted([*DEPLOY.glob("*.service"), *DEPLOY.glob("*.timer")])
+BY_VARIABLE = {setting.variable: setting.name for setting in SETTINGS}
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lines = [line.partition(" ") for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+    return [(name, " ".join(rest.split())) for name, _, rest in lines]
+
+
+def compose() -> dict[str, Any]:
+    found = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def of_unit(path: Path, name: str) -> list[str]:
+    return re.findall(rf"^{name}=(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    for unit in DEPLOY.glob("*.service"):
+        for line in of_unit(unit, "ExecStart"):
+            program, *arguments = shlex.split(line)
+            assert Path(program).name == "pilotlight"
+            yield unit.name, arguments
+    for name, service in compose()["services"].items():
+        yield f"compose {name}", service["command"]
+    for line in re.findall(r"run --rm index (.*)$", (DEPLOY / "compose.yaml").read_text("utf-8"), re.MULTILINE):
+        yield "compose comment", shlex.split(line)
+    for name, value in instructions():
+        if name == "RUN" and value.startswith("pilotlight "):
+            yield "Dockerfile", shlex.split(value)[1:]
+
+
+def variables() -> Iterator[tuple[str, str, str]]:
+    for unit in DEPLOY.glob("*.service"):
+        for line in of_unit(unit, "Environment"):
+            name, _, value = line.partition("=")
+            yield unit.name, name, value
+    for name, value in instructions():
+        if name == "ENV":
+            for pair in shlex.split(value):
+                variable, _, given = pair.partition("=")
+                yield "Dockerfile", variable, given
+
+
+@pytest.mark.parametrize(("where", "arguments"), list(commands()), ids=lambda value: str(value)[:60])
+def test_commands_are_understood(where: str, arguments: list[str]) -> None:
+    parsed = vars(parser().parse_args(arguments))
+    load({name: parsed[name] for name in BY_VARIABLE.values() if name in parsed}, {})
+
+
+def test_variables_are_settings() -> None:
+    ours = [given for given in variables() if given[1].startswith("PILOTLIGHT_")]
+    assert len(ours) >= 8
+    for where, variable, value in ours:
+        assert variable in BY_VARIABLE, where
+        load({}, {variable: value})
+
+
+def test_what_is_copied_is_there_and_is_all_that_is_packaged() -> None:
+    copied = [word for name, value in instructions() if name == "COPY" for word in value.split()[:-1]]
+    ours = {word for word in copied if not word.startswith(("--", "/"))}
+    assert all((ROOT / name).exists() for name in ours)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert {name for name in ours if (ROOT / name).is_dir()} == set(project["tool"]["setuptools"]["packages"])
+    kept = set(re.findall(r"^!(\S+)$", (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8"), re.MULTILINE))
+    assert kept == ours
+    extras = next(re.findall(r"\.\[([\w,]+)\]", value)[0] for _, value in instructions() if ".[" in value)
+    assert set(extras.split(",")) <= set(project["project"]["optional-dependencies"])
+
+
+def test_the_image_runs_as_nobody_in_particular_and_is_probed() -> None:
+    found = instructions()
+    assert [value for name, value in found if name == "USER"] == ["10001", "10001"]
+    last = [name for name, _ in found][::-1]
+    assert last[0] == "USER"
+    port = next(str(setting.default) for setting in SETTINGS if setting.name == "port")
+    assert ("EXPOSE", port) in found
+    assert "/livez" in dict(found)["HEALTHCHECK"]
+    assert dict(found)["STOPSIGNAL"] == "SIGTERM"
+
+
+def test_compose_holds_its_services_down() -> None:
+    for name, service in compose()["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert {volume.partition(":")[0] for volume in service["volumes"]} <= set(compose()["volumes"])
+        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).resolve() == DOCKERFILE
+        arguments = {value.partition("=")[0] for name, value in instructions() if name == "ARG"}
+        assert set(service["build"]["args"]) <= arguments
+    [published] = compose()["services"]["serve"]["ports"]
+    assert published.startswith("127.0.0.1:")  # whatever is beyond this machine goes through a proxy with a certificate
+
+
+def test_units_run_what_the_timer_starts_as_the_same_user() -> None:
+    timer = DEPLOY / "pilotlight-index.timer"
+    assert timer.with_suffix(".service") in UNITS
+    users = {user for unit in DEPLOY.glob("*.service") for user in of_unit(unit, "User")}
+    assert users == {"pilotlight"}
+    assert re.search(r"^u pilotlight ", (DEPLOY / "sysusers.conf").read_text("utf-8"), re.MULTILINE)
+
+
+def test_units_are_what_systemd_takes(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    for unit in UNITS:
+        text = unit.read_text(encoding="utf-8")
+        (tmp_path / unit.name).write_text(re.sub(r"^(ExecStart=)\S+", r"\1/bin/true", text, flags=re.MULTILINE))
+    line = ["systemd-analyze", "verify", *map(str, sorted(tmp_path.iterdir()))]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_dockerfile_is_what_hadolint_takes() -> None:
+    if shutil.which("hadolint") is None:
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run(["hadolint", str(DOCKERFILE)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_server_tells_systemd_that_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(str(tmp_path / "notify"))
+        told.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        process = spawn(free_port(), tmp_path)
+        try:
+            assert b"READY=1" in told.recv(4096)
+        finally:
+            process.terminate()
+            _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors

@@ -1,0 +1,159 @@
+"""The description of the API: valid, complete, and what the server does."""
+
+import collections
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from flask import Flask
+from flask.testing import FlaskClient
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import from_schema
+from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from rag.keys import KeyFile
+from tests.endpoint import fake_endpoint
+from tests.web.fakes import FakeJobs, FakeRetriever, FakeSettings, make_hit
+from web.app import create_app
+from web.openapi import HTML, document, operations
+
+# Drawn for each operation; with the variable, every boundary is tried too, which are some two thousand cases more.
+EXAMPLES = int(os.environ.get("API_EXAMPLES", "12"))
+FREE = ("GET /", "GET /status", "POST /api/v1/search/batch")  # lenient on purpose; see tests of their own
+
+
+def test_it_is_valid(app: Flask) -> None:
+    OpenAPIV31SpecValidator(document(app)).validate()
+
+
+def test_every_route_is_in_it(app: Flask, client: FlaskClient) -> None:
+    described = client.get("/openapi.json").get_json()
+    known = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
+    there = {
+        (rule.rule.replace("<", "{").replace(">", "}"), method)
+        for rule in app.url_map.iter_rules()
+        if rule.endpoint != "static"
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+    assert known == there
+
+
+def test_operations_have_names_of_their_own(app: Flask) -> None:
+    described = [each for methods in document(app)["paths"].values() for each in methods.values()]
+    names = [each["operationId"] for each in described]
+    assert len(set(names)) == len(names)
+    assert all(each["summary"] for each in described)
+
+
+def test_only_pages_are_html(app: Flask) -> None:
+    pages = {rule.rule for rule, _, described in operations(app) if described.responses.get(200) is HTML}
+    assert pages == {"/", "/status"}
+
+
+def test_limits_of_the_server_are_in_it(retriever: FakeRetriever) -> None:
+    schemas = document(create_app(retriever, FakeSettings(max_k=7, max_query_chars=77)))["components"]["schemas"]
+    properties = schemas["Search"]["properties"]
+    assert (properties["k"]["maximum"], properties["query"]["maxLength"]) == (7, 77)
+
+
+class Quiet(WSGIRequestHandler):
+    def log(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Address of a server with everything switched on, and a key that may write."""
+    keys = KeyFile(tmp_path / "keys.json")
+    retriever = FakeRetriever()
+    retriever.hits = [make_hit(rank) for rank in range(1, 25)]
+    with fake_endpoint() as endpoint:
+        endpoint.answers("Over a subset [1].")
+        settings = FakeSettings(keys_file=keys.path, anonymous="read", answer_url=endpoint.url, max_k=100)
+        server = make_server(
+            "127.0.0.1", 0, create_app(retriever, settings, FakeJobs()), threaded=True, request_handler=Quiet
+        )
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.port}", keys.add("tester", "write")
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def settings_of(key: str) -> SchemathesisConfig:
+    lenient = {"negative_data_rejection": {"enabled": False}}
+    operations = [{"include-name": name, "checks": lenient} for name in FREE]
+    # a build that was cancelled can still be looked at
+    operations.append({"include-name": "GET /api/v1/index/{id}", "checks": {"use_after_free": {"enabled": False}}})
+    return SchemathesisConfig.from_dict(
+        {
+            "headers": {"Authorization": f"Bearer {key}"},
+            "continue-on-failure": True,
+            "generation": {"max-examples": EXAMPLES, "deterministic": True, "database": "none"},
+            "checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}},
+            "phases": {"coverage": {"enabled": "API_EXAMPLES" in os.environ}},
+            "operations": operations,
+        }
+    )
+
+
+def in_order(fields: Any, first: str, last: str) -> None:
+    """Put two days in order, which a schema cannot ask for."""
+    if isinstance(fields, dict) and isinstance(fields.get(first), str) and isinstance(fields.get(last), str):
+        fields[first], fields[last] = sorted((fields[first], fields[last]))
+
+
+@pytest.fixture
+def adapted() -> Iterator[None]:
+    """Have cases keep to what a schema cannot say."""
+    schemathesis.hook("before_call")(adapt)
+    yield
+    schemathesis.hooks.unregister(adapt)
+
+
+def adapt(context: Any, case: Any, *_: Any) -> None:
+    in_order(case.query, "from", "to")
+    if isinstance(case.query, dict) and isinstance(case.query.get("q"), str):
+        case.query["q"] = case.query["q"][:500]  # an address has an end
+    body = case.body if isinstance(case.body, dict) else {}
+    for search in (body, *(query for query in body.get("queries") or () if isinstance(query, dict))):
+        if isinstance(search.get("filter"), dict):
+            in_order(search["filter"].get("date"), "from", "to")
+    if type(body.get("dimensions")) in (int, float):
+        body["dimensions"] = 8
+
+
+@pytest.mark.usefixtures("adapted")
+def test_the_server_keeps_to_it(served: tuple[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    """All checks of Schemathesis; `API_EXAMPLES=20` for thousands of cases."""
+    caplog.set_level(logging.CRITICAL, "pilotlight")
+    url, key = served
+    schema = schemathesis.openapi.from_url(
+        f"{url}/openapi.json", config=settings_of(key), headers={"Authorization": f"Bearer {key}"}
+    )
+    cases, statuses, failures = 0, collections.Counter[int](), []
+    for event in from_schema(schema).execute():
+        if isinstance(event, NonFatalError | FatalError):
+            failures.append(str(event))
+        if not isinstance(event, ScenarioFinished):
+            continue
+        cases += len(event.recorder.cases)
+        for number, checks in event.recorder.checks.items():
+            for check in checks:
+                if check.failure_info is not None:
+                    failure, interaction = check.failure_info, event.recorder.interactions[number]
+                    answer = interaction.response.text[:300] if interaction.response else ""
+                    failures.append(f"{check.name}: {failure.failure.message}\n{failure.code_sample[:1500]}\n{answer}")
+        statuses.update(each.response.status_code for each in event.recorder.interactions.values() if each.response)
+    print(f"{cases} cases, answered {dict(statuses)}")
+    assert failures == []
+    assert cases >= 200
+    assert not any(status >= 500 for status in statuses)

@@ -1,0 +1,114 @@
+"""Every route there is: it has a role, asks for it, and errs with a problem."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.routing import Rule
+
+from rag.keys import KeyFile
+from tests.web.fakes import FakeRetriever, FakeSettings
+from tests.web.test_problems import assert_problem
+from web.access import PUBLIC
+from web.app import create_app
+from web.openapi import HTML, operation_of, operations
+
+PROBES = {"/livez", "/readyz"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> KeyFile:
+    return KeyFile(tmp_path / "keys.json")
+
+
+@pytest.fixture
+def app(file: KeyFile) -> Flask:
+    file.add("reader", "read", "reader-0123456789")
+    file.add("writer", "write", "writer-0123456789")
+    return create_app(FakeRetriever(), replace(FakeSettings(), keys_file=file.path))
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+def address(rule: Rule) -> str:
+    return rule.build(dict.fromkeys(rule.arguments, "thing"))[1]  # type: ignore[index]
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {name}-0123456789"}
+
+
+def test_every_route_says_its_role(app: Flask) -> None:
+    for rule in app.url_map.iter_rules():
+        if rule.endpoint not in PUBLIC:
+            assert operation_of(app.view_functions[rule.endpoint]), f"{rule} has no @operation"
+    assert {rule.rule for rule, _, described in operations(app) if described.role is None} == PROBES
+
+
+def test_what_changes_something_takes_write(app: Flask) -> None:
+    roles = {(rule.rule, method): described.role for rule, method, described in operations(app)}
+    for (rule, method), role in roles.items():
+        assert method != "GET" or role != "write" or "index" in rule, rule
+        assert method in ("GET", "POST") or role == "write", rule
+    assert all(role == "write" for (rule, _), role in roles.items() if rule.startswith("/api/v1/index"))
+
+
+def test_every_route_asks_for_its_role(app: Flask, client: FlaskClient) -> None:
+    for rule, method, described in operations(app):
+        path = address(rule)
+        if described.role is None:
+            continue
+        assert_problem(client.open(path, method=method), 401)
+        assert_problem(client.open(path, method=method, headers={"Authorization": "Bearer wrong-0123456789"}), 401)
+        if described.role == "write":
+            assert_problem(client.open(path, method=method, headers=bearer("reader")), 403)
+            basic = {"Authorization": "Basic YTp3cml0ZXItMDEyMzQ1Njc4OQ=="}  # a:writer-0123456789
+            assert_problem(client.open(path, method=method, headers=basic), 401)
+        else:
+            with client.open(path, method=method, headers=bearer("reader")) as answer:
+                assert answer.status_code not in (401, 403), path
+
+
+def test_probes_and_files_of_the_page_are_open(client: FlaskClient) -> None:
+    for path in (*PROBES, "/static/page.css"):
+        with client.get(path) as answer:
+            assert answer.status_code == 200
+
+
+def test_every_error_is_a_problem(app: Flask, client: FlaskClient) -> None:
+    for rule, method, described in operations(app):
+        path = address(rule)
+        pages = HTML in described.responses.values()
+        for sent in (
+            {"query_string": "k=x&k=y&q=%ff"},
+            {"data": b"{", "content_type": "application/json"},
+            {"data": b"x", "content_type": "text/plain"},
+            {"data": b" " * 2_100_000, "content_type": "application/json"},
+        ):
+            with client.open(path, method=method, headers=bearer("writer"), **sent) as answer:  # type: ignore[arg-type]
+                if answer.status_code >= 400:
+                    assert_problem(answer, answer.status_code)
+                    assert answer.status_code not in (401, 403, 500), (path, method, sent)
+        for wrong in ("PATCH", "BREW"):
+            with client.open(path, method=wrong, headers=bearer("writer")) as answer:
+                assert_problem(answer, 405)
+        with client.open(path, method=method, headers={"Accept": "text/html"}) as answer:
+            assert answer.status_code < 400 or pages or answer.mimetype == "application/problem+json"
+
+
+def test_a_failure_inside_is_a_problem_too(file: KeyFile) -> None:
+    retriever = FakeRetriever()
+    retriever.status = None  # type: ignore[assignment, method-assign]  # calling it raises TypeError
+    retriever.error = RuntimeError("secret")
+    client = create_app(retriever, FakeSettings()).test_client()
+    failed = set()
+    for path in ("/", "/status", "/readyz", "/api/v1/search?q=a", "/static/missing.css"):
+        with client.get(path) as answer:
+            failed.add(assert_problem(answer, answer.status_code)["status"])
+            assert "secret" not in answer.text
+    assert failed == {500, 404}

@@ -1,0 +1,82 @@
+"""How much a caller may ask for: requests a second, bytes of a body, and seconds of waiting."""
+
+import ipaddress
+import math
+import os
+from contextvars import ContextVar
+from pathlib import Path
+
+from flask import Flask, Response, current_app, request
+from werkzeug.exceptions import RequestEntityTooLarge, TooManyRequests
+
+from rag import deadline
+from rag.errors import DeadlinePassed
+from web.access import caller, role_of
+from web.buckets import Buckets
+from web.retriever import Limits
+from web.sharing import FOLDER_VARIABLE
+
+BUCKETS = "rate-limits"
+
+arrival: ContextVar[float | None] = ContextVar("arrival", default=None)
+"""When the request under way was complete, by `time.monotonic`, where the server says so."""
+
+
+def register(app: Flask, settings: Limits) -> None:
+    """Have every request of a role counted and given its deadline. Comes after access: it asks who calls."""
+    buckets = _buckets(settings.rate_limit)
+
+    def begin() -> None:
+        rule = request.url_rule
+        if rule is None or role_of(rule) is None:
+            deadline.lift()  # the thread may have had another request before
+            return
+        deadline.begin(settings.deadline, since=arrival.get())
+        deadline.check()
+        if buckets is None:
+            return
+        seconds = buckets.take(_who())
+        if seconds > 0:
+            raise TooManyRequests(
+                f"At most {settings.rate_limit:g} requests a second are allowed.", retry_after=math.ceil(seconds)
+            )
+
+    def end(response: Response) -> Response:
+        if response.status_code == 200 and not response.is_streamed and deadline.remaining() == 0:
+            return current_app.make_response(current_app.handle_user_exception(DeadlinePassed()))
+        return response
+
+    app.before_request(begin)
+    app.after_request(end)
+
+
+def read_body(most: int) -> bytes:
+    """Read the body of the request. Raises RequestEntityTooLarge, or what the server raises for one cut short."""
+    if (request.content_length or 0) > most:
+        raise RequestEntityTooLarge
+    # a chunked body has no length, and is silently cut at the application's limit, which is above any of ours
+    body = request.stream.read(most + 1)
+    if len(body) > most:
+        raise RequestEntityTooLarge
+    return body
+
+
+def _who() -> str:
+    """A name for the bucket: of the key, or the address; an IPv6 customer has a whole /64."""
+    name = caller().name
+    if name:
+        return f"key {name}"
+    address = request.remote_addr or ""
+    try:
+        if ipaddress.ip_address(address).version == 6:
+            address = str(ipaddress.ip_network(f"{address}/64", strict=False))
+    except ValueError:  # a proxy may send anything
+        address = address[:100]
+    return f"address {address}"
+
+
+def _buckets(rate: float) -> Buckets | None:
+    if rate == 0:
+        return None
+    folder = os.environ.get(FOLDER_VARIABLE)
+    return Buckets(rate, Path(folder) / BUCKETS if folder else None)

@@ -1,0 +1,120 @@
+"""What a search is narrowed to, and what it can be narrowed to further, as links that work without JavaScript."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlencode
+
+from flask import url_for
+
+from rag.facets import FACETS, Share
+from rag.filters import METADATA
+from rag.options import DEFAULT_COLLECTION, MODES
+from web.filters import filter_from_parameters, parameters_of
+from web.listing import place_of
+
+Pair = tuple[str, str]
+
+HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder"}
+KINDS = {
+    "application/json": "JSON",
+    "application/pdf": "PDF",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "Word document",
+    "text/csv": "Table",
+    "text/html": "Web page",
+    "text/markdown": "Markdown",
+    "text/plain": "Text",
+    "text/x-rst": "reStructuredText",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """One thing the search is narrowed to, carried along as a hidden field."""
+
+    name: str
+    value: str
+    label: str
+    without: str  # address of the same search without it
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One value that the search can be narrowed to."""
+
+    label: str
+    count: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """The values of one kind; there are at least two."""
+
+    heading: str
+    choices: list[Choice]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A search as it stands in the address of the page."""
+
+    query: str
+    mode: str
+    pairs: tuple[Pair, ...]  # the collection, if it is another than the default one, and the filter
+    offset: str  # of the hits that are shown; empty for the first ones
+
+    @classmethod
+    def read(cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]]) -> "Asked":
+        """Put parameters in their usual order. Raises FilterError."""
+        collection = parameters.get("collection", [DEFAULT_COLLECTION])[0]
+        pairs = [("collection", collection)] if collection != DEFAULT_COLLECTION else []
+        narrowed = (*pairs, *parameters_of(filter_from_parameters(parameters)))
+        return cls(query, mode, narrowed, parameters.get("offset", [""])[0])
+
+    @property
+    def collection(self) -> str:
+        """The collection that is searched."""
+        return dict(self.pairs).get("collection", DEFAULT_COLLECTION)
+
+    def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
+        """Address of the first hits of this search, narrowed to other things or with more parameters."""
+        kept = [("q", self.query)] if self.query else []
+        kept += [("mode", self.mode)] if self.mode != MODES[0] else []
+        kept += self.pairs if pairs is None else pairs
+        kept += [(name, str(value)) for name, value in more.items() if value]
+        return f"{url_for('page.index')}{'?' if kept else ''}{urlencode(kept)}"
+
+    def narrowed(self) -> list[Narrowed]:
+        """What the search is narrowed to."""
+        return [
+            Narrowed(name, value, _chip(name, value), self.address([*self.pairs[:place], *self.pairs[place + 1 :]]))
+            for place, (name, value) in enumerate(self.pairs)
+        ]
+
+    def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[Facet]:
+        """What it can be narrowed to: values that some of the documents found have and others have not."""
+        facets = []
+        for name in FACETS:
+            others = [pair for pair in self.pairs if pair[0] != name]  # a deeper folder takes the place of its parent
+            set_already = len(others) < len(self.pairs) and name != "path"
+            shares = [share for share in counts.get(name, ()) if (name, share["value"]) not in self.pairs]
+            if len(shares) > 1 and not set_already:
+                choices = [
+                    Choice(
+                        _label(name, share["value"]), share["count"], self.address([*others, (name, share["value"])])
+                    )
+                    for share in shares
+                ]
+                facets.append(Facet(HEADINGS[name], choices))
+        return facets
+
+
+def _chip(name: str, value: str) -> str:
+    heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
+    return f"{heading} {_label(name, value)}"
+
+
+def _label(name: str, value: str) -> str:
+    if name == "content_type":
+        return KINDS.get(value, value)
+    return unquote(value) if name == "path" else place_of(value)

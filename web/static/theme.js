@@ -1,0 +1,41 @@
+"use strict";
+// Runs before the first paint, so that the other colours never flash up.
+(() => {
+  const THEMES = ["auto", "light", "dark"];
+  const root = document.documentElement;
+  let theme = "auto";
+  try {
+    theme = localStorage.getItem("theme") ?? theme;
+  } catch {
+    // storage is forbidden: the choice lasts as long as the page
+  }
+
+  function apply() {
+    if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+    else delete root.dataset.theme;
+  }
+
+  function label(button) {
+    button.textContent = theme[0].toUpperCase() + theme.slice(1);
+    button.title = `Colours: ${theme}`;
+    button.setAttribute("aria-label", button.title);
+  }
+
+  root.classList.add("js");
+  apply();
+  document.addEventListener("DOMContentLoaded", () => {
+    const button = document.getElementById("theme");
+    button.hidden = false;
+    label(button);
+    button.addEventListener("click", () => {
+      theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+      try {
+        localStorage.setItem("theme", theme);
+      } catch {
+        // as above
+      }
+      apply();
+      label(button);
+    });
+  });
+})();
