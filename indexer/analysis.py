@@ -29,6 +29,7 @@ _MARKS = (
 _ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u064b-\u065f\u0670\u200c\u200d]+")
 _WORD = re.compile(rf"[\w{_MARKS}{_SPACELESS}]+")
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)
+_FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
 _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
 _stemmer = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(tantivy.Filter.stemmer("english")).build()
@@ -64,6 +65,11 @@ def terms_of_word(word: str) -> tuple[str, ...]:
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
         terms.insert(0, "_".join(pieces)[:_LONGEST_WORD])
     return tuple(terms)
+
+
+def without_signs(text: str) -> str:
+    """Return the text with spaces for quotes, dashes and the like that are not ASCII; its words are where they were."""
+    return _FOREIGN_SIGN.sub(" ", text)
 
 
 def is_spaceless(text: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from indexer.analysis import STOP_WORDS, fold, is_spaceless, terms_of_word, words
+from indexer.analysis import STOP_WORDS, fold, is_spaceless, terms_of_word, without_signs, words
 
 _QUOTED = re.compile('["“”„«»]([^"“”„«»]+)["“”„«»]')
 _MOST_PHRASES = 8
@@ -44,7 +44,7 @@ def read_query(text: str) -> LexicalQuery:
 
 def spans(query: str, text: str) -> list[tuple[int, int]]:
     """Return the character spans [start, end) of the words of `text` by which `query` finds it, in order."""
-    if text.isascii():
+    if text.isascii() or (text := without_signs(text)).isascii():  # most texts have no other signs than quotes
         return _spans_in_ascii(_marks(query), text)
     marked = read_query(query).marked
     found: list[tuple[int, int]] = []

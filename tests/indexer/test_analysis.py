@@ -95,5 +95,11 @@ def test_the_fast_way_through_ascii_marks_the_same_words():
                 groups.setdefault(term, set()).add(word)
     for words_of_term in groups.values():
         query, text = min(words_of_term), " ".join(sorted(words_of_term)) + " _tail; unlike"
-        assert spans(query, text) == spans(query, text + " —")  # what is not ASCII goes the other way
+        assert spans(query, text) == spans(query, text + " ж")  # what is not ASCII goes the other way
     assert len(groups) > 2_000
+
+
+@pytest.mark.parametrize(("query", "marked"), [("index", [(9, 16), (23, 28)]), ("max", [(30, 45)])])
+def test_signs_that_are_not_ascii_stand_between_words_as_spaces_do(query, marked):
+    text = "“partial indexes” — an index… max_connections’s"
+    assert spans(query, text) == spans(query, f"{text} ж") == marked
