@@ -68,6 +68,11 @@ class StoredDocument(NamedTuple):
         return self._asdict() | {"passages": [passage._asdict() for passage in self.passages]}
 
 
+def is_document_id(text: str) -> bool:
+    """Whether a text is one that `document_id` gives."""
+    return _ID.fullmatch(text) is not None
+
+
 def document_id(url: str) -> str:
     """Id of the document at an address, 32 hex digits: the same in every generation."""
     return _digest(url).hex()
@@ -93,7 +98,7 @@ class Catalogue:
 
     def find(self, wanted: str) -> StoredDocument | None:
         """Return the document of an id, or None. Raises IndexCorrupt."""
-        if not _ID.fullmatch(wanted):
+        if not is_document_id(wanted):
             return None
         key = np.uint64(int(wanted[:16], 16))
         keys, numbers = self._sorted_ids()

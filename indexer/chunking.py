@@ -45,7 +45,7 @@ class Chunker:
             for text in self._split_section(section.text, context)
             if _WORD.search(text)
         ]
-        embedded = [f"{context}\n\n{text}" if context else text for _, context, text in pieces]
+        embedded = [with_context(text, context) for _, context, text in pieces]
         lengths = self._embedder.count_tokens(embedded)
         repeats: Counter[str] = Counter()
         chunks = []
@@ -72,7 +72,7 @@ class Chunker:
         while True:
             overlap = min(self._config.overlap, budget // 2)
             pieces = [text] if self._length(text) <= budget else cut(text, budget, overlap, self._lengths)
-            read = [f"{context}\n\n{piece}" if context else piece for piece in pieces]
+            read = [with_context(piece, context) for piece in pieces]
             if budget <= _LEAST or self._fits(read):
                 return pieces
             budget = max(_LEAST, budget * 3 // 4)  # tokens of the parts did not add up to those of the whole
@@ -108,6 +108,11 @@ class Chunker:
         for text, count in zip(wanted, self._embedder.count_tokens(wanted) if wanted else [], strict=True):
             self._counts[text] = max(count - self._special, len(text) // _CHARACTERS_PER_TOKEN)
         return [self._counts[text] for text in stripped]
+
+
+def with_context(text: str, context: str) -> str:
+    """What the model reads of a passage."""
+    return f"{context}\n\n{text}" if context else text
 
 
 def hash_text(text: str) -> str:

@@ -269,5 +269,5 @@ def _is_settled(page: Page) -> bool:
     try:
         modified = parsedate_to_datetime(page.last_modified)
         return datetime.fromisoformat(page.fetched_at) - modified >= _SETTLED
-    except (ValueError, TypeError):  # no date, or one without a zone
+    except (ValueError, TypeError, OverflowError):  # no date, one without a zone, one of no calendar
         return False

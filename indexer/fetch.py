@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
-from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Self
@@ -20,7 +19,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import FetchError, NotWanted
 from indexer.formats import CONTENT_TYPES
 from indexer.guard import GuardedTransport
-from indexer.headers import language_in
+from indexer.headers import language_in, retry_after
 from indexer.records import Page
 from indexer.traffic import Traffic
 from indexer.urls import normalise
@@ -212,8 +211,8 @@ class Fetcher:
                         raise NotWanted("redirect to something that is not http or https")
                     return target
                 if status == 429 or status >= 500:
-                    pause = _seconds(response.headers.get("Retry-After", ""))
-                    raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=pause)
+                    pause = retry_after(response.headers)
+                    raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=pause or 0.0)
                 if not 200 <= status < 300:
                     raise FetchError(f"HTTP {status}", status=status)
                 content_type, charset = _content_type(response.headers.get("Content-Type", ""))
@@ -284,16 +283,6 @@ def _content_type(header: str) -> tuple[str, str | None]:
 def is_missing(error: FetchError) -> bool:
     """Whether the server has answered that there is no such page, or none for us."""
     return error.status is not None and 400 <= error.status < 500
-
-
-def _seconds(retry_after: str) -> float:
-    """Seconds that a Retry-After header asks to wait, given as a number or a date; 0 if it cannot be read."""
-    if retry_after.strip().isdecimal():
-        return float(retry_after.strip()[:10])
-    try:
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):  # no date, or one without a zone
-        return 0.0
 
 
 def _now() -> str:

@@ -1,7 +1,9 @@
-"""What the headers of an answer say about the page that came with it."""
+"""What the headers of an answer say: about the page that came with it, or of when to ask again."""
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 import httpx
 
@@ -33,3 +35,14 @@ def language_in(headers: httpx.Headers) -> str | None:
     """The language that Content-Language names, if it is one; several say who may read it, not what it is in."""
     found = headers.get("Content-Language", "")
     return language_of(found) if "," not in found else None
+
+
+def retry_after(headers: httpx.Headers) -> float | None:
+    """Seconds that Retry-After asks to wait, given as a number or a date; None if it is missing or cannot be read."""
+    found = headers.get("Retry-After", "").strip()
+    if found.isdecimal():
+        return float(found[:10])
+    try:
+        return max(0.0, (parsedate_to_datetime(found) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):  # no date, one without a zone, one of no calendar
+        return None

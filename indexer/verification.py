@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder
-from indexer.chunking import Chunker, hash_text
+from indexer.chunking import Chunker, hash_text, with_context
 from indexer.config import ChunkConfig
 from indexer.documents import metadata_from_json, open_read_only
 from indexer.errors import IndexerError, IndexUnreadable
@@ -209,7 +209,7 @@ class _Parts:
             path = tuple(section.split(SEPARATOR)) if section else ()
             # a heading that begins the section's text is left out of what the model reads; the hash says which it was
             contexts = [chunker.context(title, Section(path, None, start)) for start in ("", path[-1] if path else "")]
-            read = [f"{context}\n\n{text}" if context else text for context in contexts]
+            read = [with_context(text, context) for context in contexts]
             found = [candidate for candidate in read if hash_text(candidate) == digest]
             if found:
                 rows.append(row)

@@ -4,12 +4,11 @@ import json
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
-from time import time
 from typing import Any
 
 import httpx
 
+from indexer.headers import retry_after
 from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.events import MEDIA_TYPE as EVENTS
 from rag.events import Event, EventDecoder
@@ -132,8 +131,7 @@ class Transport:
         detail, field = f"{self.url} answered with status {status}", None
         if response.headers.get("Content-Type", "").startswith("application/problem+json"):
             detail, field = problem_in(self.parse(response.read()), detail)
-        retry_after = _seconds(response.headers.get("Retry-After"))
-        return kind_of(status)(detail, status=status, field=field, retry_after=retry_after)
+        return kind_of(status)(detail, status=status, field=field, retry_after=retry_after(response.headers))
 
 
 def kind_of(status: int) -> type[ClientError]:
@@ -151,15 +149,3 @@ def problem_in(problem: Any, otherwise: str) -> tuple[str, str | None]:
     detail, field = found.get("detail"), found.get("field")
     text = " ".join(detail.split())[:_MOST_CHARACTERS] if isinstance(detail, str) else otherwise
     return text, field if isinstance(field, str) else None
-
-
-def _seconds(value: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for."""
-    if value is None:
-        return None
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
-    except ValueError:
-        return None

@@ -2,20 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
+    from indexer.catalogue import DocumentFacts
 
 MOST = 10  # values of a facet, the most frequent ones
 FACETS = ("source", "language", "content_type", "path")  # each is also the name of a filter, which takes its values
-
-
-class Facts(NamedTuple):
-    """What is counted of one document."""
-
-    url: str
-    source: str
-    language: str | None
-    content_type: str
 
 
 class Share(TypedDict):
@@ -25,7 +19,7 @@ class Share(TypedDict):
     count: int
 
 
-def count_facets(documents: Iterable[Facts]) -> dict[str, list[Share]]:
+def count_facets(documents: Iterable["DocumentFacts"]) -> dict[str, list[Share]]:
     """Count documents by each of FACETS, the most frequent value first; a value that is not known is not counted.
 
     `path` has the folders one level below the one that all documents share, so that each choice narrows further.

@@ -13,6 +13,7 @@ from typing import Any
 from embedder.errors import PilotlightError
 from indexer.progress import Progress
 from rag.jobs import END, JOB, PROGRESS, write
+from rag.moments import stamp
 
 NICE = 10  # searches come first
 _EVERY = 0.5  # seconds between two notes of how far the build is
@@ -78,8 +79,7 @@ def read_job(folder: Path) -> dict[str, Any]:
 
 def _end(folder: Path, progress: NotedProgress, state: str, report: dict[str, Any] | None, error: str | None) -> None:
     progress.note()
-    ended = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    write(folder / END, {"state": state, "ended_at": ended, "report": report, "error": error})
+    write(folder / END, {"state": state, "ended_at": stamp(datetime.now(UTC)), "report": report, "error": error})
 
 
 def _index(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:

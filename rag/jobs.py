@@ -36,6 +36,7 @@ from indexer.manifest import is_generation_id, read_manifest
 from indexer.publish import disk_errors, prepare
 from indexer.urls import normalise
 from rag.errors import JobConflict, JobMissing, JobRefused
+from rag.moments import stamp
 from rag.settings import Settings
 
 JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
@@ -89,7 +90,7 @@ class Jobs:
                 created = datetime.now(UTC)
                 job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
                 asked = {"collection": collection, "sources": names, "add": add, "full": full}
-                self._run(self._folder / job_id, {"id": job_id, "created_at": _written(created), **asked})
+                self._run(self._folder / job_id, {"id": job_id, "created_at": stamp(created), **asked})
         return self.get(job_id)
 
     def all(self) -> list[dict[str, Any]]:
@@ -220,7 +221,3 @@ def _is_held(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return False
-
-
-def _written(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from rag.errors import KeysError, SettingsError
+from rag.moments import stamp
 from rag.settings import Settings
 
 ROLES = ("read", "write")  # who may write may read too
@@ -41,10 +42,6 @@ class Key:
     role: Literal["read", "write"]
     sha256: str
     created: str  # ISO 8601, UTC
-
-    def allows(self, role: str) -> bool:
-        """Whether it is good for routes of this role."""
-        return self.role == role or self.role == "write"
 
 
 class KeyFile:
@@ -90,7 +87,7 @@ class KeyFile:
         if key is None:
             key = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         _check_key(key)
-        created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        created = stamp(datetime.now(UTC))
         made = Key(name, role, digest(key), created)  # type: ignore[arg-type]  # the role has been checked
         with self._changing() as keys:
             if any(other.name == name for other in keys):

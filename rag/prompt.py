@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from rag.passages import text_of
 from rag.results import Hit
 
 MOST_CHARACTERS = 24_000  # of all passages together
@@ -40,7 +41,7 @@ def delimited(number: int, heading: Mapping[str, str], text: str) -> str:
 
 
 def _passage(number: int, hit: Hit, most: int) -> str:
-    text = hit.section_text or hit.text
+    text = text_of(hit)
     if len(text) > most:
         text = hit.text[:most]
     return delimited(number, {"Title": hit.title, "Section": hit.section, "Date": hit.date or ""}, text)

@@ -17,7 +17,7 @@ from indexer.manifest import differing_fields
 from rag.arguments import check_options, check_query
 from rag.batcher import MAX_TEXTS, QueryBatcher, Vector
 from rag.errors import FingerprintMismatch
-from rag.facets import Facts, Share, count_facets
+from rag.facets import Share, count_facets
 from rag.fusion import Rows, Scores
 from rag.options import EXPANSIONS, FURTHEST, MODES
 from rag.ranking import Choice, Found, Ranking, choose, extended, fused, single
@@ -119,9 +119,8 @@ class Retriever:
         words: Future[tuple[Found, float]] | None = None
         if mode == "hybrid":  # while the query is embedded
             words = self._words.submit(self._search_words, query, depth, filter)
-        if vector is None and (mode != "lexical" or sentences):
-            vector = self._batcher.encode(query)  # the wait for other queries is part of this stage
-            took["embed"] = time.perf_counter() - start
+        if vector is None and mode != "lexical":
+            vector, took["embed"] = self._embed_query(query)
         ranking: Ranking | None = None
         while True:
             dense = lexical = None
@@ -159,7 +158,9 @@ class Retriever:
             depth *= 4
         has_more = (len(choice.indices) > wanted or not is_all) and wanted <= FURTHEST
         hits = self._hits(query, ranking, choice, slice(offset, wanted), expands=expand == "section")
-        if sentences and vector is not None:
+        if sentences and not all(hit.highlights for hit in hits):
+            if vector is None:
+                vector, took["embed"] = self._embed_query(query)
             hits = self._with_sentences(hits, vector)
         counted = self._count(candidates) if facets else None
         took["total"] = time.perf_counter() - start
@@ -176,6 +177,11 @@ class Retriever:
         """Embed texts as float32 (n, dim), together with what others ask for."""
         return embed(self._batcher, texts, role)
 
+    def _embed_query(self, query: str) -> tuple[Vector, float]:
+        """Embed a query; also return how many seconds it took, the wait for other queries among them."""
+        start = time.perf_counter()
+        return self._batcher.encode(query), time.perf_counter() - start
+
     def _with_sentences(self, hits: list[Hit], vector: Vector) -> list[Hit]:
         unmarked = [hit.text for hit in hits if not hit.highlights]
         spans = iter(nearest_sentences(vector, unmarked, self.embed))
@@ -183,7 +189,7 @@ class Retriever:
 
     def _count(self, rows: Rows) -> dict[str, list[Share]]:
         numbers = np.unique(self.generation.rows["document"][rows[:COUNTED]])
-        return count_facets(Facts(*facts) for facts in self.generation.catalogue.facts(numbers.tolist()))
+        return count_facets(self.generation.catalogue.facts(numbers.tolist()))
 
     def _cosines(self, vector: Vector) -> Callable[[Rows], Scores]:
         return lambda rows: self.generation.vectors(rows) @ vector

@@ -29,7 +29,6 @@ def register(app: Flask, settings: Limits) -> None:
     def begin() -> None:
         rule = request.url_rule
         if rule is None or role_of(rule) is None:
-            deadline.lift()  # the thread may have had another request before
             return
         deadline.begin(settings.deadline, since=arrival.get())
         deadline.check()
@@ -48,6 +47,7 @@ def register(app: Flask, settings: Limits) -> None:
 
     app.before_request(begin)
     app.after_request(end)
+    app.teardown_request(lambda error: deadline.lift())  # or whatever the thread does next would have it
 
 
 def read_body(most: int) -> bytes:

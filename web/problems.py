@@ -103,7 +103,8 @@ def wants_page() -> bool:
 
 def _page(body: dict[str, object]) -> Response:
     state = "waiting" if body["status"] == 503 else "error"
-    html = render_template("page.html", state=state, problem=body, **g.get("form", {}))
+    form = g.get("form") or {"query": request.args.get("q", "")}  # refused before its parameters were read
+    html = render_template("page.html", state=state, problem=body, **form)
     response = Response(html, status=int(str(body["status"])), mimetype="text/html")
     if state == "waiting":
         response.headers["Retry-After"] = str(RETRY_AFTER_S)

@@ -7,6 +7,7 @@ loop itself: saying no costs a fraction of what a search does.
 
 import logging
 import selectors
+import signal
 import socket
 import struct
 import time
@@ -37,6 +38,7 @@ STOPPING_S = 1.0  # that an idle connection is kept when the server stops: a req
 LINGER_S = 2.0  # for a client to read an answer, while it is still sending
 STALL_S = 10  # that an answer may wait for a client to read some of it
 RETRY_AFTER_S = 1
+ORPHAN_S = 5  # that a worker without a server may take to end, after its time to answer what is under way
 _SWEEP_S = 0.5
 ASIDE_S = 0.02  # that a worker leaves new connections to one that has fewer
 
@@ -69,6 +71,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         if application is not None:
             application.extensions["draining"].set()
         super().handle_exit(sig, frame)
+
+    def is_parent_alive(self) -> bool:
+        """Whether the server that began this worker lives; without it, stop as if it had said so."""
+        if super().is_parent_alive():
+            return True
+        self.log.warning("the server has died: this worker stops")
+        signal.alarm(self.cfg.graceful_timeout + ORPHAN_S)  # nobody is left who would end a worker that hangs
+        self.handle_exit(signal.SIGTERM, None)
+        return False
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """Accept connections or not; at the end, first those that the kernel has already accepted for us."""

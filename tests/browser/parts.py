@@ -1,11 +1,13 @@
 """Parts of the search page as a test names them."""
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
 from rag.results import Hit
 from tests.web.fakes import make_hit
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+AXE = Axe()
 LONG = "Words before. " * 40 + "A partial index is here. " + "Words after. " * 40
 
 
@@ -40,3 +42,11 @@ def box(page: Page) -> Locator:
 
 def titles(page: Page) -> Locator:
     return page.get_by_role("heading", level=3)
+
+
+def assert_legible(page: Page) -> None:
+    """Have axe look at a page in light and in dark."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found = AXE.run(page).response["violations"]
+        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], scheme

@@ -4,8 +4,9 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
+
+from tests.browser.parts import assert_legible
 
 pytestmark = pytest.mark.browser
 
@@ -28,9 +29,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_legible_for_everybody(page: Page, site: Path, name: str) -> None:
     page.goto((site / f"{name}.html").as_uri())
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        found = Axe().run(page).response["violations"]
-        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], scheme
+    assert_legible(page)
     page.set_viewport_size({"width": 320, "height": 640})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320

@@ -7,7 +7,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from rag.errors import QueryError
 from rag.results import Hit
-from tests.browser.parts import box, echo, titles
+from tests.browser.parts import assert_legible, box, echo, titles
 from tests.web.fakes import FakeRetriever
 
 pytestmark = pytest.mark.browser
@@ -21,11 +21,22 @@ def test_a_search_that_takes_long_is_said_to_be_going_on(page: Page, retriever: 
         return echo(query)
 
     retriever.hits = answer
+    said = page.get_by_role("status")
     page.goto("/")
     box(page).fill("slow")
-    expect(page.get_by_role("status")).to_have_text("Searching…")
+    expect(said).to_have_text("Searching…")
+    expect(said).to_have_css("clip-path", "none")  # for everybody, not only for screen readers
+    assert_legible(page)
     release.set()
-    expect(page.get_by_role("status")).to_have_text("1 passage on 1 page")
+    expect(said).to_have_text("1 passage on 1 page")
+    release.clear()
+    box(page).fill("slow again")  # with the hits of before still there
+    expect(said).to_have_text("Searching…")
+    expect(page.locator(".pages")).to_have_css("filter", "grayscale(1)")
+    assert_legible(page)
+    release.set()
+    expect(titles(page)).to_have_text("About slow again")
+    expect(page.locator(".pages")).to_have_css("filter", "none")
 
 
 def test_the_search_goes_on_once_there_is_a_connection_again(

@@ -13,7 +13,7 @@ from tests.indexer.server import Site
 
 
 @pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("indexer.fetch._BACKOFF", 0.01)
 
 
@@ -26,11 +26,12 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def sentinel() -> Iterator[Site]:
-    """A server on loopback that must not be reached."""
+    """A server on loopback; the test fails if anything at all was asked of it."""
     server = Site()
     server.routes["/"] = "<p>secret</p>"
     yield server
     server.close()
+    assert server.hits == []
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """What headers say about a page: the address it belongs at, its language."""
 
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
 import httpx
 import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawler import crawl
-from indexer.headers import canonical_of, language_in
+from indexer.headers import canonical_of, language_in, retry_after
 from indexer.records import Page
 from tests.indexer.conftest import parsed
 from tests.indexer.server import Reply, Site
@@ -41,6 +44,31 @@ def test_canonical_links(links: list[str], found: str | None) -> None:
 )
 def test_languages(value: str, language: str | None) -> None:
     assert language_in(httpx.Headers({"Content-Language": value})) == language
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0),
+        (" 120 ", 120),
+        ("9" * 5000, 9_999_999_999),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+        ("", None),
+        ("soon", None),
+        ("-1", None),
+        ("Mon, 99 Foo 2026", None),
+        ("Fri, 31 Dec 2027 23:59:59", None),
+        (f"Fri, 31 Dec {'9' * 20} 23:59:59 GMT", None),
+    ],
+)
+def test_when_to_ask_again(value: str, seconds: float | None) -> None:
+    assert retry_after(httpx.Headers({"Retry-After": value})) == seconds
+
+
+def test_when_to_ask_again_may_be_missing_or_a_date() -> None:
+    assert retry_after(httpx.Headers()) is None
+    moment = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    assert retry_after(httpx.Headers({"Retry-After": moment})) == pytest.approx(3600, abs=30)
 
 
 def test_a_document_of_any_kind_gives_way_to_the_one_its_header_names(site: Site, limits: CrawlLimits) -> None:

@@ -53,6 +53,14 @@ def test_a_page_out_of_reach_is_kept(work: Work, site: Site, fault: str, reason:
     assert pages["dogs"].sent == 1, "its validators are remembered as well"
 
 
+def test_a_day_of_no_calendar_is_not_relied_on(work: Work, site: Site) -> None:
+    pages = zoo(site, "date")
+    pages["dogs"].modified = f"Fri, 31 Dec {'9' * 20} 23:59:59 GMT"
+    assert work.build(site.url).failed == ()
+    assert work.build(site.url).unchanged == 4
+    assert [asked.get("If-Modified-Since") for asked in pages["dogs"].asked] == [None, None]
+
+
 def test_a_page_out_of_reach_that_was_never_read_is_a_failure(work: Work, site: Site) -> None:
     pages = zoo(site, "etag")
     work.build(site.url)

@@ -1,11 +1,12 @@
-from rag.facets import FACETS, MOST, Facts, count_facets
+from indexer.catalogue import DocumentFacts
+from rag.facets import FACETS, MOST, count_facets
 
 
-def facts(url: str, source: str = "https://a.example/", language: str | None = "en") -> Facts:
-    return Facts(url, source, language, "text/html")
+def facts(url: str, source: str = "https://a.example/", language: str | None = "en") -> DocumentFacts:
+    return DocumentFacts(url, source, language, "text/html")
 
 
-def pairs(documents: list[Facts], name: str) -> list[tuple[str, int]]:
+def pairs(documents: list[DocumentFacts], name: str) -> list[tuple[str, int]]:
     return [(share["value"], share["count"]) for share in count_facets(documents)[name]]
 
 

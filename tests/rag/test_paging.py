@@ -77,6 +77,20 @@ def test_sentences_are_told_where_no_word_matches(site):
     assert all(hit.sentence is None for hit in retriever.search("zebra", k=4).hits)
 
 
+@pytest.mark.parametrize(("query", "embedded"), [("owls", 0), ("birds", 1 + 2)])
+def test_a_search_by_words_embeds_only_where_a_hit_has_nothing_to_mark(site, query, embedded):
+    text = "# Birds\n\nSparrows sing at dawn. Owls hunt at night.\n"
+    (site.source / "birds.md").write_text(text, encoding="utf-8")
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder())
+    answer = retriever.search(query, mode="lexical", sentences=True)
+    [hit] = answer.hits
+    assert bool(hit.highlights) is (embedded == 0)
+    assert (hit.sentence is None) is (embedded == 0)
+    assert (answer.took_ms["embed"] == 0) is (embedded == 0)
+    assert retriever.embedder.encoded == embedded  # the query, and the sentences to choose from
+
+
 def test_a_vector_spares_the_model(retriever):
     vector = retriever.embed(["vacuum alpha"], "query")[0]
     before = retriever.embedder.encoded

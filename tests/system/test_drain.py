@@ -3,6 +3,8 @@
 import http.client
 import json
 import signal
+import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -76,6 +78,38 @@ def test_idle_connections_do_not_hold_it_up(running: Running) -> None:
         connection.close()
 
 
+def test_workers_of_a_server_that_was_killed_answer_what_is_under_way_and_go(running: Running) -> None:
+    workers = running.workers()
+    idle = http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S)
+    assert readiness(idle)[0] == 200
+    with ThreadPoolExecutor(IN_FLIGHT) as pool:
+        answers = [pool.submit(ask, running.port) for _ in range(IN_FLIGHT)]
+        until(lambda: running.waiting() == IN_FLIGHT)
+        running.process.kill()
+        until(lambda: not _listens(running.port))  # so that the server can be started again
+        assert all(_lives(worker) for worker in workers)
+        (running.folder / "go-on").touch()
+        assert [answer.result(DEADLINE_S) for answer in answers] == [(200, "wait")] * IN_FLIGHT
+    until(lambda: not any(_lives(worker) for worker in workers))
+    idle.close()
+
+
+def test_workers_of_a_server_that_was_killed_go_although_clients_keep_asking(running: Running) -> None:
+    workers, served = running.workers(), threading.Event()
+
+    def keep_asking() -> None:
+        with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S)) as connection:
+            while readiness(connection)[0]:  # a connection that is closed is opened again, and refused at the end
+                served.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        clients = [pool.submit(keep_asking) for _ in range(2)]
+        assert served.wait(DEADLINE_S)
+        running.process.kill()
+        until(lambda: not any(_lives(worker) for worker in workers))
+        assert all(isinstance(client.exception(DEADLINE_S), OSError) for client in clients)
+
+
 def test_what_workers_share_is_gone_afterwards(running: Running) -> None:
     text = Path(f"/proc/{running.process.pid}/environ").read_text()
     assert "PROMETHEUS_MULTIPROC_DIR" not in text  # it is made by the server itself
@@ -84,6 +118,21 @@ def test_what_workers_share_is_gone_afterwards(running: Running) -> None:
     assert len(shared) == 1
     assert running.stop() == (0, "")
     assert not shared.pop().exists()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())  # empty once it has ended and nobody has asked how
+    except FileNotFoundError:
+        return False
 
 
 def _worker(running: Running) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Role
-from indexer.catalogue import document_id
+from indexer.catalogue import DocumentFacts, document_id
 from rag.errors import CollectionMissing, DocumentMissing, JobConflict, JobMissing, JobRefused, NotReady
-from rag.facets import Facts, count_facets
+from rag.facets import count_facets
 from rag.filters import Filter
 from rag.results import Answer, Hit
 from tests.dummy import DummyEmbedder
@@ -130,7 +130,7 @@ class FakeRetriever:
             took_ms=took,
             generation="g1",
             next=offset + k if len(hits) > offset + k else None,
-            facets=count_facets(Facts(hit.url, "site", hit.language, hit.content_type) for hit in hits)
+            facets=count_facets(DocumentFacts(hit.url, "site", hit.language, hit.content_type) for hit in hits)
             if facets
             else None,
         )

@@ -239,6 +239,17 @@ def test_a_deadline_can_be_lifted() -> None:
     assert make(Late(deadline.lift)).get(SEARCH).status_code == 200
 
 
+@pytest.mark.parametrize(("path", "status"), [(SEARCH, 200), ("/api/v1/search?q=", 400), ("/api/v1/documents", 200)])
+def test_a_deadline_ends_with_its_request(path: str, status: int) -> None:
+    assert make(deadline=5).get(path).status_code == status
+    assert deadline.remaining() == float("inf")
+
+
+def test_a_deadline_that_has_passed_ends_with_its_request_too() -> None:
+    assert make(Late(deadline.check)).get(SEARCH).status_code == 503
+    assert deadline.remaining() == float("inf")
+
+
 def test_deadlines() -> None:
     deadline.begin(5)
     assert 4 < deadline.remaining() <= 5

@@ -244,10 +244,17 @@ def test_a_server_with_too_much_to_do_says_so(client: FlaskClient, retriever: Fa
 
 
 @pytest.mark.parametrize(
-    ("status", "heading"), [(401, "A key is needed"), (403, "This key may not do that"), (429, "Too many searches")]
+    ("status", "heading"),
+    [
+        (401, "A key is needed"),
+        (403, "This is not allowed"),
+        (429, "Too many requests"),
+        (503, "Not possible at the moment"),
+    ],
 )
 def test_refusals_are_worded_for_people(app: Flask, status: int, heading: str) -> None:
     app.before_request_funcs.setdefault(None, []).append(lambda: abort(status))
-    response = app.test_client().get("/?q=index", headers={"Accept": "text/html"})
+    response = app.test_client().get("/?q=%22index", headers={"Accept": "text/html"})
     assert response.status_code == status
     assert f"<h2>{heading}</h2>" in response.text
+    assert 'value="&#34;index"' in response.text

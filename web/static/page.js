@@ -90,7 +90,10 @@
     request = new AbortController();
     const mine = ++turn;
     form.setAttribute("aria-busy", "true");
-    const slow = setTimeout(() => { count.textContent = "Searching…"; }, SLOW_MS);
+    const slow = setTimeout(() => {
+      count.textContent = "Searching…";
+      count.classList.add("seen");
+    }, SLOW_MS);
     let answer = null;
     try {
       answer = await fetchPage(location.href, request.signal);
@@ -100,7 +103,13 @@
     clearTimeout(slow);
     if (mine !== turn) return;
     form.removeAttribute("aria-busy");
+    count.classList.remove("seen");
     if (answer?.page) show(answer.page);
+    else if (answer?.status === 200) location.reload(); // another page than that of a search: it is there now
+    else if (answer?.status === 503) { // from a server too busy to make a page
+      showFailure("Too busy at the moment", "The search goes on by itself in a moment.");
+      timer = setTimeout(load, RETRY_MS);
+    }
     else if (answer?.status === 414) showFailure("No answer", "This question is too long to send. Shorten it and try again.");
     else if (answer) showFailure("No answer", `The server answered with status ${answer.status} and no page.`);
     else if (navigator.onLine) showFailure("No answer", "The server cannot be reached. Is it running?");
