@@ -14,6 +14,10 @@ IndexerError
 ├── IndexUnreadable      a file cannot be read for a reason that may pass (too many open files, a failing disk)
 ├── IndexUnwritable      the index folder cannot be written, is full, or holds something else; or a temporary one
 ├── BuildLocked          another build holds the writer lock: says who
+├── StoreError           a place outside the index folder that did not do what was asked: names its address
+│   ├── StoreUnreachable cannot be reached, or does not answer in time; may pass
+│   ├── StoreRefused     the credentials are missing or wrong, or do not allow this
+│   └── StoreAddressError  an address that cannot be used, or whose extra is not installed
 └── ArchiveError         an archive that cannot be written, or is not what was exported: names it
 """
 
@@ -84,6 +88,22 @@ class IndexUnwritable(IndexerError):
 
 class BuildLocked(IndexerError):
     """Another build holds the writer lock."""
+
+
+class StoreError(IndexerError):
+    """A place outside the index folder that did not do what was asked."""
+
+
+class StoreUnreachable(StoreError):
+    """A place that cannot be reached, or does not answer in time."""
+
+
+class StoreRefused(StoreError):
+    """A place that does not take the credentials, or to which they do not allow this."""
+
+
+class StoreAddressError(StoreError):
+    """An address of a place that cannot be used."""
 
 
 class ArchiveError(IndexerError):

@@ -34,6 +34,11 @@ def is_index(folder: Path) -> bool:
     return (folder / LOCK).is_file() and (folder / GENERATIONS).is_dir() and (folder / BUILDING).is_dir()
 
 
+def is_url(index: str) -> bool:
+    """Whether what is given as an index is the address of a place that is laid out like one, and no folder."""
+    return "://" in index
+
+
 def is_collection_name(name: str) -> bool:
     """Whether a collection may have this name; it is then safe as the name of a folder."""
     return _NAME.fullmatch(name) is not None

@@ -21,7 +21,7 @@ DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
 ROWS = "rows.npy"
 LEXICAL = "lexical"  # a folder
-_LARGEST = 64 * 1024 * 1024  # bytes of a manifest
+LARGEST = 64 * 1024 * 1024  # bytes of a manifest
 _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 _NAME = re.compile(r"(?:lexical/)?\w[\w.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -93,29 +93,34 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         with path.open("rb") as file:
-            raw = file.read(_LARGEST + 1)
+            raw = file.read(LARGEST + 1)
     except OSError as error:
         raise unreadable(path, error) from error
-    if len(raw) > _LARGEST:
-        raise corrupt(path, "is far too large")
+    return parse_manifest(raw, path, folder.name)
+
+
+def parse_manifest(raw: bytes, where: Path | str, generation_id: str) -> Manifest:
+    """Check the content of a manifest that was read from `where`; raises IndexCorrupt as `read_manifest` does."""
+    if len(raw) > LARGEST:
+        raise corrupt(where, "is far too large")
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise corrupt(path, "is not JSON") from error
+        raise corrupt(where, "is not JSON") from error
     if not isinstance(content, dict):
-        raise corrupt(path, "is not a JSON object")
+        raise corrupt(where, "is not a JSON object")
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:
-        raise corrupt(path, f"has schema version {version!r}, this program reads {SCHEMA_VERSION}")
+        raise corrupt(where, f"has schema version {version!r}, this program reads {SCHEMA_VERSION}")
     checksum = content.pop("checksum", None)
     if checksum != _checksum(content) or raw != _dump({"checksum": checksum, **content}):
-        raise corrupt(path, "does not match its checksum")
+        raise corrupt(where, "does not match its checksum")
     try:
         manifest = _typed(content)
     except (KeyError, TypeError, ValueError) as error:
-        raise corrupt(path, f"has no valid {str(error).strip(chr(39))}") from error
-    if manifest.id != folder.name:
-        raise corrupt(path, f"belongs to generation {manifest.id}")
+        raise corrupt(where, f"has no valid {str(error).strip(chr(39))}") from error
+    if manifest.id != generation_id:
+        raise corrupt(where, f"belongs to generation {manifest.id}")
     return manifest
 
 
@@ -154,7 +159,7 @@ def differing_fields(fingerprint: Mapping[str, object], other: Mapping[str, obje
     return sorted(name for name in fingerprint.keys() | other.keys() if fingerprint.get(name) != other.get(name))
 
 
-def corrupt(path: Path, what: str) -> IndexCorrupt:
+def corrupt(path: Path | str, what: str) -> IndexCorrupt:
     """The error for a file that is not as it was published."""
     what = what[:1].lower() + what[1:]
     return IndexCorrupt(f"{path}: {what}; rebuild the index, or roll back to an older generation")

@@ -11,23 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
+from indexer.layout import is_url
 from rag.settings import SETTINGS, Settings, load
 
 # Which settings each verb reads, by their group in the table, and those of a group that it has no use for.
 _GROUPS = {
     "index": ("index", "build", "embedder", "crawl", "chunk"),
     "remove": ("index", "build"),
-    "serve": ("index", "embedder", "serve", "access", "answers"),
-    "mcp": ("index", "embedder"),
-    "search": ("index", "embedder", "serve"),
+    "serve": ("index", "replica", "embedder", "serve", "access", "answers"),
+    "mcp": ("index", "replica", "embedder"),
+    "search": ("index", "replica", "embedder", "serve"),
     "eval": ("embedder",),
-    "verify": ("index", "embedder"),
-    "sources": ("index",),
-    "generations": ("index",),
+    "verify": ("index", "replica", "embedder"),
+    "sources": ("index", "replica"),
+    "generations": ("index", "replica"),
     "rollback": ("index",),
-    "export": ("index",),
+    "export": ("index", "replica"),
     "import": ("index", "build", "embedder"),
-    "collections": ("index",),
+    "push": ("index", "build"),
+    "collections": ("index", "replica"),
     "drop": ("index",),
     "keys": ("index", "access"),
     "warm": ("embedder",),
@@ -37,7 +39,13 @@ _UNUSED = {
     "remove": {"vector_index"},
     "serve": {"collection"},
     "import": {"vector_index"},
-    "collections": {"collection"},
+    "push": {"vector_index"},
+    "search": {"poll"},
+    "verify": {"poll"},
+    "sources": {"poll"},
+    "generations": {"poll"},
+    "export": {"poll"},
+    "collections": {"collection", "poll"},
     "drop": {"collection"},
     "keys": {"collection", *(s.name for s in SETTINGS if s.group == "access")} - {"keys"},
 }
@@ -120,6 +128,9 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--jsonl", action="store_true", help="write the documents as JSON Lines instead")
     verb = verbs.add_parser("import", help="publish the generation that an archive holds")
     verb.add_argument("file", metavar="FILE", type=Path, help="an archive that export wrote")
+    verb = verbs.add_parser("push", help="publish a generation where other servers fetch it")
+    verb.add_argument("url", metavar="URL", help="s3://BUCKET/PREFIX, or file:///FOLDER for a folder that is shared")
+    verb.add_argument("--generation", metavar="ID", help="id of a generation; the live one unless told")
     verbs.add_parser("collections", help="list the collections of the index")
     verb = verbs.add_parser("drop", help="remove a named collection for good")
     verb.add_argument("name", metavar="NAME", help="the collection")
@@ -173,6 +184,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]:
     verb = args["verb"]
+    if is_url(settings.index):
+        from rag import replicas
+
+        replicas.ready_copy(settings, verb)
     if verb == "doctor":
         from rag.doctor import as_text as doctor_text
         from rag.doctor import examine
@@ -196,6 +211,8 @@ def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]
         return upkeep.export(settings, args["file"], generation=args["generation"], jsonl=args["jsonl"])
     if verb == "import":
         return upkeep.import_(settings, args["file"])
+    if verb == "push":
+        return upkeep.push(settings, args["url"], args["generation"])
     if verb == "collections":
         return upkeep.collections(settings)
     if verb == "keys":

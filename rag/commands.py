@@ -20,7 +20,7 @@ from indexer.collections import list_collections, older_ids
 from indexer.errors import FilterError, IndexMissing, SourceError
 from indexer.filter import Filter
 from indexer.generation import Generation, current_id
-from indexer.layout import DEFAULT
+from indexer.layout import DEFAULT, is_url
 from indexer.publish import disk_errors, prepare
 from rag.configs import build_config, embedder_config
 from rag.elapsed import Elapsed
@@ -146,12 +146,13 @@ def serve(settings: Settings) -> None:
     if settings.answer_url:
         Endpoint.of(settings)  # says what is wrong with it
     plan = Plan(embedder_config(settings))
-    folders = list_collections(settings.index_dir)
-    if not folders:
-        current_id(settings.index_dir)  # says that there is no index, and how to make one
-    wrong: list[PilotlightError] = []
-    if not any(_can_serve(folder, plan, wrong) for folder in folders.values()):
-        raise wrong[0]
+    if not is_url(settings.index):  # which may be out of reach for now
+        folders = list_collections(settings.index_dir)
+        if not folders:
+            current_id(settings.index_dir)  # says that there is no index, and how to make one
+        wrong: list[PilotlightError] = []
+        if not any(_can_serve(folder, plan, wrong) for folder in folders.values()):
+            raise wrong[0]
     _prepare(plan)  # compiles once, here, and not in every worker
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
     settings = dataclasses.replace(settings, engine=plan.engine, precision=plan.precision)  # not auto, in its status
@@ -177,11 +178,12 @@ def mcp(settings: Settings, *, server: str | None = None, port: int | None = Non
 
             library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
         else:
-            from rag.live import LiveRetriever
+            from rag.replicas import retriever_of
 
-            published(settings)
+            if not is_url(settings.index):
+                published(settings)
             _prepare(Plan(embedder_config(settings)))
-            retriever = LiveRetriever(settings)
+            retriever = retriever_of(settings)
             retriever.start()
             stack.callback(retriever.close)
             library = tools.LocalLibrary(retriever)

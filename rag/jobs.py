@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 from indexer.collections import live_id
 from indexer.errors import BuildLocked
 from indexer.generation import current_id
-from indexer.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, is_collection_name
+from indexer.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, is_collection_name, is_url
 from indexer.lock import writer_lock
 from indexer.manifest import is_generation_id, read_manifest
 from indexer.publish import disk_errors, prepare
@@ -70,6 +70,8 @@ class Jobs:
             JobRefused: a source is not allowed, or the collection cannot have this name.
             JobConflict: a job is under way, another process is building, or there is no source.
         """
+        if is_url(self._settings.index):
+            raise JobConflict(f"this is a copy of {self._settings.index}: build the index in its folder, and push it")
         names = self._checked(sources, add, collection)
         index_dir = self._settings.index_dir
         with disk_errors(index_dir):

@@ -1,6 +1,7 @@
 """Every setting, in one table: the command line, the environment and the documentation are all made from it."""
 
 import dataclasses
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from embedder.cache import default_folder
 from embedder.model import PACKAGED
-from indexer.layout import KEYS, collection_dir
+from indexer.layout import KEYS, collection_dir, is_url
 from rag.errors import SettingsError
 from rag.options import EXPANSIONS
 
@@ -22,7 +23,7 @@ class Setting:
     name: str
     default: str | int | float | bool
     help: str
-    group: str  # which part reads it: index, build, embedder, crawl, chunk, serve, access or answers
+    group: str  # which part reads it: index, replica, build, embedder, crawl, chunk, serve, access or answers
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
@@ -40,8 +41,10 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("index", "pilotlight-index", "folder of the index", "index"),
+    Setting("index", "pilotlight-index", "folder of the index; what only reads takes s3:// and file:// too", "index"),
     Setting("collection", "default", "which of the collections in it", "index"),
+    Setting("replica_dir", "", "folder for copies of such an index; empty = replicas in the cache folder", "replica"),
+    Setting("poll", 10.0, "seconds between two looks at it for a new generation", "replica", low=0.05, high=86_400),
     Setting("keep_generations", 2, "published generations kept, the live one included", "build", low=1, high=1000),
     Setting(
         "vector_index",
@@ -177,6 +180,8 @@ class Settings:
 
     index: str
     collection: str
+    replica_dir: str
+    poll: float
     keep_generations: int
     vector_index: str
     model: str
@@ -222,8 +227,11 @@ class Settings:
 
     @property
     def index_dir(self) -> Path:
-        """The index folder."""
-        return Path(self.index).expanduser()
+        """The index folder; where the index is an address, that of its copy on this machine."""
+        if not is_url(self.index):
+            return Path(self.index).expanduser()
+        copies = Path(self.replica_dir).expanduser() if self.replica_dir else self.cache / "replicas"
+        return copies / hashlib.sha256(self.index.rstrip("/").encode()).hexdigest()[:16]
 
     @property
     def collection_dir(self) -> Path:

@@ -18,7 +18,9 @@ from indexer.generation import current_id, generation_folder
 from indexer.layout import GENERATIONS
 from indexer.manifest import Manifest, differing_fields, read_manifest
 from indexer.publish import disk_errors
+from indexer.remote import Place
 from indexer.rollback import roll_back
+from indexer.upload import upload
 from indexer.verification import problems_of
 from indexer.verification import verify as check
 from rag.commands import Result, lazy_embedder, published
@@ -126,6 +128,29 @@ def import_(settings: Settings, file: Path) -> Result:
     report = {"file": str(file), "collection": settings.collection, **_described(manifest), "warnings": warnings}
     lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
     return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
+
+
+def push(settings: Settings, url: str, generation: str | None) -> Result:
+    """Publish a generation of the collection at an address."""
+    start = time.monotonic()
+    folder = published(settings)
+    done = upload(
+        folder,
+        Place(url).collection(settings.collection),
+        keep=settings.keep_generations,
+        generation_id=generation,
+    )
+    report = {
+        "url": url,
+        "collection": settings.collection,
+        **_described(done.manifest),
+        "sent_bytes": done.sent,
+        "removed": done.removed,
+        "seconds": round(time.monotonic() - start, 3),
+    }
+    whole = size_of(done.manifest)
+    text = f"generation {done.manifest.id} is live at {url}: {done.sent / 1e6:,.1f} of {whole / 1e6:,.1f} MB sent"
+    return report, text + (f", removed {', '.join(done.removed)}" if done.removed else "")
 
 
 def collections(settings: Settings) -> Result:

@@ -1,4 +1,8 @@
 import importlib.util
+import itertools
+import logging
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,3 +31,39 @@ def packaged_model() -> Path:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[str]:
+    """Endpoint of an object store that speaks S3, in a thread."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for each request
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+_buckets = itertools.count()
+
+
+@pytest.fixture
+def bucket(object_store: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Address in a new bucket, which this process and those it starts may use."""
+    name = f"bucket-{next(_buckets)}"
+    for variable, value in (("ACCESS_KEY_ID", "id"), ("SECRET_ACCESS_KEY", "secret"), ("ENDPOINT_URL", object_store)):
+        monkeypatch.setenv(f"AWS_{variable}", value)
+    request = urllib.request.Request(f"{object_store}/{name}", method="PUT")
+    urllib.request.urlopen(request, timeout=10).close()
+    return f"s3://{name}/indexes/docs"
+
+
+@pytest.fixture(params=["file", "s3"])
+def place_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Address of a place with nothing in it, of either kind."""
+    if request.param == "s3":
+        return str(request.getfixturevalue("bucket"))
+    (tmp_path / "shared").mkdir()
+    return f"file://{tmp_path}/shared"

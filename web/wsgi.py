@@ -3,15 +3,18 @@
 from flask import Flask
 
 from rag.jobs import Jobs
-from rag.live import LiveRetriever
-from rag.settings import load
+from rag.replicas import retriever_of
+from rag.settings import Settings, load
 from web.app import create_app
 
 
-def application() -> Flask:
-    """Build the application from the environment; the model loads in the background. Raises SettingsError."""
-    settings = load()
-    retriever = LiveRetriever(settings)
+def application(settings: Settings | None = None) -> Flask:
+    """Build the application, from the environment unless it is told; the model loads in the background.
+
+    Raises SettingsError, or StoreAddressError if the address of the index cannot be used.
+    """
+    settings = settings or load()
+    retriever = retriever_of(settings)
     retriever.start()
     app = create_app(retriever, settings, Jobs(settings))
     retriever.on_run = app.extensions["metrics"].batch
