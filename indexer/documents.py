@@ -7,7 +7,7 @@ import json
 import sqlite3
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -76,7 +76,7 @@ _SELECT = """
 SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type, metadata
 FROM chunks JOIN documents ON documents.id = chunks.document WHERE row IN (SELECT value FROM json_each(?))
 """
-_AROUND = 24  # chunks on either side of one that are looked at for the rest of its section
+AROUND = 24  # chunks on either side of one that are looked at for the rest of its section
 _NEIGHBOURS = """
 SELECT row, document, url, section, text FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row
 """
@@ -128,7 +128,7 @@ class DocumentWriter:
                 document.content_type,
                 document.language,
                 document.date,
-                _metadata_as_json(document),
+                json.dumps(flat_metadata(document), ensure_ascii=False),
                 row,
                 len(chunks),
             ),
@@ -221,14 +221,12 @@ class DocumentReader:
         """
         try:
             with self._lock:
-                found = self._database.execute(_NEIGHBOURS, (row - _AROUND, row + _AROUND)).fetchall()
+                found = self._database.execute(_NEIGHBOURS, (row - AROUND, row + AROUND)).fetchall()
         except sqlite3.Error as error:
             raise corrupt(self._path, f"cannot be read ({error})") from error
-        runs = (list(run) for _, run in groupby(found, key=lambda chunk: chunk[1:4]))
-        for run in runs:
-            if run[0][0] <= row <= run[-1][0]:
-                return [text for *_, text in run]
-        raise corrupt(self._path, f"has no chunk {row}")
+        if not (texts := texts_around(row, found)):
+            raise corrupt(self._path, f"has no chunk {row}")
+        return texts
 
     def select(self, wanted: Filter) -> RowSet:
         """Rows of the documents that a filter allows; raises IndexCorrupt if they cannot be read."""
@@ -246,6 +244,15 @@ class DocumentReader:
 
     def _count(self, query: str) -> int:
         return int(self._database.execute(query).fetchone()[0])
+
+
+def texts_around(row: int, found: Iterable[tuple[int, int, str, str, str]]) -> list[str]:
+    """Texts of the run of chunks that has a row, of (row, document, url, section, text) in row order; none if none."""
+    for _, group in groupby(found, key=lambda chunk: chunk[1:4]):
+        run = list(group)
+        if run[0][0] <= row <= run[-1][0]:
+            return [text for *_, text in run]
+    return []
 
 
 def open_read_only(path: Path, owner: object = None) -> sqlite3.Connection:
@@ -267,10 +274,15 @@ def _read_metadata(text: str) -> dict[str, Any]:
 
 def metadata_from_json(text: str) -> Mapping[str, tuple[str, ...]]:
     """Return stored metadata as a document has it; raises ValueError, TypeError or AttributeError if it is none."""
-    items = json.loads(text).items()
+    return metadata_from_flat(json.loads(text))
+
+
+def metadata_from_flat(flat: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    """Return what `flat_metadata` gave as a document has it; raises TypeError or AttributeError if it is none."""
+    items = flat.items()
     return MappingProxyType({name: (value,) if isinstance(value, str) else tuple(value) for name, value in items})
 
 
-def _metadata_as_json(document: Document) -> str:
-    flat = {name: values[0] if len(values) == 1 else list(values) for name, values in document.metadata.items()}
-    return json.dumps(flat, ensure_ascii=False)
+def flat_metadata(document: Document) -> dict[str, str | list[str]]:
+    """Metadata as it is stored and shown: name to text, or to a list of texts."""
+    return {name: values[0] if len(values) == 1 else list(values) for name, values in document.metadata.items()}

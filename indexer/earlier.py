@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.documents import SCHEMA, metadata_from_json, open_read_only
-from indexer.generation import current_id
+from indexer.generation import current_id, generation_folder
 from indexer.layout import GENERATIONS
 from indexer.manifest import DOCUMENTS, ROWS, VECTORS, Manifest, check_files, corrupt, read_manifest
 from indexer.records import SEPARATOR, Chunk, Document, Known, Page, PageRecord, Section
@@ -86,7 +86,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 def live_sources(index_dir: Path) -> list[str]:
     """Sources of the live generation; raises IndexMissing or IndexCorrupt."""
-    return read_manifest(index_dir / GENERATIONS / current_id(index_dir)).sources
+    return read_manifest(_live(index_dir)).sources
 
 
 class Earlier:
@@ -110,15 +110,15 @@ class Earlier:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, index_dir: Path) -> Self:
-        """Open the live generation; the caller holds the writer lock.
+    def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
+        """Open the live generation, or a given one.
 
         Raises:
-            IndexMissing: there is none.
+            IndexMissing: there is none, or none of this id.
             IndexCorrupt: a file is missing, altered or of another version.
             IndexUnreadable: a file cannot be read for now.
         """
-        folder = index_dir / GENERATIONS / current_id(index_dir)
+        folder = generation_folder(index_dir, generation_id) if generation_id else _live(index_dir)
         manifest = read_manifest(folder)
         check_files(folder, manifest)
         vectors, rows, path = VectorReader(folder / VECTORS), read_rows(folder / ROWS), folder / DOCUMENTS
@@ -241,6 +241,10 @@ class Earlier:
                 return self._database.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise corrupt(self._path, f"cannot be read ({error})") from error
+
+
+def _live(index_dir: Path) -> Path:
+    return index_dir / GENERATIONS / current_id(index_dir)
 
 
 def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:

@@ -14,11 +14,12 @@ IndexerError
 ├── IndexUnreadable      a file cannot be read for a reason that may pass (too many open files, a failing disk)
 ├── IndexUnwritable      the index folder cannot be written, is full, or holds something else; or a temporary one
 ├── BuildLocked          another build holds the writer lock: says who
-├── StoreError           a place outside the index folder that did not do what was asked: names its address
-│   ├── StoreUnreachable cannot be reached, or does not answer in time; may pass
-│   ├── StoreRefused     the credentials are missing or wrong, or do not allow this
-│   └── StoreAddressError  an address that cannot be used, or whose extra is not installed
-└── ArchiveError         an archive that cannot be written, or is not what was exported: names it
+├── ArchiveError         an archive that cannot be written, or is not what was exported: names it
+└── StoreError           a place of generations elsewhere cannot do what it is asked; names its address
+    ├── StoreAddressError   an address that names no store, or one whose extra is not installed
+    ├── StoreUnreachable    it gives no answer, or not in time; this may pass
+    ├── StoreRefused        it does not know the credentials, or refuses the request
+    └── StoreConflict       the generation is live, and would have to be changed or removed
 """
 
 from embedder.errors import PilotlightError
@@ -90,21 +91,25 @@ class BuildLocked(IndexerError):
     """Another build holds the writer lock."""
 
 
+class ArchiveError(IndexerError):
+    """An archive that cannot be written, or that is not what `pilotlight export` wrote."""
+
+
 class StoreError(IndexerError):
-    """A place outside the index folder that did not do what was asked."""
-
-
-class StoreUnreachable(StoreError):
-    """A place that cannot be reached, or does not answer in time."""
-
-
-class StoreRefused(StoreError):
-    """A place that does not take the credentials, or to which they do not allow this."""
+    """A place of generations outside the index folder cannot do what it is asked."""
 
 
 class StoreAddressError(StoreError):
-    """An address of a place that cannot be used."""
+    """An address that names no store, or one whose extra is not installed."""
 
 
-class ArchiveError(IndexerError):
-    """An archive that cannot be written, or that is not what `pilotlight export` wrote."""
+class StoreUnreachable(StoreError):
+    """A store that gives no answer, or not in time."""
+
+
+class StoreRefused(StoreError):
+    """A store that does not know the credentials, or refuses a request."""
+
+
+class StoreConflict(StoreError):
+    """A generation that is live, and would have to be changed or removed."""

@@ -1,7 +1,7 @@
 """A published generation, open for searching. Imports nothing that only a build needs."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from indexer.catalogue import Catalogue
+from indexer.catalogue import Catalogue, DocumentFacts
 from indexer.documents import DocumentReader, StoredChunk
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.filter import Filter
@@ -175,6 +175,10 @@ class Generation:
         """Stored vectors by row, float32 (n, dim)."""
         return self._vectors.vectors(rows)
 
+    def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+        """Document and signature by row, an array (n,) of `indexer.rows.DTYPE`."""
+        return self.rows[rows]
+
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Chunks by row, in the order asked for.
 
@@ -192,9 +196,11 @@ class Generation:
         Raises:
             IndexCorrupt: the row is not in the generation.
         """
-        texts = self._documents.section(row)
-        overlaps = bool(self.manifest.settings.get("chunk", {}).get("overlap"))
-        return "\n".join([*texts[:1], *(_after(*pair) if overlaps else pair[1] for pair in pairwise(texts))])
+        return joined(self._documents.section(row), self.manifest)
+
+    def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
+        """What is told of documents, given by their number, in no order. Raises IndexCorrupt."""
+        return self.catalogue.facts(numbers)
 
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None. Raises IndexCorrupt."""
@@ -209,6 +215,12 @@ class Generation:
         """Release the files."""
         self._documents.close()
         self.catalogue.close()
+
+
+def joined(texts: list[str], manifest: Manifest) -> str:
+    """Join the texts of one section; what a chunk has in common with the one before it is left out."""
+    overlaps = bool(manifest.settings.get("chunk", {}).get("overlap"))
+    return "\n".join([*texts[:1], *(_after(*pair) if overlaps else pair[1] for pair in pairwise(texts))])
 
 
 def _after(before: str, text: str) -> str:

@@ -77,10 +77,9 @@ class LexicalWriter:
         Raises:
             OSError: the disk is full or failing.
         """
-        heading = section if section.startswith(title) else f"{title} {section}"
         entry = tantivy.Document()
         entry.add_unsigned("row", row)
-        entry.add_text("text", " ".join(terms_in(f"{heading} {text}")))
+        entry.add_text("text", " ".join(terms_of_chunk(title, section, text)))
         for term in terms:
             entry.add_text("term", term)
         if date is not None:
@@ -246,6 +245,12 @@ class LexicalReader:
             self._find(self._any(["a"]), 1)
         except ValueError as error:
             raise corrupt(self._folder, "is a lexical index of another kind") from error
+
+
+def terms_of_chunk(title: str, section: str, text: str) -> list[str]:
+    """Return the terms by which a chunk is found, in order; where its heading path starts with the title, only once."""
+    heading = section if section.startswith(title) else f"{title} {section}"
+    return terms_in(f"{heading} {text}")
 
 
 def _schema() -> tantivy.Schema:

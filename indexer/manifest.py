@@ -8,7 +8,7 @@ import errno
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,14 @@ def read_manifest(folder: Path) -> Manifest:
     return parse_manifest(raw, path, folder.name)
 
 
-def parse_manifest(raw: bytes, where: Path | str, generation_id: str) -> Manifest:
-    """Check the content of a manifest that was read from `where`; raises IndexCorrupt as `read_manifest` does."""
+def parse_manifest(
+    raw: bytes, where: Path | str, generation_id: str, needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS)
+) -> Manifest:
+    """Check what `Manifest.to_bytes` gave, wherever it was kept, and read it; `needs` names files that must be in it.
+
+    Raises:
+        IndexCorrupt: it is altered, of a version this program does not know, or of another generation; names `where`.
+    """
     if len(raw) > LARGEST:
         raise corrupt(where, "is far too large")
     try:
@@ -119,6 +125,8 @@ def parse_manifest(raw: bytes, where: Path | str, generation_id: str) -> Manifes
         manifest = _typed(content)
     except (KeyError, TypeError, ValueError) as error:
         raise corrupt(where, f"has no valid {str(error).strip(chr(39))}") from error
+    if not manifest.files.keys() >= set(needs):
+        raise corrupt(where, "has no valid files")
     if manifest.id != generation_id:
         raise corrupt(where, f"belongs to generation {manifest.id}")
     return manifest
@@ -159,10 +167,10 @@ def differing_fields(fingerprint: Mapping[str, object], other: Mapping[str, obje
     return sorted(name for name in fingerprint.keys() | other.keys() if fingerprint.get(name) != other.get(name))
 
 
-def corrupt(path: Path | str, what: str) -> IndexCorrupt:
-    """The error for a file that is not as it was published."""
+def corrupt(where: Path | str, what: str) -> IndexCorrupt:
+    """The error for a file, or what stands in for one, that is not as it was published."""
     what = what[:1].lower() + what[1:]
-    return IndexCorrupt(f"{path}: {what}; rebuild the index, or roll back to an older generation")
+    return IndexCorrupt(f"{where}: {what}; rebuild the index, or roll back to an older generation")
 
 
 def unreadable(path: Path, error: OSError) -> IndexerError:
@@ -181,8 +189,6 @@ def _typed(content: dict[str, Any]) -> Manifest:
         if not _SHA256.fullmatch(sha256) or size < 0 or not _NAME.fullmatch(name):
             raise ValueError("files")
         files[name] = FileRecord(sha256, size)
-    if not {DOCUMENTS, VECTORS, ROWS} <= files.keys():
-        raise ValueError("files")
     counts = _field(content, "counts", dict)
     sources = _field(content, "sources", list)
     if not all(isinstance(source, str) for source in sources):

@@ -90,13 +90,18 @@ def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
         IndexUnwritable: what is on disk is not what was written.
         OSError: the disk is full or failing; the live generation is as it was.
     """
+    complete(folder, manifest)
+    install(index_dir, folder)
+
+
+def complete(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest, and have all of a generation on disk, read back once. Raises as `publish` does."""
     _write(folder / MANIFEST, manifest.to_bytes())
     flush(folder, manifest)
     try:
         Generation(folder).close()
     except IndexCorrupt as error:
         raise IndexUnwritable(f"what was written does not read back, is the disk full or failing? {error}") from error
-    install(index_dir, folder)
 
 
 def flush(folder: Path, manifest: Manifest) -> None:
@@ -112,13 +117,18 @@ def install(index_dir: Path, folder: Path) -> None:
     Generations between the one that was live and this one go: they were rolled back from, or never became live.
     """
     before = live_id(index_dir)
-    os.rename(folder, index_dir / GENERATIONS / folder.name)
-    sync(index_dir / GENERATIONS)
-    sync(index_dir / BUILDING)
+    move_in(index_dir, folder)
     make_live(index_dir, folder.name)
     for name in generation_ids(index_dir):
         if before is not None and before < name < folder.name:
             remove(index_dir, name)
+
+
+def move_in(index_dir: Path, folder: Path) -> None:
+    """Move a checked and flushed generation in; raises OSError."""
+    os.rename(folder, index_dir / GENERATIONS / folder.name)
+    sync(index_dir / GENERATIONS)
+    sync(index_dir / BUILDING)
 
 
 def make_live(index_dir: Path, generation_id: str) -> None:

@@ -122,10 +122,7 @@ class VectorReader:
         Raises:
             VectorError: the vector has another length, or is not finite.
         """
-        if vector.shape != (self.dimension,):
-            raise VectorError(f"a query vector has shape {vector.shape}, the index needs ({self.dimension},)")
-        if not np.isfinite(vector).all():
-            raise VectorError("a query vector has a NaN or infinite value; check the model")
+        check_query_vector(vector, self.dimension)
         self._prepare_thread()
         query = np.ascontiguousarray(vector[np.newaxis], dtype=np.float32)
         k = min(k, self.count if allowed is None else allowed.count)
@@ -191,3 +188,11 @@ class VectorReader:
             scanner.scan_codes(len(some), codes, faiss.swig_ptr(some), *heap, k)
         order = np.lexsort((found, -scores))
         return scores[order], found[order]
+
+
+def check_query_vector(vector: npt.NDArray[np.float32], dimension: int) -> None:
+    """Raise VectorError unless a vector can be searched for among such of this dimension."""
+    if vector.shape != (dimension,):
+        raise VectorError(f"a query vector has shape {vector.shape}, the index needs ({dimension},)")
+    if not np.isfinite(vector).all():
+        raise VectorError("a query vector has a NaN or infinite value; check the model")

@@ -16,18 +16,19 @@ from rag.settings import SETTINGS, Settings, load
 
 # Which settings each verb reads, by their group in the table, and those of a group that it has no use for.
 _GROUPS = {
-    "index": ("index", "build", "embedder", "crawl", "chunk"),
-    "remove": ("index", "build"),
-    "serve": ("index", "replica", "embedder", "serve", "access", "answers"),
-    "mcp": ("index", "replica", "embedder"),
-    "search": ("index", "replica", "embedder", "serve"),
+    "index": ("index", "store", "build", "embedder", "crawl", "chunk"),
+    "remove": ("index", "store", "build"),
+    "serve": ("index", "store", "replica", "embedder", "serve", "access", "answers"),
+    "mcp": ("index", "store", "replica", "embedder"),
+    "search": ("index", "store", "replica", "embedder", "serve"),
     "eval": ("embedder",),
-    "verify": ("index", "replica", "embedder"),
+    "verify": ("index", "store", "replica", "embedder"),
     "sources": ("index", "replica"),
-    "generations": ("index", "replica"),
-    "rollback": ("index",),
+    "generations": ("index", "store", "replica"),
+    "rollback": ("index", "store"),
     "export": ("index", "replica"),
     "import": ("index", "build", "embedder"),
+    "copy": ("build",),
     "push": ("index", "build"),
     "collections": ("index", "replica"),
     "drop": ("index",),
@@ -39,6 +40,7 @@ _UNUSED = {
     "remove": {"vector_index"},
     "serve": {"collection"},
     "import": {"vector_index"},
+    "copy": {"vector_index"},
     "push": {"vector_index"},
     "search": {"poll"},
     "verify": {"poll"},
@@ -128,6 +130,12 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--jsonl", action="store_true", help="write the documents as JSON Lines instead")
     verb = verbs.add_parser("import", help="publish the generation that an archive holds")
     verb.add_argument("file", metavar="FILE", type=Path, help="an archive that export wrote")
+    verb = verbs.add_parser("copy", help="copy a generation to another store, check it there, and make it live")
+    place = "folder of an index, or milvus://HOST:PORT/NAME"
+    verb.add_argument("--from", required=True, metavar="PLACE", help=f"{place}: where it is")
+    verb.add_argument("--to", required=True, metavar="PLACE", help=f"{place}: where it is to be")
+    verb.add_argument("--generation", metavar="ID", help="id of a generation; the live one unless told")
+    verb.add_argument("--quiet", action="store_true", help="no progress on stderr")
     verb = verbs.add_parser("push", help="publish a generation where other servers fetch it")
     verb.add_argument("url", metavar="URL", help="s3://BUCKET/PREFIX, or file:///FOLDER for a folder that is shared")
     verb.add_argument("--generation", metavar="ID", help="id of a generation; the live one unless told")
@@ -199,6 +207,8 @@ def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]
         return _run_command(args, settings)
     from rag import upkeep
 
+    if verb == "copy":
+        return upkeep.copy(settings, args["from"], args["to"], generation=args["generation"], quiet=args["quiet"])
     if verb == "verify":
         return upkeep.verify(settings, generation=args["generation"], quick=args["quick"])
     if verb == "sources":

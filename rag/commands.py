@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from embedder import cpu
 from embedder.building import ensure_package, is_built
 from embedder.config import Plan
-from embedder.errors import PilotlightError
-from indexer.collections import list_collections, older_ids
+from indexer.collections import list_collections
 from indexer.errors import FilterError, IndexMissing, SourceError
 from indexer.filter import Filter
-from indexer.generation import Generation, current_id
+from indexer.generation import current_id
 from indexer.layout import DEFAULT, is_url
 from indexer.publish import disk_errors, prepare
 from rag.configs import build_config, embedder_config
@@ -30,8 +29,10 @@ from rag.filters import fields_of
 from rag.keys import check_exposure
 from rag.lazy import LazyEmbedder
 from rag.results import as_text
-from rag.retriever import Retriever, check_fingerprint
+from rag.retriever import Retriever
+from rag.serving import check_servable, in_one_process
 from rag.settings import Settings
+from rag.stores import chosen_store
 from rag.workers import share_cores
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def index(
     from indexer.schedule import read_interval
     from indexer.sources import full_name
     from rag.configuration import ConfiguredSource
+    from rag.copying import publisher_of, reported
     from rag.freshness import Freshness, entries_of
 
     seconds = None if every is None else read_interval(every)
@@ -79,14 +81,17 @@ def index(
     with disk_errors(settings.index_dir):
         prepare(settings.index_dir)
     embedder = lazy_embedder(settings, quiet=quiet)
-    work = Freshness(settings, config, embedder, entries, full=full, quiet=quiet, progress=progress)
+    publisher = publisher_of(settings, quiet=quiet)
+    if publisher and len({entry.collection for entry in entries}) > 1:
+        raise SettingsError(f"{settings.store} holds one collection, and the sources are of several")
+    work = Freshness(settings, config, embedder, entries, full=full, quiet=quiet, progress=progress, then=publisher)
     if watch or every:
         work.keep()
         return work.as_dict(), f"{work.runs:,} runs, {work.published:,} published, {work.failed:,} failed"
     reports = work.once()
     if len(reports) == 1:
         [report] = reports.values()
-        return report.as_dict(), report.table()
+        return reported(report, publisher)
     text = "\n\n".join(f"collection   {name}\n{report.table()}" for name, report in reports.items())
     return {"collections": {name: report.as_dict() for name, report in reports.items()}}, text
 
@@ -95,11 +100,15 @@ def remove(sources: list[str], settings: Settings) -> Result:
     """Publish a generation without what came from these sources; nothing is fetched or embedded."""
     from indexer.progress import progress_for
     from indexer.removal import remove_sources
+    from rag.copying import publisher_of, reported
 
     folder = published(settings)
     progress = progress_for(sys.stderr, quiet=True)
+    publisher = publisher_of(settings)
     report = remove_sources(sources, folder, keep_generations=settings.keep_generations, progress=progress)
-    return report.as_dict(), report.table()
+    if publisher:
+        publisher(folder)
+    return reported(report, publisher)
 
 
 def search(
@@ -108,10 +117,12 @@ def search(
     """Answer one query from the live generation; the object is the body of the REST answer."""
     from rag.live import load_embedder
 
-    folder = published(settings)
+    if not settings.store:
+        published(settings)  # says that there is no such collection
+    generation = chosen_store(settings).open()
     _prepare(Plan(embedder_config(settings)))
-    retriever = Retriever.open(
-        folder, load_embedder(settings), max_k=settings.max_k, max_query_chars=settings.max_query_chars
+    retriever = Retriever(
+        generation, load_embedder(settings), max_k=settings.max_k, max_query_chars=settings.max_query_chars
     )
     retriever.warm()  # so that the times shown are those of a server
     answer = retriever.search(
@@ -146,13 +157,9 @@ def serve(settings: Settings) -> None:
     if settings.answer_url:
         Endpoint.of(settings)  # says what is wrong with it
     plan = Plan(embedder_config(settings))
+    settings = in_one_process(settings)
     if not is_url(settings.index):  # which may be out of reach for now
-        folders = list_collections(settings.index_dir)
-        if not folders:
-            current_id(settings.index_dir)  # says that there is no index, and how to make one
-        wrong: list[PilotlightError] = []
-        if not any(_can_serve(folder, plan, wrong) for folder in folders.values()):
-            raise wrong[0]
+        check_servable(settings, plan.fingerprint)
     _prepare(plan)  # compiles once, here, and not in every worker
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
     settings = dataclasses.replace(settings, engine=plan.engine, precision=plan.precision)  # not auto, in its status
@@ -180,7 +187,7 @@ def mcp(settings: Settings, *, server: str | None = None, port: int | None = Non
         else:
             from rag.replicas import retriever_of
 
-            if not is_url(settings.index):
+            if not (settings.store or is_url(settings.index)):
                 published(settings)
             _prepare(Plan(embedder_config(settings)))
             retriever = retriever_of(settings)
@@ -195,22 +202,6 @@ def mcp(settings: Settings, *, server: str | None = None, port: int | None = Non
             tools.serve_http(offered, port)
         except (OSError, OverflowError) as error:
             raise SettingsError(f"cannot listen on {tools.HOST} port {port}: {error}") from error
-
-
-def _can_serve(folder: Path, plan: Plan, wrong: list[PilotlightError]) -> bool:
-    """Whether a collection has a generation for the server to answer from; adds what is wrong with those before it."""
-    for generation_id in (None, *older_ids(folder)):
-        try:
-            generation = Generation.open(folder, generation_id)
-            try:
-                check_fingerprint(generation, plan.fingerprint)
-            finally:
-                generation.close()
-        except PilotlightError as error:
-            wrong.append(error)
-        else:
-            return True
-    return False
 
 
 def warm(settings: Settings) -> Result:

@@ -13,6 +13,8 @@ RagError
 ├── DeadlinePassed      there was not time enough to answer (HTTP 503)
 ├── KeysError           a file of keys, a name or a key that cannot be used
 ├── FingerprintMismatch the index was built by another model or precision: names the fields
+├── CopyDiffers         a copy of a generation that is not what it was made from: says in what
+├── NotPublished        a generation that was built, but did not reach its store
 ├── DatasetError        an evaluation folder that is not in BEIR's layout
 ├── AnswerError         a written answer could not be had
 │   ├── AnswersOff      no endpoint is set that writes answers (HTTP 501)
@@ -104,6 +106,14 @@ class KeysError(RagError):
 
 class FingerprintMismatch(RagError):
     """The index was built by an embedder that gives other vectors."""
+
+
+class CopyDiffers(RagError):
+    """A copy of a generation that is not what it was made from."""
+
+
+class NotPublished(RagError):
+    """A generation that was built, but did not reach its store."""
 
 
 class DatasetError(RagError):

@@ -4,19 +4,18 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
-from indexer.collections import list_collections, older_ids
-from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable
-from indexer.generation import Generation, current_id
+from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
+from indexer.folder_store import FolderStore
 from indexer.layout import CURRENT, DEFAULT, GENERATIONS
+from indexer.store import Store
 from rag.batcher import QueryBatcher
 from rag.retriever import Retriever
 from rag.settings import Settings
+from rag.stores import older_ids, stores_of
 
 POLL_SECONDS = 1.0
 LOADING = "loading the model and the index"
@@ -29,11 +28,17 @@ class Followed:
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
+        self.away = False  # whether its store could not be asked when it was last tried
         self.reason = LOADING  # what is wrong, or still to come; else empty
         self.missing = False  # whether nothing was ever built there
         self.refused: tuple[str | None, int] | None = (
             None  # the generation that could not be opened; it is not tried again
         )
+
+    @property
+    def serving(self) -> Retriever | None:
+        """What answers queries now."""
+        return None if self.away else self.retriever
 
     def facts(self) -> dict[str, Any]:
         """What is served, JSON-ready; empty where nothing is."""
@@ -49,7 +54,7 @@ class Followed:
 
 
 class Follower:
-    """The collections of an index as they are; `on_run` hears of each run of the model.
+    """The collections of an index, or the one of a store, as they are; `on_run` hears of each run of the model.
 
     It is given how many texts went in, and how many still wait.
     """
@@ -60,6 +65,7 @@ class Follower:
         self.collections = {DEFAULT: Followed()}  # replaced as a whole, never changed
         self.tried = False  # whether loading has come to an end, good or bad
         self._settings = settings
+        self._stores: dict[str, Store] = {}
         self._make_embedder = make_embedder
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -74,12 +80,26 @@ class Follower:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=30)
+        for store in self._stores.values():
+            store.close()
 
     def await_first(self, found: Callable[[], object], seconds: float) -> None:
         """Wait until `found` is true, loading has come to an end, or it has taken so long; not if it has not begun."""
         if not self.tried and self._thread.is_alive():
             with self._changed:
                 self._changed.wait_for(lambda: self.tried or found(), seconds)
+
+    def await_other(self, name: str, retriever: Retriever, seconds: float) -> Retriever | None:
+        """Wait until a collection is served by another retriever; return what serves it then."""
+
+        def other() -> bool:
+            followed = self.collections.get(name)
+            return followed is None or followed.serving is not retriever
+
+        with self._changed:
+            self._changed.wait_for(other, seconds)
+        followed = self.collections.get(name)
+        return followed.serving if followed else None
 
     def _ran(self, texts: int, waiting: int) -> None:
         if self.on_run:
@@ -98,17 +118,17 @@ class Follower:
                 return
 
     def _refresh(self) -> None:
-        folders = list_collections(self._settings.index_dir)
+        stores = self._look()
         default = self.collections.get(DEFAULT)
-        if not folders or (default and default.retriever):
-            folders = {DEFAULT: self._settings.index_dir} | folders  # so that it says what is wrong
-        for name in self.collections.keys() - folders.keys():
+        if not stores or (default and default.retriever):
+            stores = {DEFAULT: FolderStore(self._settings.index_dir)} | stores  # so that it says what is wrong
+        for name in self.collections.keys() - stores.keys():
             log.info("collection %s is gone", name)
-        self.collections = {name: self.collections.get(name) or Followed() for name in folders}
-        for name, folder in folders.items():
+        self.collections = {name: self.collections.get(name) or Followed() for name in stores}
+        for name, store in stores.items():
             followed = self.collections[name]
             try:
-                self._update(name, folder, followed)
+                self._update(name, store, followed)
             except PilotlightError as error:
                 followed.missing = isinstance(error, IndexMissing) and followed.retriever is None
                 self._note(name, followed, str(error))
@@ -116,43 +136,56 @@ class Follower:
                 log.exception("loading collection %s failed", name)
                 followed.reason = "an internal error while loading; see the log"
 
-    def _update(self, name: str, folder: Path, followed: Followed) -> None:
+    def _look(self) -> dict[str, Store]:
+        """The stores to follow; one outside the index folder keeps its connection."""
+        if not (self._settings.store and self._stores):
+            self._stores = stores_of(self._settings)
+        return self._stores
+
+    def _update(self, name: str, store: Store, followed: Followed) -> None:
         live: str | None = None
-        with suppress(IndexCorrupt):  # which is said again when it is opened
-            live = current_id(folder)
+        try:
+            live = store.live_id()
+        except IndexCorrupt:
+            pass  # which is said again when it is opened
+        except StoreError:
+            followed.away = True
+            raise
+        followed.away = False
         if followed.retriever and followed.retriever.generation.id == live:
             followed.reason, followed.refused = "", None
             return
-        # told apart by its folder too, so that it is tried again once it has been repaired
-        newest = (live, _inode(folder / GENERATIONS / live if live else folder / CURRENT))
+        newest = (live, _mark(store, live))
         if newest == followed.refused:
             return
         if self.batcher is None:
             self.batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
         try:
-            self._serve(name, followed, self._open(folder, live, self.batcher))
+            self._serve(name, followed, self._open(store, live, self.batcher))
         except PilotlightError as error:
-            # a temporary folder may find room again, everything else stays as it is
-            followed.refused = None if isinstance(error, IndexUnreadable | IndexUnwritable) else newest
-            if followed.retriever is None:
-                self._fall_back(name, folder, followed, self.batcher)
+            # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
+            may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
+            may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore)
+            followed.refused = None if may_pass else newest
+            if followed.retriever is None and not isinstance(error, StoreError):
+                self._fall_back(name, store, followed, self.batcher)
             instead = (
                 f"; until then generation {followed.retriever.generation.id} is served" if followed.retriever else ""
             )
             self._note(name, followed, f"{error}{instead}")
 
-    def _fall_back(self, name: str, folder: Path, followed: Followed, batcher: QueryBatcher) -> None:
+    def _fall_back(self, name: str, store: Store, followed: Followed, batcher: QueryBatcher) -> None:
         """Serve the newest older generation that can be, in place of a live one that cannot."""
-        for generation_id in older_ids(folder):
+        for generation_id in older_ids(store):
             try:
-                self._serve(name, followed, self._open(folder, generation_id, batcher))
+                self._serve(name, followed, self._open(store, generation_id, batcher))
             except PilotlightError as error:
                 log.warning("collection %s: %s", name, error)
             else:
                 return
 
-    def _open(self, folder: Path, generation_id: str | None, batcher: QueryBatcher) -> Retriever:
-        generation = Generation.open(folder, generation_id)
+    def _open(self, store: Store, generation_id: str | None, batcher: QueryBatcher) -> Retriever:
+        generation = store.open(generation_id)
         try:
             settings = self._settings
             retriever = Retriever(
@@ -182,8 +215,11 @@ class Follower:
         followed.reason = reason
 
 
-def _inode(path: Path) -> int:
+def _mark(store: Store, live: str | None) -> int:
+    """What tells a generation apart that was repaired under its name, so that it is tried again."""
+    if not isinstance(store, FolderStore):
+        return 0
     try:
-        return os.stat(path).st_ino
+        return os.stat(store.folder / GENERATIONS / live if live else store.folder / CURRENT).st_ino
     except OSError:
         return 0

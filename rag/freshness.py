@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import groupby
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -43,10 +44,12 @@ class Freshness:
         quiet: bool = False,
         say: Callable[[str], None] | None = None,
         progress: Progress | None = None,
+        then: Callable[[Path], None] | None = None,
     ) -> None:
         """`entries` come with the metadata that their documents get; `progress` is shown on stderr by default.
 
-        `say` is told what came of every run of `keep`; by default it prints a line on stderr.
+        `say` is told what came of every run of `keep`; by default it prints a line on stderr. `then` is given the
+        folder of a collection after every build of it that ended well.
         """
         self._settings = settings
         self._config = config
@@ -58,6 +61,7 @@ class Freshness:
         self._say = say or _print
         self._readings = Readings(settings.index_dir)
         self._progress = progress
+        self._then = then
         self.runs = self.published = self.failed = 0
 
     def once(self) -> dict[str, BuildReport]:
@@ -129,6 +133,8 @@ class Freshness:
         )
         with disk_errors(settings.index_dir):
             self._readings.note(collection, [(entry.source, self._digest(entry)) for entry in due])
+        if self._then:
+            self._then(folder)
         return report
 
     def _age(self, entry: Entry) -> float | None:

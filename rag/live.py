@@ -1,12 +1,15 @@
 """A retriever that loads in the background and follows the index: new generations are swapped in under traffic."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder, Role
+from indexer.errors import IndexMissing, StoreError
 from indexer.filter import Filter
 from indexer.layout import DEFAULT
 from rag import deadline
@@ -16,6 +19,8 @@ from rag.following import LOADING, Follower
 from rag.results import Answer
 from rag.retriever import Retriever, embed
 from rag.settings import Settings
+
+Found = TypeVar("Found")
 
 LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
 
@@ -55,7 +60,7 @@ class LiveRetriever:
     @property
     def ready(self) -> bool:
         """Whether queries to at least one collection are answered."""
-        return any(followed.retriever for followed in self._follower.collections.values())
+        return any(followed.serving for followed in self._follower.collections.values())
 
     def status(self) -> dict[str, Any]:
         """Return what is being served, JSON-ready.
@@ -70,7 +75,7 @@ class LiveRetriever:
         if first.retriever:
             precision = first.retriever.generation.manifest.fingerprint.get("precision", precision)
         return {
-            "ready": any(followed.retriever for followed in collections.values()),
+            "ready": any(followed.serving for followed in collections.values()),
             "reason": first.reason,
             "missing": first.missing,
             "model": settings.model,
@@ -78,7 +83,7 @@ class LiveRetriever:
             "precision": precision,
             **(first.facts() if DEFAULT in collections else {}),
             "collections": [
-                {"name": name, "ready": followed.retriever is not None, "reason": followed.reason, **followed.facts()}
+                {"name": name, "ready": followed.serving is not None, "reason": followed.reason, **followed.facts()}
                 for name, followed in collections.items()
             ],
         }
@@ -132,8 +137,9 @@ class LiveRetriever:
             NotReady: nothing could be loaded from it.
             DeadlinePassed: there was not time enough.
         """
-        return self._serving(collection).search(
-            query,
+        search = partial(
+            Retriever.search,
+            query=query,
             k=k,
             offset=offset,
             mode=mode,
@@ -145,6 +151,7 @@ class LiveRetriever:
             sentences=sentences,
             vector=vector,
         )
+        return self._ask(collection, search)
 
     def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts as float32 (n, dim), together with what others ask for. Raises NotReady or DeadlinePassed."""
@@ -156,19 +163,33 @@ class LiveRetriever:
 
     def document(self, id: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Return a document with its passages, JSON-ready. Raises DocumentMissing, and as `search` does."""
-        found = self._serving(collection).generation.document(id)
+        found = self._ask(collection, lambda retriever: retriever.generation.document(id))
         if found is None:
             raise DocumentMissing(id, collection)
         return found
 
     def documents(self, collection: str = DEFAULT) -> Iterator[dict[str, Any]]:
         """Return every document of the generation that is live now, as `document` does. Raises as `search` does."""
-        return self._serving(collection).generation.documents()
+        return self._ask(collection, lambda retriever: _begun(retriever.generation.documents()))
+
+    def _ask(self, collection: str, ask: Callable[[Retriever], Found]) -> Found:
+        """Ask the retriever of a collection; a store that fails meanwhile makes it not ready."""
+        retriever = self._serving(collection)
+        try:
+            try:
+                return ask(retriever)
+            except IndexMissing:  # a store had it removed before the follower saw that newer ones had come
+                newer = self._follower.await_other(collection, retriever, min(LOADING_SECONDS, deadline.remaining()))
+                if newer is None or newer is retriever:
+                    raise
+                return ask(newer)
+        except (StoreError, IndexMissing) as error:
+            raise NotReady(str(error)) from error
 
     def _serving(self, collection: str) -> Retriever:
         def found() -> Retriever | None:
             followed = self._follower.collections.get(collection)
-            return followed.retriever if followed else None
+            return followed.serving if followed else None
 
         if (retriever := found()) is None:
             self._follower.await_first(found, min(LOADING_SECONDS, deadline.remaining()))
@@ -186,3 +207,9 @@ class LiveRetriever:
         if self._follower.batcher is None:
             raise NotReady(next(iter(self._follower.collections.values())).reason)
         return self._follower.batcher
+
+
+def _begun(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same documents, the first of them read: what cannot be read at all is told before an answer begins."""
+    first = next(documents, None)
+    return documents if first is None else chain([first], documents)

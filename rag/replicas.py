@@ -146,6 +146,8 @@ def ready_copy(settings: Settings, verb: str) -> None:
         SettingsError: the verb writes an index, which is not done at an address.
         PilotlightError: the copy cannot be made and there is none from before; if there is, a warning is printed.
     """
+    if settings.store:
+        raise SettingsError(f"--store is not for an index at an address, {settings.index}: name one or the other")
     if verb in _WRITE:
         raise SettingsError(
             f"{verb} works on an index in a folder, not on {settings.index}; "

@@ -1,8 +1,9 @@
 """The query path: text in, the k best passages out. Everything is loaded and warmed beforehand."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from indexer.filter import Filter
 from indexer.generation import Generation
 from indexer.lexical_query import spans
 from indexer.manifest import differing_fields
+from indexer.store import Searchable
 from rag.arguments import check_options, check_query
 from rag.batcher import MAX_TEXTS, QueryBatcher, Vector
 from rag.errors import FingerprintMismatch
@@ -35,7 +37,7 @@ class Retriever:
 
     def __init__(
         self,
-        generation: Generation,
+        generation: Searchable,
         embedder: Embedder,
         *,
         batcher: QueryBatcher | None = None,
@@ -118,7 +120,8 @@ class Retriever:
         allowed = self.generation.select(filter) if filter else None  # once: the search by words finds it remembered
         words: Future[tuple[Found, float]] | None = None
         if mode == "hybrid":  # while the query is embedded
-            words = self._words.submit(self._search_words, query, depth, filter)
+            # in this context, which has the deadline
+            words = self._words.submit(copy_context().run, self._search_words, query, depth, filter)
         if vector is None and mode != "lexical":
             vector, took["embed"] = self._embed_query(query)
         ranking: Ranking | None = None
@@ -143,7 +146,7 @@ class Retriever:
                 ranking = extended(ranking, found)
             choice = choose(
                 ranking,
-                self.generation.rows[ranking.rows],
+                self.generation.rows_of(ranking.rows),
                 self.generation.vectors,
                 k=wanted + 1,  # to know whether there are more
                 per_document=per_document,
@@ -188,8 +191,8 @@ class Retriever:
         return [hit if hit.highlights else hit._replace(sentence=next(spans)) for hit in hits]
 
     def _count(self, rows: Rows) -> dict[str, list[Share]]:
-        numbers = np.unique(self.generation.rows["document"][rows[:COUNTED]])
-        return count_facets(self.generation.catalogue.facts(numbers.tolist()))
+        numbers = np.unique(self.generation.rows_of(rows[:COUNTED])["document"])
+        return count_facets(self.generation.facts(numbers.tolist()))
 
     def _cosines(self, vector: Vector) -> Callable[[Rows], Scores]:
         return lambda rows: self.generation.vectors(rows) @ vector
@@ -248,7 +251,7 @@ def embed(batcher: QueryBatcher, texts: Sequence[str], role: Role) -> npt.NDArra
     return vectors
 
 
-def check_fingerprint(generation: Generation, fingerprint: dict[str, object]) -> None:
+def check_fingerprint(generation: Searchable, fingerprint: Mapping[str, object]) -> None:
     """Raise FingerprintMismatch naming every field in which an index differs from the embedder."""
     built = generation.manifest.fingerprint
     fields = differing_fields(built, fingerprint)

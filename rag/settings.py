@@ -23,7 +23,7 @@ class Setting:
     name: str
     default: str | int | float | bool
     help: str
-    group: str  # which part reads it: index, replica, build, embedder, crawl, chunk, serve, access or answers
+    group: str  # which part reads it: index, store, replica, build, embedder, crawl, chunk, serve, access or answers
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
@@ -43,6 +43,7 @@ class Setting:
 SETTINGS: tuple[Setting, ...] = (
     Setting("index", "pilotlight-index", "folder of the index; what only reads takes s3:// and file:// too", "index"),
     Setting("collection", "default", "which of the collections in it", "index"),
+    Setting("store", "", "milvus://HOST:19530/NAME to publish to and serve from; empty = the index folder", "store"),
     Setting("replica_dir", "", "folder for copies of such an index; empty = replicas in the cache folder", "replica"),
     Setting("poll", 10.0, "seconds between two looks at it for a new generation", "replica", low=0.05, high=86_400),
     Setting("keep_generations", 2, "published generations kept, the live one included", "build", low=1, high=1000),
@@ -180,6 +181,7 @@ class Settings:
 
     index: str
     collection: str
+    store: str
     replica_dir: str
     poll: float
     keep_generations: int

@@ -6,37 +6,40 @@ Each returns a JSON-ready object and the text for a terminal; `cli` prints one o
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from embedder.config import Plan
 from embedder.errors import PilotlightError
 from indexer.archive import export_archive, export_documents, import_archive
-from indexer.collections import drop_collection, list_collections, list_generations, live_id, size_of
+from indexer.collections import drop_collection, list_collections, size_of
 from indexer.errors import IndexMissing
-from indexer.generation import current_id, generation_folder
+from indexer.generation import current_id
 from indexer.layout import GENERATIONS
 from indexer.manifest import Manifest, differing_fields, read_manifest
 from indexer.publish import disk_errors
 from indexer.remote import Place
-from indexer.rollback import roll_back
 from indexer.upload import upload
 from indexer.verification import problems_of
-from indexer.verification import verify as check
 from rag.commands import Result, lazy_embedder, published
 from rag.configs import embedder_config
+from rag.copying import copy as copy_generation
+from rag.elapsed import Elapsed
 from rag.errors import CollectionMissing, SettingsError
 from rag.settings import Settings
 from rag.sources import read_sources
+from rag.stores import chosen_store, live_id, roll_back, store_at, verify_generation
 
 
 def verify(settings: Settings, *, generation: str | None = None, quick: bool = False) -> Result:
     """Check every file and count of a generation and, unless it is to be quick, a sample of its vectors."""
     start = time.monotonic()
-    index = published(settings)
-    generation = current_id(index) if generation is None else generation
-    folder = generation_folder(index, generation)
-    checks = check(folder, None if quick else lazy_embedder(settings))
+    if not settings.store:
+        published(settings)  # says that there is no such collection
+    with closing(chosen_store(settings)) as store:
+        generation = store.live_id() if generation is None else generation
+        checks = verify_generation(store, generation, None if quick else lazy_embedder(settings))
     ok = not problems_of(checks)
     report = {
         "ok": ok,
@@ -52,18 +55,19 @@ def verify(settings: Settings, *, generation: str | None = None, quick: bool = F
 
 def rollback(settings: Settings, generation: str | None) -> Result:
     """Make an older generation the live one."""
-    index = settings.collection_dir
-    before = live_id(index)
-    now = roll_back(index, generation)
+    with closing(chosen_store(settings)) as store:
+        before = live_id(store)
+        now = roll_back(store, generation)
     report = {"collection": settings.collection, "generation": now, "before": before}
     return report, f"generation {now} is live; before it was {before or 'none'}"
 
 
 def generations(settings: Settings) -> Result:
     """List the generations of the collection."""
-    listed = [generation.as_dict() for generation in list_generations(settings.collection_dir)]
-    if not listed:
-        published(settings)
+    with closing(chosen_store(settings)) as store:
+        listed = [generation.as_dict() for generation in store.published()]
+        if not listed:
+            _ = store.live_id() if settings.store else published(settings)  # says that there is none
     rows = [("", "generation", "created", "documents", "chunks", "MB", "")]
     rows += [
         (
@@ -78,6 +82,17 @@ def generations(settings: Settings) -> Result:
         for item in listed
     ]
     return {"collection": settings.collection, "generations": listed}, _table(rows)
+
+
+def copy(settings: Settings, source: str, target: str, *, generation: str | None = None, quiet: bool = False) -> Result:
+    """Copy a generation from store to store, and make it live there once it has been compared."""
+    with (
+        closing(store_at(source)) as ours,
+        closing(store_at(target)) as theirs,
+        Elapsed(sys.stderr, f"copying to {theirs.name}", quiet=quiet) as elapsed,
+    ):
+        report = copy_generation(ours, theirs, generation, keep=settings.keep_generations, step=elapsed.step)
+    return report.as_dict(), report.table()
 
 
 def sources(settings: Settings) -> Result:

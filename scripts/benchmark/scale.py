@@ -15,8 +15,8 @@ from benchmark.serving import serving
 from benchmark.timing import interleave, summarise
 from embedder import Embeddings
 from indexer.filter import Filter
-from indexer.generation import Generation
 from indexer.rowset import RowSet
+from indexer.store import Searchable
 from rag.retriever import CANDIDATES, Retriever
 
 _QUERIES = 200
@@ -113,7 +113,7 @@ def _times(
     return rows
 
 
-def _filtered(generation: Generation, vectors: Vectors, only: Filter, i: int) -> object:
+def _filtered(generation: Searchable, vectors: Vectors, only: Filter, i: int) -> object:
     return generation.search(vectors[i], CANDIDATES, generation.select(only))
 
 
@@ -125,7 +125,7 @@ def _label(share: float | None) -> str:
     return "" if share is None else f", filter keeps {name_of(share)}"
 
 
-def _recall(generation: Generation, vectors: Vectors, allowed: RowSet | None, truth: np.ndarray[Any, Any]) -> float:
+def _recall(generation: Searchable, vectors: Vectors, allowed: RowSet | None, truth: np.ndarray[Any, Any]) -> float:
     hits = wanted = 0
     for vector, true in zip(vectors, truth, strict=True):
         found = generation.search(vector, CANDIDATES, allowed)[1][:TOP]

@@ -13,7 +13,7 @@ from embedder.config import EmbedderConfig, Plan
 from tests.system.conftest import ROOT, request, run, serving, wait_for, write_pages
 
 pytestmark = pytest.mark.model
-FORBIDDEN = {"transformers", "sentence_transformers", "langchain", "langchain_community", "bs4"}
+FORBIDDEN = {"transformers", "sentence_transformers", "langchain", "langchain_community", "bs4", "pymilvus", "grpc"}
 
 
 def test_the_same_answer_everywhere(index):

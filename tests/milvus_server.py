@@ -1,0 +1,61 @@
+"""Milvus Lite as a server in a process of its own, which tests kill, stop and start again like a cluster's."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_SERVE = """
+import sys
+from milvus_lite.adapter.grpc.server import run_server
+run_server(sys.argv[1], "127.0.0.1", int(sys.argv[2]))
+"""
+
+
+class MilvusServer:
+    """Serves a folder on a port of loopback that stays the same over restarts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def place(self, name: str) -> str:
+        """Address of a collection there."""
+        return f"milvus://127.0.0.1:{self.port}/{name}"
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        line = [sys.executable, "-c", _SERVE, str(self._folder), str(self.port)]
+        self._process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 60
+        while True:
+            assert self._process.poll() is None, "the Milvus server ended"
+            assert time.monotonic() < until, "the Milvus server does not answer"
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            except OSError:
+                time.sleep(0.05)  # between two looks at another process
+            else:
+                return
+
+    def kill(self) -> None:
+        """End it at once, as if the machine had gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(timeout=30)
+            self._process = None
+
+    def hang(self) -> None:
+        """Go on accepting connections, and answer nothing."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Answer again."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGCONT)

@@ -1,0 +1,112 @@
+"""An index in Milvus, as its operator meets it: built, copied, served, switched under load, lost and back."""
+
+import json
+import threading
+
+import pytest
+
+from tests.milvus_server import MilvusServer
+from tests.system.conftest import PAGES, request, run, serving, wait_for, write_pages
+
+pytestmark = pytest.mark.model
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = MilvusServer(tmp_path / "milvus")
+    server.start()
+    yield server
+    server.kill()
+
+
+def done(*arguments):
+    """Run a verb that ends well; gives its JSON."""
+    ended = run(*arguments, "--json")
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_publish_serve_switch_lose_and_regain(tmp_path, server):
+    source, index, place = tmp_path / "source", tmp_path / "index", server.place("docs")
+    source.mkdir()
+    write_pages(source)
+    built = done("index", source, "--index", index, "--store", place)
+    assert (built["store"]["generation"], built["store"]["chunks"]) == (built["generation"], built["chunks"])
+    found = done("search", "dead tuples", "--index", tmp_path / "none", "--store", place)
+    assert (found["generation"], found["hits"][0]["title"]) == (built["generation"], "Vacuum")
+    with serving(tmp_path / "none", "--store", place, "--workers", "2", "--deadline", "2") as url:
+        answers, stop = [], threading.Event()
+
+        def ask():
+            while not stop.is_set():
+                answers.append(request(f"{url}/api/v1/search", {"query": "dead tuples", "k": 1}))
+
+        def served_by_all(generation):
+            last = answers[-20:]
+            return len(last) == 20 and {body.get("generation") for _, body in last} == {generation}
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        (source / "new.md").write_text("# New\n\na fresh page\n", encoding="utf-8")
+        newest = done("index", "--index", index, "--store", place)["generation"]
+        wait_for(lambda: served_by_all(newest), "the new generation")
+        assert done("rollback", "--store", place) == {
+            "collection": "default", "generation": built["generation"], "before": newest
+        }  # fmt: skip
+        wait_for(lambda: served_by_all(built["generation"]), "the older generation")
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert {status for status, _ in answers} == {200}
+        for leave, return_ in ((server.kill, server.start), (server.hang, server.wake)):
+            leave()
+            wait_for(lambda: request(f"{url}/readyz")[0] == 503, "the server to notice")
+            status, problem = request(f"{url}/api/v1/search?q=vacuum")
+            assert (status, problem["status"]) == (503, 503)
+            assert place in problem["detail"]
+            return_()
+            wait_for(lambda: request(f"{url}/api/v1/search?q=vacuum")[0] == 200, "the server to answer again")
+
+
+def test_a_server_starts_before_its_store(tmp_path, server, index):
+    place = server.place("docs")
+    done("copy", "--from", index, "--to", place)
+    server.kill()
+    later = threading.Timer(5, server.start)
+    later.start()
+    with serving(tmp_path / "none", "--store", place) as url:  # which waits until it is ready
+        assert request(f"{url}/api/v1/search?q=vacuum")[1]["hits"][0]["title"] == "Vacuum"
+    later.join()
+
+
+def test_a_file_of_milvus_lite(tmp_path, index):
+    place = f"milvus+lite://{tmp_path}/index.db/docs"
+    copied = done("copy", "--from", index, "--to", place)
+    assert (copied["documents"], copied["overlap"]) == (len(PAGES), {"dense": 1.0, "lexical": 1.0})
+    with serving(tmp_path / "none", "--store", place) as url:
+        assert request(f"{url}/api/v1/search?q=vacuum")[1]["hits"][0]["title"] == "Vacuum"
+        locked = run("search", "vacuum", "--store", place)
+        assert (locked.returncode, "cannot be opened" in locked.stderr) == (2, True)
+    back = done("copy", "--from", place, "--to", tmp_path / "back")
+    assert back["checksum"] == copied["checksum"]
+    assert done("verify", "--index", tmp_path / "back")["ok"]
+
+
+def test_what_is_wrong_is_one_line(tmp_path, server, index):
+    for arguments, told in (
+        (("search", "x", "--store", "redis://host/x"), "no kind of store"),
+        (("search", "x", "--store", "milvus://user:secret@127.0.0.1/docs"), "PILOTLIGHT_MILVUS_TOKEN"),
+        (("search", "x", "--store", server.place("none")), "there is no index in milvus://"),
+        (("serve", "--store", server.place("none")), "there is no index in milvus://"),
+        (("search", "x", "--store", "milvus://127.0.0.1:1/docs"), "does not answer"),
+        (("copy", "--from", tmp_path / "none", "--to", server.place("docs")), "there is no index in"),
+        (("copy", "--from", index, "--to", index), "cannot be copied to itself"),
+        (("search", "x", "--store", server.place("docs"), "--collection", "manuals"), "holds one collection"),
+    ):
+        ended = run(*arguments)
+        assert (ended.returncode, "Traceback" in ended.stderr) == (2, False), ended.stderr
+        last = ended.stderr.splitlines()[-1]
+        assert last.startswith("pilotlight: ")
+        assert told in last
+        assert "secret" not in ended.stderr
