@@ -1,11 +1,11 @@
 """The build: sources in, a published generation out. What has not changed since the live one is taken from it."""
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from embedder.protocol import Embedder
 from indexer.chunking import Chunker
@@ -15,12 +15,15 @@ from indexer.earlier import INDEXED, READING, Earlier, cutting, differences, has
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.journal import Journal
 from indexer.layout import JOURNAL
-from indexer.lookahead import Item, Lookahead
-from indexer.parsing import LinkList, parse
+from indexer.lookahead import Item, ToCome, read_ahead
+from indexer.parsing import LinkList
 from indexer.progress import Progress
-from indexer.records import Document, Failure, Known, Page, PageRecord, Skip
-from indexer.report import BuildReport, Ledger, group_skips
+from indexer.records import Chunk, Document, Failure, Known, Page, PageRecord, Parsed, Skip
+from indexer.report import BuildReport, Ledger
 from indexer.sources import full_name, read_sources
+
+if TYPE_CHECKING:
+    from indexer.cluster import Cluster
 
 _SKIPPED, _FAILED = "skipped: ", "failed: "  # outcomes of pages that did not become documents, before the reason
 
@@ -35,6 +38,7 @@ def build(
     full: bool = False,
     refresh: Collection[str] | None = None,
     metadata: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+    cluster: "Cluster | None" = None,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
 
@@ -51,6 +55,7 @@ def build(
         full: read and cut every page again, whatever its server says, and publish in any case.
         refresh: sources to read, where what the live generation has of the others can be taken over; None means all.
         metadata: by source, names and values that all of its documents get, unless they have others of that name.
+        cluster: machines that read, cut and embed the pages; None means this one.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -58,6 +63,7 @@ def build(
         BuildLocked: another build is writing this index.
         IndexUnwritable: the folder cannot be written, is full, or holds something else.
         ConfigError, VectorError: the embedder cannot be used for this.
+        ClusterError: the cluster cannot do its part.
     """
     if not sources:
         raise SourceError("no source was given; name an http or https address, a folder or a file")
@@ -71,7 +77,7 @@ def build(
         drafting(index_dir, config.keep_generations, progress) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
         closing(Journal(folder.parent / JOURNAL, earlier.manifest.id if earlier.manifest else "")) as journal,
-        closing(_Build(sources, folder, embedder, config, progress, earlier, metadata, journal, full=full)) as work,
+        closing(_Build(sources, folder, embedder, config, progress, earlier, metadata, journal, cluster, full)) as work,
     ):
         if full:
             journal.drop()
@@ -91,7 +97,7 @@ class _Build:
         earlier: Earlier,
         metadata: Mapping[str, Mapping[str, Sequence[str]]],
         journal: Journal,
-        *,
+        cluster: "Cluster | None",
         full: bool,
     ) -> None:
         self._sources = list(sources)
@@ -102,9 +108,8 @@ class _Build:
         self._fingerprint = dict(embedder.fingerprint)
         self._metadata = metadata
         self._journal = journal
-        self._settings = config.as_dict() | {"reading": READING}
-        if metadata:
-            self._settings["metadata"] = metadata
+        self._cluster = cluster
+        self._settings = config.as_dict() | {"reading": READING} | ({"metadata": metadata} if metadata else {})
         self._ledger = Ledger()
         self._seen: set[int] = set()  # documents of the earlier generation that are still there
         # While nothing differs from the earlier generation, its documents are held back instead of copied: if nothing
@@ -119,6 +124,7 @@ class _Build:
             embedder=embedder,
             stopwatch=self._ledger.stopwatch,
             progress=progress,
+            cluster=cluster,
         )
 
     def close(self) -> None:
@@ -131,10 +137,11 @@ class _Build:
                 rested.add(record.url)
                 self._take(Known(record))
         reading = [source for source in self._sources if source not in resting]
-        # whatever happens here, fetchers and readers stop at once
-        with closing(self._items(reading, rested)) as items, closing(Lookahead(parse, self._is_new)) as lookahead:
-            for item, document in lookahead.over(items):
-                self._take(item, document)
+        items = self._items(reading, rested)
+        ahead = read_ahead(items, self._is_new, self._config.chunk, self._cluster)
+        with closing(items), closing(ahead):  # whatever happens here, fetchers and readers stop at once
+            for item, parsed in ahead:
+                self._take(item, parsed)
         for number, url, _ in self._earlier.documents():
             if number not in self._seen:
                 self._ledger.gone.add(url)
@@ -143,7 +150,7 @@ class _Build:
             return self._ledger.report(live.id, live.counts, published=False)
         self._release()
         if not self._draft.counts.documents:
-            raise NothingToIndex(self._why_nothing())
+            raise NothingToIndex(self._ledger.why_nothing(self._sources))
         self._draft.finish()
         self._draft.publish(
             index_dir,
@@ -192,24 +199,24 @@ class _Build:
         record = self._earlier.unchanging_page(page.url)
         return not page.noindex and (record is None or record.content_hash != hash_page(page))
 
-    def _take(self, item: Item, document: Future[Document] | None = None) -> None:
+    def _take(self, item: Item, parsed: ToCome[Parsed] | None = None) -> None:
         if isinstance(item, Skip):
             self._ledger.skips.append(item)
             return
         if isinstance(item, Page):
             self._ledger.fetched += 1
-            self._page(item, document)
+            self._page(item, parsed)
         elif isinstance(item, Known):
             self._known(item)
         else:
             self._ledger.failures.append(item)
         self._progress.page()
 
-    def _page(self, page: Page, document: Future[Document] | None) -> None:
+    def _page(self, page: Page, parsed: ToCome[Parsed] | None) -> None:
         """Index a page, or find that it is not wanted or unchanged."""
         record = self._earlier.unchanging_page(page.url)
-        if document is not None:
-            outcome = self._read(page, document)
+        if parsed is not None:
+            outcome = self._read(page, parsed)
         elif page.noindex or record is None:
             outcome = self._skip(page.url, "noindex")
         else:
@@ -247,18 +254,19 @@ class _Build:
             self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
         return record.outcome
 
-    def _read(self, page: Page, to_come: Future[Document]) -> str:
+    def _read(self, page: Page, to_come: ToCome[Parsed]) -> str:
         try:
-            with self._ledger.stopwatch.timed("parse"):
-                document = to_come.result()
+            with nullcontext() if self._cluster else self._ledger.stopwatch.timed("parse"):
+                parsed = to_come.result()  # what comes from a cluster brings its seconds with it
         except LinkList as error:
             return self._skip(page.url, str(error))
         except ParseError as error:
             self._ledger.failures.append(Failure(page.url, str(error)))
             return f"{_FAILED}{error}"
         given = {name: tuple(values) for name, values in self._metadata.get(page.source, {}).items()}
-        document = replace(document, metadata={**given, **document.metadata})
-        outcome = self._index(document, len(page.body))
+        document = replace(parsed.document, metadata={**given, **parsed.document.metadata})
+        self._ledger.stopwatch.add(parsed.seconds)
+        outcome = self._index(document, len(page.body), parsed.chunks)
         record = self._earlier.page(page.url)
         if outcome != INDEXED:
             return outcome
@@ -278,10 +286,11 @@ class _Build:
         document, chunks, _ = self._earlier.read(number)
         return self._index(replace(document, source=record.source, sections=sections_of(chunks)))
 
-    def _index(self, document: Document, size: int | None = None) -> str:
-        """Cut a document and add it; `size` is the bytes of its page, if that was read."""
-        with self._ledger.stopwatch.timed("chunk"):
-            chunks = self._chunker.split(document)
+    def _index(self, document: Document, size: int | None = None, chunks: list[Chunk] | None = None) -> str:
+        """Add a document, cut here if it is not yet; `size` is the bytes of its page, if that was read."""
+        if chunks is None:
+            with self._ledger.stopwatch.timed("chunk"):
+                chunks = self._chunker.split(document)
         if not chunks:
             return self._skip(document.url, "no text")
         self._release()
@@ -309,9 +318,3 @@ class _Build:
     @cached_property
     def _chunker(self) -> Chunker:
         return Chunker(self._embedder, self._config.chunk)
-
-    def _why_nothing(self) -> str:
-        reasons = [f"{group.count:,} skipped ({group.reason})" for group in group_skips(self._ledger.skips)[:3]]
-        reasons += [f"{failure.url} failed ({failure.reason})" for failure in self._ledger.failures[:2]]
-        found = "; ".join(reasons) or "no pages or files at all"
-        return f"nothing to index in {', '.join(self._sources)}: {found}; the live index is as it was"

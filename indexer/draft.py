@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embedder.protocol import Embedder
 from indexer.earlier import Earlier
@@ -19,6 +19,9 @@ from indexer.records import Chunk, Document, PageRecord
 from indexer.report import BuildReport, Ledger, Stopwatch
 from indexer.vector_queue import VectorQueue
 from indexer.writer import GenerationWriter
+
+if TYPE_CHECKING:
+    from indexer.cluster import Cluster
 
 
 @contextmanager
@@ -70,6 +73,7 @@ class Draft:
         embedder: Embedder | None,
         stopwatch: Stopwatch,
         progress: Progress,
+        cluster: "Cluster | None" = None,
     ) -> None:
         """Take the folder to fill.
 
@@ -81,13 +85,14 @@ class Draft:
             embedder: makes the other vectors; None if there will be none.
             stopwatch: told what time goes into.
             progress: told how many chunks are embedded.
+            cluster: makes the vectors instead of the embedder, if there is one.
         """
         self._folder = folder
         self._earlier = earlier
         self._stopwatch = stopwatch
         self._created = datetime.now(UTC)
         self._writer = GenerationWriter(folder, dimension, vector_index=vector_index)
-        self.vectors = VectorQueue(embedder, earlier, self._writer.add_vectors, stopwatch, progress)
+        self.vectors = VectorQueue(embedder, earlier, self._writer.add_vectors, stopwatch, progress, cluster)
 
     @property
     def id(self) -> str:

@@ -14,6 +14,8 @@ IndexerError
 ├── IndexUnreadable      a file cannot be read for a reason that may pass (too many open files, a failing disk)
 ├── IndexUnwritable      the index folder cannot be written, is full, or holds something else; or a temporary one
 ├── BuildLocked          another build holds the writer lock: says who
+├── ClusterError         machines that are to build cannot be reached, or were lost
+│   └── NodeDiffers      one of them has other software or another model: names it and what differs
 ├── ArchiveError         an archive that cannot be written, or is not what was exported: names it
 └── StoreError           a place of generations elsewhere cannot do what it is asked; names its address
     ├── StoreAddressError   an address that names no store, or one whose extra is not installed
@@ -89,6 +91,14 @@ class IndexUnwritable(IndexerError):
 
 class BuildLocked(IndexerError):
     """Another build holds the writer lock."""
+
+
+class ClusterError(IndexerError):
+    """The machines that are to build cannot be reached, or were lost."""
+
+
+class NodeDiffers(ClusterError):
+    """A machine that would not give the same index as this one."""
 
 
 class ArchiveError(IndexerError):

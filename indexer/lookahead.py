@@ -1,20 +1,35 @@
 """Pages read ahead of the build: in processes of their own, while it fetches, cuts and embeds."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embedder import cpu
-from indexer.records import Document, Failure, Known, Page, Skip
+from indexer.config import ChunkConfig
+from indexer.parsing import parse
+from indexer.records import Document, Failure, Known, Page, Parsed, Skip
 from indexer.sandbox import Sandbox, borrowed
 
+if TYPE_CHECKING:
+    from indexer.cluster import Cluster
+
 Item = Page | Known | Skip | Failure
+AHEAD = 16  # items taken from the source before the build has dealt with the first of them
 _MOST = 4  # processes
-_AHEAD = 16  # items taken from the source before the build has dealt with the first of them
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ToCome(Protocol[T_co]):
+    """Something that is being made, here or elsewhere."""
+
+    def result(self) -> T_co:
+        """Wait for it; raises what went wrong."""
 
 
 class Lookahead:
-    """Gives every item in its turn, and with a page that is to be read its document to come."""
+    """Reads pages in processes of this machine."""
 
     def __init__(self, parse: Callable[[Page, Sandbox], Document], wanted: Callable[[Page], bool]) -> None:
         """Take how a page is read, and whether it is to be; `wanted` is asked in the thread that asks for the items."""
@@ -23,17 +38,9 @@ class Lookahead:
         self._pool = ThreadPoolExecutor(min(_MOST, cpu.detect().cores), thread_name_prefix="parse")
         self._at_work: set[Sandbox] = set()
 
-    def over(self, items: Iterable[Item]) -> Iterator[tuple[Item, Future[Document] | None]]:
+    def over(self, items: Iterable[Item]) -> Iterator[tuple[Item, ToCome[Parsed] | None]]:
         """Read pages ahead; an error of reading one is raised by its future."""
-        waiting: deque[tuple[Item, Future[Document] | None]] = deque()
-        for item in items:
-            document = None
-            if isinstance(item, Page) and self._wanted(item):
-                document = self._pool.submit(self._read, item)
-            waiting.append((item, document))
-            if len(waiting) > _AHEAD:
-                yield waiting.popleft()
-        yield from waiting
+        return _queue(items, self._wanted, lambda page: self._pool.submit(self._read, page), lambda: AHEAD)
 
     def close(self) -> None:
         """Stop at once, whatever is being read."""
@@ -42,10 +49,38 @@ class Lookahead:
             sandbox.interrupt()
         self._pool.shutdown(wait=True)
 
-    def _read(self, page: Page) -> Document:
+    def _read(self, page: Page) -> Parsed:
         with borrowed() as sandbox:
             self._at_work.add(sandbox)
             try:
-                return self._parse(page, sandbox)
+                return Parsed(self._parse(page, sandbox))
             finally:
                 self._at_work.discard(sandbox)
+
+
+def read_ahead(
+    items: Iterable[Item], wanted: Callable[[Page], bool], chunk: ChunkConfig, cluster: "Cluster | None" = None
+) -> Generator[tuple[Item, ToCome[Parsed] | None], None, None]:
+    """Give every item in its turn, and with a page that is `wanted` what comes of it, here or on a cluster.
+
+    A cluster cuts documents as well, after `chunk`. An error of reading a page is raised by its result.
+    """
+    if cluster is not None:
+        yield from _queue(items, wanted, lambda page: cluster.read(page, chunk), lambda: cluster.pages)
+        return
+    with closing(Lookahead(parse, wanted)) as lookahead:
+        yield from lookahead.over(items)
+
+
+def _queue(
+    items: Iterable[Item],
+    wanted: Callable[[Page], bool],
+    read: Callable[[Page], ToCome[Parsed]],
+    ahead: Callable[[], int],
+) -> Iterator[tuple[Item, ToCome[Parsed] | None]]:
+    waiting: deque[tuple[Item, ToCome[Parsed] | None]] = deque()
+    for item in items:
+        waiting.append((item, read(item) if isinstance(item, Page) and wanted(item) else None))
+        while len(waiting) > ahead():
+            yield waiting.popleft()
+    yield from waiting

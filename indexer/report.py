@@ -2,7 +2,7 @@
 
 import heapq
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -32,7 +32,12 @@ class Stopwatch:
         try:
             yield
         finally:
-            self._seconds[stage] += time.perf_counter() - began
+            self.add({stage: time.perf_counter() - began})
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Add what stages took elsewhere."""
+        for stage, some in seconds.items():
+            self._seconds[stage] += some
 
     def read(self) -> dict[str, float]:
         """Seconds by stage so far, and in `total` since the beginning."""
@@ -191,6 +196,13 @@ class Ledger:
     def size(self, url: str, size: int, chunks: int) -> None:
         """Note how many bytes and chunks a document has that was read."""
         self.biggest = heapq.nlargest(_BIGGEST, [*self.biggest, DocumentSize(chunks, size, url)])
+
+    def why_nothing(self, sources: Iterable[str]) -> str:
+        """What to say where no page gave any text."""
+        reasons = [f"{group.count:,} skipped ({group.reason})" for group in group_skips(self.skips)[:3]]
+        reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failures[:2]]
+        found = "; ".join(reasons) or "no pages or files at all"
+        return f"nothing to index in {', '.join(sources)}: {found}; the live index is as it was"
 
     def report(
         self, generation: str, counts: Counts, *, embedded: int = 0, carried: int = 0, published: bool = True

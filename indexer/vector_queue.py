@@ -1,17 +1,23 @@
 """Vectors in row order, whether they are made or taken over from an earlier generation."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder
 from indexer.earlier import Earlier
+from indexer.lookahead import ToCome
 from indexer.progress import Progress
 from indexer.records import Chunk
 from indexer.report import Stopwatch
+
+if TYPE_CHECKING:
+    from indexer.cluster import Cluster
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
@@ -22,7 +28,8 @@ _MADE = -1  # in place of the row of a vector that is not taken over
 class VectorQueue:
     """Chunks go in, in row order; their vectors come out in the same order, block by block.
 
-    One block is embedded while the chunks of the next are read and cut, so memory stays flat.
+    One block is embedded while the chunks of the next are read and cut, or as many as a cluster has room for, so memory
+    stays flat.
     """
 
     def __init__(
@@ -32,8 +39,12 @@ class VectorQueue:
         store: Callable[[npt.NDArray[np.float32]], None],
         stopwatch: Stopwatch,
         progress: Progress,
+        cluster: "Cluster | None" = None,
     ) -> None:
-        """Take what makes vectors and what has some; `store` is called with float32 (n, dimension)."""
+        """Take what makes vectors and what has some; `store` is called with float32 (n, dimension).
+
+        With a cluster, its machines make them instead of the embedder.
+        """
         self._embedder = embedder
         self._earlier = earlier
         self._store = store
@@ -42,7 +53,8 @@ class VectorQueue:
         self._texts: list[str] = []
         self._rows: list[int] = []
         self._tokens = self._tokens_waiting = 0
-        self._pending: tuple[list[int], Future[npt.NDArray[np.float32]] | None] | None = None
+        self._cluster = cluster
+        self._pending: deque[tuple[list[int], int, ToCome[npt.NDArray[np.float32]] | None]] = deque()
         self.embedded = 0  # chunks, so far
         self.carried = 0
 
@@ -59,26 +71,28 @@ class VectorQueue:
     def finish(self) -> None:
         """Wait until the vectors of all chunks are stored."""
         self._start()
-        self._collect()
+        self._collect(0)
 
     def close(self) -> None:
         """Wait a little for what is still being embedded: if the interpreter ends under it, it crashes."""
-        if self._pending is not None and self._pending[1] is not None:
-            wait([self._pending[1]], timeout=_PATIENCE)
+        wait([made for _, _, made in self._pending if isinstance(made, Future)], timeout=_PATIENCE)
 
     def _start(self) -> None:
-        """Start to embed what waits, once what came before it is done."""
-        self._collect()
+        """Start to embed what waits, once there is room for it."""
+        self._collect((self._cluster.blocks if self._cluster else 1) - 1)
         if not self._rows:
             return
-        made: Future[npt.NDArray[np.float32]] | None = None
-        if self._texts:
-            made = Future()
-            # A daemon, and not a pool, so that an interrupt need not wait for ever.
-            threading.Thread(target=self._encode, args=(self._texts, made), daemon=True).start()
-        self._pending = (self._rows, made)
-        self._tokens += self._tokens_waiting
+        made = self._make(self._texts) if self._texts else None
+        self._pending.append((self._rows, self._tokens_waiting, made))
         self._texts, self._rows, self._tokens_waiting = [], [], 0
+
+    def _make(self, texts: list[str]) -> ToCome[npt.NDArray[np.float32]]:
+        if self._cluster is not None:
+            return self._cluster.encode(texts, self._stopwatch.add)
+        made: Future[npt.NDArray[np.float32]] = Future()
+        # A daemon, and not a pool, so that an interrupt need not wait for ever.
+        threading.Thread(target=self._encode, args=(texts, made), daemon=True).start()
+        return made
 
     def _encode(self, texts: list[str], result: Future[npt.NDArray[np.float32]]) -> None:
         try:
@@ -89,12 +103,16 @@ class VectorQueue:
         except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
             result.set_exception(error)
 
-    def _collect(self) -> None:
-        if self._pending is None:
-            return
-        rows, made = self._pending
+    def _collect(self, most: int) -> None:
+        """Store the oldest blocks, until no more than so many are on their way."""
+        while len(self._pending) > most:
+            self._store_oldest()
+
+    def _store_oldest(self) -> None:
+        rows, tokens, made = self._pending[0]
         vectors = made.result() if made is not None else None
-        self._pending = None
+        self._pending.popleft()
+        self._tokens += tokens
         with self._stopwatch.timed("write"):
             self._store(self._in_order(np.array(rows, dtype=np.int64), vectors))
         count = 0 if vectors is None else len(vectors)

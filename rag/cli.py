@@ -37,11 +37,11 @@ _GROUPS = {
     "doctor": ("index", "embedder"),
 }
 _UNUSED = {
-    "remove": {"vector_index"},
+    "remove": {"vector_index", "ray"},
     "serve": {"collection"},
-    "import": {"vector_index"},
-    "copy": {"vector_index"},
-    "push": {"vector_index"},
+    "import": {"vector_index", "ray"},
+    "copy": {"vector_index", "ray"},
+    "push": {"vector_index", "ray"},
     "search": {"poll"},
     "verify": {"poll"},
     "sources": {"poll"},

@@ -63,6 +63,7 @@ def index(
     from indexer.earlier import live_sources
     from indexer.schedule import read_interval
     from indexer.sources import full_name
+    from rag.cluster import cluster_of
     from rag.configuration import ConfiguredSource
     from rag.copying import publisher_of, reported
     from rag.freshness import Freshness, entries_of
@@ -84,11 +85,22 @@ def index(
     publisher = publisher_of(settings, quiet=quiet)
     if publisher and len({entry.collection for entry in entries}) > 1:
         raise SettingsError(f"{settings.store} holds one collection, and the sources are of several")
-    work = Freshness(settings, config, embedder, entries, full=full, quiet=quiet, progress=progress, then=publisher)
-    if watch or every:
-        work.keep()
-        return work.as_dict(), f"{work.runs:,} runs, {work.published:,} published, {work.failed:,} failed"
-    reports = work.once()
+    with cluster_of(settings, embedder.fingerprint) as cluster:
+        work = Freshness(
+            settings,
+            config,
+            embedder,
+            entries,
+            full=full,
+            quiet=quiet,
+            progress=progress,
+            cluster=cluster,
+            then=publisher,
+        )
+        if watch or every:
+            work.keep()
+            return work.as_dict(), f"{work.runs:,} runs, {work.published:,} published, {work.failed:,} failed"
+        reports = work.once()
     if len(reports) == 1:
         [report] = reports.values()
         return reported(report, publisher)

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
@@ -29,6 +29,9 @@ from indexer.watch import Watcher
 from rag.configuration import ConfiguredSource
 from rag.settings import Settings
 
+if TYPE_CHECKING:
+    from indexer.cluster import Cluster
+
 
 class Freshness:
     """Builds the collections that entries belong to, together or each entry when it is due."""
@@ -44,9 +47,12 @@ class Freshness:
         quiet: bool = False,
         say: Callable[[str], None] | None = None,
         progress: Progress | None = None,
+        cluster: "Cluster | None" = None,
         then: Callable[[Path], None] | None = None,
     ) -> None:
         """`entries` come with the metadata that their documents get; `progress` is shown on stderr by default.
+
+        With a `cluster`, its machines read, cut and embed.
 
         `say` is told what came of every run of `keep`; by default it prints a line on stderr. `then` is given the
         folder of a collection after every build of it that ended well.
@@ -61,6 +67,7 @@ class Freshness:
         self._say = say or _print
         self._readings = Readings(settings.index_dir)
         self._progress = progress
+        self._cluster = cluster
         self._then = then
         self.runs = self.published = self.failed = 0
 
@@ -130,6 +137,7 @@ class Freshness:
             full=full,
             refresh=refresh,
             metadata={entry.source: given for entry in entries if (given := self._metadata[entry])},
+            cluster=self._cluster,
         )
         with disk_errors(settings.index_dir):
             self._readings.note(collection, [(entry.source, self._digest(entry)) for entry in due])

@@ -54,6 +54,12 @@ SETTINGS: tuple[Setting, ...] = (
         "build",
         choices=("auto", "flat", "pq", "ivf", "hnsw"),
     ),
+    Setting(
+        "ray",
+        "",
+        "Ray cluster that builds: HOST:PORT, local, or auto for the one this machine is in; empty = this process",
+        "build",
+    ),
     Setting("model", PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder"),
     Setting("revision", "", "commit hash of a hub model; a hub name without one is refused", "embedder"),
     Setting(
@@ -186,6 +192,7 @@ class Settings:
     poll: float
     keep_generations: int
     vector_index: str
+    ray: str
     model: str
     revision: str
     engine: str

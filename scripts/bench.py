@@ -7,6 +7,7 @@ index: index the same chunks, beside the script; from --chunks 10000 on, write a
 search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
 cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
 crawl: fetch and parse two manuals over loopback, beside LangChain's RecursiveUrlLoader
+ray:   index a manual on a Ray cluster of this machine, beside a build without one; --chunks is tokens a passage
 load:  a server under many clients, beside Flask with SentenceTransformer
 overload: a server under wrk, at what it can do and at ten times that for --repeat seconds
 soak:  a server for --repeat seconds of mixed queries and five hot swaps: whether it grows

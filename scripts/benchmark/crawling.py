@@ -87,7 +87,7 @@ def _pilotlight(url: str, depth: int) -> Iterator[object]:
                 if document is None:
                     continue
                 try:
-                    yield document.result()
+                    yield document.result().document
                 except ParseError:  # a list of links, which has been read as well
                     yield item
 

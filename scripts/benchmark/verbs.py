@@ -14,6 +14,7 @@ from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
 from benchmark.crawling import crawl
 from benchmark.load import load
 from benchmark.overload import overload
+from benchmark.ray_build import ray_build
 from benchmark.report import Row
 from benchmark.serving import serving
 from benchmark.soak import soak
@@ -144,6 +145,7 @@ VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int, int]] =
     "cold": (cold, 7, 10_000),
     "load": (load, 1, 10_000),
     "crawl": (crawl, 3, 1),
+    "ray": (ray_build, 2, 80),  # for this one, --chunks is their length in tokens
     "overload": (overload, 60, 10_000),  # for these, --repeat is seconds
     "soak": (soak, 1200, 2_000),
 }

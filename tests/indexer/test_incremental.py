@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from indexer import build as build_module
-from indexer import vector_queue
+from indexer import lookahead, vector_queue
 from indexer.earlier import Earlier
 from tests.indexer.incremental import Versioned, Work, link, zoo
 from tests.indexer.server import Reply, Site, page, redirect
@@ -26,7 +26,7 @@ def test_an_unchanged_site_is_left_as_it_is(
     assert {group.reason: group.count for group in first.skipped}["a list of links"] == 1
     files = sorted(work.index.rglob("*"))
     site.hits.clear()
-    monkeypatch.setattr(build_module, "parse", None)
+    monkeypatch.setattr(lookahead, "parse", None)
     monkeypatch.setattr(build_module, "Chunker", None)
     second = work.build(site.url)
     assert (second.published, second.generation, second.unchanged) == (False, first.generation, 4)

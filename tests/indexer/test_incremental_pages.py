@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indexer import build as build_module
+from indexer import lookahead
 from indexer.errors import SourceError
 from indexer.generation import current_id
 from indexer.parsing import parse
@@ -156,7 +156,7 @@ def test_only_changed_files_are_parsed(work: Work, docs: Path, monkeypatch: pyte
         parsed.append(page.url)
         return parse(page, sandbox)
 
-    monkeypatch.setattr(build_module, "parse", note)
+    monkeypatch.setattr(lookahead, "parse", note)
     (docs / "cats.html").touch()
     assert not work.build(docs).published
     assert parsed == []

@@ -1,0 +1,96 @@
+"""The connection to a Ray cluster, for as long as a build needs it."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from indexer.errors import ClusterError
+
+_SECONDS = 5.0  # for an address to answer
+_WORDS = ("auto", "local")
+
+
+@contextmanager
+def ray_session(address: str) -> Iterator[None]:
+    """Connect to a cluster, and end what was started here when the block ends, by SIGTERM too.
+
+    Args:
+        address: host:port of a cluster that this machine is a node of; `local`: one of this machine alone, which is
+            started; `auto`: the cluster that this machine is a node of, or else `local`.
+
+    Raises:
+        ClusterError: Ray is not installed, nobody answers there, or it is of another version.
+    """
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or address
+    if address not in _WORDS:
+        _probe(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is built here is nobody's business
+    try:
+        import ray
+        from ray.exceptions import RayError
+    except ModuleNotFoundError as error:
+        raise ClusterError("building on a cluster needs the extra ray: pip install 'pilotlight[ray]'") from error
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        try:
+            _connect(ray, address)
+        except (RayError, OSError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise ClusterError(f"cannot use the Ray cluster {address}: {reason}") from error
+        _on_sigterm(_interrupt)
+        yield
+    finally:
+        ray.shutdown()
+        _on_sigterm(before)
+
+
+def _connect(ray: Any, address: str) -> None:
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "auto":
+        try:
+            ray.init(address="auto", **options)
+        except ConnectionError:
+            address = "local"
+        else:
+            return
+    if address == "local":
+        options["include_dashboard"] = False
+    ray.init(address=address, **options)
+
+
+def _probe(address: str) -> None:
+    """Raise ClusterError unless somebody answers there, and have Ray not wait long for them to be a cluster."""
+    if address.startswith("ray://"):
+        raise ClusterError(
+            f"{address} is an address for Ray's client, which cannot be used: run this on a node of the cluster, with "
+            "--ray auto or --ray HOST:PORT"
+        )
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isdecimal() and 0 < int(port) < 65_536):
+        raise ClusterError(f"--ray must be auto, local or HOST:PORT, such as 10.0.0.1:6379, not {address[:80]!r}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
+    except OSError as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {address} ({error.strerror or error}): see that `ray start --head` runs there"
+        ) from error
+    # who listens there may be somebody else: wait for seconds, and ask once, instead of ten minutes
+    os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "5")
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _on_sigterm(handler: Any) -> None:
+    """Ray sets one of its own, which ends the process without a word."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)

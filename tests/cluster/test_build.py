@@ -1,0 +1,133 @@
+"""Building on a cluster gives what building here gives, whatever becomes of its nodes."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.build import build
+from indexer.cluster import Cluster
+from indexer.config import BuildConfig, ChunkConfig
+from indexer.errors import ClusterError, IndexMissing, NodeDiffers
+from indexer.generation import current_id
+from indexer.progress import Progress
+from tests.cluster.conftest import Machines, write
+from tests.cluster.holding import HoldingEmbedder
+from tests.dummy import DummyEmbedder
+from tests.indexer.incremental import Work
+from tests.rag.conftest import wait_for
+
+CONFIG = BuildConfig(chunk=ChunkConfig(tokens=40))
+
+
+@pytest.fixture(autouse=True)
+def _many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.vector_queue._TOGETHER", 16)
+
+
+def make(index: Path, source: Path, cluster: Cluster | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Build; what the index holds, and the report without what differs from run to run."""
+    progress = Progress(sys.stderr, "quiet")
+    report = build([str(source)], index, DummyEmbedder(), CONFIG, progress=progress, cluster=cluster).as_dict()
+    assert set(report["seconds"]) == {"fetch", "parse", "chunk", "embed", "write", "publish", "total"}
+    return Work(index).content(), {name: report[name] for name in report if name not in ("generation", "seconds")}
+
+
+def dummy_cluster(load: Callable[[], DummyEmbedder] = DummyEmbedder) -> Cluster:
+    return Cluster(load, DummyEmbedder().fingerprint)
+
+
+def test_the_index_and_the_report_are_those_of_a_local_build(connected: Machines, pages: Path, tmp_path: Path) -> None:
+    local = make(tmp_path / "local", pages)
+    assert (local[1]["documents"], len(local[1]["failed"]), len(local[1]["skipped"])) == (40, 1, 1)
+    cluster = dummy_cluster()
+    assert make(tmp_path / "cluster", pages, cluster) == local
+    write(pages / "page7.html", "<title>Page 7</title><p>Something else.")
+    assert make(tmp_path / "cluster", pages, cluster) == make(tmp_path / "local", pages)
+    report = make(tmp_path / "cluster", pages, cluster)[1]
+    assert (report["published"], report["embedded"]) == (False, 0)
+
+
+@contextmanager
+def killing(machines: Machines, folder: Path, stages: list[str], kill: Callable[[str, int], None]):
+    """While the block runs, kill what holds in each of the stages, and then let the others go on."""
+    killed: list[str] = []
+
+    def work() -> None:
+        for stage in stages:
+            victims: list[list[str]] = []
+
+            def held(stage: str = stage, victims: list[list[str]] = victims) -> bool:
+                names = [path.name.split("-")[2:] for path in folder.glob(f"{stage}-held-*")]
+                victims[:] = [name for name in names if name[0] in machines.others()]
+                return bool(victims)
+
+            wait_for(held)
+            node, pid = victims[0]
+            kill(node, int(pid))
+            killed.append(node)
+            (folder / f"{stage}-go").touch()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield killed
+    thread.join()
+
+
+def test_nodes_that_are_lost_cost_nothing_but_time(connected: Machines, pages: Path, tmp_path: Path) -> None:
+    """One is killed while it cuts a page, another while it embeds."""
+    cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
+    with killing(connected, tmp_path, ["cut", "embed"], lambda node, pid: connected.kill(node)) as killed:
+        result = make(tmp_path / "cluster", pages, cluster)
+    assert len(set(killed)) == 2
+    assert result == make(tmp_path / "local", pages)
+
+
+def test_processes_that_are_killed_cost_nothing_but_time(connected: Machines, pages: Path, tmp_path: Path) -> None:
+    cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
+    with killing(connected, tmp_path, ["cut", "embed"], lambda node, pid: os.kill(pid, signal.SIGKILL)) as killed:
+        result = make(tmp_path / "cluster", pages, cluster)
+    assert len(killed) == 2
+    assert result == make(tmp_path / "local", pages)
+
+
+def test_without_nodes_it_ends(
+    connected: Machines, pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexer.cluster._PATIENCE", 0.5)
+    cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
+    monkeypatch.setattr(cluster, "_nodes", list)
+    with pytest.raises(ClusterError, match="all nodes of the cluster that could do a task are lost"):
+        make(tmp_path / "cluster", pages, cluster)
+    with pytest.raises(IndexMissing):
+        current_id(tmp_path / "cluster")
+
+
+def test_a_node_with_another_torch_is_refused(connected: Machines, tmp_path: Path) -> None:
+    info = tmp_path / "torch-9.9.9.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9.9\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    node = connected.add(PYTHONPATH=path)
+    try:
+        with pytest.raises(NodeDiffers, match=rf"the node \S+ \({node[:8]}\) has torch 9\.9\.9, and this machine"):
+            dummy_cluster()
+    finally:
+        connected.kill(node)
+
+
+def test_a_node_with_another_model_is_refused(connected: Machines) -> None:
+    with pytest.raises(NodeDiffers, match="has dimension 32, and this machine 64"):
+        dummy_cluster(partial(DummyEmbedder, 32))
+
+
+def test_a_task_needs_a_node_that_is_large_enough(connected: Machines) -> None:
+    with pytest.raises(ClusterError, match="no node of the cluster has cores enough for a task, which takes 2"):
+        Cluster(DummyEmbedder, DummyEmbedder().fingerprint, cores=2)
