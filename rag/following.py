@@ -12,6 +12,7 @@ from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnw
 from indexer.folder_store import FolderStore
 from indexer.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.store import Store
+from rag import heap
 from rag.batcher import QueryBatcher
 from rag.retriever import Retriever
 from rag.settings import Settings
@@ -64,6 +65,7 @@ class Follower:
         self.batcher: QueryBatcher | None = None  # one for all collections: their queries wait for the same model
         self.collections = {DEFAULT: Followed()}  # replaced as a whole, never changed
         self.tried = False  # whether loading has come to an end, good or bad
+        self._has_swapped = False
         self._settings = settings
         self._stores: dict[str, Store] = {}
         self._make_embedder = make_embedder
@@ -107,6 +109,9 @@ class Follower:
 
     def _follow(self) -> None:
         while True:
+            if self._has_swapped:  # and the generation before has been closed meanwhile, as a rule
+                self._has_swapped = False
+                heap.trim()
             try:
                 self._refresh()
             except Exception:
@@ -205,6 +210,7 @@ class Follower:
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             followed.reason, followed.retriever, followed.missing = "", retriever, False
+            self._has_swapped = True
             self._changed.notify_all()
         generation = retriever.generation
         log.info("serving generation %s of collection %s: %d chunks", generation.id, name, generation.chunk_count)
