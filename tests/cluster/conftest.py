@@ -1,4 +1,5 @@
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,10 +51,12 @@ class Machines:
 
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Machines]:
+    handler = signal.getsignal(signal.SIGTERM)
     machines = Machines()
     with ray_session(machines.address):
         yield machines
     machines.ray.shutdown()
+    signal.signal(signal.SIGTERM, handler)  # Ray's nodes have their own, which would outlive them here
 
 
 @pytest.fixture
