@@ -75,7 +75,7 @@ def test_a_server_starts_before_its_store(tmp_path, server, index):
     server.kill()
     later = threading.Timer(5, server.start)
     later.start()
-    with serving(tmp_path / "none", "--store", place) as url:  # which waits until it is ready
+    with serving(tmp_path / "none", "--store", place, "--workers", "1") as url:  # which waits until one is ready
         assert request(f"{url}/api/v1/search?q=vacuum")[1]["hits"][0]["title"] == "Vacuum"
     later.join()
 
