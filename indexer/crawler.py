@@ -103,8 +103,8 @@ class _Crawl:
         self._taken: set[str] = set()  # addresses of pages given out
         self._contents: set[str] = set()  # hashes of pages given out
         self._aliases: set[str] = set()  # hashes of pages that named another as their canonical address
-        self._requested = 0
-        self._bytes = 0  # of pages taken
+        self._doubted: set[str] = set()  # addresses of pages that are given though they name another
+        self._requested = self._bytes = 0  # pages asked for, and what those taken have
 
     def pages(self, start: str) -> Iterator[Page | Known | Skip | Failure]:
         read = self._open(start)
@@ -253,13 +253,14 @@ class _Crawl:
         page, canonical = self._fetch(url, types)
         if canonical is None or isinstance(page, Known) or not self._wants(canonical):
             return _Read(page)
-        if canonical in self._taken:  # the address is all that counts of it then
+        if canonical in self._taken and canonical not in self._doubted:  # the address is all that counts of it then
             return _Read(replace(page, url=canonical), page)
         try:
             named, further = self._fetch(canonical, CONTENT_TYPES)
         except FetchError:
             return _Read(page)
         if named.url != canonical or further is not None:
+            self._doubted.add(page.url)  # before it is taken, so that one that names it in turn is always kept too
             return _Read(page)
         if isinstance(named, Known):
             return _Read(Known(replace(named.record, requested=url)), page)
@@ -309,8 +310,7 @@ class _Crawl:
             raise NotWanted(f"redirect to another site ({origin(url)})")
         if not self._robots.allows(url):
             raise NotWanted("redirect to a page that robots.txt disallows")
-        refusal = self._limits.scope.refusal(url)
-        if refusal is not None and self._is_open:
+        if self._is_open and (refusal := self._limits.scope.refusal(url)) is not None:
             raise NotWanted(f"redirect to a page that is {refusal}")
 
 
