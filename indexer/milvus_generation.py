@@ -100,6 +100,11 @@ class MilvusGeneration:
         """Chunks in the generation."""
         return self.manifest.counts.chunks
 
+    @property
+    def words_take_long(self) -> bool:
+        """Whether `search_words` takes longer than handing it to another thread does: another machine always does."""
+        return True
+
     def select(self, only: Filter) -> str:
         """Return the expression for a filter, which `search` takes."""
         return expression(only)

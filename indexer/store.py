@@ -45,6 +45,10 @@ class Searchable(Protocol):
     def chunk_count(self) -> int:
         """Chunks in the generation."""
 
+    @property
+    def words_take_long(self) -> bool:
+        """Whether `search_words` takes longer than handing it to another thread does."""
+
     def select(self, only: Filter) -> Any:
         """Prepare a filter for `search`."""
 

@@ -119,7 +119,7 @@ class Retriever:
         depth = max(CANDIDATES, 2 * k)  # whatever the offset, for all pages to be of one ranking
         allowed = self.generation.select(filter) if filter else None  # once: the search by words finds it remembered
         words: Future[tuple[Found, float]] | None = None
-        if mode == "hybrid":  # while the query is embedded
+        if mode == "hybrid" and self.generation.words_take_long:  # while the query is embedded
             # in this context, which has the deadline
             words = self._words.submit(copy_context().run, self._search_words, query, depth, filter)
         if vector is None and mode != "lexical":

@@ -1,4 +1,5 @@
 import sys
+import threading
 
 import pytest
 
@@ -36,6 +37,22 @@ def test_every_stage_is_timed(retriever):
     took = retriever.search("vacuum").took_ms
     assert list(took) == ["embed", "dense", "lexical", "fuse", "total"]
     assert took["total"] >= took["embed"] + took["dense"] - 0.002
+
+
+@pytest.mark.parametrize("takes_long", [False, True])
+def test_words_are_searched_apart_only_where_that_takes_long(retriever, monkeypatch, takes_long):
+    monkeypatch.setattr(type(retriever.generation), "words_take_long", takes_long)
+    threads = []
+    search_words = retriever.generation.search_words
+
+    def spy(*args):
+        threads.append(threading.current_thread())
+        return search_words(*args)
+
+    wanted = retriever.search("partial index of a table").hits
+    monkeypatch.setattr(retriever.generation, "search_words", spy)
+    assert retriever.search("partial index of a table").hits == wanted
+    assert [thread is not threading.current_thread() for thread in threads] == [takes_long]
 
 
 def test_as_dict_is_the_rest_body(retriever):
