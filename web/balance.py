@@ -20,6 +20,10 @@ class Balance:
         """Say that a worker takes no more, or is gone."""
         self._counts[worker % _SLOTS] = 0
 
-    def fewest(self) -> int:
-        """Connections of the worker that has fewest; 0 if there is none."""
-        return min(filter(None, self._counts), default=1) - 1
+    def has_more(self, connections: int) -> bool:
+        """Whether somebody with so many connections has clearly more than the worker with fewest: over a quarter more.
+
+        To the last one would be too strict: each connection of a burst of hundreds would wait for the other worker.
+        """
+        fewest = min(filter(None, self._counts), default=1) - 1
+        return connections > fewest + fewest // 4

@@ -41,6 +41,7 @@ RETRY_AFTER_S = 1
 ORPHAN_S = 5  # that a worker without a server may take to end, after its time to answer what is under way
 _SWEEP_S = 0.5
 ASIDE_S = 0.02  # that a worker leaves new connections to one that has fewer
+ACCEPTED = 16  # at once, before requests that have come get their turn
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
@@ -97,10 +98,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
                 listener.close()
 
     def accept(self, listener: socket.socket) -> None:
-        """Take a new connection, unless another worker has fewer and is quick to."""
-        if self._has_waited or self.nr_conns <= self.balance.fewest():
+        """Take new connections, unless another worker has fewer and is quick to."""
+        for _ in range(ACCEPTED):
+            if not self._has_waited and self.balance.has_more(self.nr_conns):
+                break
             self._has_waited = False
-            self._accept_one(listener)
+            if not self._accept_one(listener):
+                return
+        else:
             return
         self._aside = time.monotonic() + ASIDE_S
         for each in self.sockets:  # which stay readable, and would be told again and again

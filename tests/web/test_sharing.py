@@ -42,22 +42,25 @@ def test_the_folder_of_a_killed_server_is_removed_by_the_next(temporary: Path) -
     assert list(temporary.iterdir()) == [other]
 
 
-def test_the_worker_with_fewest_connections() -> None:
+def test_who_has_clearly_more_connections_than_another_worker() -> None:
     balance = Balance()
-    assert balance.fewest() == 0
-    balance.note(1, 5)
+    assert not balance.has_more(0)
+    balance.note(1, 40)
     balance.note(258, 3)
-    assert balance.fewest() == 3
+    assert not balance.has_more(3)
+    assert balance.has_more(4)  # of few, each counts
     balance.leave(258)
-    assert balance.fewest() == 5
+    assert not balance.has_more(50)
+    assert balance.has_more(51)
     balance.note(259, 0)
-    assert balance.fewest() == 0
+    assert balance.has_more(1)
 
 
 def test_workers_see_each_others_connections() -> None:
     balance = Balance()
     balance.note(1, 7)
+    assert not balance.has_more(7)
     worker = multiprocessing.get_context("fork").Process(target=balance.note, args=(2, 4))
     worker.start()
     worker.join()
-    assert balance.fewest() == 4
+    assert balance.has_more(7)
