@@ -6,13 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import faiss
 import numpy as np
 
 from benchmark import clients
 from benchmark.corpus import read_chunks, short_passages, write_folder
+from benchmark.report import OURS, Row
 from benchmark.serving import running
 from embedder import Embeddings
 from embedder.model import locate
@@ -24,11 +24,9 @@ from indexer.progress import progress_for
 CLIENTS = (1, 4, 16, 64)
 CONFIGURATIONS = ((1, 1), (1, 2), (2, 1), (2, 2))  # workers, threads a worker
 BASELINE = "Flask + SentenceTransformer + FAISS"
-OURS = "Pilotlight"
-_WORDS = 120  # of a passage, as in an ordinary index
+WORDS = 120  # of a passage, as in an ordinary index
 SECONDS = 3.0  # a measurement; a quarter more goes before it
 _BASELINE_THREADS = 8  # gunicorn's, as its documentation suggests: 2 to 4 a core
-Row = dict[str, Any]
 
 
 def load(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
@@ -38,7 +36,7 @@ def load(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     the throughputs. Clients run on the same cores as the server, and cost both contestants the same.
     """
     ours = Embeddings()
-    texts = short_passages(read_chunks(source, chunks, ours), chunks, _WORDS)
+    texts = short_passages(read_chunks(source, chunks, ours), chunks, WORDS)
     passages = prepare(texts, ours, work)
     queries = make_queries(passages, ours)
     taken: dict[tuple[int, int, str, int], list[Row]] = {}
@@ -82,12 +80,17 @@ def prepare(texts: list[str], embedder: Embeddings, work: Path) -> list[str]:
     """Write our index, and the baseline's with the same passages and vectors; return the passages."""
     folder = write_folder(texts, work / "texts")
     build([str(folder)], work / "index", embedder, BuildConfig(), progress=progress_for(sys.stderr, quiet=True))
+    return write_baseline(work)
+
+
+def write_baseline(work: Path) -> list[str]:
+    """Write the baseline's index, with the passages and vectors of ours; return the passages."""
     generation = Generation.open(work / "index")
     rows = np.arange(generation.chunk_count)
     passages = [chunk.text for chunk in generation.chunks(rows)]
     theirs = work / "baseline"
-    theirs.mkdir()
-    index = faiss.IndexFlatIP(embedder.dimension)
+    theirs.mkdir(exist_ok=True)
+    index = faiss.IndexFlatIP(generation.dimension)
     index.add(generation.vectors(rows))
     faiss.write_index(index, str(theirs / "vectors.faiss"))
     (theirs / "texts.json").write_text(json.dumps(passages), encoding="utf-8")

@@ -8,27 +8,30 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-
 from benchmark.corpus import read_chunks, short_passages, write_folder
-from benchmark.load import make_queries
+from benchmark.load import BASELINE, WORDS, contestants, make_queries, write_baseline
 from benchmark.report import OURS, Row
 from benchmark.serving import Server, running
-from embedder import Embeddings
+from embedder import Embeddings, cpu
+from embedder.model import locate
 from indexer.build import build
 from indexer.config import BuildConfig
-from indexer.generation import Generation
 from indexer.progress import progress_for
+from rag.configs import embedder_config
+from rag.settings import load
 
 CLIENTS = 16
-TIMES = 10  # as many clients as that, none of which waits a moment when it is told to come later
-CAPACITY_S = 15
+OVERLOAD = 10  # as many clients as that, none of which waits a moment when it is told to come later
+TURNS = 3
+CAPACITY_S = 5  # a turn
 DEADLINE_S = 2.0
-WORDS = 120  # of a passage, as in an ordinary index
+_TIMES = ("median_ms", "p95_ms", "p99_ms", "max_ms")
 _PROBE_S = 0.05
 _SETTLED_S = 5.0  # after which memory should not grow any more
 _SCRIPT = """
@@ -54,44 +57,63 @@ end
 
 
 def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
-    """Measure 16 clients, then 160 for so many seconds, with `/livez`, memory and the way back beside it.
+    """Measure 16 clients beside Flask, then 160 for so many seconds, with `/livez`, memory and the way back beside it.
 
-    Uses the index in the work folder if there is one. Rows have, beside the common fields, statuses, max_ms and, under
-    overload, livez_p99_ms, rss_growth_percent and recovery_s.
+    Uses the index in the work folder if there is one. Model, engine and precision are those of the environment. Rows
+    have, beside the common fields, statuses, max_ms and, under overload, livez_p99_ms, rss_growth_percent, recovery_s.
     """
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
-    count = ready_index(source, chunks, work)
+    config = embedder_config(load())
+    ours = Embeddings(config)
+    count = ready_index(source, chunks, work, ours)
     script = work / "queries.lua"
-    line = [sys.executable, "-m", "rag.cli", "serve", "--index", str(work / "index"), "--port", "{port}"]
-    with running([*line, "--deadline", str(DEADLINE_S)], {"PILOTLIGHT_LOG_FORMAT": "text"}) as server:
-        server.await_workers()
-        hammer(server.port, CLIENTS, 3, script)  # warms up
-        capacity = hammer(server.port, CLIENTS, CAPACITY_S, script)
-        watch = _Watch(server)
-        swamped = hammer(server.port, CLIENTS * TIMES, seconds, script)
+    servers: dict[str, Server] = {}
+    taken: dict[str, list[Row]] = {}
+    with ExitStack() as stack:
+        for name, line, environ in contestants(cpu.detect().cores, 1, work, locate(config.model)):
+            options = ["--deadline", str(DEADLINE_S)] if name == OURS else []
+            server = stack.enter_context(running([*line, *options], {"PILOTLIGHT_LOG_FORMAT": "text"} | environ))
+            server.await_workers()
+            hammer(server.port, CLIENTS, 3, script)  # warms up
+            servers[name] = server
+        for _ in range(TURNS):  # a server that is not asked costs the others nothing
+            for name, server in servers.items():
+                taken.setdefault(name, []).append(hammer(server.port, CLIENTS, CAPACITY_S, script))
+        watch = _Watch(servers[OURS])
+        swamped = hammer(servers[OURS].port, CLIENTS * OVERLOAD, seconds, script)
         watched = watch.end()
-        recovery = _recovery(server.port)
-    name = f"{{}} clients, {count:,} passages"
+        recovery = _recovery(servers[OURS].port)
+    what = f"{{}} clients, {count:,} passages, {ours.precision}"
+    middle = {name: _middle(runs) for name, runs in taken.items()}
+    theirs = middle[BASELINE]["per_second"]
     return [
-        {"name": name.format(CLIENTS), "contestant": OURS, **capacity},
-        {"name": name.format(CLIENTS * TIMES), "contestant": OURS, **swamped, **watched, "recovery_s": recovery},
+        *(
+            {"name": what.format(CLIENTS), "contestant": name, **row, "ratio": round(row["per_second"] / theirs, 2)}
+            for name, row in middle.items()
+        ),
+        {"name": what.format(CLIENTS * OVERLOAD), "contestant": OURS, **swamped, **watched, "recovery_s": recovery},
     ]
 
 
-def ready_index(source: Path, chunks: int, work: Path) -> int:
-    """Have an index in the work folder, and queries for wrk beside it; return how many passages it has."""
-    ours = Embeddings()
+def _middle(runs: list[Row]) -> Row:
+    """Return the medians of some runs, and their sums where something is counted."""
+    statuses = sum((Counter(run["statuses"]) for run in runs), Counter[str]())
+    medians = {key: statistics.median(run[key] for run in runs) for key in ("per_second", *_TIMES)}
+    counts = {key: sum(run[key] for run in runs) for key in ("runs", "failed")}
+    return {**medians, **counts, "statuses": dict(statuses)}
+
+
+def ready_index(source: Path, chunks: int, work: Path, ours: Embeddings) -> int:
+    """Have an index in the work folder, the baseline's, and queries for wrk beside it; return how many passages."""
     if not (work / "index").exists():
         folder = write_folder(short_passages(read_chunks(source, chunks, ours), chunks, WORDS), work / "texts")
         build([str(folder)], work / "index", ours, BuildConfig(), progress=progress_for(sys.stderr, quiet=True))
-    generation = Generation.open(work / "index")
-    count = generation.chunk_count
-    texts = [chunk.text for chunk in generation.chunks(np.arange(0, count, max(1, count // 2000)))]
-    generation.close()
-    queries = ", ".join(json.dumps(quote(query)) for query in make_queries(texts, ours))
+    texts = write_baseline(work)
+    some = texts[:: max(1, len(texts) // 2000)]
+    queries = ", ".join(json.dumps(quote(query)) for query in make_queries(some, ours))
     (work / "queries.lua").write_text(_SCRIPT.replace("QUERIES", queries), encoding="utf-8")
-    return count
+    return len(texts)
 
 
 def hammer(port: int, clients: int, seconds: int, script: Path) -> Row:
@@ -113,7 +135,7 @@ def hammer(port: int, clients: int, seconds: int, script: Path) -> Row:
     others = sum(count for status, count in found["statuses"].items() if status not in ("200", "503"))
     return {
         "per_second": round(answered / found["seconds"], 1),
-        **{key: round(found[key], 2) for key in ("median_ms", "p95_ms", "p99_ms", "max_ms")},
+        **{key: round(found[key], 2) for key in _TIMES},
         "runs": sum(found["statuses"].values()),
         "failed": others + found["broken"],
         "statuses": found["statuses"],

@@ -11,8 +11,7 @@ from typing import Any
 
 from benchmark import clients
 from benchmark.corpus import read_chunks, short_passages, write_folder
-from benchmark.load import make_queries
-from benchmark.overload import WORDS
+from benchmark.load import WORDS, make_queries
 from benchmark.report import OURS, Row
 from benchmark.serving import Server, running
 from embedder import Embeddings
