@@ -64,6 +64,11 @@ class Intake:
         """Whether nothing of a request has come."""
         return not self.buffer
 
+    @property
+    def head(self) -> bytes:
+        """The request line and the headers, once they have come."""
+        return bytes(self.buffer[: self.head_end])
+
     def starts_with(self, prefixes: tuple[bytes, ...]) -> bool:
         """Whether the request line starts with one of these."""
         return self.buffer.startswith(prefixes)

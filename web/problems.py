@@ -57,7 +57,7 @@ def _answer(error: Exception) -> Response | HTTPException:
     if isinstance(error, HTTPException) and (error.code is None or error.code < 400):
         return error  # a redirect
     body = problem_of(error)
-    response = _page(body) if wants_page() else respond(body)
+    response = page(body) if wants_page() else respond(body)
     if isinstance(error, HTTPException):
         for name, value in error.get_headers(request.environ):
             if name in HEADERS:
@@ -101,7 +101,8 @@ def wants_page() -> bool:
     return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"
 
 
-def _page(body: dict[str, object]) -> Response:
+def page(body: dict[str, object]) -> Response:
+    """Answer with a problem as a page; of 503, with one that asks again by itself."""
     state = "waiting" if body["status"] == 503 else "error"
     form = g.get("form") or {"query": request.args.get("q", "")}  # refused before its parameters were read
     html = render_template("page.html", state=state, problem=body, **form)

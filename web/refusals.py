@@ -1,12 +1,14 @@
 """What a worker answers without the application: to requests that it turns away, and to what is no request."""
 
 import json
+import re
 
+from flask import Flask
 from gunicorn.http import errors as http_errors
 
 from web.app import SECURITY_HEADERS
 from web.intake import Verdict
-from web.problems import MEDIA_TYPE, problem
+from web.problems import MACHINE_PATHS, MEDIA_TYPE, page, problem
 
 MAX_REQUEST_LINE = 8190  # bytes, the most gunicorn takes
 BUSY = "The server has as much to do as it can: try again."
@@ -26,14 +28,31 @@ REFUSALS = {
     Verdict.BODY_TOO_LARGE: (413, "The body is too large.", "too_large"),
     Verdict.MALFORMED: (400, MALFORMED, "malformed"),
 }
+_TO_MACHINES = tuple(f"GET {path}".encode() for path in MACHINE_PATHS)
+_ACCEPTS_PAGES = re.compile(rb"\r\naccept:[^\r]*text/html", re.IGNORECASE)
 
 
 def refusal(status: int, detail: str, *, closes: bool = False, retry_after: int | None = None) -> bytes:
     """Return a whole HTTP/1.1 answer with a problem; `retry_after` is in seconds."""
     said = problem(status, detail)
-    body = json.dumps(said).encode()
-    head = [f"HTTP/1.1 {status} {said['title']}"]
-    head += [f"Content-Type: {MEDIA_TYPE}", f"Content-Length: {len(body)}", "Cache-Control: no-store"]
+    return _answer(said, MEDIA_TYPE, json.dumps(said).encode(), closes, retry_after)
+
+
+def busy_page(app: Flask, *, retry_after: int) -> bytes:
+    """Return a whole answer 503 for a browser: a page that asks for its address again by itself."""
+    said = problem(503, BUSY)
+    with app.test_request_context("/"):
+        return _answer(said, "text/html; charset=utf-8", page(said).get_data(), False, retry_after)
+
+
+def asks_for_page(head: bytes) -> bool:
+    """Whether a request is a browser's, for something that people read; `problems.wants_page` for one not read yet."""
+    return head.startswith(b"GET /") and not head.startswith(_TO_MACHINES) and bool(_ACCEPTS_PAGES.search(head))
+
+
+def _answer(said: dict[str, object], media_type: str, body: bytes, closes: bool, retry_after: int | None) -> bytes:
+    head = [f"HTTP/1.1 {said['status']} {said['title']}"]
+    head += [f"Content-Type: {media_type}", f"Content-Length: {len(body)}", "Cache-Control: no-store"]
     head += [f"{name}: {value}" for name, value in SECURITY_HEADERS.items()]
     head += ["Connection: close"] if closes else []
     head += [f"Retry-After: {retry_after}"] if retry_after else []

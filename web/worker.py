@@ -1,8 +1,8 @@
 """A gunicorn worker whose threads only see requests that are complete, and no more of them than it can answer.
 
 The event loop collects each request first, so a client that sends slowly, or nothing, holds a connection and no thread.
-Probes have threads of their own. When as many requests as `queue` are under way, further ones are answered 503 by the
-loop itself: saying no costs a fraction of what a search does.
+What is urgent has threads of its own. When as many requests as `queue` are under way, further ones are answered 503 by
+the loop itself: saying no costs a fraction of what a search does.
 """
 
 import logging
@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 from gunicorn.http import errors as http_errors
@@ -20,15 +21,14 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 from web.balance import Balance
 from web.intake import Intake, Verdict
 from web.limits import arrival
-from web.refusals import BUSY, FRAMING_PROBLEMS, MALFORMED, REFUSALS, refusal
+from web.refusals import BUSY, FRAMING_PROBLEMS, MALFORMED, REFUSALS, asks_for_page, busy_page, refusal
 
-PROBES = tuple(
-    f"{method} {path}{after}".encode()
+URGENT = tuple(  # probes, and what a page is made of, that of a full queue too; none takes long
+    f"{method} {path}".encode()
     for method in ("GET", "HEAD")
-    for path in ("/livez", "/readyz", "/metrics")
-    for after in " ?"
+    for path in ("/livez ", "/livez?", "/readyz ", "/readyz?", "/metrics ", "/metrics?", "/static/")
 )
-PROBE_THREADS = 2
+URGENT_THREADS = 2
 CHUNK_BYTES = 64 * 1024
 MAX_HELD_BYTES = 64 * 1024 * 1024  # of requests that are not complete, in one worker
 HEAD_S = 10.0  # that a client may take to send the head of a request
@@ -60,10 +60,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._stopped = 0.0  # when it was told to stop
         self._aside = 0.0  # until when it leaves new connections to others, 0 if it does not
         self._has_waited = False  # for another to take the next one
-        self._probe_pool = ThreadPoolExecutor(PROBE_THREADS, thread_name_prefix="probe")
-        self._busy = refusal(503, BUSY, retry_after=RETRY_AFTER_S)
+        self._urgent_pool = ThreadPoolExecutor(URGENT_THREADS, thread_name_prefix="urgent")
         self.log.error_log.addFilter(_is_not_a_stall)
         super().init_process()
+
+    @cached_property
+    def _busy(self) -> tuple[bytes, bytes]:
+        return refusal(503, BUSY, retry_after=RETRY_AFTER_S), busy_page(self.wsgi, retry_after=RETRY_AFTER_S)
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """Begin to stop: say so, and finish what is under way."""
@@ -166,7 +169,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         verdict = intake.feed(data)
         self._held += len(data)
         if verdict is Verdict.COMPLETE:
-            if self._under_way >= self.queue and not intake.starts_with(PROBES):
+            if self._under_way >= self.queue and not intake.starts_with(URGENT):
                 self._turn_away(conn, intake)
             else:
                 self._dispatch(conn, self._release(conn))
@@ -187,21 +190,21 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def _dispatch(self, conn: TConn, intake: Intake) -> None:
         """Have a request answered."""
-        is_probe = intake.starts_with(PROBES)
+        is_urgent = intake.starts_with(URGENT)
         conn.parser.unreader.unread(bytes(intake.buffer))
-        self._under_way += not is_probe
+        self._under_way += not is_urgent
         conn.arrived = time.monotonic()
-        future = (self._probe_pool if is_probe else self.tpool).submit(self.handle, conn)
-        future.add_done_callback(lambda done: self.method_queue.defer(self._finish, conn, done, is_probe))
+        future = (self._urgent_pool if is_urgent else self.tpool).submit(self.handle, conn)
+        future.add_done_callback(lambda done: self.method_queue.defer(self._finish, conn, done, is_urgent))
 
     def handle(self, conn: TConn) -> bool:
         """Answer a request, in a thread; return whether the connection can be kept."""
         arrival.set(conn.arrived)
         return bool(super().handle(conn))
 
-    def _finish(self, conn: TConn, done: "Future[bool]", is_probe: bool) -> None:
+    def _finish(self, conn: TConn, done: "Future[bool]", is_urgent: bool) -> None:
         """Take a connection back from its thread, in the loop."""
-        self._under_way -= not is_probe
+        self._under_way -= not is_urgent
         if done.cancelled() or done.exception() is not None or conn.sock.fileno() < 0:
             self._close(conn)
         elif done.result():
@@ -217,7 +220,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._count("queue")
         self._held -= len(intake.buffer)
         self._intakes[conn] = Intake()
-        self._send(conn, self._busy)
+        self._send(conn, self._busy[asks_for_page(intake.head)])
 
     def _refuse(self, conn: TConn, status: int, detail: str, reason: str) -> None:
         """Answer a request that has not come in full, and take no more of it."""

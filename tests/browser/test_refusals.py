@@ -1,5 +1,6 @@
 """The search page and the operator's of a server that is too busy, or that does not answer just anybody."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rag.errors import DeadlinePassed
 from rag.keys import KeyFile
 from tests.browser.parts import assert_legible, box, echo, titles
 from tests.web.fakes import FakeRetriever, FakeSettings
+from tests.web.test_server import Running, until
 
 pytestmark = pytest.mark.browser
 LATE = replace(FakeSettings(), deadline=0.0)  # every request has waited for too long
@@ -59,8 +61,26 @@ def test_the_page_of_the_operator_comes_by_itself_once_there_is_time(page: Page,
     expect(page.get_by_role("heading", name="Throughput")).to_be_visible()
 
 
+def test_too_busy_to_look_at_a_request(browser: Browser, tmp_path: Path) -> None:
+    """A page that the event loop sends where the queue is full."""
+    server = Running(tmp_path, 1, 1)
+    server.make_ready()
+    context = browser.new_context(base_url=str(server.http.base_url))
+    page = context.new_page()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(server.http.get, "/api/v1/search?q=wait")
+        until(lambda: server.waiting() == 1)
+        page.goto("/?q=index")
+        is_said(page, "Not possible at the moment", "/?q=index")
+        (tmp_path / "go-on").touch()
+        assert waiting.result().status_code == 200
+    expect(titles(page).first).to_be_visible()
+    context.close()
+    assert server.stop() == (0, "")
+
+
 def test_too_busy_to_make_a_page(page: Page, retriever: FakeRetriever) -> None:
-    """What the event loop answers where the queue is full."""
+    """A problem that the event loop sends where a script asks for more than a page."""
 
     def refuse(route: Route) -> None:
         route.fulfill(status=503, content_type="application/problem+json", body="{}")

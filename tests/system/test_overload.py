@@ -53,6 +53,12 @@ def test_what_is_too_much_is_refused_at_once_and_nothing_else(running: Running) 
         for probe in ("/livez", "/readyz", "/metrics"):
             assert running.http.get(probe).status_code == 200
         assert 'requests_refused_total{reason="queue"} 50.0' in running.http.get("/metrics").text
+        page = running.http.get("/?q=more", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+        assert (page.status_code, page.headers["Content-Type"]) == (503, "text/html; charset=utf-8")
+        assert page.headers["Retry-After"] == "1"
+        assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+        assert 'data-state="waiting"' in page.text
+        assert "as much to do as it can" in page.text
         last = running.raw(b"GET /api/v1/search?q=more HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert last.startswith(b"HTTP/1.1 503 ")
         (running.folder / "go-on").touch()

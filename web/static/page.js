@@ -277,5 +277,6 @@
   box.setAttribute("aria-controls", "hits");
   box.setAttribute("aria-autocomplete", "list");
   dress();
+  box.value ||= new URL(location.href).searchParams.get("q") ?? ""; // not in the page of a server too busy to look
   if (results.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
 })();
