@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.milvus_server import MilvusServer, running_milvus
+
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
 
 # Fast tests first, so that a mistake shows early; then what loads the model; the browser last.
@@ -31,6 +33,19 @@ def packaged_model() -> Path:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="module")
+def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
+    with running_milvus(tmp_path_factory.mktemp("milvus")) as server:
+        yield server
+
+
+@pytest.fixture
+def fresh_milvus(tmp_path: Path) -> Iterator[MilvusServer]:
+    """One for tests that publish to the same place, or kill it."""
+    with running_milvus(tmp_path / "milvus") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _SERVE = """
@@ -59,3 +61,14 @@ class MilvusServer:
         """Answer again."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGCONT)
+
+
+@contextmanager
+def running_milvus(folder: Path) -> Iterator[MilvusServer]:
+    """Serve a folder until the end of the block."""
+    server = MilvusServer(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

@@ -22,24 +22,15 @@ from indexer.milvus_store import CONTENT, MilvusStore
 from indexer.records import Chunk, Document, PageRecord
 from indexer.signature import signature
 from indexer.store import Entry
-from tests.milvus_server import MilvusServer
 
 ID = "20260101T000000-000000"
 COLLECTION = "docs_20260101T000000_000000"
 TOKEN = "root:a-secret"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = MilvusServer(tmp_path_factory.mktemp("milvus"))
-    server.start()
-    yield server
-    server.kill()
-
-
 @pytest.fixture
-def store(server):
-    with closing(MilvusStore.at(server.place("docs"))) as store:
+def store(milvus):
+    with closing(MilvusStore.at(milvus.place("docs"))) as store:
         yield store
         if COLLECTION in call(store, "list_collections"):
             store._drop(ID)
@@ -102,38 +93,33 @@ def test_a_port_that_never_answers():
         assert time.monotonic() - start < 10  # far from the minutes that it would be without an end
 
 
-def test_a_server_that_goes_and_comes_back(tmp_path):
-    server = MilvusServer(tmp_path)
-    server.start()
+def test_a_server_that_goes_and_comes_back(fresh_milvus):
     left = 30.0
-    try:
-        with closing(MilvusStore.at(server.place("docs"), seconds=lambda: left)) as store:
-            write(store)
-            store.make_live(ID)
-            generation = store.open()
-            server.hang()
-            left = 0.3
-            with pytest.raises(StoreUnreachable):
-                generation.search(np.eye(4, dtype=np.float32)[0], 1)
-            server.wake()
-            left = 30.0
-            assert len(generation.search(np.eye(4, dtype=np.float32)[0], 1)[1]) == 1
-            server.kill()
-            with pytest.raises(StoreUnreachable):
-                generation.search_words("words", 1)
-            server.start()
-            until = time.monotonic() + 30
-            while True:
-                try:
-                    found = generation.search_words("words", 9)[1]
-                except StoreUnreachable:
-                    assert time.monotonic() < until, "it never came back"
-                    threading.Event().wait(0.05)
-                else:
-                    break
-            assert sorted(found.tolist()) == [0, 1]
-    finally:
-        server.kill()
+    with closing(MilvusStore.at(fresh_milvus.place("docs"), seconds=lambda: left)) as store:
+        write(store)
+        store.make_live(ID)
+        generation = store.open()
+        fresh_milvus.hang()
+        left = 0.3
+        with pytest.raises(StoreUnreachable):
+            generation.search(np.eye(4, dtype=np.float32)[0], 1)
+        fresh_milvus.wake()
+        left = 30.0
+        assert len(generation.search(np.eye(4, dtype=np.float32)[0], 1)[1]) == 1
+        fresh_milvus.kill()
+        with pytest.raises(StoreUnreachable):
+            generation.search_words("words", 1)
+        fresh_milvus.start()
+        until = time.monotonic() + 30
+        while True:
+            try:
+                found = generation.search_words("words", 9)[1]
+            except StoreUnreachable:
+                assert time.monotonic() < until, "it never came back"
+                threading.Event().wait(0.05)
+            else:
+                break
+        assert sorted(found.tolist()) == [0, 1]
 
 
 def test_wrong_credentials(caplog):

@@ -2,7 +2,6 @@
 
 import secrets
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -20,7 +19,6 @@ from indexer.milvus_store import MilvusStore
 from indexer.progress import Progress
 from indexer.store import Store
 from tests.dummy import DummyEmbedder
-from tests.milvus_server import MilvusServer
 
 PAGES = {
     "guide/vacuum.md": "---\nlang: en\ndate: 2024-02-29\ntags: [storage, tuples]\n---\n# Vacuum\n\nVacuum reclaims "
@@ -57,14 +55,6 @@ FILTERS = (
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[MilvusServer]:
-    server = MilvusServer(tmp_path_factory.mktemp("milvus"))
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture(scope="module")
 def source(tmp_path_factory) -> FolderStore:
     """Two generations to publish: the newer one has a page more."""
     root = tmp_path_factory.mktemp("source")
@@ -84,7 +74,7 @@ def make_store(request, tmp_path_factory):
     def make() -> Store:
         if request.param == "folder":
             return FolderStore(tmp_path_factory.mktemp("store") / "index")
-        return MilvusStore.at(request.getfixturevalue("server").place(f"docs_{secrets.token_hex(4)}"))
+        return MilvusStore.at(request.getfixturevalue("milvus").place(f"docs_{secrets.token_hex(4)}"))
 
     return make
 

@@ -22,17 +22,8 @@ from rag.errors import CopyDiffers, NotPublished, SettingsError
 from rag.settings import load
 from rag.stores import live_id, store_at
 from tests.dummy import DummyEmbedder
-from tests.milvus_server import MilvusServer
 
 KINDS = ["folder", "milvus"]
-
-
-@pytest.fixture(scope="module")
-def milvus(tmp_path_factory):
-    server = MilvusServer(tmp_path_factory.mktemp("milvus"))
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture(params=KINDS)

@@ -15,21 +15,12 @@ from rag.serving import check_servable, in_one_process
 from rag.settings import load
 from rag.stores import roll_back, store_at
 from tests.dummy import DummyEmbedder
-from tests.milvus_server import MilvusServer
 from tests.rag.conftest import wait_for
 
 
 @pytest.fixture
-def server(tmp_path):
-    server = MilvusServer(tmp_path / "milvus")
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-def place(server):
-    return server.place("docs")
+def place(fresh_milvus):
+    return fresh_milvus.place("docs")
 
 
 @pytest.fixture
@@ -74,38 +65,38 @@ def test_what_is_published_is_served(live, place, publish):
     wait_for(lambda: live.status()["generation"] == first)
 
 
-def test_a_store_that_is_not_there_at_the_start(live, server, publish):
+def test_a_store_that_is_not_there_at_the_start(live, fresh_milvus, publish):
     generation = publish()
-    server.kill()
+    fresh_milvus.kill()
     live.start()
     wait_for(lambda: is_away(live))
     with pytest.raises(NotReady, match="milvus://"):
         live.search("vacuum")
-    server.start()
+    fresh_milvus.start()
     wait_for(lambda: live.ready)
     assert live.search("vacuum", k=1).generation == generation
 
 
-def test_a_store_that_goes_and_comes_back(live, server, publish):
+def test_a_store_that_goes_and_comes_back(live, fresh_milvus, publish):
     generation = publish()
     live.start()
     wait_for(lambda: live.ready)
     for _ in range(2):
-        server.kill()
+        fresh_milvus.kill()
         wait_for(lambda: is_away(live))
         with pytest.raises(NotReady, match="milvus://"):
             live.search("vacuum")
-        server.start()
+        fresh_milvus.start()
         wait_for(lambda: live.ready)
         assert live.search("vacuum", k=1).generation == generation
     assert live.status()["reason"] == ""
 
 
-def test_a_store_that_hangs_keeps_no_query_beyond_its_deadline(live, server, publish):
+def test_a_store_that_hangs_keeps_no_query_beyond_its_deadline(live, fresh_milvus, publish):
     publish()
     live.start()
     wait_for(lambda: live.ready)
-    server.hang()
+    fresh_milvus.hang()
 
     def ask():
         deadline.begin(1.0)
@@ -116,7 +107,7 @@ def test_a_store_that_hangs_keeps_no_query_beyond_its_deadline(live, server, pub
         for asked in [pool.submit(ask) for _ in range(16)]:
             asked.result(timeout=60)
     wait_for(lambda: is_away(live))
-    server.wake()
+    fresh_milvus.wake()
     wait_for(lambda: live.ready)
     assert live.search("vacuum", k=1).hits
 
@@ -166,7 +157,7 @@ def test_a_file_is_served_by_one_process():
     assert in_one_process(elsewhere) == elsewhere
 
 
-def test_what_is_checked_before_a_server_starts(place, server, publish, capsys):
+def test_what_is_checked_before_a_server_starts(place, fresh_milvus, publish, capsys):
     settings, ours = load({"store": place}, {}), DummyEmbedder().fingerprint
     publish(DummyEmbedder(name="other"))
     with pytest.raises(FingerprintMismatch, match="another embedder"):
@@ -174,6 +165,6 @@ def test_what_is_checked_before_a_server_starts(place, server, publish, capsys):
     publish()
     check_servable(settings, ours)
     assert capsys.readouterr().err == ""
-    server.kill()
+    fresh_milvus.kill()
     check_servable(settings, ours)
     assert "the server starts, and answers once the store does" in capsys.readouterr().err

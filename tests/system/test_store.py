@@ -5,18 +5,9 @@ import threading
 
 import pytest
 
-from tests.milvus_server import MilvusServer
 from tests.system.conftest import PAGES, request, run, serving, wait_for, write_pages
 
 pytestmark = pytest.mark.model
-
-
-@pytest.fixture
-def server(tmp_path):
-    server = MilvusServer(tmp_path / "milvus")
-    server.start()
-    yield server
-    server.kill()
 
 
 def done(*arguments):
@@ -26,8 +17,8 @@ def done(*arguments):
     return json.loads(ended.stdout)
 
 
-def test_publish_serve_switch_lose_and_regain(tmp_path, server):
-    source, index, place = tmp_path / "source", tmp_path / "index", server.place("docs")
+def test_publish_serve_switch_lose_and_regain(tmp_path, fresh_milvus):
+    source, index, place = tmp_path / "source", tmp_path / "index", fresh_milvus.place("docs")
     source.mkdir()
     write_pages(source)
     built = done("index", source, "--index", index, "--store", place)
@@ -59,7 +50,7 @@ def test_publish_serve_switch_lose_and_regain(tmp_path, server):
         for thread in threads:
             thread.join()
         assert {status for status, _ in answers} == {200}
-        for leave, return_ in ((server.kill, server.start), (server.hang, server.wake)):
+        for leave, return_ in ((fresh_milvus.kill, fresh_milvus.start), (fresh_milvus.hang, fresh_milvus.wake)):
             leave()
             wait_for(lambda: request(f"{url}/readyz")[0] == 503, "the server to notice")
             status, problem = request(f"{url}/api/v1/search?q=vacuum")
@@ -69,11 +60,11 @@ def test_publish_serve_switch_lose_and_regain(tmp_path, server):
             wait_for(lambda: request(f"{url}/api/v1/search?q=vacuum")[0] == 200, "the server to answer again")
 
 
-def test_a_server_starts_before_its_store(tmp_path, server, index):
-    place = server.place("docs")
+def test_a_server_starts_before_its_store(tmp_path, fresh_milvus, index):
+    place = fresh_milvus.place("docs")
     done("copy", "--from", index, "--to", place)
-    server.kill()
-    later = threading.Timer(5, server.start)
+    fresh_milvus.kill()
+    later = threading.Timer(5, fresh_milvus.start)
     later.start()
     with serving(tmp_path / "none", "--store", place, "--workers", "1") as url:  # which waits until one is ready
         assert request(f"{url}/api/v1/search?q=vacuum")[1]["hits"][0]["title"] == "Vacuum"
@@ -93,16 +84,16 @@ def test_a_file_of_milvus_lite(tmp_path, index):
     assert done("verify", "--index", tmp_path / "back")["ok"]
 
 
-def test_what_is_wrong_is_one_line(tmp_path, server, index):
+def test_what_is_wrong_is_one_line(tmp_path, fresh_milvus, index):
     for arguments, told in (
         (("search", "x", "--store", "redis://host/x"), "no kind of store"),
         (("search", "x", "--store", "milvus://user:secret@127.0.0.1/docs"), "PILOTLIGHT_MILVUS_TOKEN"),
-        (("search", "x", "--store", server.place("none")), "there is no index in milvus://"),
-        (("serve", "--store", server.place("none")), "there is no index in milvus://"),
+        (("search", "x", "--store", fresh_milvus.place("none")), "there is no index in milvus://"),
+        (("serve", "--store", fresh_milvus.place("none")), "there is no index in milvus://"),
         (("search", "x", "--store", "milvus://127.0.0.1:1/docs"), "does not answer"),
-        (("copy", "--from", tmp_path / "none", "--to", server.place("docs")), "there is no index in"),
+        (("copy", "--from", tmp_path / "none", "--to", fresh_milvus.place("docs")), "there is no index in"),
         (("copy", "--from", index, "--to", index), "cannot be copied to itself"),
-        (("search", "x", "--store", server.place("docs"), "--collection", "manuals"), "holds one collection"),
+        (("search", "x", "--store", fresh_milvus.place("docs"), "--collection", "manuals"), "holds one collection"),
     ):
         ended = run(*arguments)
         assert (ended.returncode, "Traceback" in ended.stderr) == (2, False), ended.stderr
