@@ -25,6 +25,7 @@ from web import (
     status,
     telemetry,
 )
+from web.encoding import JsonProvider
 from web.retriever import Jobs, Limits, Retriever
 
 PARTS = (search, answers, page, status, health, openapi, embeddings, openai, documents, jobs)
@@ -52,7 +53,7 @@ def create_app(retriever: Retriever, settings: Limits, builds: Jobs | None = Non
     app.config["MAX_CONTENT_LENGTH"] = intake.MAX_BODY_BYTES + 1
     app.extensions["draining"] = threading.Event()  # set by the server once it is told to stop
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # safe because `asset` names a file by its content
-    app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider, which is never replaced, has it
+    app.json = JsonProvider(app)
     app.extensions["retriever"] = retriever
     app.extensions["limits"] = settings
     app.extensions["jobs"] = builds
