@@ -12,11 +12,17 @@ from tests.milvus_server import MilvusServer, running_milvus
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
 
 # Fast tests first, so that a mistake shows early; then what loads the model; the browser last.
-_ORDER = {"model": 1, "browser": 2}
+_ORDER = {"model": 2, "browser": 3}
+_LONGEST = "scifact"  # of those with the model, these first: no process should be left alone with them in the end
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: max((_ORDER.get(mark.name, 0) for mark in item.iter_markers()), default=0))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    place = max((_ORDER.get(mark.name, 0) for mark in item.iter_markers()), default=0)
+    return 1 if place == _ORDER["model"] and _LONGEST in getattr(item, "fixturenames", ()) else place
 
 
 @pytest.fixture(scope="session")
