@@ -66,7 +66,7 @@ def refuse(*command: object, **options: object) -> None:
 
 
 def test_nothing_compiles_after_loading(embeddings, monkeypatch):
-    texts = make_texts(500, 30, seed=7) + make_texts(60, 600, seed=8)  # batches of many sizes, of every length
+    texts = make_texts(940, 30, seed=7) + make_texts(60, 600, seed=8)  # batches of many sizes, of every length
     random.Random(9).shuffle(texts)
     embeddings.encode(texts[:1])
     before = {name: dict(values) for name, values in counters.items()}
