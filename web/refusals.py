@@ -35,14 +35,15 @@ _ACCEPTS_PAGES = re.compile(rb"\r\naccept:[^\r]*text/html", re.IGNORECASE)
 def refusal(status: int, detail: str, *, closes: bool = False, retry_after: int | None = None) -> bytes:
     """Return a whole HTTP/1.1 answer with a problem; `retry_after` is in seconds."""
     said = problem(status, detail)
-    return _answer(said, MEDIA_TYPE, json.dumps(said).encode(), closes, retry_after)
+    return _answer(said, MEDIA_TYPE, json.dumps(said).encode(), closes=closes, retry_after=retry_after)
 
 
 def busy_page(app: Flask, *, retry_after: int) -> bytes:
     """Return a whole answer 503 for a browser: a page that asks for its address again by itself."""
     said = problem(503, BUSY)
     with app.test_request_context("/"):
-        return _answer(said, "text/html; charset=utf-8", page(said).get_data(), False, retry_after)
+        shown = page(said)
+    return _answer(said, shown.content_type, shown.get_data(), closes=False, retry_after=retry_after)
 
 
 def asks_for_page(head: bytes) -> bool:
@@ -50,7 +51,9 @@ def asks_for_page(head: bytes) -> bool:
     return head.startswith(b"GET /") and not head.startswith(_TO_MACHINES) and bool(_ACCEPTS_PAGES.search(head))
 
 
-def _answer(said: dict[str, object], media_type: str, body: bytes, closes: bool, retry_after: int | None) -> bytes:
+def _answer(
+    said: dict[str, object], media_type: str | None, body: bytes, *, closes: bool, retry_after: int | None
+) -> bytes:
     head = [f"HTTP/1.1 {said['status']} {said['title']}"]
     head += [f"Content-Type: {media_type}", f"Content-Length: {len(body)}", "Cache-Control: no-store"]
     head += [f"{name}: {value}" for name, value in SECURITY_HEADERS.items()]

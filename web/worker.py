@@ -12,7 +12,6 @@ import socket
 import struct
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
 from typing import Any
 
 from gunicorn.http import errors as http_errors
@@ -64,9 +63,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.log.error_log.addFilter(_is_not_a_stall)
         super().init_process()
 
-    @cached_property
-    def _busy(self) -> tuple[bytes, bytes]:
-        return refusal(503, BUSY, retry_after=RETRY_AFTER_S), busy_page(self.wsgi, retry_after=RETRY_AFTER_S)
+    def load_wsgi(self) -> None:
+        """Load the application, and make what a full queue is answered with: there is no time for that later."""
+        super().load_wsgi()
+        page = busy_page(self.wsgi, retry_after=RETRY_AFTER_S)
+        self._busy = refusal(503, BUSY, retry_after=RETRY_AFTER_S), page
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """Begin to stop: say so, and finish what is under way."""
@@ -103,16 +104,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def accept(self, listener: socket.socket) -> None:
         """Take new connections, unless another worker has fewer and is quick to."""
         for _ in range(ACCEPTED):
-            if not self._has_waited and self.balance.has_more(self.nr_conns):
-                break
+            if self.balance.has_more(self.nr_conns) and not self._has_waited:
+                self._aside = time.monotonic() + ASIDE_S
+                for each in self.sockets:  # which stay readable, and would be told again and again
+                    self.poller.unregister(each)
+                return
             self._has_waited = False
             if not self._accept_one(listener):
                 return
-        else:
-            return
-        self._aside = time.monotonic() + ASIDE_S
-        for each in self.sockets:  # which stay readable, and would be told again and again
-            self.poller.unregister(each)
 
     def _return(self) -> None:
         self._aside = 0.0
