@@ -47,6 +47,11 @@ class Telemetry:
             self.traces.end(route, response.status_code)
         return response
 
+    def leave(self, error: BaseException | None = None) -> None:
+        """Take note that a request is over, however it ended."""
+        if "began" in g:  # not where a page is made for a request that nobody sent, as `refusals` does
+            self.metrics.ended()
+
     def searched(self, answer: Answer, *, mode: str, collection: str, k: int) -> None:
         """Take note of a search that was answered."""
         self.metrics.searched(answer, mode, collection)
@@ -90,7 +95,7 @@ def install(app: Flask, retriever: Retriever, *, log_queries: bool) -> None:
     app.register_blueprint(metrics.blueprint)
     app.before_request(telemetry.begin)
     app.after_request(telemetry.end)
-    app.teardown_request(lambda error: counted.ended())
+    app.teardown_request(telemetry.leave)
 
 
 def searched(answer: Answer, *, mode: str, collection: str, k: int) -> None:

@@ -210,6 +210,7 @@ def kill_one_and_count(running: Running) -> None:
         search()
     before = scrape()
     assert before[searched] == answered
+    assert before["pilotlight_http_requests_in_progress"] == 1  # this one
     assert {name for name in before if name.startswith("pilotlight_worker_threads")} == {
         f'pilotlight_worker_threads{{worker="{number}"}}' for number in (0, 1)
     }
