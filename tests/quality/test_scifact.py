@@ -1,0 +1,64 @@
+"""The whole path on SciFact, embedded once: as published for the model, as documented, and the same from Milvus.
+
+Nothing is trained on it. With the engine and precision of this machine; tests/embedder/test_engines.py holds the others
+to the same vectors.
+"""
+
+import numpy as np
+import pytest
+
+from embedder import Embeddings
+from rag.evaluation import Dataset, evaluate, read_dataset
+from tests.quality.milvus import compare
+
+pytestmark = pytest.mark.model
+
+
+class Remembering:
+    """Embeds a text once; a vector does not depend on the texts beside it."""
+
+    def __init__(self, embedder):
+        self._embedder = embedder
+        self._vectors = {}
+        self.fingerprint, self.dimension = embedder.fingerprint, embedder.dimension
+
+    def encode(self, texts, *, role="document"):
+        if new := [text for text in dict.fromkeys(texts) if (text, role) not in self._vectors]:
+            keys = [(text, role) for text in new]
+            self._vectors.update(zip(keys, self._embedder.encode(new, role=role), strict=True))
+        return np.stack([self._vectors[text, role] for text in texts])
+
+
+@pytest.fixture(scope="module")
+def dataset(scifact) -> Dataset:
+    return read_dataset(scifact)
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Remembering:
+    return Remembering(Embeddings())
+
+
+def test_by_meaning(dataset, embedder):
+    dense = evaluate(dataset, embedder, mode="dense")
+    assert dense["queries"] == 300
+    assert dense["ndcg@10"] == pytest.approx(0.645, abs=0.002)
+    assert dense["recall@100"] > 0.9
+
+
+def test_by_both(dataset, embedder):
+    hybrid = evaluate(dataset, embedder, mode="hybrid")
+    assert hybrid["ndcg@10"] == pytest.approx(0.739, abs=0.003)
+    assert hybrid["recall@100"] > 0.95
+
+
+def test_by_words(dataset, embedder):
+    lexical = evaluate(dataset, embedder, mode="lexical")
+    assert lexical["ndcg@10"] == pytest.approx(0.688, abs=0.002)
+
+
+def test_milvus_answers_as_the_embedded_store_does(dataset, embedder, tmp_path):
+    place = f"milvus+lite://{tmp_path}/milvus.db/scifact"
+    for row in compare(tmp_path / "index", place, dataset, embedder).values():
+        assert row["overlap@10"] >= 0.95
+        assert row["milvus ndcg@10"] == pytest.approx(row["embedded ndcg@10"], abs=0.01)
