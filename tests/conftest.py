@@ -11,9 +11,8 @@ from tests.milvus_server import MilvusServer, running_milvus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
 
-# Fast tests first, so that a mistake shows early; then what loads the model; the browser last.
-_ORDER = {"model": 2, "browser": 3}
-_LONGEST = "scifact"  # of those with the model, these first: no process should be left alone with them in the end
+# Fast tests first, so that a mistake shows early; then what loads the model; the browser last. The first mark counts.
+_ORDER = {"longest": 1, "browser": 3, "model": 2}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,8 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    place = max((_ORDER.get(mark.name, 0) for mark in item.iter_markers()), default=0)
-    return 1 if place == _ORDER["model"] and _LONGEST in getattr(item, "fixturenames", ()) else place
+    return next((place for name, place in _ORDER.items() if item.get_closest_marker(name)), 0)
 
 
 @pytest.fixture(scope="session")

@@ -2,16 +2,22 @@
 
 import itertools
 import pydoc_data.topics
+import random
 import re
+import subprocess
 
 import numpy as np
 import pytest
+import torch
+from torch._dynamo.utils import counters
 
 from embedder import EmbedderConfig, Embeddings, cpu, kernel
+from embedder.config import INT8_ISAS
 from embedder.errors import EmbedderError
 
 pytestmark = [
     pytest.mark.model,
+    pytest.mark.longest,
     # torch's own export and compile paths warn about themselves
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
 ]
@@ -39,6 +45,7 @@ Serwer odpowiada na zapytania, nie czekając na dysk.|Jak utworzyć indeks czę�
 Ο διακομιστής απαντά χωρίς να περιμένει τον δίσκο.|Πώς δημιουργώ ένα μερικό ευρετήριο;
 Máy chủ trả lời truy vấn mà không cần chờ đĩa.|Làm thế nào để tạo một chỉ mục một phần?
 """
+WORDS = ["the", "partial", "index", "of", "a", "table", "scans", "rows", "während", "naïve", "索引", "ключ", "x1", "42"]
 # Cosine to eager fp32: worst and mean over all texts.
 BOUNDS = {"fp32": (0.999999, 0.999999), "bf16": (0.9999, 0.9999), "int8": (0.985, 0.99)}
 # Largest difference of a component between a text alone and in a batch; the native engine's is zero.
@@ -73,6 +80,8 @@ def embeddings(request):
     engine, precision = request.param.split("-")
     if engine == "native" and cpu.detect().isa not in kernel.ISAS:
         pytest.skip(f"the native engine needs AVX512_BF16, this CPU has {cpu.detect().isa}")
+    if precision == "int8" and cpu.detect().isa not in INT8_ISAS:
+        pytest.skip(f"int8 needs AVX512_VNNI or AMX, this CPU has {cpu.detect().isa}")
     return Embeddings(EmbedderConfig(engine=engine, precision=precision))
 
 
@@ -94,6 +103,33 @@ def test_vectors_are_unit_and_finite(embeddings, texts):
     vectors = embeddings.encode(texts[-65:])
     assert np.isfinite(vectors).all()
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5
+
+
+def test_the_model_handle_is_kept(embeddings):
+    assert isinstance(embeddings.model, torch.nn.Module)
+    ids = torch.tensor([[101, 2023, 102]])
+    with torch.inference_mode():
+        assert embeddings.model(ids, torch.ones_like(ids)).shape == (1, 384)
+
+
+def refuse(*command: object, **options: object) -> None:
+    raise AssertionError(f"a process was started: {command}")
+
+
+def test_nothing_compiles_after_loading(embeddings, monkeypatch):
+    generator = random.Random(7)
+    lengths = [generator.randint(1, 30) for _ in range(940)] + [generator.randint(1, 600) for _ in range(60)]
+    texts = [" ".join(generator.choices(WORDS, k=length)) for length in lengths]
+    generator.shuffle(texts)  # batches of many sizes, of every length
+    embeddings.encode(texts[:1])
+    before = {name: dict(values) for name, values in counters.items()}
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)  # as every compiler is
+    start = 0
+    while start < len(texts):
+        size = 1 + (start * 7) % 64
+        embeddings.encode(texts[start : start + size])
+        start += size
+    assert {name: dict(values) for name, values in counters.items()} == before
 
 
 def test_the_native_engine_is_refused_by_name_where_it_cannot_run():
