@@ -10,6 +10,7 @@ from typing import Self
 from lxml import etree
 
 _NOT_TEXT = frozenset({"script", "style", "template"})
+_NONE: Mapping[str, str] = {}  # lxml's own mapping without anything in it is slow to ask
 
 
 class Element:
@@ -110,7 +111,7 @@ class _Builder:
         if self._text:
             self._end_text()
         parent = self._open[-1]
-        element = Element(name, dict(attributes), parent)
+        element = Element(name, attributes or _NONE, parent)
         parent.children.append(element)
         self._open.append(element)
         self.tree.elements.append(element)
