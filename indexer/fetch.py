@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +17,7 @@ from indexer import encodings
 from indexer.config import CrawlLimits
 from indexer.errors import FetchError, NotWanted
 from indexer.formats import CONTENT_TYPES
-from indexer.guard import GuardedTransport
+from indexer.guard import GuardedPool
 from indexer.headers import language_in, retry_after
 from indexer.records import Page
 from indexer.traffic import Traffic
@@ -27,6 +26,7 @@ from indexer.urls import normalise
 MAX_REDIRECTS = 5
 LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
 _ATTEMPTS = 3
+_CONNECT = 10.0  # seconds to connect, at most
 _BACKOFF = 0.3  # seconds before the second attempt; doubles
 _LONGEST_PAUSE = 60.0  # seconds a server may ask for in Retry-After; beyond that it is given up
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -98,19 +98,15 @@ class Fetcher:
     def __init__(self, limits: CrawlLimits, traffic: Traffic | None = None) -> None:
         self._limits = limits
         self._traffic = traffic or Traffic()
-        self._transport = GuardedTransport(allow_private=limits.allow_private, connections=limits.concurrency + 1)
-        self._client = httpx.Client(
-            transport=self._transport,
-            trust_env=False,
-            follow_redirects=False,
-            timeout=httpx.Timeout(limits.timeout, connect=min(limits.timeout, 10.0)),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            headers={
-                "User-Agent": limits.user_agent,
-                "Accept": "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.8,*/*;q=0.1",
-                "Accept-Encoding": encodings.ACCEPTED,
-            },
-        )
+        self._pool = GuardedPool(allow_private=limits.allow_private, connections=limits.concurrency + 1)
+        self._timeouts = dict.fromkeys(("read", "write", "pool"), limits.timeout)
+        self._timeouts["connect"] = min(limits.timeout, _CONNECT)
+        self._headers = {
+            "User-Agent": limits.user_agent,
+            "Accept": "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.8,*/*;q=0.1",
+            "Accept-Encoding": encodings.ACCEPTED,
+            "Connection": "keep-alive",
+        }
         self._stopped = threading.Event()
         self._turn = threading.Lock()
         self._next_start = 0.0
@@ -123,12 +119,12 @@ class Fetcher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        self._pool.close()
 
     def abort(self) -> None:
         """End every fetch that is under way, in whatever thread."""
         self._stopped.set()
-        self._transport.backend.abort()
+        self._pool.backend.abort()
 
     def get(
         self,
@@ -186,7 +182,7 @@ class Fetcher:
         """Return the answer, or the address it redirects to."""
         validators = order.validators(url)
         order.deadline += self._wait_for_turn()
-        self._transport.backend.set_deadline(order.deadline)
+        self._pool.backend.set_deadline(order.deadline)
         began = time.monotonic()
         size, failed = 0, True
         try:
@@ -201,29 +197,29 @@ class Fetcher:
 
     def _ask(self, url: str, order: _Order, validators: Mapping[str, str]) -> Answer | str:
         try:
-            with self._client.stream("GET", url, headers=validators) as response:
-                status = response.status_code
+            with self._pool.get(url, {**self._headers, **validators}, self._timeouts) as response:
+                status, headers = response.status, httpx.Headers(response.headers)
                 if status == _NOT_MODIFIED and validators:
-                    return Answer(url, b"", "", None, response.headers, _now(), unchanged=True)
+                    return Answer(url, b"", "", None, headers, _now(), unchanged=True)
                 if status in _REDIRECTS:
-                    target = normalise(url, response.headers.get("Location", ""))
+                    target = normalise(url, headers.get("Location", ""))
                     if target is None:
                         raise NotWanted("redirect to something that is not http or https")
                     return target
                 if status == 429 or status >= 500:
-                    pause = retry_after(response.headers)
+                    pause = retry_after(headers)
                     raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=pause or 0.0)
                 if not 200 <= status < 300:
                     raise FetchError(f"HTTP {status}", status=status)
-                content_type, charset = _content_type(response.headers.get("Content-Type", ""))
+                content_type, charset = _content_type(headers.get("Content-Type", ""))
                 if order.types is not None and content_type not in order.types:
                     raise NotWanted(f"content type {content_type or 'missing'} is not read")
                 return Answer(
                     url=url,
-                    body=self._body(response, order, content_type),
+                    body=self._body(response, headers, order, content_type),
                     content_type=content_type,
                     charset=charset,
-                    headers=response.headers,
+                    headers=headers,
                     fetched_at=_now(),
                 )
         except httpcore.TimeoutException as error:
@@ -232,15 +228,13 @@ class Fetcher:
             raise Unavailable(_one_line(error), retry=not self._stopped.is_set()) from error
         except encodings.CutShort as error:
             raise Unavailable(str(error)) from error
-        except (httpx.InvalidURL, httpx.HTTPError) as error:
-            raise FetchError(_one_line(error)) from error
 
-    def _body(self, response: httpx.Response, order: _Order, content_type: str) -> bytes:
+    def _body(self, response: httpcore.Response, headers: httpx.Headers, order: _Order, content_type: str) -> bytes:
         limit = self._limits.max_bytes if order.cut_at is None else order.cut_at
         if content_type in order.lists:
             limit = max(limit, LONGEST_LIST)
         kept = bytearray()
-        for part in encodings.decoded(response.iter_raw(), response.headers.get("Content-Encoding", "")):
+        for part in encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", "")):
             kept += part
             if len(kept) > limit:
                 if order.cut_at is None:

@@ -1,4 +1,4 @@
-"""The one way out to the network: an httpx transport that connects only to addresses it has checked.
+"""The one way out to the network: HTTP connections only to addresses that have been checked.
 
 A name is resolved once, every address it has is judged, and the connection goes to a judged address, so there
 is no second look-up that could answer differently. Redirects are not followed here: each hop is a new request.
@@ -9,12 +9,13 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
+from urllib.parse import urlsplit
 
 import certifi
 import httpcore
-import httpx
 
 from indexer.errors import NotWanted
 
@@ -177,21 +178,8 @@ class GuardedBackend(httpcore.NetworkBackend):
         raise failure
 
 
-class _Body(httpx.SyncByteStream):
-    def __init__(self, parts: Iterable[bytes]) -> None:
-        self._parts = parts
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._parts
-
-    def close(self) -> None:
-        close = getattr(self._parts, "close", None)
-        if close is not None:
-            close()
-
-
-class GuardedTransport(httpx.BaseTransport):
-    """An httpx transport over `GuardedBackend`; proxy variables are never read.
+class GuardedPool:
+    """HTTP connections over `GuardedBackend`, kept for the next request; proxy variables are never read.
 
     Errors of the network are httpcore's; `indexer.fetch` turns them into ours.
     """
@@ -208,32 +196,24 @@ class GuardedTransport(httpx.BaseTransport):
             network_backend=self.backend,
         )
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send one request; no redirect is followed."""
-        if request.url.scheme not in ("http", "https"):
-            raise NotWanted(f"{request.url.scheme}: is not fetched, only http and https are")
-        response = self._pool.handle_request(
-            httpcore.Request(
-                method=request.method,
-                url=httpcore.URL(
-                    scheme=request.url.raw_scheme,
-                    host=request.url.raw_host,
-                    port=request.url.port,
-                    target=request.url.raw_path,
-                ),
-                headers=request.headers.raw,
-                content=request.stream,
-                extensions=request.extensions,
-            )
-        )
-        if not isinstance(response.stream, Iterable):
-            raise TypeError("the connection pool gave a stream that cannot be read")
-        return httpx.Response(
-            status_code=response.status,
-            headers=response.headers,
-            stream=_Body(response.stream),
-            extensions=response.extensions,
-        )
+    def get(
+        self, url: str, headers: Mapping[str, str], timeouts: Mapping[str, float]
+    ) -> AbstractContextManager[httpcore.Response]:
+        """Ask for an address; no redirect is followed.
+
+        Args:
+            url: normalised address.
+            headers: of the request, but for Host.
+            timeouts: in seconds, of `connect`, `read`, `write` and `pool`.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https"):
+            raise NotWanted(f"{parts.scheme}: is not fetched, only http and https are")
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        # in pieces, as httpcore itself leaves out what follows a semicolon
+        address = httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, target=target)
+        sent = [("Host", parts.netloc), *headers.items()]
+        return self._pool.stream("GET", address, headers=sent, extensions={"timeout": timeouts})
 
     def close(self) -> None:
         """Close idle connections."""
