@@ -55,8 +55,8 @@ def record_of(page: Page, outcome: str) -> PageRecord:
         url=page.url,
         source=page.source,
         requested=page.requested or page.url,
-        etag=page.etag if page.etag and page.etag.isascii() and page.etag.isprintable() else None,
-        last_modified=page.last_modified if _is_settled(page) else None,
+        etag=page.etag if _can_be_sent(page.etag) else None,
+        last_modified=page.last_modified if _can_be_sent(page.last_modified) and _is_settled(page) else None,
         content_hash=hash_page(page),
         links=page.links,
         noindex=page.noindex,
@@ -264,6 +264,11 @@ def _page(row: Any) -> PageRecord:
     return PageRecord(
         url, source, requested, etag, last_modified, content_hash, tuple(json.loads(links)), bool(noindex), outcome
     )
+
+
+def _can_be_sent(value: str | None) -> bool:
+    """Whether a validator is there, and may stand in the header of a request: servers say anything."""
+    return bool(value and value.isascii() and value.isprintable())
 
 
 def _is_settled(page: Page) -> bool:

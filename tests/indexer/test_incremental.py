@@ -12,7 +12,7 @@ import pytest
 from indexer import build as build_module
 from indexer import lookahead, vector_queue
 from indexer.earlier import Earlier
-from tests.indexer.incremental import Versioned, Work, link, zoo
+from tests.indexer.incremental import OLD, Versioned, Work, link, zoo
 from tests.indexer.server import Reply, Site, page, redirect
 
 
@@ -76,6 +76,16 @@ def test_a_moved_page_costs_nothing(work: Work, site: Site) -> None:
     assert (report.new.examples, report.gone.examples) == ([f"{site.url}/felines"], [f"{site.url}/cats"])
     assert (report.embedded, report.carried) == (0, 5)
     assert work.paths(site) == ["/", "/deep", "/dogs", "/felines"]
+
+
+@pytest.mark.parametrize("modified", [f"{OLD} \u00e9", f"{OLD} (\u00e9)", f"{OLD}\tx\x7f"])
+def test_validators_that_no_request_may_have(work: Work, site: Site, modified: str) -> None:
+    pages = zoo(site, "etag")
+    pages["dogs"].etag = '"\u00e9"'
+    pages["dogs"].modified = modified
+    work.build(site.url)
+    report = work.build(site.url)
+    assert (report.published, report.failed, pages["dogs"].sent) == (False, (), 2)
 
 
 @pytest.mark.parametrize(
