@@ -1,8 +1,11 @@
 """What a crawler takes from a page besides its text: links, and whether it may use them."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Self
+from urllib.parse import urljoin
 
 from lxml import etree
 
@@ -13,6 +16,8 @@ from indexer.records import Page
 from indexer.urls import normalise, origin
 
 _MARKUP = frozenset({"text/html", "application/xhtml+xml"})
+# Links that are the same from every page of a folder; others may depend on the page's own name.
+_OF_THE_FOLDER = re.compile(r"https?://\w|/(?![/\t\r\n])|[\w.][^:]*$")
 _WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 
 
@@ -95,6 +100,11 @@ class _Tags:
 
 
 def _urls(tags: _Tags, base: str, page_url: str) -> dict[str, None]:
-    site = origin(page_url)
-    found = (normalise(base, href) for href in tags.hrefs)
-    return dict.fromkeys(url for url in found if url is not None and origin(url) == site)
+    site = origin(page_url) + "/"
+    folder = urljoin(base, ".")
+    found = (_target(folder if _OF_THE_FOLDER.match(href) else base, href) for href in tags.hrefs)
+    return dict.fromkeys(url for url in found if url is not None and url.startswith(site))
+
+
+# pages have most of their links in common with the others of their folder
+_target = lru_cache(maxsize=10_000)(normalise)

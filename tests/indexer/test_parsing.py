@@ -1,11 +1,16 @@
 import hashlib
+from dataclasses import replace
+from html import escape
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from indexer.errors import ParseError
 from indexer.links import read_links
 from indexer.markdown import render
 from indexer.parsing import LinkList, parse
+from indexer.urls import normalise, origin
 from tests.indexer.conftest import make_page
 
 
@@ -112,6 +117,24 @@ def test_links_of_a_page() -> None:
         '<a href="//other.test/">o</a><a href="mailto:x">m</a><link rel=next href="/n"><!-- <a href="/c"> -->'
     )
     assert read_links(page).urls == ("http://t.test/b/x", "http://t.test/y")
+
+
+_PIECES = [*"x/?;:.=&@[\\ \t\n", "..", "//", "http:", "http://", "https://t", "t.test", "%2e", "\u00e9", "8"]
+
+
+@given(
+    path=st.lists(st.sampled_from([*"/ab;", "..", "%20", "//"]), max_size=5).map("".join),
+    query=st.sampled_from(["", "?q", "?q=/r"]),
+    href=st.lists(st.sampled_from(_PIECES), min_size=1, max_size=5).map("".join),
+)
+@settings(max_examples=2_000, deadline=None)
+def test_a_link_leads_where_it_leads_from_its_own_page(path: str, query: str, href: str) -> None:
+    """Though links are kept by folder."""
+    here = normalise(f"http://t.test/{path}{query}", "")
+    assert here is not None
+    there = normalise(here, href)
+    found = read_links(replace(make_page(f'<a href="{escape(href)}">'), url=here)).urls
+    assert found == (() if there is None or origin(there) != origin(here) else (there,))
 
 
 @pytest.mark.parametrize("markup", ["", "\x00", "<", "<a href>", "<a href='http://[::1'>", "<!-- <a href=x> -->"])
