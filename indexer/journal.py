@@ -62,11 +62,13 @@ class Journal:
         if row is None:
             return None
         final, body, content_type, charset, headers, fetched_at = row
-        return Answer(final, body, content_type, charset, httpx.Headers(json.loads(headers)), fetched_at)
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in json.loads(headers)]
+        return Answer(final, body, content_type, charset, httpx.Headers(raw), fetched_at)
 
     def put(self, url: str, answer: Answer) -> None:
         """Store what the address gave; it is there for the next build from now on. Raises sqlite3.Error."""
-        headers = json.dumps(answer.headers.multi_items())
+        # byte for byte: servers send headers in any encoding or none
+        headers = json.dumps([(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers.raw])
         row = (answer.url, answer.body, answer.content_type, answer.charset, headers, answer.fetched_at)
         with self._lock:
             database = self._database or self._connect()

@@ -34,7 +34,14 @@ build([sys.argv[1]], Path(sys.argv[2]), DummyEmbedder(), config, progress=Progre
 
 
 def answer(body: bytes = b"text", url: str = "http://a.test/") -> Answer:
-    headers = httpx.Headers([("ETag", '"1"'), ("X-Robots-Tag", "nofollow"), ("X-Robots-Tag", "noarchive")])
+    headers = httpx.Headers(
+        [
+            (b"ETag", b'"1"'),
+            (b"X-Robots-Tag", b"nofollow"),
+            (b"X-Robots-Tag", b"noarchive"),
+            (b"X-\xff", b"\xd9\xa3 \x80"),  # servers send anything
+        ]
+    )
     return Answer(url, body, "text/html", "utf-8", headers, "2026-11-21T00:00:00+00:00")
 
 
