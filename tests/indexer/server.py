@@ -1,5 +1,7 @@
 """A small real web server for tests: routes in a dict, every request logged."""
 
+import socket
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ Route = Reply | str | Callable[[BaseHTTPRequestHandler], None]
 class Site:
     """Serves `routes` on one address; unknown paths are 404. `hits` holds the paths asked for, in order."""
 
-    def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.routes: dict[str, Route] = {}
         self.hits: list[str] = []
         self.agents: set[str] = set()
@@ -45,13 +47,17 @@ class Site:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
 
             def handle_error(self, request: object, client_address: object) -> None:
                 return  # clients hang up on purpose here
 
         self._server = Server((address, port), Handler)
         self.port = self._server.server_address[1]
-        self.url = f"http://{address}:{self.port}"
+        self.url = f"http://{f'[{address}]' if ':' in address else address}:{self.port}"
+        if tls is not None:
+            self.url = f"https://localhost:{self.port}"
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 
