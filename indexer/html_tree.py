@@ -5,7 +5,6 @@ The tree that libxml2 itself makes ends at a depth of 2,048, and everything afte
 
 import weakref
 from collections.abc import Iterator, Mapping
-from typing import Self
 
 from lxml import etree
 
@@ -89,21 +88,20 @@ def parse_html(markup: str) -> Tree:
     Raises:
         lxml.etree.LxmlError, ValueError: it cannot be read at all.
     """
-    builder = _Builder()
     if not markup.strip():
-        return builder.tree
+        return Tree()
     # "huge" lifts limits of depth and of length: both are those of the page, whose size is limited already
-    parser = etree.HTMLParser(target=builder, huge_tree=True, no_network=True, encoding="utf-8")
-    etree.fromstring(markup.encode("utf-8", "replace"), parser)
-    return builder.tree
+    parser = etree.HTMLParser(target=_Builder(), huge_tree=True, no_network=True, encoding="utf-8")
+    tree: Tree = etree.fromstring(markup.encode("utf-8", "replace"), parser)
+    return tree
 
 
 class _Builder:
     """Receives the parser's events."""
 
     def __init__(self) -> None:
-        self.tree = Tree()
-        self._open = [self.tree.root]
+        self._tree = Tree()
+        self._open = [self._tree.root]
         self._text: list[str] = []
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
@@ -114,7 +112,7 @@ class _Builder:
         element = Element(name, attributes or _NONE, parent)
         parent.children.append(element)
         self._open.append(element)
-        self.tree.elements.append(element)
+        self._tree.elements.append(element)
 
     def end(self, name: str) -> None:
         """Close an element, which is the innermost one unless the parser is confused."""
@@ -131,10 +129,11 @@ class _Builder:
         """Leave a comment out."""
         self._end_text()
 
-    def close(self) -> Self:
-        """End of the page."""
+    def close(self) -> Tree:
+        """End the page, and keep nothing of it: the parser and its target live until the garbage collector comes."""
         self._end_text()
-        return self
+        tree, self._tree, self._open = self._tree, Tree(), []
+        return tree
 
     def _end_text(self) -> None:
         if self._text:
