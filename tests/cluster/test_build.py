@@ -1,7 +1,10 @@
 """Building on a cluster gives what building here gives, whatever becomes of its nodes."""
 
+import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -10,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from indexer.build import build
@@ -24,6 +28,8 @@ from tests.dummy import DummyEmbedder
 from tests.indexer.incremental import Work
 from tests.rag.conftest import wait_for
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = ("quickstart.md", "search.md", "milvus.md", "faq.md")  # all of them take this cluster a minute and a half
 CONFIG = BuildConfig(chunk=ChunkConfig(tokens=40))
 
 
@@ -53,6 +59,32 @@ def test_the_index_and_the_report_are_those_of_a_local_build(connected: Machines
     assert make(tmp_path / "cluster", pages, cluster) == make(tmp_path / "local", pages)
     report = make(tmp_path / "cluster", pages, cluster)[1]
     assert (report["published"], report["embedded"]) == (False, 0)
+
+
+def index(source: Path, folder: Path, *flags: str) -> dict[str, Any]:
+    line = [sys.executable, "-m", "rag.cli", "index", str(source), "--index", str(folder), "--json", "--quiet", *flags]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_the_command_gives_the_same_index_with_the_real_model(connected: Machines, tmp_path: Path) -> None:
+    source = tmp_path / "docs"
+    source.mkdir()
+    for name in PAGES:
+        shutil.copy2(DOCS / name, source)
+    reports = index(source, tmp_path / "cluster", "--ray", connected.address), index(source, tmp_path / "local")
+    there, here = (
+        {name: report[name] for name in report if name not in ("generation", "seconds")} for report in reports
+    )
+    assert there == here
+    theirs, ours = Work(tmp_path / "cluster").content(), Work(tmp_path / "local").content()
+    assert theirs.pop("pages") == ours.pop("pages")
+    assert theirs.keys() == ours.keys()
+    for url, (fields, chunks, vectors, terms) in ours.items():
+        assert (*theirs[url][:2], theirs[url][3]) == (fields, chunks, terms)
+        np.testing.assert_allclose(theirs[url][2], vectors, atol=1e-3)
 
 
 @contextmanager
