@@ -16,8 +16,10 @@ from indexer.records import Page
 from indexer.urls import normalise, origin
 
 _MARKUP = frozenset({"text/html", "application/xhtml+xml"})
-# Links that are the same from every page of a folder; others may depend on the page's own name.
+# Links that are the same from every page of a folder; others may depend on the page's own name. Only these are worth
+# keeping, and long ones are not, or a page of them would fill the memory.
 _OF_THE_FOLDER = re.compile(r"https?://\w|/(?![/\t\r\n])|[\w.][^:]*$")
+_LONGEST_KEPT = 300  # characters
 _WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 
 
@@ -102,9 +104,14 @@ class _Tags:
 def _urls(tags: _Tags, base: str, page_url: str) -> dict[str, None]:
     site = origin(page_url) + "/"
     folder = urljoin(base, ".")
-    found = (_target(folder if _OF_THE_FOLDER.match(href) else base, href) for href in tags.hrefs)
+    found = (
+        _from_folder(folder, href)
+        if len(href) <= _LONGEST_KEPT and _OF_THE_FOLDER.match(href)
+        else normalise(base, href)
+        for href in tags.hrefs
+    )
     return dict.fromkeys(url for url in found if url is not None and url.startswith(site))
 
 
 # pages have most of their links in common with the others of their folder
-_target = lru_cache(maxsize=10_000)(normalise)
+_from_folder = lru_cache(maxsize=10_000)(normalise)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer import links
 from indexer.errors import ParseError
 from indexer.links import read_links
 from indexer.markdown import render
@@ -135,6 +136,15 @@ def test_a_link_leads_where_it_leads_from_its_own_page(path: str, query: str, hr
     there = normalise(here, href)
     found = read_links(replace(make_page(f'<a href="{escape(href)}">'), url=here)).urls
     assert found == (() if there is None or origin(there) != origin(here) else (there,))
+
+
+def test_links_are_kept_only_if_they_are_short() -> None:
+    """Or a page of long ones would fill the memory of the build."""
+    kept = links._from_folder.cache_info().misses
+    long = [f"{begin}{number}{'x' * 1_000}" for number in range(20) for begin in ("", "/", "http://t.test/")]
+    found = read_links(make_page("".join(f"<a href={href}>" for href in long))).urls
+    assert len(found) == 20  # from the root of a site all three lead to the same
+    assert links._from_folder.cache_info().misses == kept
 
 
 @pytest.mark.parametrize("markup", ["", "\x00", "<", "<a href>", "<a href='http://[::1'>", "<!-- <a href=x> -->"])
