@@ -28,7 +28,15 @@ def test_every_input_says_where_it_is_from(scaling):
     benchmarks = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     for one in scaling.INPUTS.values():
         assert one.source.partition(":")[0] in {"benchmarks", "operations", "estimate", "measured"}
-    for figure in ("41241 tokens", "1129", "2043", "| 320 |", "11,531 passages", "takes 140 s", "gave 498 and 84 ms"):
+    for figure in (
+        "41241 tokens",
+        "1129",
+        "2043",
+        "read 320 and 106 pages a second on the faster machine",
+        "11,531 passages",
+        "takes 140 s",
+        "gave 498 and 84 ms",
+    ):
         assert figure in benchmarks
 
 
