@@ -205,6 +205,9 @@ class GuardedPool:
             url: normalised address.
             headers: of the request, but for Host.
             timeouts: in seconds, of `connect`, `read`, `write` and `pool`.
+
+        Raises:
+            NotWanted: it is not http or https, or, on connecting, the host has an address that is refused.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):

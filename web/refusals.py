@@ -43,7 +43,7 @@ def busy_page(app: Flask, *, retry_after: int) -> bytes:
     said = problem(503, BUSY)
     with app.test_request_context("/"):
         shown = page(said)
-    return _answer(said, shown.content_type, shown.get_data(), closes=False, retry_after=retry_after)
+    return _answer(said, shown.headers["Content-Type"], shown.get_data(), closes=False, retry_after=retry_after)
 
 
 def asks_for_page(head: bytes) -> bool:
@@ -51,9 +51,7 @@ def asks_for_page(head: bytes) -> bool:
     return head.startswith(b"GET /") and not head.startswith(_TO_MACHINES) and bool(_ACCEPTS_PAGES.search(head))
 
 
-def _answer(
-    said: dict[str, object], media_type: str | None, body: bytes, *, closes: bool, retry_after: int | None
-) -> bytes:
+def _answer(said: dict[str, object], media_type: str, body: bytes, *, closes: bool, retry_after: int | None) -> bytes:
     head = [f"HTTP/1.1 {said['status']} {said['title']}"]
     head += [f"Content-Type: {media_type}", f"Content-Length: {len(body)}", "Cache-Control: no-store"]
     head += [f"{name}: {value}" for name, value in SECURITY_HEADERS.items()]

@@ -47,7 +47,7 @@ class Telemetry:
             self.traces.end(route, response.status_code)
         return response
 
-    def leave(self, error: BaseException | None = None) -> None:
+    def leave(self, error: BaseException | None) -> None:
         """Take note that a request is over, however it ended."""
         if "began" in g:  # not where a page is made for a request that nobody sent, as `refusals` does
             self.metrics.ended()

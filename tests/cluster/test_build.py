@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from tests.cluster.holding import HoldingEmbedder
 from tests.dummy import DummyEmbedder
 from tests.indexer.incremental import Work
 from tests.rag.conftest import wait_for
+from tests.system.conftest import run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = ("quickstart.md", "search.md", "milvus.md", "faq.md")  # all of them take this cluster a minute and a half
@@ -62,8 +62,7 @@ def test_the_index_and_the_report_are_those_of_a_local_build(connected: Machines
 
 
 def index(source: Path, folder: Path, *flags: str) -> dict[str, Any]:
-    line = [sys.executable, "-m", "rag.cli", "index", str(source), "--index", str(folder), "--json", "--quiet", *flags]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
+    done = run("index", source, "--index", folder, "--json", "--quiet", *flags)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
