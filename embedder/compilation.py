@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from embedder import kernel
+from embedder import library
 from embedder.config import Plan
 from embedder.encoder import Encoder
 from embedder.engines import PACKAGE
@@ -50,9 +50,9 @@ def build_native(module: SentenceEncoder, precision: str, folder: Path, report: 
     if not isinstance(module.encoder, Encoder):
         raise TypeError("the native engine packs the weights of an embedder.encoder.Encoder")
     report("compiling the native encoder")
-    kernel.compile_library(folder)
+    library.provide(folder)
     report("packing the weights")
-    write_weights(module.encoder, precision == "int8", folder)
+    write_weights(module.encoder, precision, folder)
 
 
 def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callable[[str], None]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from embedder import cpu, kernel
 from embedder.cache import default_folder
 from embedder.errors import EmbedderError, ModelError, PrecisionError
+from embedder.library import architecture
 from embedder.model import PACKAGED, ModelSpec, locate, read_spec
 from embedder.package import PackageKey
 
@@ -50,8 +51,8 @@ class Plan:
 
     @property
     def isa(self) -> str:
-        """The instruction set that the plan's native code is compiled for."""
-        return kernel.ISA if self.engine == "native" else cpu.detect().isa
+        """The instruction set that the plan's native code uses."""
+        return cpu.detect().isa
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Plan:
             fingerprint=digest,
             precision=self.precision,
             engine=self.engine,
-            isa=self.isa,
+            isa=architecture() if native else self.isa,  # native packages hold the kernels of all
             torch="" if native else metadata.version("torch"),
             threads=0 if native else self.threads,
         )
@@ -86,11 +87,11 @@ class Plan:
         if self.config.engine == "native" and not native:
             raise EmbedderError(
                 f"the native engine does not run {self.spec.name} in {self.precision} on {cpu.detect().isa}: it needs "
-                "a BERT-family model, bf16 or int8, and AVX512_BF16; choose --engine aot"
+                "a model of BERT's family with widths that are multiples of 32 and GELU, and AVX2 or NEON; "
+                "choose --engine aot"
             )
         if self.config.engine == "auto":
-            # Where there is AMX, oneDNN uses it and the native kernel does not.
-            return "native" if native and cpu.detect().isa != "amx" else "aot"
+            return "native" if native else "aot"
         return self.config.engine
 
     def _check_int8(self) -> None:

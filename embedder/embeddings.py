@@ -98,7 +98,8 @@ class Embeddings(LangChainEmbeddings):
     def _start_engine(self) -> "Engine":
         cache, key = self.config.cache_dir, self.plan.package_key
         if self.plan.engine == "native" and key:
-            return NativeEngine(ensure_package(self.plan, key), self.spec, self.precision, self.threads)
+            folder = ensure_package(self.plan, key)
+            return NativeEngine(folder, self.spec, self.precision, self.threads, self.plan.isa)
         import torch
 
         from embedder import engines

@@ -1,7 +1,8 @@
 """Weights in the layout that the native encoder reads, in one file that processes share by mapping it.
 
-A linear layer's weight (n, k) becomes panels of 32 output columns: for bf16 (n/32, k/2, 32, 2), for int8
-(n/32, k/4, 32, 4), the operand layouts of vdpbf16ps and vpdpbusd. int8 weights are symmetric with a scale per column.
+A linear layer's weight (n, k) becomes panels of 32 output columns, (n/32, k/q, 32, q): q numbers of a column stand
+together, as many as one instruction multiplies and adds (`library.INTERLEAVE`). On x86-64 that is the operand layout of
+vdpbf16ps, vpdpbusd and AMX, on Arm that of BFMMLA and SMMLA. int8 weights are symmetric with a scale per column.
 """
 
 import json
@@ -13,21 +14,21 @@ import torch
 from torch import Tensor, nn
 
 from embedder.encoder import Encoder
+from embedder.kernel import LAYOUT, WEIGHTS
+from embedder.library import INTERLEAVE, architecture
 
 ALIGNMENT = 64  # bytes; a cache line, and a vector register
 PANEL = 32
-WEIGHTS = "weights.bin"
-LAYOUT = "layout.json"
 Array = npt.NDArray[np.generic]
 
 
-def write_weights(encoder: Encoder, quantised: bool, folder: Path) -> None:
+def write_weights(encoder: Encoder, precision: str, folder: Path) -> None:
     """Write an fp32 encoder's weights to `weights.bin`, and to `layout.json` the offset of each in the kernel's order.
 
     An offset of -1 stands for a tensor the model does not have.
     """
     tensors: list[Array | None] = [
-        _bf16(encoder.words.weight),
+        _fp32(encoder.words.weight) if precision == "fp32" else _bf16(encoder.words.weight),
         _fp32(encoder.positions.weight),
         _fp32(encoder.norm.weight),
         _fp32(encoder.norm.bias),
@@ -35,7 +36,7 @@ def write_weights(encoder: Encoder, quantised: bool, folder: Path) -> None:
     ]
     for layer in encoder.layers:
         for name in ("qkv", "out", "up", "down"):
-            tensors += _linear(layer.get_submodule(name), quantised)
+            tensors += _linear(layer.get_submodule(name), precision)
         for name in ("norm1", "norm2"):
             norm = layer.get_submodule(name)
             tensors += [_fp32(norm.get_parameter("weight")), _fp32(norm.get_parameter("bias"))]
@@ -51,17 +52,22 @@ def write_weights(encoder: Encoder, quantised: bool, folder: Path) -> None:
     (folder / LAYOUT).write_text(json.dumps(offsets), encoding="utf-8")
 
 
-def _linear(linear: nn.Module, quantised: bool) -> list[Array | None]:
+def _linear(linear: nn.Module, precision: str) -> list[Array | None]:
     """Weight, bias, and for int8 the columns' scales and scaled sums."""
     weight, bias = linear.get_parameter("weight").data, _fp32(linear.get_parameter("bias"))
+    if precision == "int8":
+        scale = weight.abs().amax(1).clamp(min=1e-12) / 127
+        codes = (weight / scale[:, None]).round().clamp(-127, 127)
+        return [_panels(codes, precision).to(torch.int8).numpy(), bias, _fp32(scale), _fp32(scale * codes.sum(1))]
+    panels = _panels(weight, precision)
+    return [_fp32(panels) if precision == "fp32" else _bf16(panels), bias, None, None]
+
+
+def _panels(weight: Tensor, precision: str) -> Tensor:
+    """Order a weight (n, k) as the kernels of this machine read it."""
     n, k = weight.shape
-    if not quantised:
-        panels = weight.to(torch.bfloat16).view(n // PANEL, PANEL, k // 2, 2).permute(0, 2, 1, 3).contiguous()
-        return [_bf16(panels), bias, None, None]
-    scale = weight.abs().amax(1).clamp(min=1e-12) / 127
-    codes = (weight / scale[:, None]).round().clamp(-127, 127)
-    panels = codes.to(torch.int8).view(n // PANEL, PANEL, k // 4, 4).permute(0, 2, 1, 3).contiguous()
-    return [panels.numpy(), bias, _fp32(scale), _fp32(scale * codes.sum(1))]
+    q = INTERLEAVE[architecture()][precision]
+    return weight.view(n // PANEL, PANEL, k // q, q).permute(0, 2, 1, 3).contiguous()
 
 
 def _bf16(tensor: Tensor) -> Array:

@@ -1,110 +1,117 @@
-// Softmax attention of one head over one text.
+// Softmax attention of one head over one text, by the same tiles as the products.
 
 #pragma once
 
-#include <vector>
-
 #include "arithmetic.h"
-#include "tile.h"
 
-inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
+namespace {
 
-inline char* align(char* p) { return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(p) + 63) & ~uintptr_t(63)); }
+// Memory of one thread, for texts of at most so many tokens.
+template <class Tile>
+struct AttentionScratch {
+  using Row = typename Tile::Row;
+  Row *keys;      // panels over tokens: [padded / 32][width / q][32][q], q = kInterleave
+  Row *values;    // panels over width: [width / 32][padded / q][32][q]
+  Row *queries;   // rows of this head, where tiles do not read them as they are
+  Row *weights;   // [kRows][padded] of exponentials
+  float *scores;  // [kRows][padded]
 
-// Memory of one thread, kept from call to call.
-struct Scratch {
-  std::vector<char> memory;
+  static size_t bytes(int width, int longest) {
+    const size_t padded = round_up(longest, kPanel);
+    return (padded + 2) * width * 3 * sizeof(Row) + Tile::kRows * padded * (sizeof(Row) + sizeof(float)) + 5 * 64;
+  }
+  AttentionScratch(char* memory, int width, int padded) {
+    const auto take = [&](size_t size) {
+      char* at = memory;
+      memory += (size + 63) & ~size_t(63);
+      return at;
+    };
+    keys = (Row*)take(size_t(padded) * width * sizeof(Row));
+    values = (Row*)take(size_t(padded) * width * sizeof(Row));
+    queries = (Row*)take(Tile::kPaired ? size_t(padded + 2) * width * sizeof(Row) : 0);
+    weights = (Row*)take(Tile::kRows * size_t(padded) * sizeof(Row));
+    scores = (float*)take(Tile::kRows * size_t(padded) * sizeof(float));
+  }
 };
 
-// One head of one row of tokens: softmax(q kᵀ scale + bias) v, by the same tiles as the products.
-inline void attend(const bf16* qkv, int s, int d, int head, int width, float scale, const float* relative, int max_length,
-            Scratch& scratch, float* out_float, bf16* out_half) {
-  const int ld = 3 * d;
-  const int padded = round_up(s, kPanel);
-  const size_t need = 64 + size_t(padded) * width * 2 * 2 + 64 + size_t(kRows) * padded * 4 + 64 + size_t(kRows) * padded * 2;
-  if (scratch.memory.size() < need) scratch.memory.resize(need);
-  char* p = align(scratch.memory.data());
-  bf16* keys = reinterpret_cast<bf16*>(p);                       // panels over tokens: [padded/32][width/2][32][2]
-  bf16* values = keys + size_t(padded) * width;                   // panels over width: [width/32][padded/2][32][2]
-  float* scores = reinterpret_cast<float*>(align(reinterpret_cast<char*>(values + size_t(padded) * width)));
-  bf16* weights = reinterpret_cast<bf16*>(align(reinterpret_cast<char*>(scores + size_t(kRows) * padded)));
-  const bf16* q = qkv + head * width;
-  const bf16* k = q + d;
-  const bf16* v = k + d;
+template <class Tile>
+inline void pack_keys(const typename Tile::Row* k, ptrdiff_t stride, int tokens, int padded, int width, typename Tile::Row* to) {
+  constexpr int q = Tile::kInterleave;
+  struct Piece {
+    typename Tile::Row numbers[q];
+  };
   for (int t = 0; t < padded; ++t) {
-    uint32_t* to = reinterpret_cast<uint32_t*>(keys + size_t(t / kPanel) * width * kPanel) + t % kPanel;
-    if (t < s) {
-      const uint32_t* from = reinterpret_cast<const uint32_t*>(k + size_t(t) * ld);
-      for (int i = 0; i < width / 2; ++i) to[i * kPanel] = from[i];
-    } else {
-      for (int i = 0; i < width / 2; ++i) to[i * kPanel] = 0;
-    }
+    char* at = (char*)(to + size_t(t / kPanel) * kPanel * width + t % kPanel * q);
+    for (int i = 0; i < width; i += q, at += sizeof(Piece) * kPanel)
+      if (t < tokens)
+        std::memcpy(at, k + t * stride + i, sizeof(Piece));
+      else
+        std::memset(at, 0, sizeof(Piece));
   }
-  for (int t = 0; t < padded; t += 2)
-    for (int c = 0; c < width; c += kPanel) {
-      const __m512i zero = _mm512_setzero_si512();
-      const __m512i a = t < s ? _mm512_loadu_si512(v + size_t(t) * ld + c) : zero;
-      const __m512i b = t + 1 < s ? _mm512_loadu_si512(v + size_t(t + 1) * ld + c) : zero;
-      bf16* to = values + size_t(c) * padded + size_t(t) * kPanel;
-      const __m512i lo = _mm512_or_si512(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(a)),
-                                         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(b)), 16));
-      const __m512i hi = _mm512_or_si512(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(a, 1)),
-                                         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(b, 1)), 16));
-      _mm512_storeu_si512(to, lo);
-      _mm512_storeu_si512(to + 32, hi);
-    }
-  const __m512 factor = _mm512_set1_ps(scale);
-  const int height = tile_height(s);
-  alignas(64) float tile[kRows][kPanel];
-  for (int r = 0; r < s; r += height) {
-    const int m = std::min(height, s - r);
-    for (int p0 = 0; p0 < padded; p0 += kPanel) {
-      tile_bf16(q + size_t(r) * ld, 2 * ld, m, keys + size_t(p0) * width, width / 2, tile[0]);
-      for (int i = 0; i < m; ++i) {
-        _mm512_store_ps(scores + size_t(i) * padded + p0, _mm512_load_ps(tile[i]));
-        _mm512_store_ps(scores + size_t(i) * padded + p0 + 16, _mm512_load_ps(tile[i] + 16));
-      }
-    }
-    float inverse[kRows];
+}
+
+// One head: softmax(q kᵀ scale + bias) v. `put(row, column, lanes)` takes the result.
+template <class Tile, class Put>
+inline void attend(const typename Tile::Row* q, ptrdiff_t stride, int d, int tokens, int width, float scale, const float* relative,
+                   int max_length, char* memory, Put&& put_result) {
+  using Row = typename Tile::Row;
+  constexpr bool exact = sizeof(Row) == 4;
+  constexpr float kLog2e = 1.44269504f;
+  const int padded = round_up(tokens, kPanel);
+  const AttentionScratch<Tile> s(memory, width, padded);
+  const Row *k = q + d, *v = k + d;
+  pack_keys<Tile>(k, stride, tokens, padded, width, s.keys);
+  for (int t = 0; t < padded; t += Tile::kInterleave)
+    for (int c = 0; c < width; c += kPanel)
+      Tile::values(v + t * stride + c, stride, tokens - t, s.values + size_t(c) * padded + size_t(t) * kPanel);
+  if constexpr (Tile::kPaired) {
+    for (int t = 0; t < tokens; ++t)
+      for (int c = 0; c < width; c += kLanes)
+        std::memcpy(s.queries + Tile::place(width, t, c), q + t * stride + c, kLanes * sizeof(Row));
+    q = s.queries;
+    stride = width;
+  }
+  const int height = tile_height<Tile>(tokens), whole = tokens / kLanes * kLanes;
+  const V factor = set(scale * kLog2e);
+  alignas(64) float sums[Tile::kRows * kPanel];
+  for (int r = 0; r < tokens; r += height) {
+    const int m = at_most(height, tokens - r);
+    for (int p = 0; p < padded; p += kPanel)
+      Tile::run(q + r * stride, stride, m, 1, s.keys + size_t(p) * width, width, s.scores + p, padded);
+    float inverse[Tile::kRows];
     for (int i = 0; i < m; ++i) {
-      float* row = scores + size_t(i) * padded;
-      bf16* weight = weights + size_t(i) * padded;
-      const float* bias = relative ? relative + (size_t(head) * max_length + r + i) * max_length : nullptr;
-      __m512 most = _mm512_set1_ps(-INFINITY);
-      for (int c = 0; c < padded; c += 16) {
-        const int left = s - c;
-        const __mmask16 in = left >= 16 ? 0xffff : left > 0 ? __mmask16((1u << left) - 1) : 0;
-        __m512 x = _mm512_mul_ps(_mm512_load_ps(row + c), factor);
-        if (bias) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(in, bias + c));
-        x = _mm512_mask_blend_ps(in, _mm512_set1_ps(-INFINITY), x);
-        _mm512_store_ps(row + c, x);
-        most = _mm512_max_ps(most, x);
+      float* row = s.scores + size_t(i) * padded;
+      V most = set(-__builtin_inff());
+      if (relative) {
+        const float* bias = relative + size_t(r + i) * max_length;
+        for (int c = 0; c < tokens; c += kLanes)
+          store(row + c, fma(load(row + c), set(scale), load_first(bias + c, tokens - c)));
       }
-      const __m512 top = _mm512_set1_ps(_mm512_reduce_max_ps(most));
-      __m512 sum = _mm512_setzero_ps();
-      for (int c = 0; c < padded; c += 16) {
-        const int left = s - c;
-        const __mmask16 in = left >= 16 ? 0xffff : left > 0 ? __mmask16((1u << left) - 1) : 0;
-        const __m512 e = _mm512_maskz_mov_ps(in, exp_ps(_mm512_sub_ps(_mm512_load_ps(row + c), top)));
-        sum = _mm512_add_ps(sum, e);
-        _mm256_store_si256(reinterpret_cast<__m256i*>(weight + c), to_bf16(e));
+      for (int c = 0; c < whole; c += kLanes) most = max(most, load(row + c));
+      if (whole < tokens) most = max(most, keep(load(row + whole), tokens - whole, -__builtin_inff()));
+      const V by = relative ? set(kLog2e) : factor;
+      const V below = mul(set(-highest(most)), by);
+      const auto weight = [&](int c) { return exp2<exact ? 7 : 5>(fma(load(row + c), by, below)); };
+      V total = zero();
+      for (int c = 0; c < whole; c += kLanes) {
+        const V e = weight(c);
+        total = add(total, e);
+        put(s.weights + Tile::place(padded, i, c), e);
       }
-      inverse[i] = 1.0f / _mm512_reduce_add_ps(sum);
+      for (int c = whole; c < padded; c += kLanes) {
+        const V e = c < tokens ? keep(weight(c), tokens - c, 0.0f) : zero();
+        total = add(total, e);
+        put(s.weights + Tile::place(padded, i, c), e);
+      }
+      inverse[i] = 1.0f / sum(total);
     }
     for (int c = 0; c < width; c += kPanel) {
-      tile_bf16(weights, 2 * padded, m, values + size_t(c) * padded, padded / 2, tile[0]);
-      for (int i = 0; i < m; ++i) {
-        const __m512 f = _mm512_set1_ps(inverse[i]);
-        const size_t at = size_t(r + i) * d + head * width + c;
-        const __m512 y0 = _mm512_mul_ps(_mm512_load_ps(tile[i]), f), y1 = _mm512_mul_ps(_mm512_load_ps(tile[i] + 16), f);
-        if (out_half) {
-          _mm256_storeu_si256(reinterpret_cast<__m256i*>(out_half + at), to_bf16(y0));
-          _mm256_storeu_si256(reinterpret_cast<__m256i*>(out_half + at + 16), to_bf16(y1));
-        } else {
-          _mm512_storeu_ps(out_float + at, y0);
-          _mm512_storeu_ps(out_float + at + 16, y1);
-        }
-      }
+      Tile::run(s.weights, padded, m, 1, s.values + size_t(c) * padded, padded, sums, kPanel);
+      for (int i = 0; i < m; ++i)
+        for (int j = 0; j < kPanel; j += kLanes)
+          put_result(r + i, c + j, mul(load(sums + i * kPanel + j), set(inverse[i])));
     }
   }
 }
+
+}  // namespace

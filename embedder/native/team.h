@@ -3,31 +3,17 @@
 
 #pragma once
 
-#include <immintrin.h>
-
-#include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
-#include <thread>
 #include <type_traits>
-#include <vector>
+
+struct Crew;  // the threads; team.cpp
 
 class Team {
  public:
-  explicit Team(int size) : size_(size) {
-    for (int rank = 1; rank < size; ++rank) threads_.emplace_back([this, rank] { help(rank); });
-  }
+  using Call = void (*)(void* context, int rank, int begin, int end);
 
-  ~Team() {
-    stop_.store(true);
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      wake_.notify_all();
-    }
-    for (auto& thread : threads_) thread.join();
-  }
+  explicit Team(int size);
+  ~Team();
+  Team(const Team&) = delete;
 
   int size() const { return size_; }
 
@@ -39,68 +25,14 @@ class Team {
       body(0, 0, total);
       return;
     }
-    call_ = [](void* context, int rank, int begin, int end) {
-      (*static_cast<std::remove_reference_t<Body>*>(context))(rank, begin, end);
-    };
-    context_ = const_cast<void*>(static_cast<const void*>(&body));
-    total_ = total;
-    done_.store(0, std::memory_order_relaxed);
-    const uint64_t epoch = (state_.load(std::memory_order_relaxed) >> 48) + 1;
-    state_.store(epoch << 48 | uint64_t(items) << 24);
-    if (sleepers_.load() > 0) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      wake_.notify_all();
-    }
-    while (run_one(0)) {
-    }
-    // Short waits spin; past that a helper holds an item and has been descheduled: give it the processor.
-    for (int spins = 0; done_.load(std::memory_order_acquire) != items; ++spins)
-      spins < kSpins ? _mm_pause() : std::this_thread::yield();
+    using Kind = std::remove_reference_t<Body>;
+    run(total, items, [](void* context, int rank, int begin, int end) { (*static_cast<Kind*>(context))(rank, begin, end); },
+        const_cast<void*>(static_cast<const void*>(&body)));
   }
 
  private:
-  static constexpr int kSpins = 4000;  // about 100 us; sleeping and waking costs half of that
-
-  // Claim an item of the current loop and run it; false if none is left. What the loop is may be read only between a
-  // successful claim and its count in done_: until then the caller of each() cannot go on.
-  bool run_one(int rank) {
-    uint64_t state = state_.load(std::memory_order_acquire);
-    int index, items;
-    do {
-      index = int(state & 0xffffff);
-      items = int(state >> 24 & 0xffffff);
-      if (index >= items) return false;
-    } while (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel, std::memory_order_acquire));
-    const int64_t total = total_;
-    call_(context_, rank, int(total * index / items), int(total * (index + 1) / items));
-    done_.fetch_add(1, std::memory_order_release);
-    return true;
-  }
-
-  void help(int rank) {
-    while (!stop_.load(std::memory_order_relaxed)) {
-      int spins = 0;
-      while (!run_one(rank) && ++spins < kSpins) _mm_pause();
-      if (spins < kSpins) continue;
-      std::unique_lock<std::mutex> lock(mutex_);
-      sleepers_.fetch_add(1);
-      wake_.wait(lock, [&] {
-        const uint64_t state = state_.load();
-        return stop_.load() || (state & 0xffffff) < (state >> 24 & 0xffffff);
-      });
-      sleepers_.fetch_sub(1);
-    }
-  }
+  void run(int total, int items, Call call, void* context);
 
   const int size_;
-  std::vector<std::thread> threads_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::atomic<int> sleepers_{0};
-  std::atomic<bool> stop_{false};
-  void (*call_)(void*, int, int, int) = nullptr;
-  void* context_ = nullptr;
-  int total_ = 0;
-  alignas(64) std::atomic<uint64_t> state_{0};  // epoch, items and the next index: 16, 24 and 24 bits
-  alignas(64) std::atomic<int> done_{0};
+  Crew* crew_;
 };

@@ -1,0 +1,11 @@
+#include "vec_neon.h"
+#include "tile_neon.h"
+
+using Fp32Product = Fp32Tile;
+using Bf16Product = WideTile;
+using Int8Product = Fp32Tile;  // never asked for: there are no dot products of bytes
+using RoundedAttention = Fp32Tile;
+
+#include "encoder.h"
+
+PL_KERNELS(neon)

@@ -1,0 +1,11 @@
+#include "vec_neon.h"
+#include "tile_neon.h"
+
+using Fp32Product = Fp32Tile;
+using Bf16Product = WideTile;
+using Int8Product = DotTile;
+using RoundedAttention = Fp32Tile;
+
+#include "encoder.h"
+
+PL_KERNELS(neon_dot)

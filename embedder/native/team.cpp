@@ -1,0 +1,119 @@
+#include "team.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace {
+
+// Sleeping and waking costs about 50 us. Where there are more threads than processors, whoever waits is in the way.
+constexpr auto kPatience = std::chrono::microseconds(100);
+constexpr int kPausesALook = 16;
+
+void pause() {
+#ifdef __x86_64__
+  __builtin_ia32_pause();
+#else
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+struct Crew {
+  Crew(int size) : patience(size <= int(std::thread::hardware_concurrency()) ? kPatience : kPatience.zero()) {
+    for (int rank = 1; rank < size; ++rank) threads.emplace_back([this, rank] { help(rank); });
+  }
+
+  ~Crew() {
+    stop.store(true);
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      wake.notify_all();
+    }
+    for (auto& thread : threads) thread.join();
+  }
+
+  void run(int count, int items, Team::Call function, void* argument) {
+    call = function;
+    context = argument;
+    total = count;
+    done.store(0, std::memory_order_relaxed);
+    const uint64_t epoch = (state.load(std::memory_order_relaxed) >> 48) + 1;
+    state.store(epoch << 48 | uint64_t(items) << 24);
+    if (sleepers.load() > 0) {
+      std::lock_guard<std::mutex> lock(mutex);
+      wake.notify_all();
+    }
+    while (run_one(0)) {
+    }
+    const auto finished = [&] { return done.load(std::memory_order_acquire) == items; };
+    // Short waits spin; past that a helper holds an item and has been descheduled: give it the processor.
+    while (!spin_until(finished)) std::this_thread::yield();
+  }
+
+  // Wait for a condition without sleeping; false if it does not come true while waiting is worth it.
+  template <class Condition>
+  bool spin_until(Condition&& condition) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    do {
+      for (int i = 0; i < kPausesALook; ++i) {
+        if (condition()) return true;
+        pause();
+      }
+    } while (std::chrono::steady_clock::now() < end);
+    return condition();
+  }
+
+  // Claim an item of the current loop and run it; false if none is left. What the loop is may be read only between a
+  // successful claim and its count in done: until then the caller of run() cannot go on.
+  bool run_one(int rank) {
+    uint64_t now = state.load(std::memory_order_acquire);
+    int index, items;
+    do {
+      index = int(now & 0xffffff);
+      items = int(now >> 24 & 0xffffff);
+      if (index >= items) return false;
+    } while (!state.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+    const int64_t count = total;
+    call(context, rank, int(count * index / items), int(count * (index + 1) / items));
+    done.fetch_add(1, std::memory_order_release);
+    return true;
+  }
+
+  void help(int rank) {
+    const auto stopped = [&] { return stop.load(std::memory_order_relaxed); };
+    while (!stopped()) {
+      if (spin_until([&] { return stopped() || run_one(rank); })) continue;
+      std::unique_lock<std::mutex> lock(mutex);
+      sleepers.fetch_add(1);
+      wake.wait(lock, [&] {
+        const uint64_t now = state.load();
+        return stop.load() || (now & 0xffffff) < (now >> 24 & 0xffffff);
+      });
+      sleepers.fetch_sub(1);
+    }
+  }
+
+  const std::chrono::microseconds patience;
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::atomic<int> sleepers{0};
+  std::atomic<bool> stop{false};
+  Team::Call call = nullptr;
+  void* context = nullptr;
+  int total = 0;
+  alignas(64) std::atomic<uint64_t> state{0};  // epoch, items and the next index: 16, 24 and 24 bits
+  alignas(64) std::atomic<int> done{0};
+  std::vector<std::thread> threads;  // last, so that all above is there when they start
+};
+
+Team::Team(int size) : size_(size), crew_(size > 1 ? new Crew(size) : nullptr) {}
+
+Team::~Team() { delete crew_; }
+
+void Team::run(int total, int items, Call call, void* context) { crew_->run(total, items, call, context); }

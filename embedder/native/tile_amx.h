@@ -1,0 +1,163 @@
+// Tiles of AMX: two of 16 rows by two of 16 columns, four registers of sums, each step 64 bytes of k.
+//
+// The panels of bf16 pairs and int8 quads are the B operand of TDPBF16PS and TDPBUSD as they stand, at a stride of 128
+// bytes. Up to 16 rows there is one tile of rows, and two panels are taken at once: a product of tiles takes 16 cycles
+// and its result can be added to after 52, so four sums keep the unit busy where two would wait.
+
+#pragma once
+
+#ifdef PL_AMX_MODEL
+#include "amx_model.h"
+#else
+#include <immintrin.h>
+#endif
+
+#include "tile.h"
+
+#define PL_TILE_STATE
+
+namespace {
+
+// The layout of LDTILECFG (Intel's manual, volume 1, 18.3).
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// Heights that this thread's tiles are configured for; 0 where they are not.
+thread_local int configured_rows = 0;
+
+// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights; below 17 rows 5 holds weights as well.
+inline void configure(int m) {
+  if (configured_rows == m) return;
+  TileConfig config;
+  const int upper = m < 16 ? m : 16, lower = m > 16 ? m - 16 : m;
+  const int heights[8] = {upper, upper, lower, lower, upper, m > 16 ? lower : 16, 16, 16};
+  for (int i = 0; i < 8; ++i) {
+    config.bytes[i] = 64;
+    config.rows[i] = uint8_t(heights[i]);
+  }
+  _tile_loadconfig(&config);
+  configured_rows = m;
+}
+
+// The thread of the caller may be in the middle of another library's tiles: they get their configuration back.
+inline void enter(void* saved) {
+  _tile_storeconfig(saved);
+  configured_rows = 0;
+}
+inline void leave(const void* saved) {
+  if (*static_cast<const uint8_t*>(saved))
+    _tile_loadconfig(saved);
+  else
+    _tile_release();
+  configured_rows = 0;
+}
+
+#define PL_AMX_RUN(MULTIPLY, a, stride, m, panels, b, steps, next, out, out_stride)                             \
+  configure(m);                                                                                                \
+  _tile_zero(0);                                                                                               \
+  _tile_zero(1);                                                                                               \
+  _tile_zero(2);                                                                                               \
+  _tile_zero(3);                                                                                               \
+  if (m > 16) {                                                                                                \
+    for (int j = 0; j < steps; ++j) {                                                                          \
+      _tile_loadd(4, a + 64 * j, stride);                                                                      \
+      _tile_loadd(5, a + 16 * (stride) + 64 * j, stride);                                                      \
+      _tile_loadd(6, b + 2048 * j, 128);                                                                       \
+      _tile_loadd(7, b + 2048 * j + 64, 128);                                                                  \
+      MULTIPLY(0, 4, 6);                                                                                       \
+      MULTIPLY(1, 4, 7);                                                                                       \
+      MULTIPLY(2, 5, 6);                                                                                       \
+      MULTIPLY(3, 5, 7);                                                                                       \
+    }                                                                                                          \
+    _tile_stored(0, out, out_stride);                                                                          \
+    _tile_stored(1, out + 64, out_stride);                                                                     \
+    _tile_stored(2, out + 16 * (out_stride), out_stride);                                                      \
+    _tile_stored(3, out + 16 * (out_stride) + 64, out_stride);                                                 \
+  } else if (panels == 2) {                                                                                    \
+    for (int j = 0; j < steps; ++j) {                                                                          \
+      _tile_loadd(4, a + 64 * j, stride);                                                                      \
+      _tile_loadd(5, b + 2048 * j, 128);                                                                       \
+      _tile_loadd(6, b + 2048 * j + 64, 128);                                                                  \
+      _tile_loadd(7, b + next + 2048 * j, 128);                                                                \
+      MULTIPLY(0, 4, 5);                                                                                       \
+      _tile_loadd(5, b + next + 2048 * j + 64, 128);                                                           \
+      MULTIPLY(1, 4, 6);                                                                                       \
+      MULTIPLY(2, 4, 7);                                                                                       \
+      MULTIPLY(3, 4, 5);                                                                                       \
+    }                                                                                                          \
+    _tile_stored(0, out, out_stride);                                                                          \
+    _tile_stored(1, out + 64, out_stride);                                                                     \
+    _tile_stored(2, out + 128, out_stride);                                                                    \
+    _tile_stored(3, out + 192, out_stride);                                                                    \
+  } else {                                                                                                     \
+    for (int j = 0; j < steps; ++j) {                                                                          \
+      _tile_loadd(4, a + 64 * j, stride);                                                                      \
+      _tile_loadd(6, b + 2048 * j, 128);                                                                       \
+      _tile_loadd(7, b + 2048 * j + 64, 128);                                                                  \
+      MULTIPLY(0, 4, 6);                                                                                       \
+      MULTIPLY(1, 4, 7);                                                                                       \
+    }                                                                                                          \
+    _tile_stored(0, out, out_stride);                                                                          \
+    _tile_stored(1, out + 64, out_stride);                                                                     \
+  }
+
+struct AmxTile : RowMajor {
+  static constexpr int kRows = 32;
+  static constexpr int kPanels = 2;
+};
+
+// Call part() for the panels of one call: both at once up to 16 rows, else one after the other.
+template <class Part>
+inline void by_panels(int m, int panels, Part&& part) {
+  if (m <= 16)
+    part(0, panels);
+  else
+    for (int p = 0; p < panels; ++p) part(p, 1);
+}
+
+struct AmxBf16Tile : AmxTile {
+  using Row = uint16_t;
+  using Weight = uint16_t;
+  using Sum = float;
+  static constexpr int kInterleave = 2;
+
+  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int panels, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+    const char* a = reinterpret_cast<const char*>(rows);
+    const ptrdiff_t next = ptrdiff_t(k) * kPanel * 2;
+    by_panels(m, panels, [&](int p, int together) {
+      const char* b = reinterpret_cast<const char*>(panel) + p * next;
+      char* to = reinterpret_cast<char*>(out + p * kPanel);
+      PL_AMX_RUN(_tile_dpbf16ps, a, 2 * stride, m, together, b, k / 32, next, to, 4 * out_stride)
+    });
+  }
+  static void values(const uint16_t* from, ptrdiff_t stride, int left, uint16_t* to) { pair_values(from, stride, left, to); }
+};
+
+template <class Rest>
+struct AmxInt8Tile : AmxTile {
+  using Row = uint8_t;
+  using Weight = int8_t;
+  using Sum = int32_t;
+  static constexpr int kInterleave = 4;
+
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int panels, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+    const ptrdiff_t next = ptrdiff_t(k) * kPanel;
+    if (k % 64) {  // a step is 64 numbers; widths that are only multiples of 32 go the way of VNNI
+      for (int p = 0; p < panels; ++p)
+        for (int r = 0; r < m; r += Rest::kRows)
+          Rest::run(rows + r * stride, stride, at_most(m - r, Rest::kRows), 1, panel + p * next, k, out + r * out_stride + p * kPanel, out_stride);
+      return;
+    }
+    const char* a = reinterpret_cast<const char*>(rows);
+    by_panels(m, panels, [&](int p, int together) {
+      const char* b = reinterpret_cast<const char*>(panel) + p * next;
+      char* to = reinterpret_cast<char*>(out + p * kPanel);
+      PL_AMX_RUN(_tile_dpbusd, a, stride, m, together, b, k / 64, next, to, 4 * out_stride)
+    });
+  }
+};
+
+}  // namespace

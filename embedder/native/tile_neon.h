@@ -1,0 +1,214 @@
+// Tiles of Arm: 6 rows by 16 columns in 24 registers of sums, so a panel is taken in two parts; 4 rows for SDOT.
+//
+// Panels hold four bf16 or eight int8 of a column together, and rows of the matrix instructions stand in pairs: BFMMLA
+// and USMMLA multiply two rows by two columns at once. What has no such instructions reads the same panels.
+
+#pragma once
+
+#include <arm_neon.h>
+
+#include "tile.h"
+
+#define PL_UNROLL _Pragma("GCC unroll 8")
+
+namespace {
+
+constexpr int kPart = 16;  // columns
+
+struct NeonTile {
+  static constexpr int kPanels = 1;
+};
+
+// Calls T::part<M>() with the height as a constant, so that its sums are registers. `M` counts rows, or pairs of rows.
+template <class T>
+inline void by_height(int m, const typename T::Row* rows, ptrdiff_t stride, const typename T::Weight* panel, int k,
+                      typename T::Sum* out, ptrdiff_t out_stride) {
+  for (int c = 0; c < kPanel; c += kPart) {
+    const auto* weights = panel + c * T::kInterleave;
+    switch (m) {
+      case 1: T::template part<1>(rows, stride, weights, k, out + c, out_stride); break;
+      case 2: T::template part<2>(rows, stride, weights, k, out + c, out_stride); break;
+      case 3: T::template part<3>(rows, stride, weights, k, out + c, out_stride); break;
+      case 4: T::template part<4>(rows, stride, weights, k, out + c, out_stride); break;
+      case 5: T::template part<5>(rows, stride, weights, k, out + c, out_stride); break;
+      case 6: T::template part<6>(rows, stride, weights, k, out + c, out_stride); break;
+    }
+  }
+}
+
+struct Fp32Tile : NeonTile, RowMajor {
+  using Row = float;
+  using Weight = float;
+  using Sum = float;
+  static constexpr int kRows = 6;
+  static constexpr int kInterleave = 1;
+
+  template <int M>
+  static void part(const float* rows, ptrdiff_t stride, const float* panel, int k, float* out, ptrdiff_t out_stride) {
+    float32x4_t sums[M][4] = {};
+    for (int j = 0; j < k; ++j) {
+      float32x4_t w[4];
+      PL_UNROLL for (int c = 0; c < 4; ++c) w[c] = vld1q_f32(panel + size_t(j) * kPanel + 4 * c);
+      PL_UNROLL for (int i = 0; i < M; ++i) {
+        const float32x4_t x = vld1q_dup_f32(rows + i * stride + j);
+        PL_UNROLL for (int c = 0; c < 4; ++c) sums[i][c] = vfmaq_f32(sums[i][c], x, w[c]);
+      }
+    }
+    PL_UNROLL for (int i = 0; i < M; ++i)
+      PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_f32(out + i * out_stride + 4 * c, sums[i][c]);
+  }
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride) {
+    by_height<Fp32Tile>(m, rows, stride, panel, k, out, out_stride);
+  }
+  static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
+};
+
+// bf16 weights and fp32 rows, where there is no bf16 arithmetic: bf16 is the upper half of a float.
+struct WideTile : NeonTile, RowMajor {
+  using Row = float;
+  using Weight = uint16_t;
+  using Sum = float;
+  static constexpr int kRows = 4;
+  static constexpr int kInterleave = 4;
+
+  template <int M>
+  static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+    float32x4_t sums[M][4] = {};
+    for (int j = 0; j < k; j += 4)
+      PL_UNROLL for (int c = 0; c < 2; ++c) {
+        const uint16x8x4_t w = vld4q_u16(panel + size_t(j) * kPanel + 32 * c);  // eight columns of each of four k
+        PL_UNROLL for (int l = 0; l < 4; ++l) {
+          const float32x4_t low = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(w.val[l]), 16));
+          const float32x4_t high = vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(w.val[l]), 16));
+          PL_UNROLL for (int i = 0; i < M; ++i) {
+            const float32x4_t x = vld1q_dup_f32(rows + i * stride + j + l);
+            sums[i][2 * c] = vfmaq_f32(sums[i][2 * c], x, low);
+            sums[i][2 * c + 1] = vfmaq_f32(sums[i][2 * c + 1], x, high);
+          }
+        }
+      }
+    PL_UNROLL for (int i = 0; i < M; ++i)
+      PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_f32(out + i * out_stride + 4 * c, sums[i][c]);
+  }
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+    by_height<WideTile>(m, rows, stride, panel, k, out, out_stride);
+  }
+};
+
+#ifdef __ARM_FEATURE_DOTPROD
+// int8 by SDOT, which takes signed rows only: codes are stored 128 less, and so is their zero.
+struct DotTile : NeonTile, RowMajor {
+  using Row = int8_t;
+  using Weight = int8_t;
+  using Sum = int32_t;
+  static constexpr int kRows = 4;
+  static constexpr int kInterleave = 8;
+
+  template <int M>
+  static void part(const int8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+    int32x4_t sums[M][4] = {};
+    for (int j = 0; j < k; j += 8) {
+      int8x8_t x[M];
+      PL_UNROLL for (int i = 0; i < M; ++i) x[i] = vld1_s8(rows + i * stride + j);
+      PL_UNROLL for (int c = 0; c < 4; ++c) {
+        // Four columns: the first four k of each, and the next four.
+        const int32x4x2_t w = vld2q_s32(reinterpret_cast<const int32_t*>(panel + size_t(j) * kPanel + 32 * c));
+        PL_UNROLL for (int i = 0; i < M; ++i) {
+          sums[i][c] = vdotq_lane_s32(sums[i][c], vreinterpretq_s8_s32(w.val[0]), x[i], 0);
+          sums[i][c] = vdotq_lane_s32(sums[i][c], vreinterpretq_s8_s32(w.val[1]), x[i], 1);
+        }
+      }
+    }
+    PL_UNROLL for (int i = 0; i < M; ++i)
+      PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_s32(out + i * out_stride + 4 * c, sums[i][c]);
+  }
+  static void run(const int8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+    by_height<DotTile>(m, rows, stride, panel, k, out, out_stride);
+  }
+};
+#endif
+
+#ifdef __ARM_FEATURE_MATMUL_INT8
+// Rows two by two, q numbers of each in turn: [rows / 2][width / q][2][q].
+template <int q>
+struct RowPairs {
+  static constexpr bool kPaired = true;
+  static size_t place(int width, int r, int c) {
+    return size_t(r / 2) * 2 * width + c / q * (2 * q) + r % 2 * q + c % q;
+  }
+};
+
+// Two rows of two registers, each with two columns of both: to four columns a row.
+inline void store_pair(float* out, ptrdiff_t stride, int rows, float32x4_t a, float32x4_t b) {
+  vst1q_f32(out, vcombine_f32(vget_low_f32(a), vget_low_f32(b)));
+  if (rows > 1) vst1q_f32(out + stride, vcombine_f32(vget_high_f32(a), vget_high_f32(b)));
+}
+inline void store_pair(int32_t* out, ptrdiff_t stride, int rows, int32x4_t a, int32x4_t b) {
+  vst1q_s32(out, vcombine_s32(vget_low_s32(a), vget_low_s32(b)));
+  if (rows > 1) vst1q_s32(out + stride, vcombine_s32(vget_high_s32(a), vget_high_s32(b)));
+}
+
+// Up to three pairs of rows. `Step` loads a pair's or two columns' numbers and multiplies them.
+template <class Step, class RowType, class WeightType, class SumType, int q>
+struct PairedTile : NeonTile, RowPairs<q> {
+  using Row = RowType;
+  using Weight = WeightType;
+  using Sum = SumType;
+  static constexpr int kRows = 6;
+  static constexpr int kInterleave = q;
+
+  template <int Pairs>
+  static void part(const Row* rows, ptrdiff_t stride, const Weight* panel, int k, Sum* out, ptrdiff_t out_stride, int m) {
+    typename Step::Register sums[Pairs][8] = {};
+    for (int j = 0; j < k; j += q) {
+      typename Step::Rows x[Pairs];
+      PL_UNROLL for (int i = 0; i < Pairs; ++i) x[i] = Step::rows(rows + 2 * i * stride + 2 * j);
+      PL_UNROLL for (int c = 0; c < 8; ++c) {
+        const auto w = Step::columns(panel + size_t(j) * kPanel + 2 * q * c);
+        PL_UNROLL for (int i = 0; i < Pairs; ++i) sums[i][c] = Step::multiply(sums[i][c], x[i], w);
+      }
+    }
+    PL_UNROLL for (int i = 0; i < Pairs; ++i)
+      PL_UNROLL for (int c = 0; c < 8; c += 2)
+        store_pair(out + 2 * i * out_stride + 2 * c, out_stride, m - 2 * i, sums[i][c], sums[i][c + 1]);
+  }
+  static void run(const Row* rows, ptrdiff_t stride, int m, int, const Weight* panel, int k, Sum* out, ptrdiff_t out_stride) {
+    for (int c = 0; c < kPanel; c += kPart) {
+      const Weight* weights = panel + c * q;
+      switch ((m + 1) / 2) {
+        case 1: part<1>(rows, stride, weights, k, out + c, out_stride, m); break;
+        case 2: part<2>(rows, stride, weights, k, out + c, out_stride, m); break;
+        case 3: part<3>(rows, stride, weights, k, out + c, out_stride, m); break;
+      }
+    }
+  }
+};
+
+struct Bfmmla {
+  using Register = float32x4_t;
+  using Rows = bfloat16x8_t;
+  static Rows rows(const uint16_t* p) { return vreinterpretq_bf16_u16(vld1q_u16(p)); }
+  static Rows columns(const uint16_t* p) { return rows(p); }
+  static Register multiply(Register sum, Rows x, Rows w) { return vbfmmlaq_f32(sum, x, w); }
+};
+struct Usmmla {
+  using Register = int32x4_t;
+  using Rows = uint8x16_t;
+  static Rows rows(const uint8_t* p) { return vld1q_u8(p); }
+  static int8x16_t columns(const int8_t* p) { return vld1q_s8(p); }
+  static Register multiply(Register sum, Rows x, int8x16_t w) { return vusmmlaq_s32(sum, x, w); }
+};
+
+struct BfmmlaTile : PairedTile<Bfmmla, uint16_t, uint16_t, float, 4> {
+  static void values(const uint16_t* from, ptrdiff_t stride, int left, uint16_t* to) {
+    for (int c = 0; c < kPanel; c += 8) {
+      uint16x8x4_t rows;
+      PL_UNROLL for (int i = 0; i < 4; ++i) rows.val[i] = i < left ? vld1q_u16(from + i * stride + c) : vdupq_n_u16(0);
+      vst4q_u16(to + 4 * c, rows);
+    }
+  }
+};
+struct UsmmlaTile : PairedTile<Usmmla, uint8_t, int8_t, int32_t, 8> {};
+#endif
+
+}  // namespace
