@@ -1,27 +1,81 @@
-"""What this processor is and can do, read without importing torch."""
+"""What this processor is and can do, read without importing torch.
 
+Features come from what the C library and the kernel say, never from /proc/cpuinfo: there a container, an emulator or a
+hypervisor may show another machine's, and it does not say what this process is forbidden to use.
+"""
+
+import ctypes
 import functools
 import os
 import platform
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
-# A package runs only where every instruction set it was compiled for is present, so the name of the
-# set is part of its key. Ordered from the richest; the first whose flags are all present is the machine's.
-X86_ISAS = (
-    ("amx", {"amx_tile", "amx_bf16", "avx512_bf16"}),
-    ("avx512_bf16", {"avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16"}),
-    ("avx512_vnni", {"avx512f", "avx512bw", "avx512vl", "avx512_vnni"}),
-    ("avx512", {"avx512f", "avx512bw", "avx512vl"}),
-    ("avx2", {"avx2", "fma"}),
-)
-ARM_ISAS = (
-    ("sve_bf16", {"sve", "bf16"}),
-    ("neon_bf16", {"asimd", "bf16"}),
-    ("sve", {"sve"}),
-    ("neon", {"asimd"}),
-)
-BF16_ISAS = {"amx", "avx512_bf16", "sve_bf16", "neon_bf16"}
+from embedder.errors import EmbedderError
+
+ISA_VARIABLE = "PILOTLIGHT_ISA"  # a variable and no setting: torch obeys it too, and is told before any flag is read
+
+_AVX2 = frozenset({"avx2", "fma"})
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+_AVX512_VNNI = _AVX512 | {"avx512_vnni"}
+_AVX512_BF16 = _AVX512_VNNI | {"avx512_bf16"}
+# A package runs only where every feature it was compiled for is present, so the name of the set is part of its key.
+# Ordered from the richest.
+X86_ISAS = {
+    "amx": _AVX512_BF16 | {"amx_tile", "amx_bf16", "amx_int8"},
+    "avx512_bf16": _AVX512_BF16,
+    "avx512_vnni": _AVX512_VNNI,
+    "avx512": _AVX512,
+    "avx_vnni": _AVX2 | {"f16c", "avx_vnni"},
+    "avx2": _AVX2,
+}
+ARM_ISAS = {
+    "neon_mmla": frozenset({"asimd", "asimddp", "bf16", "i8mm"}),
+    "neon_dot": frozenset({"asimd", "asimddp"}),
+    "neon": frozenset({"asimd"}),
+}
+GENERIC = "generic"
+BF16_ISAS = frozenset({"amx", "avx512_bf16", "neon_mmla"})
+# Intel runs vdpbf16ps slower than fp32 multiply-adds: 53 against 88 GMAC/s a core of a Xeon with AMX. AMD does not,
+# and SSE4A, which only AMD has, tells them apart. Without it the set can be asked for, and is not chosen.
+_CHOSEN_WITH = {"avx512_bf16": frozenset({"sse4a"})}
+
+# Where a feature's bit is: the index of glibc's leaf, the register (eax, ebx, ecx, edx), the bit.
+_X86_BITS = {
+    "fma": (0, 2, 12),
+    "f16c": (0, 2, 29),
+    "avx2": (1, 1, 5),
+    "avx512f": (1, 1, 16),
+    "avx512dq": (1, 1, 17),
+    "avx512bw": (1, 1, 30),
+    "avx512vl": (1, 1, 31),
+    "avx512_vnni": (1, 2, 11),
+    "amx_bf16": (1, 3, 22),
+    "amx_tile": (1, 3, 24),
+    "amx_int8": (1, 3, 25),
+    "sse4a": (2, 2, 6),
+    "avx_vnni": (6, 0, 4),
+    "avx512_bf16": (6, 0, 5),
+}
+_AMX = frozenset({"amx_tile", "amx_bf16", "amx_int8"})
+_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
+# Where a feature's bit is: the entry of the auxiliary vector, the bit.
+_AT_HWCAP, _AT_HWCAP2 = 16, 26
+_ARM_BITS = {
+    "asimd": (_AT_HWCAP, 1),
+    "asimddp": (_AT_HWCAP, 20),
+    "sve": (_AT_HWCAP, 22),
+    "i8mm": (_AT_HWCAP2, 13),
+    "bf16": (_AT_HWCAP2, 14),
+}
+_PR_SVE_GET_VL, _SVE_LENGTH = 51, 0xFFFF
+
+
+class _Leaf(ctypes.Structure):
+    """One leaf of cpuid as glibc keeps it: what the processor has, and what the system lets programs use of it."""
+
+    _fields_ = (("cpuid", ctypes.c_uint * 4), ("active", ctypes.c_uint * 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,33 +83,100 @@ class Cpu:
     """A processor as this process may use it."""
 
     machine: str  # x86_64, aarch64
-    name: str
-    isa: str  # richest known instruction set, or "generic"
+    name: str  # for people
+    isa: str  # instruction set that is used, or "generic"
+    isas: tuple[str, ...]  # all that it runs, richest first, "generic" last
     cores: int  # physical cores in this process's affinity mask and cgroup quota
+    sve_bits: int = 0  # length of Arm's SVE vectors; 0 without, and where a set without them is forced
+    forced: bool = False  # whether PILOTLIGHT_ISA named the set
+    notes: tuple[str, ...] = ()  # what is there and not used, and why
 
     @property
     def has_bf16(self) -> bool:
-        """Whether bf16 dot products run in hardware."""
+        """Whether bf16 products run in hardware, and faster than fp32."""
         return self.isa in BF16_ISAS
 
+    @property
+    def torch_isa(self) -> str:
+        """The set that torch compiles for: its Arm code is also of one length of SVE vectors, and wrong on another."""
+        return f"{self.isa}_sve{self.sve_bits}" if self.sve_bits else self.isa
 
-def isa_of(machine: str, flags: set[str]) -> str:
-    """Return the name of the richest instruction set that `flags` covers."""
-    table = ARM_ISAS if machine in {"aarch64", "arm64"} else X86_ISAS
-    return next((name for name, needs in table if needs <= flags), "generic")
+
+def is_arm(machine: str) -> bool:
+    """Whether a machine, as `platform.machine()` names it, is a 64-bit Arm."""
+    return machine in {"aarch64", "arm64"}
 
 
-def _cpuinfo() -> tuple[str, set[str]]:
+def isas_of(machine: str, features: Set[str]) -> tuple[str, ...]:
+    """Return every instruction set that the features cover, richest first, "generic" last."""
+    table = ARM_ISAS if is_arm(machine) else X86_ISAS
+    return (*(name for name, needs in table.items() if needs <= features), GENERIC)
+
+
+def isa_of(machine: str, features: Set[str]) -> str:
+    """Return the instruction set that serves best on a processor with these features."""
+    return next(name for name in isas_of(machine, features) if _CHOSEN_WITH.get(name, frozenset()) <= features)
+
+
+@functools.cache
+def detect() -> Cpu:
+    """Describe the processor that this process runs on.
+
+    Raises EmbedderError where PILOTLIGHT_ISA names a set that it does not run.
+    """
+    machine = platform.machine()
+    features, sve_bits, notes = _read_arm() if is_arm(machine) else _read_x86()
+    isas, isa = isas_of(machine, features), isa_of(machine, features)
+    if forced := os.environ.get(ISA_VARIABLE, ""):
+        if forced not in isas:
+            raise EmbedderError(f"{ISA_VARIABLE}={forced}: this processor runs {', '.join(isas)}; set one of them")
+        isa, sve_bits = forced, 0
+    affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    cores = max(1, int(min(_physical_cores(affinity), _quota())))
+    return Cpu(machine, _name() or machine, isa, isas, cores, sve_bits, bool(forced), notes)
+
+
+def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
+    """Return the features that programs may use, 0 for no SVE, and what is not used and why."""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return "", set()
-    fields: dict[str, str] = {}
-    for line in text.partition("\n\n")[0].splitlines():
-        name, _, value = line.partition(":")
-        fields[name.strip()] = value.strip()
-    model = fields.get("model name") or fields.get("CPU part") or ""
-    return model, set((fields.get("flags") or fields.get("Features") or "").split())
+        libc = ctypes.CDLL("libc.so.6", use_errno=True)
+        leaf = libc.__x86_get_cpuid_feature_leaf
+    except (OSError, AttributeError):
+        return frozenset(), 0, ("no vector instructions are used: the C library does not list them (glibc 2.33 does)",)
+    leaf.restype, leaf.argtypes = ctypes.POINTER(_Leaf), [ctypes.c_uint]
+
+    def has(index: int, register: int, bit: int) -> bool:
+        found = leaf(index)
+        return bool(found) and bool(found.contents.active[register] >> bit & 1)
+
+    features = frozenset(name for name, place in _X86_BITS.items() if has(*place))
+    if not features >= _AMX:
+        return features, 0, ()
+    # The tiles' state is large, so Linux saves it only for processes that asked. Seccomp and old kernels refuse.
+    if libc.syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        return features - _AMX, 0, (f"AMX is not used: the kernel refused permission ({reason})",)
+    return features, 0, ()
+
+
+def _read_arm() -> tuple[frozenset[str], int, tuple[str, ...]]:
+    """Return the features that programs may use, the bits of an SVE vector, and what is not used and why."""
+    try:
+        libc = ctypes.CDLL(None)
+        getauxval = libc.getauxval
+    except (OSError, AttributeError):
+        return frozenset(), 0, ("no vector instructions are used: the C library does not list them (no getauxval)",)
+    getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    features = frozenset(name for name, (entry, bit) in _ARM_BITS.items() if getauxval(entry) >> bit & 1)
+    length = libc.prctl(_PR_SVE_GET_VL, 0, 0, 0, 0) if "sve" in features else 0
+    return features, (length & _SVE_LENGTH) * 8 if length > 0 else 0, ()
+
+
+def _name() -> str:
+    path = Path("/proc/cpuinfo")
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+    return fields.get("model name") or fields.get("CPU part") or ""
 
 
 def _physical_cores(cpus: set[int]) -> int:
@@ -66,18 +187,33 @@ def _physical_cores(cpus: set[int]) -> int:
     return len(siblings)
 
 
-def _quota() -> float:
-    """Cores that the cgroup (v2) allows, or infinity."""
-    path = Path("/sys/fs/cgroup/cpu.max")
-    limit, _, period = path.read_text().partition(" ") if path.exists() else ("max", "", "")
-    return float("inf") if limit == "max" else int(limit) / int(period)
+def _quota(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+    """Return the cores that this process's cgroup (v2 or v1) and those around it allow, or infinity.
+
+    Inside a container the path of the host may be shown where only its own folder is mounted, so the root counts too.
+    """
+    allowed = [float("inf")]
+    for line in own.read_text(encoding="utf-8").splitlines() if own.exists() else ["0::/"]:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = mount / controllers if controllers else mount
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(root):
+                break
+            allowed.append(_limit(folder))
+    return min(allowed)
 
 
-@functools.cache
-def detect() -> Cpu:
-    """Describe the processor that this process runs on."""
-    machine = platform.machine()
-    name, flags = _cpuinfo()
-    affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
-    cores = max(1, int(min(_physical_cores(affinity), _quota())))
-    return Cpu(machine=machine, name=name or machine, isa=isa_of(machine, flags), cores=cores)
+def _limit(folder: Path) -> float:
+    """Return the cores that one cgroup allows, or infinity."""
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text(encoding="utf-8").strip()
+            period = (folder / "cpu.cfs_period_us").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return float("inf")
+    return float("inf") if quota in {"max", "-1"} else int(quota) / int(period)

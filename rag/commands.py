@@ -151,8 +151,11 @@ def search(
 
 def evaluate(folder: Path, settings: Settings, *, mode: str, fusion: str | None = None) -> Result:
     """Measure retrieval quality on a BEIR folder."""
-    from rag.evaluation import evaluate as run
-    from rag.evaluation import read_dataset
+    try:
+        from rag.evaluation import evaluate as run
+        from rag.evaluation import read_dataset
+    except ModuleNotFoundError as error:
+        raise SettingsError("this needs the extra eval: pip install 'pilotlight[eval]'") from error
     from rag.live import load_embedder
 
     dataset = read_dataset(folder)

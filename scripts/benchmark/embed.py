@@ -42,7 +42,7 @@ def contestants(setup: Setup) -> list[Peer]:
         *(OnnxRuntime(setup, precision) for precision in ("fp32", "int8")),
         *(OpenVino(setup, precision) for precision in ("fp32", "bf16", "int8")),
         *(Pilotlight(setup, "aot", precision) for precision in ("fp32", "bf16", "int8")),
-        *(Pilotlight(setup, "native", precision) for precision in ("bf16", "int8")),
+        *(Pilotlight(setup, "native", precision) for precision in ("fp32", "bf16", "int8")),
     ]
 
 

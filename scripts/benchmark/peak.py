@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable
 
 import torch
 
+from embedder import cpu
 from embedder.shape import Shape
 
 # rows, inner, columns: square ones, and what the linear layers of small and base models multiply in bulk
 _PRODUCTS = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 384, 1536), (4096, 1536, 384), (4096, 768, 3072))
 _SECONDS = 0.05  # a product
+_VNNI = frozenset({"amx", "avx512_bf16", "avx512_vnni"})  # without, torch._int_mm is a scalar loop: 3 GFLOP/s
+Maker = Callable[[int, int, int], Callable[[], object]]  # of a product, by rows, inner, columns
 
 
 def flops(shape: Shape, lengths: Iterable[int]) -> float:
@@ -28,20 +31,29 @@ def measure() -> dict[str, float]:
     The median of a twentieth of a second each, because the clock frequency of a shared machine wanders: measure it
     close to what it is compared with.
     """
-    products: dict[str, list[Callable[[int, int, int], Callable[[], object]]]] = {
-        "fp32": [lambda m, k, n: _dense(m, k, n, torch.float32), lambda m, k, n: _packed(m, k, n, torch.float32)],
-        "bf16": [lambda m, k, n: _dense(m, k, n, torch.bfloat16), lambda m, k, n: _packed(m, k, n, torch.bfloat16)],
-        "int8": [_int_mm, _quantised_linear],
-    }
     found: dict[str, float] = {}
-    for precision, makers in products.items():
+    for precision, makers in products(cpu.detect()).items():
         rates = [_rate(make, *sizes) for make in makers for sizes in _PRODUCTS]
         if any(rates):
             found[precision] = round(max(rates), 1)
     return found
 
 
-def _rate(make: Callable[[int, int, int], Callable[[], object]], m: int, k: int, n: int) -> float:
+def products(processor: cpu.Cpu) -> dict[str, list[Maker]]:
+    """Return the products of each precision that torch does not compute in a scalar loop, which takes minutes here."""
+    makers: dict[str, list[Maker]] = {
+        "fp32": [lambda m, k, n: _dense(m, k, n, torch.float32), lambda m, k, n: _packed(m, k, n, torch.float32)]
+    }
+    if processor.has_bf16:
+        makers["bf16"] = [
+            lambda m, k, n: _dense(m, k, n, torch.bfloat16),
+            lambda m, k, n: _packed(m, k, n, torch.bfloat16),
+        ]
+    makers["int8"] = [_int_mm, _quantised_linear] if processor.isa in _VNNI else [_quantised_linear]
+    return makers
+
+
+def _rate(make: Maker, m: int, k: int, n: int) -> float:
     """Return the median GFLOP/s of a product, or 0 where this torch does not have it."""
     try:
         product = make(m, k, n)

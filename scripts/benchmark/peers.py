@@ -14,7 +14,7 @@ import numpy.typing as npt
 import tokenizers
 
 from benchmark import langchain_script
-from embedder import EmbedderConfig, Embeddings
+from embedder import EmbedderConfig, Embeddings, cpu
 from embedder.batching import pad
 from embedder.model import read_spec
 
@@ -158,6 +158,8 @@ class Pilotlight:
 
     def load(self) -> None:
         """Load the package, or compile it first."""
+        if self._config.engine == "aot" and self.precision == "bf16" and not cpu.detect().has_bf16:
+            raise RuntimeError("this processor has no fast bf16")
         self._embeddings = Embeddings(self._config)
 
     def embed(self, texts: Sequence[str]) -> Vectors:

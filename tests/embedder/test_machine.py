@@ -1,5 +1,8 @@
 """The processor and the process environment."""
 
+import ctypes
+import errno
+import json
 import os
 import subprocess
 import sys
@@ -7,38 +10,264 @@ import sys
 import pytest
 
 from embedder import cpu, environment
+from embedder.errors import EmbedderError
+
+AVX2 = "avx2 fma"
+AVX512 = f"{AVX2} avx512f avx512bw avx512vl avx512dq"
+VNNI = f"{AVX512} avx512_vnni"
+BF16 = f"{VNNI} avx512_bf16"
+AMX = f"{BF16} amx_tile amx_bf16 amx_int8"
+POORER = ("avx512_vnni", "avx512", "avx2", "generic")
 
 
 @pytest.mark.parametrize(
-    ("machine", "flags", "isa"),
+    ("machine", "features", "isa", "isas"),
     [
-        ("x86_64", "avx512f avx512bw avx512vl avx512_vnni avx512_bf16 amx_tile amx_bf16", "amx"),
-        ("x86_64", "avx512f avx512bw avx512vl avx512_vnni avx512_bf16", "avx512_bf16"),
-        ("x86_64", "avx2 fma", "avx2"),
-        ("x86_64", "sse2", "generic"),
-        ("aarch64", "asimd sve bf16", "sve_bf16"),
-        ("aarch64", "asimd", "neon"),
+        ("x86_64", AMX, "amx", ("amx", "avx512_bf16", *POORER)),
+        ("x86_64", AMX.replace("amx_int8", ""), "avx512_vnni", ("avx512_bf16", *POORER)),  # Intel, no permission
+        ("x86_64", f"{BF16} sse4a", "avx512_bf16", ("avx512_bf16", *POORER)),  # AMD
+        ("x86_64", f"{VNNI} sse4a", "avx512_vnni", POORER),
+        ("x86_64", f"{VNNI} f16c avx_vnni", "avx512_vnni", ("avx512_vnni", "avx512", "avx_vnni", "avx2", "generic")),
+        ("x86_64", AVX512, "avx512", POORER[1:]),
+        ("x86_64", AVX512.replace("avx512dq", ""), "avx2", ("avx2", "generic")),
+        ("x86_64", VNNI.replace("fma", ""), "generic", ("generic",)),
+        ("x86_64", f"{AVX2} f16c avx_vnni", "avx_vnni", ("avx_vnni", "avx2", "generic")),
+        ("x86_64", f"{AVX2} avx_vnni", "avx2", ("avx2", "generic")),
+        ("x86_64", AVX2, "avx2", ("avx2", "generic")),
+        ("x86_64", "asimd asimddp", "generic", ("generic",)),
+        ("aarch64", "asimd asimddp bf16 i8mm sve", "neon_mmla", ("neon_mmla", "neon_dot", "neon", "generic")),
+        ("aarch64", "asimd asimddp bf16", "neon_dot", ("neon_dot", "neon", "generic")),
+        ("arm64", "asimd", "neon", ("neon", "generic")),
+        ("aarch64", AMX, "generic", ("generic",)),
+        ("riscv64", "", "generic", ("generic",)),
     ],
 )
-def test_isa(machine, flags, isa):
-    assert cpu.isa_of(machine, set(flags.split())) == isa
+def test_sets_of_features(machine, features, isa, isas):
+    assert cpu.isas_of(machine, set(features.split())) == isas
+    assert cpu.isa_of(machine, set(features.split())) == isa
+
+
+@pytest.mark.parametrize(
+    ("isa", "sve_bits", "torch_isa", "bf16"),
+    [
+        ("amx", 0, "amx", True),
+        ("avx512_bf16", 0, "avx512_bf16", True),
+        ("avx512_vnni", 0, "avx512_vnni", False),
+        ("neon_mmla", 256, "neon_mmla_sve256", True),
+        ("neon_mmla", 128, "neon_mmla_sve128", True),
+        ("neon_dot", 0, "neon_dot", False),
+    ],
+)
+def test_what_follows_from_a_set(isa, sve_bits, torch_isa, bf16):
+    made = cpu.Cpu("x86_64", "made up", isa, (isa, "generic"), 1, sve_bits)
+    assert (made.torch_isa, made.has_bf16) == (torch_isa, bf16)
 
 
 def test_this_machine():
     found = cpu.detect()
     assert 1 <= found.cores <= (os.cpu_count() or 1)
     assert found.name
+    assert found.isa in found.isas
+    assert found.isas[-1] == "generic"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/cpuinfo"), reason="Linux only")
+def test_no_feature_that_the_kernel_does_not_list():
+    """The other way holds only where nothing hides features from programs."""
+    names = {"asimd", "asimddp", "i8mm", "bf16", "sve"} | cpu._X86_BITS.keys()
+    with open("/proc/cpuinfo") as file:
+        listed = set(file.read().split()) & names
+    features, _, _ = cpu._read_arm() if cpu.is_arm(os.uname().machine) else cpu._read_x86()
+    assert features <= listed
+
+
+class FakeLibc:
+    """A C library whose processor has every feature, active in the leaves where `active` says so."""
+
+    def __init__(self, active: int = 0xFFFFFFFF, refusal: int = 0) -> None:
+        self.refusal = refusal
+        self.calls: list[tuple[int, ...]] = []
+        leaf = cpu._Leaf((0xFFFFFFFF,) * 4, (active,) * 4)
+        setattr(self, "__x86_get_cpuid_feature_leaf", lambda index: ctypes.pointer(leaf))
+
+    def syscall(self, *arguments: int) -> int:
+        self.calls.append(arguments)
+        ctypes.set_errno(self.refusal)
+        return -1 if self.refusal else 0
+
+
+def test_what_the_system_does_not_let_programs_use_is_not_there(monkeypatch):
+    libc = FakeLibc(active=0)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: libc)
+    assert cpu._read_x86() == (frozenset(), 0, ())
+    assert libc.calls == []
+
+
+def test_amx_needs_permission(monkeypatch):
+    libc = FakeLibc()
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: libc)
+    features, _, notes = cpu._read_x86()
+    assert cpu.isa_of("x86_64", features) == "amx"
+    assert notes == ()
+    assert libc.calls == [(158, 0x1023, 18)]
+    libc.refusal = errno.EPERM
+    features, _, (note,) = cpu._read_x86()
+    assert "amx" not in cpu.isas_of("x86_64", features)
+    assert note == "AMX is not used: the kernel refused permission (Operation not permitted)"
+
+
+@pytest.mark.parametrize("libc", [OSError("no libc.so.6"), object()])
+def test_a_library_that_does_not_say(libc, monkeypatch):
+    def load(*_, **__):
+        if isinstance(libc, OSError):
+            raise libc
+        return libc
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    for read in (cpu._read_x86, cpu._read_arm):
+        features, sve_bits, (note,) = read()
+        assert (features, sve_bits) == (frozenset(), 0)
+        assert "the C library does not list them" in note
+
+
+def test_arm_from_the_auxiliary_vector(monkeypatch):
+    words = {16: 1 << 1 | 1 << 20 | 1 << 22, 26: 1 << 13 | 1 << 14}
+    libc = type("Libc", (), {})()
+    libc.getauxval = lambda entry: words[entry]
+    libc.prctl = lambda name, *_: (1 << 17 | 32) if name == 51 else -1  # 32 bytes, inherited by children
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: libc)
+    assert cpu._read_arm() == ({"asimd", "asimddp", "sve", "i8mm", "bf16"}, 256, ())
+    words[16] = 1 << 1
+    assert cpu._read_arm() == ({"asimd", "i8mm", "bf16"}, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("own", "limits", "cores"),
+    [
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/a/b\n", {"cpu.max": "max 100000", "a/cpu.max": "200000 100000", "a/b/cpu.max": "400000 100000"}, 2),
+        ("0::/of/the/host\n", {"cpu.max": "300000 100000"}, 3),
+        ("0::/\n", {}, float("inf")),
+        ("0::/\n", {"cpu.max": "max 100000"}, float("inf")),
+        ("3:cpuset:/\n1:cpu:/a\n0::/\n", {"cpu/a/cpu.cfs_quota_us": "50000", "cpu/a/cpu.cfs_period_us": "100000"}, 0.5),
+        (
+            "1:cpu,cpuacct:/\n",
+            {"cpu,cpuacct/cpu.cfs_quota_us": "-1\n", "cpu,cpuacct/cpu.cfs_period_us": "100000\n"},
+            float("inf"),
+        ),
+    ],
+)
+def test_quota(own, limits, cores, tmp_path):
+    (tmp_path / "own").write_text(own)
+    for name, text in limits.items():
+        path = tmp_path / "mount" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert cpu._quota(tmp_path / "mount", tmp_path / "own") == cores
+
+
+def child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    limits = {"PILOTLIGHT_ISA", *environment.defaults("x86_64", "avx2"), *environment.defaults("aarch64", "neon")}
+    clean = {name: value for name, value in os.environ.items() if name not in limits}
+    return subprocess.run([sys.executable, "-c", code], env=clean | variables, capture_output=True, text=True)
+
+
+def test_a_poorer_set_is_forced():
+    isas = cpu.detect().isas
+    for isa in isas:
+        code = "from embedder import cpu; c = cpu.detect(); print(c.isa, c.forced, c.sve_bits, *c.isas)"
+        assert child(code, PILOTLIGHT_ISA=isa).stdout.split() == [isa, "True", "0", *isas]
+
+
+@pytest.mark.parametrize("name", ["sse9", "amx,avx2", "AVX2"])
+def test_a_set_that_there_is_not(name):
+    code = (
+        "import embedder; from embedder import cpu; from embedder.errors import EmbedderError\n"
+        "try: cpu.detect()\nexcept EmbedderError as error: print(error)"
+    )
+    told = child(code, PILOTLIGHT_ISA=name).stdout
+    assert told == f"PILOTLIGHT_ISA={name}: this processor runs {', '.join(cpu.detect().isas)}; set one of them\n"
+    done = child("from rag.cli import main; raise SystemExit(main(['doctor']))", PILOTLIGHT_ISA=name)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"pilotlight: {told}")
+
+
+def test_a_set_that_this_processor_does_not_run(monkeypatch):
+    monkeypatch.setattr(cpu, "_read_x86", lambda: (frozenset(AVX2.split()), 0, ()))
+    monkeypatch.setattr(cpu.platform, "machine", lambda: "x86_64")
+    monkeypatch.setenv("PILOTLIGHT_ISA", "amx")
+    with pytest.raises(EmbedderError, match="this processor runs avx2, generic; set one of them"):
+        cpu.detect.__wrapped__()
+
+
+@pytest.mark.model
+def test_torch_obeys():
+    """Set after the import it would change nothing, so this needs a process of its own."""
+    isas = cpu.detect().isas
+    if "avx2" not in isas:
+        pytest.skip(f"no AVX2 here: {', '.join(isas)}")
+    code = "import embedder, torch; print(torch.backends.cpu.get_cpu_capability())"
+    assert child(code, PILOTLIGHT_ISA="avx2").stdout.split() == ["AVX2"]
+    assert child(code, PILOTLIGHT_ISA="generic").stdout.split() == ["DEFAULT"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "isa", "expected"),
+    [
+        ("x86_64", "avx2", ("avx2", "AVX2")),
+        ("x86_64", "avx_vnni", ("avx2", "AVX2_VNNI")),
+        ("x86_64", "avx512_vnni", ("avx512", "AVX512_CORE_VNNI")),
+        ("x86_64", "", (None, None)),
+        ("x86_64", "unheard-of", (None, None)),
+        ("aarch64", "neon_dot", ("default", "ADVANCED_SIMD")),
+        ("aarch64", "", (None, None)),
+    ],
+)
+def test_limits_of_torch(machine, isa, expected):
+    environ = {"PILOTLIGHT_ISA": isa}
+    environment.apply(environ, machine)
+    assert (environ.get("ATEN_CPU_CAPABILITY"), environ.get("ONEDNN_MAX_CPU_ISA")) == expected
+
+
+def test_each_set_has_limits_for_torch():
+    for isa in (*cpu.X86_ISAS, "generic"):
+        assert environment.defaults("x86_64", isa).keys() > environment.defaults("x86_64").keys()
+
+
+def test_fp32_is_not_computed_in_bf16_where_that_is_forbidden():
+    assert environment.defaults("aarch64")["DNNL_DEFAULT_FPMATH_MODE"] == "BF16"
+    assert environment.defaults("aarch64", "neon_mmla")["DNNL_DEFAULT_FPMATH_MODE"] == "BF16"
+    assert "DNNL_DEFAULT_FPMATH_MODE" not in environment.defaults("aarch64", "neon_dot")
 
 
 def test_the_user_is_never_overridden():
-    environ = {"DNNL_DEFAULT_FPMATH_MODE": "STRICT"}
+    environ = {"DNNL_DEFAULT_FPMATH_MODE": "STRICT", "PILOTLIGHT_ISA": "neon_mmla", "ATEN_CPU_CAPABILITY": "sve256"}
     environment.apply(environ, "aarch64")
     assert environ["DNNL_DEFAULT_FPMATH_MODE"] == "STRICT"
+    assert environ["ATEN_CPU_CAPABILITY"] == "sve256"
     assert environ["THP_MEM_ALLOC_ENABLE"] == "1"
 
 
 def test_importing_embedder_sets_the_environment_and_imports_no_torch():
     code = "import os, sys, embedder, embedder.config; print('torch' in sys.modules, os.environ['LRU_CACHE_CAPACITY'])"
-    clean = {name: value for name, value in os.environ.items() if name != "LRU_CACHE_CAPACITY"}
-    done = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "1024"]
+    assert child(code).stdout.split() == ["False", "1024"]
+
+
+def test_doctor_says_why():
+    code = "from rag.cli import main; raise SystemExit(main(['doctor', '--json']))"
+    found = cpu.detect()
+    free = json.loads(child(code).stdout)
+    assert free["cpu"]["isa_reason"]
+    assert free["cpu"]["isas"] == list(found.isas)
+    assert free["embedder"]["engine_reason"].startswith(
+        f"{free['embedder']['engine']}: all-MiniLM-L6-v2 is of a family"
+    )
+    forced = json.loads(child(code, PILOTLIGHT_ISA="generic").stdout)
+    assert (forced["cpu"]["isa"], forced["cpu"]["isa_reason"]) == ("generic", "forced by PILOTLIGHT_ISA")
+    assert f"PILOTLIGHT_ISA keeps this CPU to generic, and it could run {found.isas[0]}" in forced["warnings"]
+    assert forced["embedder"]["precision"] == "fp32"
+    asked = json.loads(child(code, PILOTLIGHT_ENGINE="eager", PILOTLIGHT_PRECISION="fp32").stdout)["embedder"]
+    assert (asked["engine_reason"], asked["precision_reason"]) == ("asked for", "asked for")
+    text = child("from rag.cli import main; raise SystemExit(main(['doctor']))").stdout
+    assert f"  {'bf16':<24} {'yes' if found.has_bf16 else 'no'}\n" in text
+    assert f"  {'isas':<24} {', '.join(found.isas)}\n" in text
+    assert "[" not in text.partition("\nindex")[0]

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -73,3 +75,12 @@ def test_bad_folders_are_told_by_file(folder, file, content, told):
         (folder / file).write_text(content)
     with pytest.raises(DatasetError, match=told):
         read_dataset(folder)
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path):
+    code = (
+        "import sys; sys.modules['ir_measures'] = None; from rag.cli import main; sys.exit(main(['eval', sys.argv[1]]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "pilotlight: this needs the extra eval: pip install 'pilotlight[eval]'\n"
