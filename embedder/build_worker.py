@@ -61,7 +61,7 @@ def _end_with_caller(alive: int, scratch: Path) -> None:
     while os.read(alive, 1):
         pass
     # by a process outside the group that is ended: it is the last to go
-    line = ["sh", "-c", 'kill -9 -- "-$1"; rm -rf -- "$2"', "sh", str(os.getpgrp()), str(scratch)]
+    line = ["sh", "-c", 'kill -9 "-$1"; rm -rf -- "$2"', "sh", str(os.getpgrp()), str(scratch)]
     subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 

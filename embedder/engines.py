@@ -1,6 +1,7 @@
 """The torch engines: three ways to run the same module. All give the same vectors; they differ in speed and needs."""
 
 import os
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,9 +13,15 @@ from torch import Tensor, nn
 
 from embedder import batching
 from embedder.errors import CompilerMissing, PackageError
+from embedder.failures import explained
 from embedder.package import find_compiler
 
 PACKAGE = "model.pt2"
+# Freezing folds the weights in and prepacks them in oneDNN's blocked layouts.
+INDUCTOR_OPTIONS: dict[str, Any] = {"freezing": True}
+if platform.machine() == "aarch64":  # GCC 12 and 14 crash on the header that torch would compile ahead for SVE
+    INDUCTOR_OPTIONS |= {"aot_inductor.precompile_headers": False, "cpp_cache_precompile_headers": False}
+_INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 
 
 class Engine(Protocol):
@@ -64,14 +71,32 @@ class CompiledEngine(EagerEngine):
         super().__init__(module, dimension, pad)
         if find_compiler() is None:
             raise CompilerMissing("engine compile needs a C++ compiler: apt-get install g++, or use --engine eager")
-        # Compiled code is native code: kept in the private cache, not in a shared /tmp.
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
-        self._module = torch.compile(module, dynamic=True, options={"freezing": True})
+        self._module = torch.compile(module, dynamic=True, options=INDUCTOR_OPTIONS)
+        try:
+            _keep_private(cache / "inductor")
+            self._compile_now()
+        except (OSError, RuntimeError) as error:
+            raise explained(error, "the model", "set --cache-dir and TMPDIR", cache) from error
+
+    def _compile_now(self) -> None:
         # A size of one is compiled apart from all others, so both are compiled now and nothing later.
         with torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
                 self._module(ids, torch.ones_like(ids))
+
+
+def _keep_private(folder: Path) -> None:
+    """Have compiled code, which is native code, kept in a private folder and not in a shared /tmp.
+
+    Torch reads the place from the environment alone, whenever it compiles, so it stays there. It also writes its own
+    default there, as soon as a model is loaded: only another one is the user's.
+    """
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # 2 s, which only this engine needs
+
+    default = default_cache_dir()
+    if os.environ.get(_INDUCTOR_FOLDER, default) == default:
+        os.environ[_INDUCTOR_FOLDER] = str(folder)
 
 
 class PackagedEngine(TorchEngine):

@@ -2,7 +2,10 @@
 
 import errno
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from embedder.errors import PackageError
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _NO_SPACE_WORDS = (
@@ -10,23 +13,56 @@ _NO_SPACE_WORDS = (
     "disk quota exceeded",
     "pytorchstreamwriter failed writing",  # torch's zip writer, which keeps the reason to itself
 )
+_NO_MEMORY = (
+    "killed signal terminated program",  # what g++ says of its compiler
+    "cannot allocate memory",
+    "virtual memory exhausted",
+    "out of memory allocating",
+    "memory exhausted",
+    "std::bad_alloc",
+)
 _LEAST = 1 << 16  # bytes; with less than that nothing more can be written
 _LONGEST = 200  # characters of a reason
 
 
-def is_disk_full(error: BaseException, folder: Path) -> bool:
-    """Whether building in a folder failed for want of space: by what was said, or else by what is left."""
-    causes = [error]
-    while following := causes[-1].__cause__ or causes[-1].__context__:
-        causes.append(following)
+def explained(error: BaseException, what: str, remedy: str, folder: Path) -> PackageError:
+    """What building `what` in a folder failed for, in one line; the remedy is for want of space there."""
+    if _is_disk_full(error, folder):
+        return PackageError(f"no space left to build {what}: free some, or {remedy}")
+    if _is_out_of_memory(error):
+        return PackageError(
+            f"not enough memory to build {what}: free some, or copy one from a machine of the same kind"
+        )
+    if isinstance(error, PackageError):
+        return PackageError(str(error))
+    return PackageError(f"cannot build {what} ({_reason(error)}): {remedy} if that is about files, else --engine eager")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    following: BaseException | None = error
+    while following:
+        yield following
+        following = following.__cause__ or following.__context__
+
+
+def _says(error: BaseException, words: Sequence[str]) -> bool:
+    return any(said in str(cause).lower() for cause in _causes(error) for said in words)
+
+
+def _is_disk_full(error: BaseException, folder: Path) -> bool:
+    """By what was said, or else by what is left."""
     return (
-        any(getattr(cause, "errno", None) in _NO_SPACE for cause in causes)
-        or any(words in str(cause).lower() for cause in causes for words in _NO_SPACE_WORDS)
+        any(getattr(cause, "errno", None) in _NO_SPACE for cause in _causes(error))
+        or _says(error, _NO_SPACE_WORDS)
         or shutil.disk_usage(folder).free < _LEAST
     )
 
 
-def reason(error: BaseException) -> str:
+def _is_out_of_memory(error: BaseException) -> bool:
+    return any(getattr(cause, "errno", None) == errno.ENOMEM for cause in _causes(error)) or _says(error, _NO_MEMORY)
+
+
+def _reason(error: BaseException) -> str:
     """The line that says most of what went wrong: a compiler's first error, or else the first line there is."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from embedder.cache import check_private, open_private
+from embedder.cache import check_private, open_private, unusable
 from embedder.errors import CompilerMissing, PackageError
-from embedder.failures import is_disk_full, reason
+from embedder.failures import explained
 
 RECIPE = 4  # raise it when what a package holds, or how it is compiled, changes
 _RECORD = "package.json"
@@ -118,14 +118,7 @@ def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None
         (made / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         made.rename(folder)
     except (OSError, RuntimeError, PackageError) as error:
-        if is_disk_full(error, folder.parent):
-            raise PackageError(f"no space left to build {folder}: free some, or set --cache-dir") from error
-        if isinstance(error, PackageError):
-            raise
-        raise PackageError(
-            f"cannot build the package {folder} ({reason(error)}): set --cache-dir if that is about files, "
-            "else --engine eager"
-        ) from error
+        raise explained(error, f"the package {folder}", "set --cache-dir", folder.parent) from error
     finally:
         _remove_unfinished(folder.parent)
 
@@ -177,6 +170,10 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise unusable(path.parent, error) from error
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX)  # freed by the kernel if the holder dies
         yield
