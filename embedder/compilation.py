@@ -1,8 +1,10 @@
 """A sentence encoder to a package of native code, for either engine that has one."""
 
+import platform
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -10,10 +12,13 @@ from torch.nn import functional as F
 from embedder import kernel
 from embedder.config import Plan
 from embedder.encoder import Encoder
-from embedder.engines import INDUCTOR_OPTIONS, PACKAGE
+from embedder.engines import PACKAGE
 from embedder.packing import write_weights
 from embedder.sentence import SentenceEncoder, load_module
 
+_OPTIONS: dict[str, Any] = {"freezing": True}  # folds the weights in and prepacks them in oneDNN's blocked layouts
+if platform.machine() == "aarch64":  # GCC 12 and 14 crash on the header that torch would compile ahead for SVE
+    _OPTIONS |= {"aot_inductor.precompile_headers": False, "cpp_cache_precompile_headers": False}
 _LARGEST_BATCH = 4096
 # What g++ may use for a package of an instruction set. Its default is whatever the building machine happens to have,
 # and the package would end another machine of the same set with SIGILL.
@@ -64,7 +69,7 @@ def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callabl
     if isinstance(module.encoder, Encoder) and module.encoder.shape.relative_buckets:
         # A row and a column more than any text needs, or export refuses the longest: its slice would be the whole.
         module.encoder.relative = F.pad(module.encoder.get_buffer("relative"), (0, 1, 0, 1))
-    options = INDUCTOR_OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
+    options = _OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
     with torch.no_grad(), warnings.catch_warnings():  # freezing is refused where gradients are recorded
         warnings.filterwarnings("ignore", message="To copy construct from a tensor")  # torch's own lowering of int8
         report("exporting the model")

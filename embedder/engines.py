@@ -1,7 +1,6 @@
 """The torch engines: three ways to run the same module. All give the same vectors; they differ in speed and needs."""
 
 import os
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,11 +16,9 @@ from embedder.failures import explained
 from embedder.package import find_compiler
 
 PACKAGE = "model.pt2"
-# Freezing folds the weights in and prepacks them in oneDNN's blocked layouts.
-INDUCTOR_OPTIONS: dict[str, Any] = {"freezing": True}
-if platform.machine() == "aarch64":  # GCC 12 and 14 crash on the header that torch would compile ahead for SVE
-    INDUCTOR_OPTIONS |= {"aot_inductor.precompile_headers": False, "cpp_cache_precompile_headers": False}
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+# Headers that torch would compile ahead are kept in a shared /tmp, whatever it is told; see `_keep_private`.
+_COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
 
 
 class Engine(Protocol):
@@ -71,7 +68,7 @@ class CompiledEngine(EagerEngine):
         super().__init__(module, dimension, pad)
         if find_compiler() is None:
             raise CompilerMissing("engine compile needs a C++ compiler: apt-get install g++, or use --engine eager")
-        self._module = torch.compile(module, dynamic=True, options=INDUCTOR_OPTIONS)
+        self._module = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
         try:
             _keep_private(cache / "inductor")
             self._compile_now()
@@ -107,9 +104,10 @@ class PackagedEngine(TorchEngine):
         try:
             self._loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / PACKAGE), "model", False, 1, -1)
         except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            raise PackageError(
-                f"the package {folder} cannot be loaded ({reason}): remove it to build it again"
+            reason = str(error).partition("\n")[0][:200]
+            raise PackageError(  # its files are as they were built, or it would have been refused before
+                f"the package {folder} cannot be loaded ({reason}): torch unpacks it in TMPDIR, where it needs "
+                "to write, room, and no noexec; else remove it to build it again"
             ) from error
 
     def _run(self, ids: Tensor, mask: Tensor) -> Tensor:

@@ -21,18 +21,22 @@ _NO_MEMORY = (
     "memory exhausted",
     "std::bad_alloc",
 )
-_LEAST = 1 << 16  # bytes; with less than that nothing more can be written
+# Bytes. With less than that a build failed for want of space, whatever was said: a tool that dies of it, in words of its
+# own or none, removes what it had written first.
+_LEAST = 32 << 20
 _LONGEST = 200  # characters of a reason
 
 
 def explained(error: BaseException, what: str, remedy: str, folder: Path) -> PackageError:
     """What building `what` in a folder failed for, in one line; the remedy is for want of space there."""
-    if _is_disk_full(error, folder):
+    if _is_disk_full(error):
         return PackageError(f"no space left to build {what}: free some, or {remedy}")
     if _is_out_of_memory(error):
         return PackageError(
             f"not enough memory to build {what}: free some, or copy one from a machine of the same kind"
         )
+    if shutil.disk_usage(folder).free < _LEAST:
+        return PackageError(f"no space left to build {what} ({_reason(error)}): free some, or {remedy}")
     if isinstance(error, PackageError):
         return PackageError(str(error))
     return PackageError(f"cannot build {what} ({_reason(error)}): {remedy} if that is about files, else --engine eager")
@@ -49,13 +53,8 @@ def _says(error: BaseException, words: Sequence[str]) -> bool:
     return any(said in str(cause).lower() for cause in _causes(error) for said in words)
 
 
-def _is_disk_full(error: BaseException, folder: Path) -> bool:
-    """By what was said, or else by what is left."""
-    return (
-        any(getattr(cause, "errno", None) in _NO_SPACE for cause in _causes(error))
-        or _says(error, _NO_SPACE_WORDS)
-        or shutil.disk_usage(folder).free < _LEAST
-    )
+def _is_disk_full(error: BaseException) -> bool:
+    return any(getattr(cause, "errno", None) in _NO_SPACE for cause in _causes(error)) or _says(error, _NO_SPACE_WORDS)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
