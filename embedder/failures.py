@@ -1,6 +1,7 @@
 """What kept native code from being built, from what compilers, linkers and torch say of it."""
 
 import errno
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,10 +22,11 @@ _NO_MEMORY = (
     "memory exhausted",
     "std::bad_alloc",
 )
-# Bytes. With less than that a build failed for want of space, whatever was said: a tool that dies of it, in words of its
-# own or none, removes what it had written first.
+# Bytes. With less than that a build failed for want of space, whatever was said: a tool that dies of it, with words of
+# its own or without a word, removes what it had written first.
 _LEAST = 32 << 20
 _LONGEST = 200  # characters of a reason
+_ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an exception
 
 
 def explained(error: BaseException, what: str, remedy: str, folder: Path) -> PackageError:
@@ -66,5 +68,5 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = next((line for line in lines if "error:" in line.lower()), lines[0] if lines else type(error).__name__)
+    said = next((line for line in lines if _ERROR.search(line)), lines[0] if lines else type(error).__name__)
     return said[:_LONGEST]
