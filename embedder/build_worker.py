@@ -6,10 +6,12 @@ whoever asked is alive.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,7 @@ def main() -> None:
             say(done=True)
 
 
-def _build(asked: dict[str, Any], folder: Path, report: Any) -> None:
+def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -> None:
     report("importing torch")
     from embedder.compilation import build_package
 
@@ -62,7 +64,10 @@ def _end_with_caller(alive: int, scratch: Path) -> None:
         pass
     # by a process outside the group that is ended: it is the last to go
     line = ["sh", "-c", 'kill -9 "-$1"; rm -rf -- "$2"', "sh", str(os.getpgrp()), str(scratch)]
-    subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    except OSError:  # what is left goes with the next build
+        os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ _NO_SPACE_WORDS = (
 _NO_MEMORY = (
     "killed signal terminated program",  # what g++ says of its compiler
     "cannot allocate memory",
+    "can't allocate memory",
+    "memoryerror",
     "virtual memory exhausted",
     "out of memory allocating",
     "memory exhausted",
@@ -34,9 +36,7 @@ def explained(error: BaseException, what: str, remedy: str, folder: Path) -> Pac
     if _is_disk_full(error):
         return PackageError(f"no space left to build {what}: free some, or {remedy}")
     if _is_out_of_memory(error):
-        return PackageError(
-            f"not enough memory to build {what}: free some, or copy one from a machine of the same kind"
-        )
+        return PackageError(f"not enough memory to build {what}: free some, or choose --engine eager, which takes less")
     if shutil.disk_usage(folder).free < _LEAST:
         return PackageError(f"no space left to build {what} ({_reason(error)}): free some, or {remedy}")
     if isinstance(error, PackageError):

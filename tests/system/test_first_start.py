@@ -36,7 +36,7 @@ def test_index_search_and_serve(engine: str, tmp_path: Path, monkeypatch: pytest
     with serving(tmp_path / "index", "--engine", engine) as url:
         status, body = request(f"{url}/api/v1/search", {"query": "partial index", "k": 1})
         assert (status, body["hits"][0]["title"]) == (200, "Partial indexes")
-    assert list(temporary.iterdir()) == []
+    assert [path for path in temporary.rglob("*") if path.is_file()] == []  # torch itself makes an empty folder
     packages = list((home / ".cache" / "pilotlight" / "packages").glob("*"))
     assert len(packages) == (0 if plan.package_key is None else 1)
     if engine == "aot":  # which torch unpacks there
