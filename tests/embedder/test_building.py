@@ -18,12 +18,13 @@ from embedder.errors import EmbedderError, ModelError, PackageError
 
 pytestmark = pytest.mark.model
 ASK = """
-import json, os, sys, tempfile, threading
+import json, os, signal, sys, tempfile, threading
 from pathlib import Path
 from embedder import EmbedderConfig
 from embedder.building import ensure_package
 from embedder.config import Plan
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have had it ignored
 plan = Plan(EmbedderConfig(model=sys.argv[1], engine="native", cache_dir=Path(sys.argv[2])))
 before, steps = dict(os.environ), []
 def build():

@@ -31,8 +31,9 @@ def test_index_search_and_serve(engine: str, tmp_path: Path, monkeypatch: pytest
     done = run("index", source, *chosen, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["documents"] == 3
-    done = run("search", "partial index", *chosen, "--json")
-    assert json.loads(done.stdout)["hits"][0]["title"] == "Partial indexes", done.stderr
+    if engine != "compile":  # which compiles anew at every start: the server's is enough
+        done = run("search", "partial index", *chosen, "--json")
+        assert json.loads(done.stdout)["hits"][0]["title"] == "Partial indexes", done.stderr
     with serving(tmp_path / "index", "--engine", engine) as url:
         status, body = request(f"{url}/api/v1/search", {"query": "partial index", "k": 1})
         assert (status, body["hits"][0]["title"]) == (200, "Partial indexes")
