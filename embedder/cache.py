@@ -15,16 +15,26 @@ def default_folder() -> Path:
 def open_private(folder: Path) -> Path:
     """Create the folder with mode 0700 where it is missing, and check that it is ours alone to write.
 
-    Raises CacheError naming the folder if someone else owns it or may write to it.
+    Raises CacheError naming the folder if someone else owns it or may write to it, or if no code can be run from there.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_private(folder)
         if stat.S_IMODE(folder.stat().st_mode) != 0o700:  # asked first, as the folder may be on a read-only disk
             folder.chmod(0o700)
+        flags = os.statvfs(folder).f_flag
     except OSError as error:
-        raise CacheError(f"the package cache {folder} cannot be used ({error.strerror}): set --cache-dir") from error
+        raise unusable(folder, error) from error
+    if flags & os.ST_NOEXEC:
+        raise CacheError(
+            f"the package cache {folder} is on a disk mounted noexec, from which no code is run: set --cache-dir"
+        )
     return folder
+
+
+def unusable(folder: Path, error: OSError) -> CacheError:
+    """What is to be said of a cache that cannot be read or written."""
+    return CacheError(f"the package cache {folder} cannot be used ({error.strerror}): set --cache-dir")
 
 
 def check_private(path: Path) -> None:

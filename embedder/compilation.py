@@ -1,5 +1,6 @@
 """A sentence encoder to a package of native code, for either engine that has one."""
 
+import platform
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ from embedder.packing import write_weights
 from embedder.sentence import SentenceEncoder, load_module
 
 _OPTIONS: dict[str, Any] = {"freezing": True}  # folds the weights in and prepacks them in oneDNN's blocked layouts
+if platform.machine() == "aarch64":  # GCC 12 and 14 crash on the header that torch would compile ahead for SVE
+    _OPTIONS |= {"aot_inductor.precompile_headers": False, "cpp_cache_precompile_headers": False}
 _LARGEST_BATCH = 4096
 # What g++ may use for a package of an instruction set. Its default is whatever the building machine happens to have,
 # and the package would end another machine of the same set with SIGILL.

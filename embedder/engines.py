@@ -12,9 +12,13 @@ from torch import Tensor, nn
 
 from embedder import batching
 from embedder.errors import CompilerMissing, PackageError
+from embedder.failures import explained
 from embedder.package import find_compiler
 
 PACKAGE = "model.pt2"
+_INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+# Headers that torch would compile ahead are kept in a shared /tmp, whatever it is told; see `_keep_private`.
+_COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
 
 
 class Engine(Protocol):
@@ -64,14 +68,32 @@ class CompiledEngine(EagerEngine):
         super().__init__(module, dimension, pad)
         if find_compiler() is None:
             raise CompilerMissing("engine compile needs a C++ compiler: apt-get install g++, or use --engine eager")
-        # Compiled code is native code: kept in the private cache, not in a shared /tmp.
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
-        self._module = torch.compile(module, dynamic=True, options={"freezing": True})
+        self._module = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
+        try:
+            _keep_private(cache / "inductor")
+            self._compile_now()
+        except (OSError, RuntimeError) as error:
+            raise explained(error, "the model", "set --cache-dir and TMPDIR", cache) from error
+
+    def _compile_now(self) -> None:
         # A size of one is compiled apart from all others, so both are compiled now and nothing later.
         with torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
                 self._module(ids, torch.ones_like(ids))
+
+
+def _keep_private(folder: Path) -> None:
+    """Have compiled code, which is native code, kept in a private folder and not in a shared /tmp.
+
+    Torch reads the place from the environment alone, whenever it compiles, so it stays there. It also writes its own
+    default there, as soon as a model is loaded: only another one is the user's.
+    """
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # 2 s, which only this engine needs
+
+    default = default_cache_dir()
+    if os.environ.get(_INDUCTOR_FOLDER, default) == default:
+        os.environ[_INDUCTOR_FOLDER] = str(folder)
 
 
 class PackagedEngine(TorchEngine):
@@ -82,9 +104,10 @@ class PackagedEngine(TorchEngine):
         try:
             self._loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / PACKAGE), "model", False, 1, -1)
         except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            raise PackageError(
-                f"the package {folder} cannot be loaded ({reason}): remove it to build it again"
+            reason = str(error).partition("\n")[0][:200]
+            raise PackageError(  # its files are as they were built, or it would have been refused before
+                f"the package {folder} cannot be loaded ({reason}): torch unpacks it in TMPDIR, where it needs "
+                "to write, room, and no noexec; else remove it to build it again"
             ) from error
 
     def _run(self, ids: Tensor, mask: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ PilotlightError                  base of all; its text is one line: what, where,
 │   ├── PrecisionError           a precision this processor or engine does not have
 │   ├── CompilerMissing          a package must be built and there is no C++ compiler
 │   ├── PackageError             a compiled package is corrupt, stale or of another machine
-│   └── CacheError               the package cache is not private to this user
+│   └── CacheError               the package cache is not private to this user, or no place for code
 ├── IndexerError                 indexer/errors.py
 └── RagError                     rag/errors.py
 """
@@ -42,4 +42,4 @@ class PackageError(EmbedderError):
 
 
 class CacheError(EmbedderError):
-    """The package cache folder is owned by, or writable by, someone else."""
+    """The package cache folder is owned by, or writable by, someone else, or no code can be kept or run there."""

@@ -1,12 +1,10 @@
 """Compiled packages: built once, found by what decides their code, verified before they are loaded."""
 
-import errno
 import fcntl
 import hashlib
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from embedder.cache import check_private, open_private
+from embedder.cache import check_private, open_private, unusable
 from embedder.errors import CompilerMissing, PackageError
+from embedder.failures import explained
 
 RECIPE = 5  # raise it when what a package holds, or how it is compiled, changes
 _RECORD = "package.json"
@@ -60,7 +59,8 @@ def package_folder(cache: Path, key: PackageKey) -> Path:
 def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
     """Return the folder of a verified package, building it first if there is none.
 
-    `build` writes the package's files to a folder; it is called only where there is no package.
+    `build` writes the package's files to a folder; it is called only where there is no package. Beside that folder it
+    may leave what it likes: all of it is removed.
     Raises CacheError, CompilerMissing, or PackageError where a package is damaged or cannot be built.
     """
     open_private(cache)
@@ -107,30 +107,25 @@ def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None
     if find_compiler() is None:
         raise CompilerMissing(_without_compiler(folder.parent, key))
     open_private(folder.parent)
-    for left in folder.parent.glob(f"{_UNFINISHED}*"):  # by a build that was killed; the lock says that none is running
-        shutil.rmtree(left, ignore_errors=True)
-    # Intermediate files go beside the package, not into a shared /tmp, and are gone afterwards.
-    work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
+    _remove_unfinished(folder.parent)  # of a build that was killed; the lock says that none is running
     try:
+        # Intermediate files go beside the package, not into a shared /tmp, and are gone afterwards.
+        work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
         made = work / "package"
         made.mkdir(mode=0o700)
-        with _environment(TORCHINDUCTOR_CACHE_DIR=str(work / "inductor"), TMPDIR=str(work)):
-            build(made)
+        build(made)
         record = key.as_dict() | {"files": {path.name: _sha256(path) for path in sorted(made.iterdir())}}
         (made / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         made.rename(folder)
-    except (OSError, RuntimeError, subprocess.CalledProcessError, PackageError) as error:
-        # Compilers report a full disk in words of their own, or by a crash, so the disk itself is asked as well.
-        if _is_full(folder.parent) or getattr(error, "errno", None) == errno.ENOSPC:
-            raise PackageError(f"no space left to build {folder}: free some, or set --cache-dir") from error
-        if isinstance(error, PackageError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) else _first_line(error)
-        raise PackageError(
-            f"cannot build the package {folder} ({reason}): set --cache-dir if that is about files, else --engine eager"
-        ) from error
+    except (OSError, RuntimeError, PackageError) as error:
+        raise explained(error, f"the package {folder}", "set --cache-dir", folder.parent) from error
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        _remove_unfinished(folder.parent)
+
+
+def _remove_unfinished(packages: Path) -> None:
+    for left in packages.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _without_compiler(packages: Path, key: PackageKey) -> str:
@@ -168,14 +163,6 @@ def misfits(packages: Path, key: PackageKey) -> list[str]:
     return found
 
 
-def _is_full(folder: Path) -> bool:
-    return shutil.disk_usage(folder).free < 1 << 16
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip()[:200] for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -183,20 +170,10 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise unusable(path.parent, error) from error
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX)  # freed by the kernel if the holder dies
         yield
-
-
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

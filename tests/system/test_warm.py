@@ -3,6 +3,9 @@
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -89,19 +92,48 @@ def test_a_damaged_package_is_never_loaded(cache, tmp_path):
     assert f"{victim} is damaged" in done.stderr
 
 
-def test_a_full_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True).returncode:
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[None]:
+    folder.mkdir()
+    line = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder]
+    if subprocess.run(line, capture_output=True, check=False).returncode:
         pytest.skip("a small disk cannot be mounted here")
     try:
-        done = run("warm", "--cache-dir", disk / "c")
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "size"),
+    # too little for the compiler's files, for the weights, for headers, for code with the weights in it
+    [("auto", "100k"), ("auto", "8m"), ("aot", "2m"), ("aot", "60m"), ("compile", "100k")],
+)
+def test_a_full_disk(tmp_path, index, engine, size):
+    disk = tmp_path / "disk"
+    with mounted(disk, f"size={size}"):
+        verb = ["warm"] if engine != "compile" else ["search", "x", "--index", index]
+        done = run(*verb, "--engine", engine, "--cache-dir", disk / "c")
         assert done.returncode == 2
         assert "no space left to build" in done.stderr.splitlines()[-1]
         assert "Traceback" not in done.stderr
-        assert list((disk / "c" / "packages").iterdir()) == []
-    finally:
-        subprocess.run(["umount", disk], check=True)
+        assert list((disk / "c").glob("packages/*")) == list((disk / "c").glob("packages/.[!.]*")) == []
+
+
+def test_a_full_temporary_folder(tmp_path, index):
+    """The compiler of the engine `compile` works there."""
+    with mounted(tmp_path / "disk", "size=100k"):
+        chosen = ["--engine", "compile", "--cache-dir", tmp_path / "c"]
+        done = run("search", "x", "--index", index, *chosen, TMPDIR=str(tmp_path / "disk"))
+    assert done.returncode == 2
+    assert "no space left to build the model: free some, or set --cache-dir and TMPDIR" in done.stderr.splitlines()[-1]
+
+
+def test_a_cache_from_which_no_code_is_run(tmp_path):
+    with mounted(tmp_path / "disk", "noexec"):
+        done = run("warm", "--cache-dir", tmp_path / "disk" / "c")
+    assert done.returncode == 2
+    assert f"{tmp_path}/disk/c is on a disk mounted noexec" in done.stderr
 
 
 @pytest.mark.parametrize("engine", ["auto", "aot"])

@@ -1,0 +1,72 @@
+"""What kept native code from being built, from what compilers, linkers and torch say of it."""
+
+import errno
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from embedder.errors import PackageError
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+_NO_SPACE_WORDS = (
+    "no space left on device",
+    "disk quota exceeded",
+    "pytorchstreamwriter failed writing",  # torch's zip writer, which keeps the reason to itself
+)
+_NO_MEMORY = (
+    "killed signal terminated program",  # what g++ says of its compiler
+    "cannot allocate memory",
+    "can't allocate memory",
+    "memoryerror",
+    "virtual memory exhausted",
+    "out of memory allocating",
+    "memory exhausted",
+    "std::bad_alloc",
+)
+# Bytes. With less than that a build failed for want of space, whatever was said: a tool that dies of it, with words of
+# its own or without a word, removes what it had written first.
+_LEAST = 32 << 20
+_LONGEST = 200  # characters of a reason
+_ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an exception
+
+
+def explained(error: BaseException, what: str, remedy: str, folder: Path) -> PackageError:
+    """What building `what` in a folder failed for, in one line; the remedy is for want of space there."""
+    if _is_disk_full(error):
+        return PackageError(f"no space left to build {what}: free some, or {remedy}")
+    if _is_out_of_memory(error):
+        return PackageError(f"not enough memory to build {what}: free some, or choose --engine eager, which takes less")
+    if shutil.disk_usage(folder).free < _LEAST:
+        return PackageError(f"no space left to build {what} ({_reason(error)}): free some, or {remedy}")
+    if isinstance(error, PackageError):
+        return PackageError(str(error))
+    return PackageError(f"cannot build {what} ({_reason(error)}): {remedy} if that is about files, else --engine eager")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    following: BaseException | None = error
+    while following:
+        yield following
+        following = following.__cause__ or following.__context__
+
+
+def _says(error: BaseException, words: Sequence[str]) -> bool:
+    return any(said in str(cause).lower() for cause in _causes(error) for said in words)
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    return any(getattr(cause, "errno", None) in _NO_SPACE for cause in _causes(error)) or _says(error, _NO_SPACE_WORDS)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return any(getattr(cause, "errno", None) == errno.ENOMEM for cause in _causes(error)) or _says(error, _NO_MEMORY)
+
+
+def _reason(error: BaseException) -> str:
+    """The line that says most of what went wrong: a compiler's first error, or else the first line there is."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = next((line for line in lines if _ERROR.search(line)), lines[0] if lines else type(error).__name__)
+    return said[:_LONGEST]

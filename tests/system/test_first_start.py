@@ -1,0 +1,46 @@
+"""The first start of a fresh installation: no cache, nothing compiled, one process after another."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from embedder import EmbedderConfig
+from embedder.config import Plan
+from embedder.errors import EmbedderError
+from tests.system.conftest import request, run, serving, write_pages
+
+pytestmark = [pytest.mark.model, pytest.mark.longest]
+
+
+@pytest.mark.parametrize("engine", ["aot", "compile", "native", "eager"])
+def test_index_search_and_serve(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        plan = Plan(EmbedderConfig(engine=engine))
+    except EmbedderError as error:
+        pytest.skip(str(error))
+    source, home, temporary = tmp_path / "source", tmp_path / "home", tmp_path / "temporary"
+    for folder in (source, home, temporary):
+        folder.mkdir()
+    write_pages(source)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    for name in ("XDG_CACHE_HOME", "PILOTLIGHT_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    chosen = ("--index", str(tmp_path / "index"), "--engine", engine)
+    done = run("index", source, *chosen, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["documents"] == 3
+    if engine != "compile":  # which compiles anew at every start: the server's is enough
+        done = run("search", "partial index", *chosen, "--json")
+        assert json.loads(done.stdout)["hits"][0]["title"] == "Partial indexes", done.stderr
+    with serving(tmp_path / "index", "--engine", engine) as url:
+        status, body = request(f"{url}/api/v1/search", {"query": "partial index", "k": 1})
+        assert (status, body["hits"][0]["title"]) == (200, "Partial indexes")
+    assert [path for path in temporary.rglob("*") if path.is_file()] == []  # torch itself makes an empty folder
+    packages = list((home / ".cache" / "pilotlight" / "packages").glob("*"))
+    assert len(packages) == (0 if plan.package_key is None else 1)
+    if engine == "aot":  # which torch unpacks there
+        done = run("search", "partial index", *chosen, TMPDIR=str(tmp_path / "nowhere"))
+        assert done.returncode == 2
+        assert "torch unpacks it in TMPDIR" in done.stderr.splitlines()[-1]
