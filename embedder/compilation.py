@@ -27,6 +27,7 @@ _ARCHITECTURES = {
     "avx512_bf16": "x86-64-v4",
     "avx512_vnni": "x86-64-v4",
     "avx512": "x86-64-v4",
+    "avx_vnni": "x86-64-v3",
     "avx2": "x86-64-v3",
 }
 
@@ -55,7 +56,7 @@ def build_native(module: SentenceEncoder, precision: str, folder: Path, report: 
     report("compiling the native encoder")
     library.provide(folder)
     report("packing the weights")
-    write_weights(module.encoder, precision, folder)
+    write_weights(module.encoder, precision, library.architecture(), folder)
 
 
 def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callable[[str], None]) -> None:

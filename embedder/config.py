@@ -52,7 +52,7 @@ class Plan:
     @property
     def isa(self) -> str:
         """The instruction set that the plan's native code uses."""
-        return cpu.detect().isa
+        return cpu.detect().isa if self.engine == "native" else cpu.detect().torch_isa
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -99,9 +99,9 @@ class Plan:
             return
         if self.engine != "aot":
             raise PrecisionError(f"engine {self.engine} has no int8: choose --engine native or aot, or fp32 or bf16")
-        if self.isa not in INT8_ISAS:
+        if cpu.detect().isa not in INT8_ISAS:
             raise PrecisionError(
-                f"precision int8 needs a processor with AVX512_VNNI or AMX, and this one has {self.isa}: "
+                f"precision int8 needs a processor with AVX512_VNNI or AMX, and this one has {cpu.detect().isa}: "
                 "choose --precision auto"
             )
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from embedder import batching
 from embedder.errors import CompilerMissing, PackageError
 from embedder.failures import explained
-from embedder.package import find_compiler
+from embedder.library import find_compiler
 
 PACKAGE = "model.pt2"
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"

@@ -84,8 +84,7 @@ class NativeEngine:
         library.pl_destroy.argtypes = [ctypes.c_void_p]
         library.pl_destroy.restype = None
         self._encode = library.pl_encode
-        c_shape = _c_shape(shape, spec, precision)
-        self._handle = library.pl_create(isa.encode(), ctypes.byref(c_shape), tensors, threads)
+        self._handle = library.pl_create(isa.encode(), ctypes.byref(c_shape(shape, spec, precision)), tensors, threads)
         if not self._handle:
             raise PackageError(f"the package {folder} has no kernels for {isa}: remove it to build it again")
         weakref.finalize(self, library.pl_destroy, self._handle)
@@ -105,8 +104,8 @@ class NativeEngine:
             raise ModelError(f"{self._tokenizer} has tokens that the model has no weights for: fetch the model again")
         if refused == _TOO_LONG:
             raise ModelError(
-                f"a text of {len(rows[order[0]])} tokens is longer than the {self._positions} that {self._tokenizer.parent} "
-                "has positions for: truncate it"
+                f"a text of {len(rows[order[0]])} tokens is longer than the {self._positions} that "
+                f"{self._tokenizer.parent} has positions for: truncate it"
             )
         if len(rows) == 1:
             return vectors
@@ -115,7 +114,8 @@ class NativeEngine:
         return result
 
 
-def _c_shape(shape: Shape, spec: ModelSpec, precision: str) -> _CShape:
+def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> _CShape:
+    """Return what the library calls `pl_shape`."""
     return _CShape(
         hidden=shape.hidden,
         layers=shape.layers,

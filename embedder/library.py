@@ -6,6 +6,7 @@ machine runs on every other of its architecture. Needs nothing but the standard 
 
 import ctypes
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -15,12 +16,11 @@ from functools import cache
 from pathlib import Path
 
 from embedder.errors import CompilerMissing, PackageError
-from embedder.package import find_compiler
 
 LIBRARY = "encoder.so"
 SOURCES = Path(__file__).parent / "native"
 _AVX512 = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma"
-# By architecture, and from the richest: an instruction set and the flags that its file, native/isa_NAME.cpp, is compiled with.
+# By architecture, and from the richest: instruction sets, and the flags that native/isa_NAME.cpp is compiled with.
 ISAS = {
     "x86_64": {
         "amx": f"{_AVX512} -mavx512vnni -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8",
@@ -51,6 +51,11 @@ def architecture() -> str:
     return "aarch64" if machine == "arm64" else machine
 
 
+def find_compiler() -> str | None:
+    """Return the path of the C++ compiler to use, or None."""
+    return shutil.which(os.environ.get("CXX") or "g++")
+
+
 def built_library(machine: str) -> Path:
     """Return where a wheel carries the library of an architecture."""
     return SOURCES / f"encoder-{machine}.so"
@@ -65,14 +70,19 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
+def has_built() -> bool:
+    """Whether a library of this machine's architecture came with the wheel, made of the sources that are here."""
+    path = built_library(architecture())
+    return path.exists() and _made_of(path) == sources_digest()
+
+
 def provide(folder: Path) -> None:
     """Put the library into a folder: the one that came with the wheel where it fits, else compiled from its sources.
 
     Raises CompilerMissing, or PackageError with what the compiler said.
     """
-    built = built_library(architecture())
-    if built.exists() and _made_of(built) == sources_digest():
-        shutil.copyfile(built, folder / LIBRARY)
+    if has_built():
+        shutil.copyfile(built_library(architecture()), folder / LIBRARY)
     else:
         compile_library(folder / LIBRARY, architecture())
 
@@ -84,7 +94,7 @@ def compile_library(target: Path, machine: str, compiler: str | None = None) -> 
         raise CompilerMissing("the native encoder must be compiled and there is no C++ compiler: apt-get install g++")
     files = {f"isa_{name}": flags for name, flags in ISAS[machine].items()}
     files |= {"engine": f"-DPL_SOURCES={sources_digest()!r}".replace("'", '"'), "team": ""}
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+    with tempfile.TemporaryDirectory() as work:
         lines = [
             [compiler, *_FLAGS.split(), *flags.split(), "-c", str(SOURCES / f"{name}.cpp"), "-o", f"{work}/{name}.o"]
             for name, flags in files.items()

@@ -3,7 +3,6 @@
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any
 from embedder.cache import check_private, open_private, unusable
 from embedder.errors import CompilerMissing, PackageError
 from embedder.failures import explained
+from embedder.library import find_compiler, has_built
 
 RECIPE = 5  # raise it when what a package holds, or how it is compiled, changes
 _RECORD = "package.json"
@@ -44,11 +44,6 @@ class PackageKey:
         """Readable and unique."""
         digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
         return f"{Path(self.model).name}-{self.engine}-{self.precision}-{self.isa}-{digest[:12]}"
-
-
-def find_compiler() -> str | None:
-    """Return the path of the C++ compiler to use, or None."""
-    return shutil.which(os.environ.get("CXX") or "g++")
 
 
 def package_folder(cache: Path, key: PackageKey) -> Path:
@@ -104,7 +99,7 @@ def verify(folder: Path, key: PackageKey) -> None:
 
 
 def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:
-    if find_compiler() is None:
+    if find_compiler() is None and not (key.engine == "native" and has_built()):
         raise CompilerMissing(_without_compiler(folder.parent, key))
     open_private(folder.parent)
     _remove_unfinished(folder.parent)  # of a build that was killed; the lock says that none is running

@@ -15,15 +15,16 @@ from torch import Tensor, nn
 
 from embedder.encoder import Encoder
 from embedder.kernel import LAYOUT, WEIGHTS
-from embedder.library import INTERLEAVE, architecture
+from embedder.library import INTERLEAVE
 
 ALIGNMENT = 64  # bytes; a cache line, and a vector register
 PANEL = 32
 Array = npt.NDArray[np.generic]
 
 
-def write_weights(encoder: Encoder, precision: str, folder: Path) -> None:
-    """Write an fp32 encoder's weights to `weights.bin`, and to `layout.json` the offset of each in the kernel's order.
+def write_weights(encoder: Encoder, precision: str, machine: str, folder: Path) -> None:
+    """Write an fp32 encoder's weights, as kernels of a machine's architecture read them, to `weights.bin`,
+    and to `layout.json` the offset of each in the kernel's order.
 
     An offset of -1 stands for a tensor the model does not have.
     """
@@ -36,7 +37,7 @@ def write_weights(encoder: Encoder, precision: str, folder: Path) -> None:
     ]
     for layer in encoder.layers:
         for name in ("qkv", "out", "up", "down"):
-            tensors += _linear(layer.get_submodule(name), precision)
+            tensors += _linear(layer.get_submodule(name), precision, INTERLEAVE[machine][precision])
         for name in ("norm1", "norm2"):
             norm = layer.get_submodule(name)
             tensors += [_fp32(norm.get_parameter("weight")), _fp32(norm.get_parameter("bias"))]
@@ -52,22 +53,21 @@ def write_weights(encoder: Encoder, precision: str, folder: Path) -> None:
     (folder / LAYOUT).write_text(json.dumps(offsets), encoding="utf-8")
 
 
-def _linear(linear: nn.Module, precision: str) -> list[Array | None]:
+def _linear(linear: nn.Module, precision: str, together: int) -> list[Array | None]:
     """Weight, bias, and for int8 the columns' scales and scaled sums."""
     weight, bias = linear.get_parameter("weight").data, _fp32(linear.get_parameter("bias"))
     if precision == "int8":
         scale = weight.abs().amax(1).clamp(min=1e-12) / 127
         codes = (weight / scale[:, None]).round().clamp(-127, 127)
-        return [_panels(codes, precision).to(torch.int8).numpy(), bias, _fp32(scale), _fp32(scale * codes.sum(1))]
-    panels = _panels(weight, precision)
+        return [_panels(codes, together).to(torch.int8).numpy(), bias, _fp32(scale), _fp32(scale * codes.sum(1))]
+    panels = _panels(weight, together)
     return [_fp32(panels) if precision == "fp32" else _bf16(panels), bias, None, None]
 
 
-def _panels(weight: Tensor, precision: str) -> Tensor:
-    """Order a weight (n, k) as the kernels of this machine read it."""
+def _panels(weight: Tensor, together: int) -> Tensor:
+    """Order a weight (n, k) in panels, so many numbers of a column together."""
     n, k = weight.shape
-    q = INTERLEAVE[architecture()][precision]
-    return weight.view(n // PANEL, PANEL, k // q, q).permute(0, 2, 1, 3).contiguous()
+    return weight.view(n // PANEL, PANEL, k // together, together).permute(0, 2, 1, 3).contiguous()
 
 
 def _bf16(tensor: Tensor) -> Array:

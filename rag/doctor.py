@@ -9,7 +9,8 @@ from embedder import cpu, environment
 from embedder.cache import check_private
 from embedder.config import Plan
 from embedder.errors import PilotlightError
-from embedder.package import find_compiler, package_folder
+from embedder.library import find_compiler
+from embedder.package import package_folder
 from embedder.shape import shape_of
 from indexer.collections import list_collections
 from indexer.generation import Generation

@@ -1,5 +1,6 @@
 """Tiny models with random weights, one per architecture, saved as sentence-transformers folders."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,18 +21,20 @@ SIZES = {
 }
 
 
-def _config(kind: str):
+def _config(kind: str, **sizes: int):
     import transformers as t
+
+    sizes = SIZES | sizes
 
     if kind == "distilbert":
         return t.DistilBertConfig(
-            vocab_size=64,
-            dim=64,
-            n_layers=2,
-            n_heads=2,
-            hidden_dim=128,
-            max_position_embeddings=66,
-            initializer_range=0.3,
+            vocab_size=sizes["vocab_size"],
+            dim=sizes["hidden_size"],
+            n_layers=sizes["num_hidden_layers"],
+            n_heads=sizes["num_attention_heads"],
+            hidden_dim=sizes["intermediate_size"],
+            max_position_embeddings=sizes["max_position_embeddings"],
+            initializer_range=sizes["initializer_range"],
         )
     classes = {
         "bert": t.BertConfig,
@@ -42,7 +45,7 @@ def _config(kind: str):
         "electra": t.ElectraConfig,  # outside the family: goes through transformers
     }
     pad = {"bert": 0, "electra": 0}.get(kind, 1)
-    return classes[kind](**SIZES, pad_token_id=pad)
+    return classes[kind](**sizes, pad_token_id=pad)
 
 
 def save_tokenizer(folder: Path) -> None:
@@ -72,15 +75,16 @@ def save_modules(folder: Path, pooling: str = "mean", normalize: bool = True) ->
 
 
 @pytest.fixture(scope="session")
-def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return a function that saves a random model of an architecture to a folder of its own."""
+def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that saves a random model of an architecture, of SIZES or others, to a folder of its own."""
 
-    def make(kind: str) -> Path:
+    @functools.cache
+    def make(kind: str, **sizes: int) -> Path:
         from transformers import AutoModel
 
         torch.manual_seed(7)
         folder = tmp_path_factory.mktemp(kind)
-        AutoModel.from_config(_config(kind)).save_pretrained(folder, safe_serialization=True)
+        AutoModel.from_config(_config(kind, **sizes)).save_pretrained(folder, safe_serialization=True)
         save_tokenizer(folder)
         save_modules(folder)
         return folder

@@ -1,0 +1,43 @@
+"""The part of the build that pyproject.toml cannot say: a wheel carries the native library of its architecture.
+
+Without a C++ compiler the wheel is made without it, and the library is compiled when it is first needed.
+"""
+
+import sys
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+sys.path.insert(0, str(Path(__file__).parent))
+from embedder import library
+
+
+class BuildWithLibrary(build_py):
+    """Compiles the library into the folder that becomes the wheel; an editable installation does without."""
+
+    def run(self) -> None:
+        """Copy the packages, then add the library."""
+        super().run()
+        if not self.editable_mode and library.find_compiler():
+            machine = library.architecture()
+            target = Path(self.build_lib) / library.built_library(machine).relative_to(library.SOURCES.parents[1])
+            library.compile_library(target, machine)
+
+
+class PlatformWheel(bdist_wheel):
+    """Named for the platform, as the library is of one, and for every Python, as ctypes loads it."""
+
+    def finalize_options(self) -> None:
+        """Say that there is more than Python in it."""
+        super().finalize_options()
+        self.root_is_pure = library.find_compiler() is None
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the interpreter, ABI and platform that the wheel is for."""
+        python, abi, platform = super().get_tag()
+        return (python, abi, platform) if self.root_is_pure else ("py3", "none", platform)
+
+
+setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
