@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from embedder import library
+from embedder import cpu, library
 from embedder.config import Plan
 from embedder.encoder import Encoder
 from embedder.engines import PACKAGE
@@ -20,6 +20,14 @@ _OPTIONS: dict[str, Any] = {"freezing": True}  # folds the weights in and prepac
 if platform.machine() == "aarch64":  # GCC 12 and 14 crash on the header that torch would compile ahead for SVE
     _OPTIONS |= {"aot_inductor.precompile_headers": False, "cpp_cache_precompile_headers": False}
 _LARGEST_BATCH = 4096
+# What Inductor asks of torch.cpu, and the instruction sets that have it. It looks at the processor and at
+# ATEN_CPU_CAPABILITY, which knows AVX2 and AVX-512 alone.
+_INDUCTOR_ASKS = {
+    "_is_vnni_supported": {"amx", "avx512_bf16", "avx512_vnni"},
+    "_is_avx512_bf16_supported": {"amx", "avx512_bf16"},
+    "_is_amx_tile_supported": {"amx"},
+    "_init_amx": {"amx"},
+}
 # What g++ may use for a package of an instruction set. Its default is whatever the building machine happens to have,
 # and the package would end another machine of the same set with SIGILL.
 _ARCHITECTURES = {
@@ -70,6 +78,8 @@ def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callabl
     if isinstance(module.encoder, Encoder) and module.encoder.shape.relative_buckets:
         # A row and a column more than any text needs, or export refuses the longest: its slice would be the whole.
         module.encoder.relative = F.pad(module.encoder.get_buffer("relative"), (0, 1, 0, 1))
+    if cpu.detect().forced:
+        _keep_inductor_to(cpu.detect().isa)
     options = _OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
     with torch.no_grad(), warnings.catch_warnings():  # freezing is refused where gradients are recorded
         warnings.filterwarnings("ignore", message="To copy construct from a tensor")  # torch's own lowering of int8
@@ -77,3 +87,10 @@ def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callabl
         program = torch.export.export(module, (ids, torch.ones_like(ids)), dynamic_shapes={"ids": sizes, "mask": sizes})
         report("compiling the model with AOTInductor")
         torch._inductor.aoti_compile_and_package(program, package_path=str(folder / PACKAGE), inductor_configs=options)
+
+
+def _keep_inductor_to(isa: str) -> None:
+    """Have Inductor compile for a poorer instruction set than the processor has; the process is for this build alone."""
+    for name, sets in _INDUCTOR_ASKS.items():
+        if isa not in sets:
+            setattr(torch.cpu, name, lambda: False)

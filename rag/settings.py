@@ -65,7 +65,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "engine",
         "auto",
-        "how the model runs; auto is native where the CPU has AVX512_BF16, else aot",
+        "how the model runs; auto is native where it knows the model, else aot",
         "embedder",
         choices=("auto", "native", "aot", "compile", "eager"),
     ),

@@ -1,4 +1,4 @@
-// Tiles of Arm: 6 rows by 16 columns in 24 registers of sums, so a panel is taken in two parts; 4 rows for SDOT.
+// Tiles of Arm: 6 rows by 16 columns in 24 registers of sums, so a panel is taken in two parts.
 //
 // Panels hold four bf16 or eight int8 of a column together, and rows of the matrix instructions stand in pairs: BFMMLA
 // and USMMLA multiply two rows by two columns at once. What has no such instructions reads the same panels.
@@ -74,19 +74,24 @@ struct WideTile : NeonTile, RowMajor {
   template <int M>
   static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
     float32x4_t sums[M][4] = {};
-    for (int j = 0; j < k; j += 4)
+    for (int j = 0; j < k; j += 4) {
+      float32x4_t x[M];
+      PL_UNROLL for (int i = 0; i < M; ++i) x[i] = vld1q_f32(rows + i * stride + j);
       PL_UNROLL for (int c = 0; c < 2; ++c) {
         const uint16x8x4_t w = vld4q_u16(panel + size_t(j) * kPanel + 32 * c);  // eight columns of each of four k
-        PL_UNROLL for (int l = 0; l < 4; ++l) {
-          const float32x4_t low = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(w.val[l]), 16));
-          const float32x4_t high = vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(w.val[l]), 16));
-          PL_UNROLL for (int i = 0; i < M; ++i) {
-            const float32x4_t x = vld1q_dup_f32(rows + i * stride + j + l);
-            sums[i][2 * c] = vfmaq_f32(sums[i][2 * c], x, low);
-            sums[i][2 * c + 1] = vfmaq_f32(sums[i][2 * c + 1], x, high);
-          }
-        }
+#define PL_K(l)                                                                                    \
+  {                                                                                                \
+    const float32x4_t low = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(w.val[l]), 16));        \
+    const float32x4_t high = vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(w.val[l]), 16));      \
+    PL_UNROLL for (int i = 0; i < M; ++i) {                                                        \
+      sums[i][2 * c] = vfmaq_laneq_f32(sums[i][2 * c], low, x[i], l);                              \
+      sums[i][2 * c + 1] = vfmaq_laneq_f32(sums[i][2 * c + 1], high, x[i], l);                     \
+    }                                                                                              \
+  }
+        PL_K(0) PL_K(1) PL_K(2) PL_K(3)
+#undef PL_K
       }
+    }
     PL_UNROLL for (int i = 0; i < M; ++i)
       PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_f32(out + i * out_stride + 4 * c, sums[i][c]);
   }
@@ -101,7 +106,7 @@ struct DotTile : NeonTile, RowMajor {
   using Row = int8_t;
   using Weight = int8_t;
   using Sum = int32_t;
-  static constexpr int kRows = 4;
+  static constexpr int kRows = 6;
   static constexpr int kInterleave = 8;
 
   template <int M>
