@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embedder.protocol import Embedder
-from indexer.chunking import Chunker
+from indexer.chunking import MOST_CHUNKS, Chunker
 from indexer.config import BuildConfig
 from indexer.draft import Draft, drafting, open_earlier
 from indexer.earlier import INDEXED, READING, Earlier, cutting, differences, hash_page, record_of, sections_of
@@ -201,7 +201,7 @@ class _Build:
 
     def _take(self, item: Item, parsed: ToCome[Parsed] | None = None) -> None:
         if isinstance(item, Skip):
-            self._ledger.skips.append(item)
+            self._ledger.skip(item)
             return
         if isinstance(item, Page):
             self._ledger.fetched += 1
@@ -293,6 +293,9 @@ class _Build:
                 chunks = self._chunker.split(document)
         if not chunks:
             return self._skip(document.url, "no text")
+        if len(chunks) > MOST_CHUNKS:
+            del chunks[MOST_CHUNKS:]
+            self._ledger.skip(Skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document"))
         self._release()
         self._draft.add(document, chunks)
         if size is not None:
@@ -300,7 +303,7 @@ class _Build:
         return INDEXED
 
     def _skip(self, url: str, reason: str) -> str:
-        self._ledger.skips.append(Skip(url, reason))
+        self._ledger.skip(Skip(url, reason))
         return f"{_SKIPPED}{reason}"
 
     def _stays(self, url: str) -> tuple[int, str]:

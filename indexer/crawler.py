@@ -20,11 +20,13 @@ from indexer.journal import Journal
 from indexer.links import header_directives, read_links
 from indexer.records import Failure, Known, Page, Skip
 from indexer.robots import Robots, fetch_robots
+from indexer.sandbox import Lender
 from indexer.sitemap import TYPES, ListReader, is_listing
 from indexer.traffic import Traffic
 from indexer.urls import normalise, origin
 
 Found = Callable[[int], None]
+_ADDRESSES, _FOR_EACH_PAGE = 100_000, 4  # addresses remembered of a site, and for each page that may be read
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
 
 
@@ -68,10 +70,13 @@ def crawl(
         raise SourceError(f"{source} is not a usable http or https address; check it for typing mistakes")
     with Fetcher(limits, traffic) as fetcher:
         pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
+        lender = Lender()
+        pages = _Crawl(source, limits, fetcher, pool, lender, found, earlier or Earlier.nothing(), journal)
         try:
-            yield from _Crawl(source, limits, fetcher, pool, found, earlier or Earlier.nothing(), journal).pages(start)
+            yield from pages.pages(start)
         finally:
             fetcher.abort()
+            lender.close()
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -82,6 +87,7 @@ class _Crawl:
         limits: CrawlLimits,
         fetcher: Fetcher,
         pool: ThreadPoolExecutor,
+        lender: Lender,
         found: Found,
         earlier: Earlier,
         journal: Journal | None,
@@ -91,6 +97,7 @@ class _Crawl:
         self._limits = limits
         self._fetcher = fetcher
         self._pool = pool
+        self._lend = lender.borrowed
         self._found = found
         self._earlier = earlier
         self._site = ""
@@ -100,6 +107,7 @@ class _Crawl:
         self._waiting: deque[_Queued] = deque()
         self._running: deque[tuple[_Queued, Future[_Read]]] = deque()
         self._seen: set[str] = set()  # addresses queued or refused
+        self._most_seen = _ADDRESSES + _FOR_EACH_PAGE * limits.max_pages
         self._taken: set[str] = set()  # addresses of pages given out
         self._contents: set[str] = set()  # hashes of pages given out
         self._aliases: set[str] = set()  # hashes of pages that named another as their canonical address
@@ -164,7 +172,7 @@ class _Crawl:
 
     @property
     def _lists(self) -> ListReader:
-        return ListReader(self._site, self._robots, self._fetcher, most_pages=self._limits.max_pages)
+        return ListReader(self._site, self._robots, self._fetcher, most_pages=self._limits.max_pages, lend=self._lend)
 
     def _open(self, start: str) -> _Read:
         """Read robots.txt and the start page; https instead of http on the same host is followed."""
@@ -225,6 +233,9 @@ class _Crawl:
         for url in links if self._follows or depth == 0 else ():
             if url in self._seen:
                 continue
+            if len(self._seen) >= self._most_seen:
+                yield Skip(url, f"over the limit of {self._most_seen:,} addresses of a site")
+                continue
             self._seen.add(url)
             refusal = self._limits.scope.refusal(url)
             if refusal is not None:
@@ -280,7 +291,7 @@ class _Crawl:
         page = answer.as_page(self._source, url)
         if record is not None and record.content_hash == hash_page(page):
             return replace(page, links=record.links, noindex=noindex), None
-        links = read_links(page)
+        links = read_links(page, self._lend)
         page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
         return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))
 
