@@ -102,7 +102,7 @@ class _Build:
     ) -> None:
         self._sources = list(sources)
         self._embedder = embedder
-        self._config = config
+        self._config = config = _bounded(config, sources, earlier)
         self._progress = progress
         self._earlier = earlier
         self._fingerprint = dict(embedder.fingerprint)
@@ -321,3 +321,11 @@ class _Build:
     @cached_property
     def _chunker(self) -> Chunker:
         return Chunker(self._embedder, self._config.chunk)
+
+
+def _bounded(config: BuildConfig, sources: Sequence[str], earlier: Earlier) -> BuildConfig:
+    """With the places that sources were held to before: a source stays within them for as long as it is there."""
+    live = earlier.manifest
+    before = live.settings.get("crawl", {}).get("within", {}) if live is not None else {}
+    kept = {source: tuple(places) for source, places in before.items() if source in sources}
+    return replace(config, crawl=replace(config.crawl, within=kept | dict(config.crawl.within)))

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from indexer import bounds
 from indexer.config import CrawlLimits
 from indexer.earlier import Earlier, conditions, content_of, hash_page
 from indexer.errors import FetchError, NotWanted, SourceError
@@ -100,6 +101,7 @@ class _Crawl:
         self._lend = lender.borrowed
         self._found = found
         self._earlier = earlier
+        self._within = limits.within.get(source, ())
         self._site = ""
         self._is_open = False  # whether the start page has been read
         self._follows = True  # whether links of pages are
@@ -119,7 +121,7 @@ class _Crawl:
         page, self._is_open = read.page, True
         self._seen |= {start, page.url}
         self._requested = 1
-        refusal = self._limits.scope.refusal(page.url)
+        refusal = self._refusal(page.url)
         if isinstance(page, Page) and is_listing(page):
             yield from self._list(page)
         else:
@@ -172,7 +174,14 @@ class _Crawl:
 
     @property
     def _lists(self) -> ListReader:
-        return ListReader(self._site, self._robots, self._fetcher, most_pages=self._limits.max_pages, lend=self._lend)
+        return ListReader(
+            self._site,
+            self._robots,
+            self._fetcher,
+            within=self._within,
+            most_pages=self._limits.max_pages,
+            lend=self._lend,
+        )
 
     def _open(self, start: str) -> _Read:
         """Read robots.txt and the start page; https instead of http on the same host is followed."""
@@ -237,7 +246,7 @@ class _Crawl:
                 yield Skip(url, f"over the limit of {self._most_seen:,} addresses of a site")
                 continue
             self._seen.add(url)
-            refusal = self._limits.scope.refusal(url)
+            refusal = self._refusal(url)
             if refusal is not None:
                 yield Skip(url, refusal)
             elif depth > self._limits.max_depth:
@@ -278,7 +287,7 @@ class _Crawl:
         return _Read(replace(named, requested=url), page)
 
     def _wants(self, url: str) -> bool:
-        return self._robots.allows(url) and self._limits.scope.refusal(url) is None
+        return self._robots.allows(url) and self._refusal(url) is None
 
     def _fetch(self, url: str, types: Collection[str]) -> tuple[Page | Known, str | None]:
         """Fetch one page and find its links, unless it is unchanged; and the canonical address if it is another."""
@@ -316,13 +325,17 @@ class _Crawl:
     def _check_redirect(self, url: str) -> None:
         if origin(url) != self._site:
             here, there = urlsplit(self._site), urlsplit(url)
-            if not self._is_open and there.scheme == "https" and here.netloc == there.netloc:
+            if not self._is_open and not self._within and there.scheme == "https" and here.netloc == there.netloc:
                 raise _MovedToHttps(url)
             raise NotWanted(f"redirect to another site ({origin(url)})")
         if not self._robots.allows(url):
             raise NotWanted("redirect to a page that robots.txt disallows")
-        if self._is_open and (refusal := self._limits.scope.refusal(url)) is not None:
+        refusal = self._refusal(url) if self._is_open else bounds.refusal(url, self._within)
+        if refusal is not None:
             raise NotWanted(f"redirect to a page that is {refusal}")
+
+    def _refusal(self, url: str) -> str | None:
+        return bounds.refusal(url, self._within) or self._limits.scope.refusal(url)
 
 
 class _MovedToHttps(NotWanted):

@@ -25,6 +25,7 @@ IndexerError
 """
 
 from embedder.errors import PilotlightError
+from indexer.decoding import one_line
 
 
 class IndexerError(PilotlightError):
@@ -43,7 +44,7 @@ class FetchError(IndexerError):
     """One page that could not be fetched; `status` is the HTTP status if there was an answer."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False) -> None:
-        super().__init__(reason)
+        super().__init__(one_line(reason))  # it may quote what a site has said
         self.status = status
         self.retry = retry  # whether trying again may help
 
@@ -54,6 +55,9 @@ class NotWanted(FetchError):
 
 class ParseError(IndexerError):
     """One page that cannot be read."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(one_line(reason))  # it may quote what a document has said
 
 
 class NothingToIndex(IndexerError):

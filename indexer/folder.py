@@ -3,19 +3,20 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
 
+from indexer.bounds import folder_above
 from indexer.container import expand
 from indexer.earlier import Earlier
 from indexer.errors import SourceError
 from indexer.formats import CONTAINER, MAIL, content_type_of, reader_of
 from indexer.records import Failure, Known, Page, PageRecord, Skip
-from indexer.tree import Tree, open_file
+from indexer.tree import Tree
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # not a passing trouble
 
@@ -27,7 +28,11 @@ class _Entry:
 
 
 def read_path(
-    source: str, max_bytes: int, found: Callable[[int], None], earlier: Earlier | None = None
+    source: str,
+    max_bytes: int,
+    found: Callable[[int], None],
+    earlier: Earlier | None = None,
+    within: Sequence[str] = (),
 ) -> Iterator[Page | Known | Skip | Failure]:
     """Read one file, or every readable file below a folder.
 
@@ -38,6 +43,7 @@ def read_path(
         max_bytes: longest file read.
         found: told how many files there are to read.
         earlier: what an earlier build knows; of files that fail to be read this time, its record is given.
+        within: folders that the source may not leave, whatever links lead to it; none means that it may be anywhere.
 
     Raises:
         SourceError: there is no such file or folder, or it cannot be read.
@@ -48,13 +54,16 @@ def read_path(
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; give a folder or file") from error
+    top = folder_above(root, within) if within else root
+    if top is None:
+        raise SourceError(f"cannot read {source}: it leads out of {', '.join(within)}")
     if stat.S_ISDIR(kind):
-        with closing(Tree(root)) as tree:
+        with closing(_tree(root, top)) as tree:
             entries = list(_walk(tree, source, earlier))
             found(sum(isinstance(entry, _Entry) for entry in entries))
             for entry in entries:
                 if isinstance(entry, _Entry):
-                    for item in _read(entry, tree.open, source, max_bytes, earlier):
+                    for item in _read(entry, tree, source, max_bytes, earlier):
                         yield from _documents(item, max_bytes)
                 else:
                     yield entry
@@ -65,10 +74,18 @@ def read_path(
     if content_type is None:
         raise SourceError(f"cannot read {source}: file type {root.suffix.lower() or 'without suffix'} is not read")
     found(1)
-    for item in _read(_Entry(root, content_type), open_file, source, max_bytes, None):
-        if isinstance(item, Skip | Failure):
-            raise SourceError(f"cannot read {source}: {item.reason}")
-        yield from _documents(item, max_bytes)
+    with closing(_tree(root.parent, top if top != root else root.parent)) as tree:
+        for item in _read(_Entry(root, content_type), tree, source, max_bytes, None):
+            if isinstance(item, Skip | Failure):
+                raise SourceError(f"cannot read {source}: {item.reason}")
+            yield from _documents(item, max_bytes)
+
+
+def _tree(root: Path, top: Path) -> Tree:
+    try:
+        return Tree(root, top)
+    except OSError as error:
+        raise SourceError(f"cannot read {root}: {error.strerror}") from error
 
 
 def _documents(item: Page | Known | Skip | Failure, max_bytes: int) -> Iterator[Page | Known | Skip | Failure]:
@@ -122,11 +139,11 @@ def _walk(tree: Tree, source: str, earlier: Earlier | None) -> Iterator[_Entry |
 
 
 def _read(
-    entry: _Entry, open_one: Callable[[Path], int], source: str, max_bytes: int, earlier: Earlier | None
+    entry: _Entry, tree: Tree, source: str, max_bytes: int, earlier: Earlier | None
 ) -> Iterator[Page | Known | Skip | Failure]:
     url = entry.path.as_uri()
     try:
-        with open(open_one(entry.path), "rb") as file:
+        with open(tree.open(entry.path), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 yield Skip(url, "pipe, socket or device")

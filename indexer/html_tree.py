@@ -11,7 +11,7 @@ from lxml import etree
 from indexer.errors import ParseError
 
 MOST_ELEMENTS = 1_000_000
-_DEEPEST = 100_000  # elements within elements; browsers stop at 512
+_DEEPEST = 200_000  # elements within elements; browsers stop at 512
 _NOT_TEXT = frozenset({"script", "style", "template"})
 _NONE: Mapping[str, str] = {}  # lxml's own mapping without anything in it is slow to ask
 

@@ -1,11 +1,12 @@
 """Pages that list pages: sitemaps and their indexes, RSS and Atom feeds, llms.txt."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from indexer import bounds
 from indexer.errors import FetchError, NotWanted, ParseError
 from indexer.fetch import Fetcher, Unavailable
 from indexer.formats import LISTING, MOST_LISTED
@@ -47,11 +48,21 @@ class Lists:
 class ListReader:
     """Reads the lists of one site."""
 
-    def __init__(self, site: str, robots: Robots, fetcher: Fetcher, *, most_pages: int, lend: Lend = borrowed) -> None:
+    def __init__(
+        self,
+        site: str,
+        robots: Robots,
+        fetcher: Fetcher,
+        *,
+        most_pages: int,
+        within: Sequence[str] = (),
+        lend: Lend = borrowed,
+    ) -> None:
         """Take what a site (`scheme://host:port`) allows; lists are read until they have given `most_pages`.
 
-        `lend` gives the processes that read them.
+        `within` are the places that they may be in, if not anywhere on it; `lend` gives the processes that read them.
         """
+        self._within = within
         self._lend = lend
         self._site = site
         self._robots = robots
@@ -108,6 +119,8 @@ class ListReader:
             raise NotWanted("on another site")
         if not self._robots.allows(url):
             raise NotWanted("robots.txt disallows it")
+        if refusal := bounds.refusal(url, self._within):
+            raise NotWanted(refusal)
 
 
 def read_listing(page: Page, lend: Lend = borrowed) -> Listing:

@@ -16,22 +16,21 @@ _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _OF_AN_INDEX = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_ISDIR}
 
 
-def open_file(path: Path, folder: int | None = None) -> int:
-    """Open a file that is no link, by a path or by its name in an open folder; it may be a pipe, and is not waited for.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    return os.open(path, _FILE, dir_fd=folder)
-
-
 class Tree:
     """A folder and all that is below it."""
 
-    def __init__(self, root: Path) -> None:
-        """Open a folder; raises OSError."""
+    def __init__(self, root: Path, top: Path) -> None:
+        """Open a folder, step by step from one that is it or above it; raises OSError."""
         self.root = root
-        self._handle = os.open(root, _FOLDER)
+        self._handle = os.open(top, _FOLDER)
+        try:
+            handle = self._descend(root.relative_to(top))
+        except OSError:
+            os.close(self._handle)
+            raise
+        if handle != self._handle:
+            os.close(self._handle)
+        self._handle = handle
         self._last: tuple[Path, int] = (root, self._handle)  # files come folder by folder
 
     def close(self) -> None:
@@ -58,23 +57,27 @@ class Tree:
         return all(is_kind(modes[name]) for name, is_kind in _OF_AN_INDEX.items())
 
     def open(self, path: Path) -> int:
-        """Open a file below the root as `open_file` does; raises OSError, also where a link has taken its place."""
-        return open_file(Path(path.name), self._enter(path.parent))
+        """Open a file below the root, without waiting if it is a pipe; raises OSError, also if it has become a link."""
+        return os.open(path.name, _FILE, dir_fd=self._enter(path.parent))
 
     def _enter(self, folder: Path) -> int:
         """Descriptor of a folder, until the next one is entered."""
         if folder == self._last[0]:
             return self._last[1]
         self._leave()
+        self._last = (folder, self._descend(folder.relative_to(self.root)))
+        return self._last[1]
+
+    def _descend(self, folder: Path) -> int:
+        """Descriptor of a folder below; that of the root itself if it is that."""
         handle = self._handle
-        for name in folder.relative_to(self.root).parts:
+        for name in folder.parts:
             try:
                 below = os.open(name, _FOLDER, dir_fd=handle)
             finally:
                 if handle != self._handle:
                     os.close(handle)
             handle = below
-        self._last = (folder, handle)
         return handle
 
     def _leave(self) -> None:

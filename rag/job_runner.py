@@ -86,7 +86,9 @@ def _index(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
     from rag.commands import index
     from rag.settings import load
 
-    report, _ = index(asked["sources"], load(), add=asked["add"], full=asked["full"], progress=progress)
+    report, _ = index(
+        asked["sources"], load(), add=asked["add"], full=asked["full"], within=asked["within"], progress=progress
+    )
     return report
 
 

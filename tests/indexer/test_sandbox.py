@@ -25,7 +25,7 @@ _HOSTILE = {
     "    return Content('T', (Section((), None, body.decode()),))",
     "writes": "def read(body, charset):\n    with open(body.decode(), 'w') as file: file.write('x')",
     "floods": "from indexer.content import Content\nfrom indexer.records import Section\n"
-    "def read(body, charset):\n    return Content('T', (Section((), None, 'x' * 70_000_000),))",
+    "def read(body, charset):\n    return Content('x' * 70_000_000, ())",
     "leaks": "import os\nfrom indexer.content import Content\n"
     "def read(body, charset):\n    return Content(' '.join(sorted(os.environ)), ())",
 }
