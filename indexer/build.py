@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embedder.protocol import Embedder
+from indexer import memory
 from indexer.chunking import MOST_CHUNKS, Chunker
 from indexer.config import BuildConfig
 from indexer.draft import Draft, drafting, open_earlier
@@ -63,6 +64,7 @@ def build(
         BuildLocked: another build is writing this index.
         IndexUnwritable: the folder cannot be written, is full, or holds something else.
         ConfigError, VectorError: the embedder cannot be used for this.
+        MemoryShort: it may not have the memory that it needs to go on.
         ClusterError: the cluster cannot do its part.
     """
     if not sources:
@@ -200,6 +202,7 @@ class _Build:
         return not page.noindex and (record is None or record.content_hash != hash_page(page))
 
     def _take(self, item: Item, parsed: ToCome[Parsed] | None = None) -> None:
+        memory.check()
         if isinstance(item, Skip):
             self._ledger.skip(item)
             return

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from indexer import bounds
+from indexer import bounds, memory
 from indexer.config import CrawlLimits
 from indexer.earlier import Earlier, conditions, content_of, hash_page
 from indexer.errors import FetchError, NotWanted, SourceError
@@ -204,7 +204,7 @@ class _Crawl:
 
     def _submit(self) -> bool:
         """Keep the fetchers busy; False when nothing is left to take."""
-        ahead = self._limits.concurrency * _AHEAD
+        ahead = memory.share(self._limits.concurrency * _AHEAD)
         while self._waiting and len(self._running) < ahead and not self._over:
             queued = self._waiting.popleft()
             self._requested += 1

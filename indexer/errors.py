@@ -8,6 +8,7 @@ IndexerError
 ├── ParseError           one page that cannot be read; the build records it and goes on
 ├── NothingToIndex       the sources gave no text; the live generation is left as it is
 ├── FilterError          a filter that cannot be used: names the field and what is allowed
+├── MemoryShort          a build that may not have the memory that it needs: says what limits it
 ├── VectorError          the embedder gave vectors that cannot be stored (NaN, infinity, wrong shape)
 ├── IndexMissing         there is no published generation in the folder
 ├── IndexCorrupt         a file of a generation is missing or differs from its manifest: names the file
@@ -71,6 +72,10 @@ class FilterError(IndexerError):
         super().__init__(f"{field} {detail}")
         self.field = field
         self.detail = detail  # goes on where the name of the field ends
+
+
+class MemoryShort(IndexerError):
+    """A build may not have the memory that it needs."""
 
 
 class VectorError(IndexerError):

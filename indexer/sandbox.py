@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from embedder import cpu
+from indexer import memory
 from indexer.confinement import hide
 from indexer.errors import ParseError
 from indexer.frames import BrokenFrame, read_frame, write_frame
@@ -39,7 +40,7 @@ _START = (
 )
 _free: list["Sandbox"] = []
 Lend = Callable[[], AbstractContextManager["Sandbox"]]
-_places = threading.BoundedSemaphore(max(2, min(_MOST, cpu.detect().cores)))
+_places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
 
 
 class Sandbox:
