@@ -25,7 +25,8 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "open": (2, None), "openat": (257, 56), "openat2": (437, 437), "stat": (4, None), "lstat": (6, None),
     "statx": (332, 291), "statfs": (137, 43), "access": (21, None), "faccessat": (269, 48), "faccessat2": (439, 439),
     "readlink": (89, None), "readlinkat": (267, 78), "getdents64": (217, 61), "getcwd": (79, 17), "ioctl": (16, 29),
-    "fcntl": (72, 25), "prlimit64": (302, 261), "sched_getaffinity": (204, 123),
+    "fcntl": (72, 25), "prlimit64": (302, 261), "sched_getaffinity": (204, 123), "sched_setaffinity": (203, 122),
+    "mbind": (237, 235), "get_mempolicy": (239, 236), "set_mempolicy": (238, 237),
 }  # fmt: skip
 _MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: not for memory that can be executed
 _STATUS = (262, 79)  # newfstatat: of an open file, as the C library asks for it, not of a path

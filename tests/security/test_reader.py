@@ -138,6 +138,17 @@ def test_the_build_can_be_read_by_no_other_process_of_its_user(box: Sandbox) -> 
     assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0, "PR_GET_DUMPABLE"
 
 
+@pytest.mark.parametrize("text", ["Cats sleep most of the day. ", "Katzen schlafen viel, ", "猫はよく眠る。", "x1 "])
+def test_the_language_of_a_long_text_is_found(text: str) -> None:
+    """The library that does it sets memory aside when it first has much to do."""
+    box = Sandbox()
+    try:
+        [answer] = read(box, "plain", (text * 20_000).encode())
+        assert answer["sections"]
+    finally:
+        box.close()
+
+
 @pytest.mark.parametrize("name", SEEDS)
 def test_no_reader_needs_more_than_it_has(name: str) -> None:
     """What is missing would be said by the answer: a module that cannot be loaded, or the end of the process."""
