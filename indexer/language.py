@@ -23,7 +23,7 @@ def detect(text: str) -> str | None:
 
 
 def load() -> None:
-    """Load the model now, and use it once: files are written and memory is set aside for that, which may not be later."""
+    """Load the model now, and use it once: it writes files and sets memory aside for that, which it may not later."""
     detect("Loading it is half of what there is to do. " * 100)
 
 

@@ -67,7 +67,7 @@ DOCUMENTS: dict[str, tuple[Callable[[], bytes], str]] = {
     "empty.csv": (filled(",,,,,,\n"), ""),
     "quotes.csv": (filled('"a""b",'), "columns"),
     "nested.json": (filled("["), ""),
-    "objects.json": (lambda: b"[" + b'{"a":1},' * 1_200_000 + b"1]", "memory"),
+    "objects.json": (lambda: b"[" + b'{"a":1},' * 1_200_000 + b"1]", ""),
     "cells.ipynb": (lambda: json.dumps({"cells": [{"cell_type": "markdown", "source": "a"}] * 200_000}).encode(), ""),
     "roles.rst": (filled(":a:`b` "), "memory|longer"),
     "code.py": (filled("def a():\n"), ""),

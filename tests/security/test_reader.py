@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from indexer.content import from_json
 from indexer.errors import ParseError
 from indexer.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
 from indexer.sandbox import Sandbox
+from rag.doctor import _readers
 from tests.indexer.test_hostile import SEEDS
 
 ENDED = "asked the system for what no reader may"
@@ -171,6 +173,17 @@ def test_all_that_readers_use_is_loaded_before_they_are_confined() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+def test_doctor_says_what_is_in_force(box: Sandbox) -> None:
+    report: dict[str, Any] = {}
+    warnings: list[str] = []
+    _readers(report, warnings)
+    box.start()
+    assert report["readers"] == {name: means or None for name, means in box.confinement.items()}
+    missing = [name for name, means in report["readers"].items() if means is None]
+    assert all(name in warnings[0] for name in missing)
+    assert len(warnings) == bool(missing)
 
 
 def test_a_processor_without_a_list_has_no_filter() -> None:
