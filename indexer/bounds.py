@@ -1,9 +1,12 @@
 """Places that a source may not leave: what an operator lets others have read is the scope of all that is fetched."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from indexer.config import BuildConfig
+from indexer.manifest import Manifest
 from indexer.urls import normalise
 
 
@@ -23,6 +26,13 @@ def folder_above(path: Path, allowed: Sequence[str]) -> Path | None:
     """The folder, or file, of those that are allowed that a resolved path is, or lies below."""
     folders = (Path(place).expanduser().resolve() for place in allowed if "://" not in place)
     return next((folder for folder in folders if path.is_relative_to(folder)), None)
+
+
+def bounded(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
+    """With the places that sources were held to before: a source stays within them for as long as it is there."""
+    before = live.settings.get("crawl", {}).get("within", {}) if live is not None else {}
+    kept = {source: tuple(places) for source, places in before.items() if source in sources}
+    return replace(config, crawl=replace(config.crawl, within=kept | dict(config.crawl.within)))
 
 
 def refusal(url: str, allowed: Sequence[str]) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from embedder.protocol import Embedder
 from indexer import memory
+from indexer.bounds import bounded
 from indexer.chunking import MOST_CHUNKS, Chunker
 from indexer.config import BuildConfig
 from indexer.draft import Draft, drafting, open_earlier
@@ -71,10 +72,7 @@ def build(
         raise SourceError("no source was given; name an http or https address, a folder or a file")
     sources = list(dict.fromkeys(full_name(source) for source in sources))
     refresh = sources if refresh is None else {full_name(source) for source in refresh}
-    metadata = {
-        full_name(source): {name: list(values) for name, values in given.items()}
-        for source, given in (metadata or {}).items()
-    }
+    metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in (metadata or {}).items()}
     with (
         drafting(index_dir, config.keep_generations, progress) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
@@ -104,7 +102,7 @@ class _Build:
     ) -> None:
         self._sources = list(sources)
         self._embedder = embedder
-        self._config = config = _bounded(config, sources, earlier)
+        self._config = config = bounded(config, sources, earlier.manifest)
         self._progress = progress
         self._earlier = earlier
         self._fingerprint = dict(embedder.fingerprint)
@@ -133,7 +131,7 @@ class _Build:
         self._draft.close()
 
     def run(self, index_dir: Path, refresh: Collection[str]) -> BuildReport:
-        resting, rested = self._resting(refresh), set()
+        resting, rested = self._earlier.resting(self._sources, refresh), set()
         for record in self._earlier.pages() if resting else ():
             if record.source in resting:
                 rested.add(record.url)
@@ -179,12 +177,6 @@ class _Build:
         if self._earlier.is_trusted and same_kind and live.sources == self._sources:
             self._held = []
         return 0 if models else live.counts.dimension
-
-    def _resting(self, refresh: Collection[str]) -> set[str]:
-        """Sources that are not read this time, and that the earlier generation knows as they are to be."""
-        live = self._earlier.manifest
-        known = set(live.sources) if live is not None and self._earlier.is_trusted else set()
-        return {source for source in self._sources if source in known and source not in refresh}
 
     def _items(self, sources: Sequence[str], rested: Collection[str]) -> Generator[Item, None, None]:
         found, traffic = self._progress.found, self._ledger.traffic
@@ -324,11 +316,3 @@ class _Build:
     @cached_property
     def _chunker(self) -> Chunker:
         return Chunker(self._embedder, self._config.chunk)
-
-
-def _bounded(config: BuildConfig, sources: Sequence[str], earlier: Earlier) -> BuildConfig:
-    """With the places that sources were held to before: a source stays within them for as long as it is there."""
-    live = earlier.manifest
-    before = live.settings.get("crawl", {}).get("within", {}) if live is not None else {}
-    kept = {source: tuple(places) for source, places in before.items() if source in sources}
-    return replace(config, crawl=replace(config.crawl, within=kept | dict(config.crawl.within)))

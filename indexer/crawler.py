@@ -7,7 +7,7 @@ queue only when their page is taken. A page that an earlier build has read is as
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from indexer import bounds, memory
@@ -25,22 +25,11 @@ from indexer.sandbox import Lender
 from indexer.sitemap import TYPES, ListReader, is_listing
 from indexer.traffic import Traffic
 from indexer.urls import normalise, origin
+from indexer.visits import MovedToHttps, Queued, Visit
 
 Found = Callable[[int], None]
 _ADDRESSES, _FOR_EACH_PAGE = 100_000, 4  # addresses remembered of a site, and for each page that may be read
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
-
-
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    url: str
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    page: Page | Known
-    alias: Page | None = None  # the page that named this one as its canonical address
 
 
 def crawl(
@@ -106,8 +95,8 @@ class _Crawl:
         self._is_open = False  # whether the start page has been read
         self._follows = True  # whether links of pages are
         self._robots = Robots("", limits.user_agent)
-        self._waiting: deque[_Queued] = deque()
-        self._running: deque[tuple[_Queued, Future[_Read]]] = deque()
+        self._waiting: deque[Queued] = deque()
+        self._running: deque[tuple[Queued, Future[Visit]]] = deque()
         self._seen: set[str] = set()  # addresses queued or refused
         self._most_seen = _ADDRESSES + _FOR_EACH_PAGE * limits.max_pages
         self._taken: set[str] = set()  # addresses of pages given out
@@ -129,7 +118,7 @@ class _Crawl:
                 yield Skip(page.url, refusal)
                 yield from self._queue(page.links, 1)
             else:
-                yield from self._take(_Queued(start, 0), read)
+                yield from self._take(Queued(start, 0), read)
             if self._limits.max_depth:
                 yield from self._mapped()
         while self._submit():
@@ -174,22 +163,16 @@ class _Crawl:
 
     @property
     def _lists(self) -> ListReader:
-        return ListReader(
-            self._site,
-            self._robots,
-            self._fetcher,
-            within=self._within,
-            most_pages=self._limits.max_pages,
-            lend=self._lend,
-        )
+        fetching = (self._robots, self._fetcher, self._within)
+        return ListReader(self._site, *fetching, most_pages=self._limits.max_pages, lend=self._lend)
 
-    def _open(self, start: str) -> _Read:
+    def _open(self, start: str) -> Visit:
         """Read robots.txt and the start page; https instead of http on the same host is followed."""
         try:
             self._enter(origin(start), start)
             try:
                 return self._read(start, CONTENT_TYPES | TYPES)
-            except _MovedToHttps as move:
+            except MovedToHttps as move:
                 self._enter(origin(move.url), move.url)
                 return self._read(move.url, CONTENT_TYPES | TYPES)
         except FetchError as error:
@@ -211,7 +194,7 @@ class _Crawl:
             self._running.append((queued, self._pool.submit(self._read_or_keep, queued.url)))
         return bool(self._running)
 
-    def _take(self, queued: _Queued, read: _Read) -> Iterator[Page | Known | Skip]:
+    def _take(self, queued: Queued, read: Visit) -> Iterator[Page | Known | Skip]:
         page, alias = read.page, read.alias
         if alias is not None:
             yield from self._follow_alias(alias, queued.depth + 1)
@@ -246,19 +229,18 @@ class _Crawl:
                 yield Skip(url, f"over the limit of {self._most_seen:,} addresses of a site")
                 continue
             self._seen.add(url)
-            refusal = self._refusal(url)
-            if refusal is not None:
+            if (refusal := self._refusal(url)) is not None:
                 yield Skip(url, refusal)
             elif depth > self._limits.max_depth:
                 yield Skip(url, f"more than {self._limits.max_depth:,} links from the start")
             elif not self._robots.allows(url):
                 yield Skip(url, "robots.txt disallows it")
             else:
-                self._waiting.append(_Queued(url, depth))
+                self._waiting.append(Queued(url, depth))
         due = self._requested + len(self._waiting)
         self._found(min(due, self._limits.max_pages))
 
-    def _read_or_keep(self, url: str) -> _Read:
+    def _read_or_keep(self, url: str) -> Visit:
         """Read one page, or take what is known of it if it is out of reach; runs in a fetcher thread."""
         try:
             return self._read(url)
@@ -266,25 +248,25 @@ class _Crawl:
             record = self._earlier.page_behind(url)
             if record is None or not self._robots.allows(record.url):
                 raise
-            return _Read(Known(replace(record, source=self._source), kept=str(error)))
+            return Visit(Known(replace(record, source=self._source), kept=str(error)))
 
-    def _read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Read:
+    def _read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> Visit:
         """Read one page, or the one that it names as its canonical address if that is there and names no other."""
         page, canonical = self._fetch(url, types)
         if canonical is None or isinstance(page, Known) or not self._wants(canonical):
-            return _Read(page)
+            return Visit(page)
         if canonical in self._taken and canonical not in self._doubted:  # the address is all that counts of it then
-            return _Read(replace(page, url=canonical), page)
+            return Visit(replace(page, url=canonical), page)
         try:
             named, further = self._fetch(canonical, CONTENT_TYPES)
         except FetchError:
-            return _Read(page)
+            return Visit(page)
         if named.url != canonical or further is not None:
             self._doubted.add(page.url)  # before it is taken, so that one that names it in turn is always kept too
-            return _Read(page)
+            return Visit(page)
         if isinstance(named, Known):
-            return _Read(Known(replace(named.record, requested=url)), page)
-        return _Read(replace(named, requested=url), page)
+            return Visit(Known(replace(named.record, requested=url)), page)
+        return Visit(replace(named, requested=url), page)
 
     def _wants(self, url: str) -> bool:
         return self._robots.allows(url) and self._refusal(url) is None
@@ -326,7 +308,7 @@ class _Crawl:
         if origin(url) != self._site:
             here, there = urlsplit(self._site), urlsplit(url)
             if not self._is_open and not self._within and there.scheme == "https" and here.netloc == there.netloc:
-                raise _MovedToHttps(url)
+                raise MovedToHttps(url)
             raise NotWanted(f"redirect to another site ({origin(url)})")
         if not self._robots.allows(url):
             raise NotWanted("redirect to a page that robots.txt disallows")
@@ -336,9 +318,3 @@ class _Crawl:
 
     def _refusal(self, url: str) -> str | None:
         return bounds.refusal(url, self._within) or self._limits.scope.refusal(url)
-
-
-class _MovedToHttps(NotWanted):
-    def __init__(self, url: str) -> None:
-        super().__init__(f"moved to {url}")
-        self.url = url

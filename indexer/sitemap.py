@@ -53,9 +53,9 @@ class ListReader:
         site: str,
         robots: Robots,
         fetcher: Fetcher,
+        within: Sequence[str] = (),
         *,
         most_pages: int,
-        within: Sequence[str] = (),
         lend: Lend = borrowed,
     ) -> None:
         """Take what a site (`scheme://host:port`) allows; lists are read until they have given `most_pages`.

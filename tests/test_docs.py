@@ -216,7 +216,7 @@ def test_page_begins_with_its_title(path):
 def test_each_promise_of_security_is_held_by_a_test():
     text = re.sub(r"```.*?```", "", (DOCS / "security.md").read_text(), flags=re.DOTALL)
     promises = re.findall(r"^- (?:.|\n(?=  ))+", text, flags=re.MULTILINE)
-    assert len(promises) > 30
+    assert len(promises) >= 30
     for promise in promises:
         named = re.findall(r"`(tests/[\w/.]+)::(\w+)`", promise)
         assert named, promise

@@ -38,8 +38,8 @@ def columns() -> bytes:
 def bomb() -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(20):
-            archive.writestr(f"{number}.txt", b"a " * 4_000_000)
+        for number in range(30):
+            archive.writestr(f"{number}.txt", b"a " * 300_000)
     return out.getvalue()
 
 
@@ -56,10 +56,10 @@ DOCUMENTS: dict[str, tuple[Callable[[], bytes], str]] = {
     "attributes.html": (lambda: b"<p " + b" ".join(b"a%d=1" % n for n in range(900_000)) + b">x", "memory"),
     "entities.html": (filled("&lt;"), ""),
     "cells.html": (lambda: b"<table><tr>" + b"<td>a" * 990_000, ""),
-    "text.html": (filled("cat ", 2_000_000), ""),
+    "text.html": (filled("cat ", 1_000_000), ""),
     "log.txt": (log, ""),
     "line.txt": (filled("a"), ""),
-    "words.txt": (filled("a b ", 2_000_000), ""),
+    "words.txt": (filled("a b ", 1_000_000), ""),
     "script.txt": (filled("日本語"), ""),
     "lines.txt": (filled("x\n"), ""),
     "columns.csv": (columns, "columns"),
