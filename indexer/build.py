@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embedder.protocol import Embedder
-from indexer.chunking import Chunker
+from indexer import memory
+from indexer.bounds import bounded
+from indexer.chunking import MOST_CHUNKS, Chunker
 from indexer.config import BuildConfig
 from indexer.draft import Draft, drafting, open_earlier
 from indexer.earlier import INDEXED, READING, Earlier, cutting, differences, hash_page, record_of, sections_of
@@ -63,16 +65,14 @@ def build(
         BuildLocked: another build is writing this index.
         IndexUnwritable: the folder cannot be written, is full, or holds something else.
         ConfigError, VectorError: the embedder cannot be used for this.
+        MemoryShort: it may not have the memory that it needs to go on.
         ClusterError: the cluster cannot do its part.
     """
     if not sources:
         raise SourceError("no source was given; name an http or https address, a folder or a file")
     sources = list(dict.fromkeys(full_name(source) for source in sources))
     refresh = sources if refresh is None else {full_name(source) for source in refresh}
-    metadata = {
-        full_name(source): {name: list(values) for name, values in given.items()}
-        for source, given in (metadata or {}).items()
-    }
+    metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in (metadata or {}).items()}
     with (
         drafting(index_dir, config.keep_generations, progress) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
@@ -102,7 +102,7 @@ class _Build:
     ) -> None:
         self._sources = list(sources)
         self._embedder = embedder
-        self._config = config
+        self._config = config = bounded(config, sources, earlier.manifest)
         self._progress = progress
         self._earlier = earlier
         self._fingerprint = dict(embedder.fingerprint)
@@ -131,7 +131,7 @@ class _Build:
         self._draft.close()
 
     def run(self, index_dir: Path, refresh: Collection[str]) -> BuildReport:
-        resting, rested = self._resting(refresh), set()
+        resting, rested = self._earlier.resting(self._sources, refresh), set()
         for record in self._earlier.pages() if resting else ():
             if record.source in resting:
                 rested.add(record.url)
@@ -178,12 +178,6 @@ class _Build:
             self._held = []
         return 0 if models else live.counts.dimension
 
-    def _resting(self, refresh: Collection[str]) -> set[str]:
-        """Sources that are not read this time, and that the earlier generation knows as they are to be."""
-        live = self._earlier.manifest
-        known = set(live.sources) if live is not None and self._earlier.is_trusted else set()
-        return {source for source in self._sources if source in known and source not in refresh}
-
     def _items(self, sources: Sequence[str], rested: Collection[str]) -> Generator[Item, None, None]:
         found, traffic = self._progress.found, self._ledger.traffic
         with closing(read_sources(sources, self._config.crawl, found, self._earlier, traffic, self._journal)) as items:
@@ -200,8 +194,9 @@ class _Build:
         return not page.noindex and (record is None or record.content_hash != hash_page(page))
 
     def _take(self, item: Item, parsed: ToCome[Parsed] | None = None) -> None:
+        memory.check()
         if isinstance(item, Skip):
-            self._ledger.skips.append(item)
+            self._ledger.skip(item)
             return
         if isinstance(item, Page):
             self._ledger.fetched += 1
@@ -293,6 +288,9 @@ class _Build:
                 chunks = self._chunker.split(document)
         if not chunks:
             return self._skip(document.url, "no text")
+        if len(chunks) > MOST_CHUNKS:
+            del chunks[MOST_CHUNKS:]
+            self._ledger.skip(Skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document"))
         self._release()
         self._draft.add(document, chunks)
         if size is not None:
@@ -300,7 +298,7 @@ class _Build:
         return INDEXED
 
     def _skip(self, url: str, reason: str) -> str:
-        self._ledger.skips.append(Skip(url, reason))
+        self._ledger.skip(Skip(url, reason))
         return f"{_SKIPPED}{reason}"
 
     def _stays(self, url: str) -> tuple[int, str]:

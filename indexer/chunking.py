@@ -3,7 +3,9 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 
 from embedder.protocol import Embedder
 from indexer.config import ChunkConfig
@@ -15,6 +17,9 @@ from indexer.urls import with_anchor
 
 _CHARACTERS_PER_TOKEN = 12  # at most; some tokenizers make one token of a word of any length
 _CONTEXT_SHARE = 4  # heading context takes at most this part of the model's length
+MOST_CHUNKS = 10_000  # of one document: a book has 5,000, a log as many as it has lines
+_LONGEST_SECTION = 100_000  # characters cut at a time, so that memory does not grow with what one document says
+_COUNTED = 500_000  # characters of texts whose tokens are counted at a time: each takes 200 bytes meanwhile
 _LEAST = 16  # tokens of text for which the model must have room
 _WORD = re.compile(r"\w")
 _NUMBER = re.compile(r"^(?:Chapter \d+|Appendix [A-Z]|Part [IVX]+|\d+(?:\.\d+)*|[A-Z](?:\.\d+)+)\.\s+")
@@ -35,18 +40,18 @@ class Chunker:
         self._counts: dict[str, int] = {}
 
     def split(self, document: Document) -> list[Chunk]:
-        """Chunks of one document, in reading order; none is longer than the model reads."""
+        """Chunks of one document, in reading order; none is longer than the model reads.
+
+        They are at most `MOST_CHUNKS` and one more, where there would be others.
+        """
         self._counts.clear()
-        self._lengths([section.text for section in document.sections])
-        pieces = [
-            (section, context, text)
-            for section in join_short(document.sections, min(self._config.tokens, self._least_room), self._length)
-            for context in [self.context(document.title, section)]
-            for text in self._split_section(section.text, context)
-            if _WORD.search(text)
-        ]
+        sections = [part for section in document.sections for part in _parts(section)]
+        self._lengths([section.text for section in sections])
+        joined = join_short(sections, min(self._config.tokens, self._least_room), self._length)
+        pieces = list(islice(self._pieces(document.title, joined), MOST_CHUNKS + 1))
+        self._counts.clear()
         embedded = [with_context(text, context) for _, context, text in pieces]
-        lengths = self._embedder.count_tokens(embedded)
+        lengths = self._count(embedded)
         repeats: Counter[str] = Counter()
         chunks = []
         for position, ((section, _, text), read, tokens) in enumerate(zip(pieces, embedded, lengths, strict=True)):
@@ -66,6 +71,16 @@ class Chunker:
             )
             repeats[text] += 1
         return chunks
+
+    def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, str, str]]:
+        """Passages, each with its section and its heading context."""
+        for section in sections:
+            context = self.context(title, section)
+            for text in self._split_section(section.text, context):
+                if _WORD.search(text):
+                    yield section, context, text
+            if len(section.text) > _LONGEST_SECTION // 2:
+                self._counts.clear()  # its words, of which there may be any number
 
     def _split_section(self, text: str, context: str) -> list[str]:
         budget = min(self._config.tokens, self._room - self._length(context))
@@ -98,6 +113,17 @@ class Chunker:
     def _fits(self, texts: Sequence[str]) -> bool:
         return max(self._embedder.count_tokens(texts), default=0) <= self._embedder.max_length
 
+    def _count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of texts, counted so many at a time that memory stays flat."""
+        counts: list[int] = []
+        start = length = 0
+        for end, text in enumerate(texts, 1):
+            length += len(text)
+            if length >= _COUNTED or end == len(texts):
+                counts += self._embedder.count_tokens(texts[start:end])
+                start, length = end, 0
+        return counts
+
     def _length(self, text: str) -> int:
         return self._lengths([text])[0]
 
@@ -105,9 +131,19 @@ class Chunker:
         """Count texts, those not met before in one call; neither white space at the ends nor tokens the model adds."""
         stripped = [text.strip() for text in texts]
         wanted = [text for text in dict.fromkeys(stripped) if text not in self._counts]
-        for text, count in zip(wanted, self._embedder.count_tokens(wanted) if wanted else [], strict=True):
+        for text, count in zip(wanted, self._count(wanted), strict=True):
             self._counts[text] = max(count - self._special, len(text) // _CHARACTERS_PER_TOKEN)
         return [self._counts[text] for text in stripped]
+
+
+def _parts(section: Section) -> Iterator[Section]:
+    """A section, or parts of one that is too long to be cut at once; they end with lines or words if they can."""
+    text = section.text
+    while len(text) > _LONGEST_SECTION:
+        end = next((at for mark in ("\n\n", "\n", " ") if (at := text.rfind(mark, 1, _LONGEST_SECTION)) > 0), 0)
+        yield replace(section, text=text[: end or _LONGEST_SECTION])
+        text = text[end or _LONGEST_SECTION :].lstrip("\n")
+    yield replace(section, text=text) if text != section.text else section
 
 
 def with_context(text: str, context: str) -> str:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import Any
@@ -33,6 +34,7 @@ class CrawlLimits:
     sites: int = 4  # sites crawled at the same time
     delay: float = 0.0  # seconds between two requests to the site; robots.txt may ask for more
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
+    within: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by source: places that it may not leave
     user_agent: str = field(default_factory=default_user_agent)
 
     def __post_init__(self) -> None:

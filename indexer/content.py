@@ -5,8 +5,8 @@ checked, and every text is cleaned of invisible characters here, once for all fo
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from indexer.decoding import visible
@@ -17,6 +17,8 @@ from indexer.records import Section
 
 _DEEPEST = 12  # headings in a path
 _LONGEST_HEADING = 200  # characters
+_LONGEST = 10_000_000  # characters of all sections
+_SECTION = 100  # characters that one counts for beside its text
 _BLANK_LINES = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _SPACE = re.compile(r"\s+")
 
@@ -36,13 +38,23 @@ def to_json(content: Content) -> dict[str, Any]:
     """Plain lists, dictionaries and texts that `from_json` understands."""
     return {
         "title": content.title,
-        "sections": [[list(section.path), section.anchor, section.text] for section in content.sections],
+        "sections": [[list(section.path), section.anchor, section.text] for section in _first(content.sections)],
         "language": content.declared.language,
         "date": content.declared.date,
         "metadata": {name: list(values) for name, values in content.declared.metadata.items()},
         "is_link_list": content.is_link_list,
         "detected": _detect(content),
     }
+
+
+def _first(sections: Iterable[Section]) -> Iterator[Section]:
+    """Sections of at most `_LONGEST` characters: more than passages are made of."""
+    left = _LONGEST
+    for section in sections:
+        if left <= 0:
+            return
+        yield section if len(section.text) <= left else replace(section, text=section.text[:left])
+        left -= len(section.text) + _SECTION
 
 
 def _detect(content: Content) -> str | None:

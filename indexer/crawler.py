@@ -7,9 +7,10 @@ queue only when their page is taken. A page that an earlier build has read is as
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import urlsplit
 
+from indexer import bounds, memory
 from indexer.config import CrawlLimits
 from indexer.earlier import Earlier, conditions, content_of, hash_page
 from indexer.errors import FetchError, NotWanted, SourceError
@@ -20,24 +21,15 @@ from indexer.journal import Journal
 from indexer.links import header_directives, read_links
 from indexer.records import Failure, Known, Page, Skip
 from indexer.robots import Robots, fetch_robots
+from indexer.sandbox import Lender
 from indexer.sitemap import TYPES, ListReader, is_listing
 from indexer.traffic import Traffic
 from indexer.urls import normalise, origin
+from indexer.visits import MovedToHttps, Queued, Visit
 
 Found = Callable[[int], None]
+_ADDRESSES, _FOR_EACH_PAGE = 100_000, 4  # addresses remembered of a site, and for each page that may be read
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
-
-
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    url: str
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    page: Page | Known
-    alias: Page | None = None  # the page that named this one as its canonical address
 
 
 def crawl(
@@ -68,10 +60,13 @@ def crawl(
         raise SourceError(f"{source} is not a usable http or https address; check it for typing mistakes")
     with Fetcher(limits, traffic) as fetcher:
         pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
+        lender = Lender()
+        pages = _Crawl(source, limits, fetcher, pool, lender, found, earlier or Earlier.nothing(), journal)
         try:
-            yield from _Crawl(source, limits, fetcher, pool, found, earlier or Earlier.nothing(), journal).pages(start)
+            yield from pages.pages(start)
         finally:
             fetcher.abort()
+            lender.close()
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -82,6 +77,7 @@ class _Crawl:
         limits: CrawlLimits,
         fetcher: Fetcher,
         pool: ThreadPoolExecutor,
+        lender: Lender,
         found: Found,
         earlier: Earlier,
         journal: Journal | None,
@@ -91,15 +87,18 @@ class _Crawl:
         self._limits = limits
         self._fetcher = fetcher
         self._pool = pool
+        self._lend = lender.borrowed
         self._found = found
         self._earlier = earlier
+        self._within = limits.within.get(source, ())
         self._site = ""
         self._is_open = False  # whether the start page has been read
         self._follows = True  # whether links of pages are
         self._robots = Robots("", limits.user_agent)
-        self._waiting: deque[_Queued] = deque()
-        self._running: deque[tuple[_Queued, Future[_Read]]] = deque()
+        self._waiting: deque[Queued] = deque()
+        self._running: deque[tuple[Queued, Future[Visit]]] = deque()
         self._seen: set[str] = set()  # addresses queued or refused
+        self._most_seen = _ADDRESSES + _FOR_EACH_PAGE * limits.max_pages
         self._taken: set[str] = set()  # addresses of pages given out
         self._contents: set[str] = set()  # hashes of pages given out
         self._aliases: set[str] = set()  # hashes of pages that named another as their canonical address
@@ -111,7 +110,7 @@ class _Crawl:
         page, self._is_open = read.page, True
         self._seen |= {start, page.url}
         self._requested = 1
-        refusal = self._limits.scope.refusal(page.url)
+        refusal = self._refusal(page.url)
         if isinstance(page, Page) and is_listing(page):
             yield from self._list(page)
         else:
@@ -119,7 +118,7 @@ class _Crawl:
                 yield Skip(page.url, refusal)
                 yield from self._queue(page.links, 1)
             else:
-                yield from self._take(_Queued(start, 0), read)
+                yield from self._take(Queued(start, 0), read)
             if self._limits.max_depth:
                 yield from self._mapped()
         while self._submit():
@@ -164,15 +163,16 @@ class _Crawl:
 
     @property
     def _lists(self) -> ListReader:
-        return ListReader(self._site, self._robots, self._fetcher, most_pages=self._limits.max_pages)
+        fetching = (self._robots, self._fetcher, self._within)
+        return ListReader(self._site, *fetching, most_pages=self._limits.max_pages, lend=self._lend)
 
-    def _open(self, start: str) -> _Read:
+    def _open(self, start: str) -> Visit:
         """Read robots.txt and the start page; https instead of http on the same host is followed."""
         try:
             self._enter(origin(start), start)
             try:
                 return self._read(start, CONTENT_TYPES | TYPES)
-            except _MovedToHttps as move:
+            except MovedToHttps as move:
                 self._enter(origin(move.url), move.url)
                 return self._read(move.url, CONTENT_TYPES | TYPES)
         except FetchError as error:
@@ -187,14 +187,14 @@ class _Crawl:
 
     def _submit(self) -> bool:
         """Keep the fetchers busy; False when nothing is left to take."""
-        ahead = self._limits.concurrency * _AHEAD
+        ahead = memory.share(self._limits.concurrency * _AHEAD)
         while self._waiting and len(self._running) < ahead and not self._over:
             queued = self._waiting.popleft()
             self._requested += 1
             self._running.append((queued, self._pool.submit(self._read_or_keep, queued.url)))
         return bool(self._running)
 
-    def _take(self, queued: _Queued, read: _Read) -> Iterator[Page | Known | Skip]:
+    def _take(self, queued: Queued, read: Visit) -> Iterator[Page | Known | Skip]:
         page, alias = read.page, read.alias
         if alias is not None:
             yield from self._follow_alias(alias, queued.depth + 1)
@@ -225,20 +225,22 @@ class _Crawl:
         for url in links if self._follows or depth == 0 else ():
             if url in self._seen:
                 continue
+            if len(self._seen) >= self._most_seen:
+                yield Skip(url, f"over the limit of {self._most_seen:,} addresses of a site")
+                continue
             self._seen.add(url)
-            refusal = self._limits.scope.refusal(url)
-            if refusal is not None:
+            if (refusal := self._refusal(url)) is not None:
                 yield Skip(url, refusal)
             elif depth > self._limits.max_depth:
                 yield Skip(url, f"more than {self._limits.max_depth:,} links from the start")
             elif not self._robots.allows(url):
                 yield Skip(url, "robots.txt disallows it")
             else:
-                self._waiting.append(_Queued(url, depth))
+                self._waiting.append(Queued(url, depth))
         due = self._requested + len(self._waiting)
         self._found(min(due, self._limits.max_pages))
 
-    def _read_or_keep(self, url: str) -> _Read:
+    def _read_or_keep(self, url: str) -> Visit:
         """Read one page, or take what is known of it if it is out of reach; runs in a fetcher thread."""
         try:
             return self._read(url)
@@ -246,28 +248,28 @@ class _Crawl:
             record = self._earlier.page_behind(url)
             if record is None or not self._robots.allows(record.url):
                 raise
-            return _Read(Known(replace(record, source=self._source), kept=str(error)))
+            return Visit(Known(replace(record, source=self._source), kept=str(error)))
 
-    def _read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Read:
+    def _read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> Visit:
         """Read one page, or the one that it names as its canonical address if that is there and names no other."""
         page, canonical = self._fetch(url, types)
         if canonical is None or isinstance(page, Known) or not self._wants(canonical):
-            return _Read(page)
+            return Visit(page)
         if canonical in self._taken and canonical not in self._doubted:  # the address is all that counts of it then
-            return _Read(replace(page, url=canonical), page)
+            return Visit(replace(page, url=canonical), page)
         try:
             named, further = self._fetch(canonical, CONTENT_TYPES)
         except FetchError:
-            return _Read(page)
+            return Visit(page)
         if named.url != canonical or further is not None:
             self._doubted.add(page.url)  # before it is taken, so that one that names it in turn is always kept too
-            return _Read(page)
+            return Visit(page)
         if isinstance(named, Known):
-            return _Read(Known(replace(named.record, requested=url)), page)
-        return _Read(replace(named, requested=url), page)
+            return Visit(Known(replace(named.record, requested=url)), page)
+        return Visit(replace(named, requested=url), page)
 
     def _wants(self, url: str) -> bool:
-        return self._robots.allows(url) and self._limits.scope.refusal(url) is None
+        return self._robots.allows(url) and self._refusal(url) is None
 
     def _fetch(self, url: str, types: Collection[str]) -> tuple[Page | Known, str | None]:
         """Fetch one page and find its links, unless it is unchanged; and the canonical address if it is another."""
@@ -280,7 +282,7 @@ class _Crawl:
         page = answer.as_page(self._source, url)
         if record is not None and record.content_hash == hash_page(page):
             return replace(page, links=record.links, noindex=noindex), None
-        links = read_links(page)
+        links = read_links(page, self._lend)
         page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
         return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))
 
@@ -305,16 +307,14 @@ class _Crawl:
     def _check_redirect(self, url: str) -> None:
         if origin(url) != self._site:
             here, there = urlsplit(self._site), urlsplit(url)
-            if not self._is_open and there.scheme == "https" and here.netloc == there.netloc:
-                raise _MovedToHttps(url)
+            if not self._is_open and not self._within and there.scheme == "https" and here.netloc == there.netloc:
+                raise MovedToHttps(url)
             raise NotWanted(f"redirect to another site ({origin(url)})")
         if not self._robots.allows(url):
             raise NotWanted("redirect to a page that robots.txt disallows")
-        if self._is_open and (refusal := self._limits.scope.refusal(url)) is not None:
+        refusal = self._refusal(url) if self._is_open else bounds.refusal(url, self._within)
+        if refusal is not None:
             raise NotWanted(f"redirect to a page that is {refusal}")
 
-
-class _MovedToHttps(NotWanted):
-    def __init__(self, url: str) -> None:
-        super().__init__(f"moved to {url}")
-        self.url = url
+    def _refusal(self, url: str) -> str | None:
+        return bounds.refusal(url, self._within) or self._limits.scope.refusal(url)

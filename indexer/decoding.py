@@ -33,6 +33,11 @@ def visible(text: str) -> str:
     return _CONTROL.sub(" ", _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
+def one_line(text: str) -> str:
+    """A text from elsewhere as it may be shown on a terminal: one line, nothing invisible, no control characters."""
+    return text if text.isascii() and text.isprintable() else " ".join(visible(text).split())
+
+
 def _encoding(body: bytes, charset: str | None, markup: bool) -> str:
     for mark, name in _BOMS:
         if body.startswith(mark):

@@ -4,7 +4,7 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -148,6 +148,11 @@ class Earlier:
         """What is remembered of the page that this address led to, by a redirect or without one."""
         rows = self._rows(f"{_PAGE} WHERE requested = ?1 AND requested != url", requested)
         return _page(rows[0]) if rows else self.page(requested)
+
+    def resting(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
+        """Of some sources those that need not be read, being none to refresh: they are here as they are to be."""
+        known = set(self.manifest.sources) if self.manifest is not None and self.is_trusted else set()
+        return {source for source in sources if source in known and source not in refresh}
 
     def pages(self, prefix: str = "") -> Iterator[PageRecord]:
         """Everything remembered of addresses that begin so, in their order."""

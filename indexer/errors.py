@@ -8,6 +8,7 @@ IndexerError
 ├── ParseError           one page that cannot be read; the build records it and goes on
 ├── NothingToIndex       the sources gave no text; the live generation is left as it is
 ├── FilterError          a filter that cannot be used: names the field and what is allowed
+├── MemoryShort          a build that may not have the memory that it needs: says what limits it
 ├── VectorError          the embedder gave vectors that cannot be stored (NaN, infinity, wrong shape)
 ├── IndexMissing         there is no published generation in the folder
 ├── IndexCorrupt         a file of a generation is missing or differs from its manifest: names the file
@@ -25,6 +26,7 @@ IndexerError
 """
 
 from embedder.errors import PilotlightError
+from indexer.decoding import one_line
 
 
 class IndexerError(PilotlightError):
@@ -43,7 +45,7 @@ class FetchError(IndexerError):
     """One page that could not be fetched; `status` is the HTTP status if there was an answer."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False) -> None:
-        super().__init__(reason)
+        super().__init__(one_line(reason))  # it may quote what a site has said
         self.status = status
         self.retry = retry  # whether trying again may help
 
@@ -54,6 +56,9 @@ class NotWanted(FetchError):
 
 class ParseError(IndexerError):
     """One page that cannot be read."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(one_line(reason))  # it may quote what a document has said
 
 
 class NothingToIndex(IndexerError):
@@ -67,6 +72,10 @@ class FilterError(IndexerError):
         super().__init__(f"{field} {detail}")
         self.field = field
         self.detail = detail  # goes on where the name of the field ends
+
+
+class MemoryShort(IndexerError):
+    """A build may not have the memory that it needs."""
 
 
 class VectorError(IndexerError):

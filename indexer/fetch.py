@@ -16,7 +16,7 @@ import httpx
 from indexer import encodings
 from indexer.config import CrawlLimits
 from indexer.errors import FetchError, NotWanted
-from indexer.formats import CONTENT_TYPES
+from indexer.formats import CONTENT_TYPES, LONGEST_LIST
 from indexer.guard import GuardedPool
 from indexer.headers import language_in, retry_after
 from indexer.records import Page
@@ -24,7 +24,6 @@ from indexer.traffic import Traffic
 from indexer.urls import normalise
 
 MAX_REDIRECTS = 5
-LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
 _ATTEMPTS = 3
 _CONNECT = 10.0  # seconds to connect, at most
 _BACKOFF = 0.3  # seconds before the second attempt; doubles

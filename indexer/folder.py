@@ -3,21 +3,22 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
 
+from indexer.bounds import folder_above
 from indexer.container import expand
 from indexer.earlier import Earlier
 from indexer.errors import SourceError
 from indexer.formats import CONTAINER, MAIL, content_type_of, reader_of
-from indexer.layout import is_index
 from indexer.records import Failure, Known, Page, PageRecord, Skip
+from indexer.tree import Tree
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # not a passing trouble
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,11 @@ class _Entry:
 
 
 def read_path(
-    source: str, max_bytes: int, found: Callable[[int], None], earlier: Earlier | None = None
+    source: str,
+    max_bytes: int,
+    found: Callable[[int], None],
+    earlier: Earlier | None = None,
+    within: Sequence[str] = (),
 ) -> Iterator[Page | Known | Skip | Failure]:
     """Read one file, or every readable file below a folder.
 
@@ -38,6 +43,7 @@ def read_path(
         max_bytes: longest file read.
         found: told how many files there are to read.
         earlier: what an earlier build knows; of files that fail to be read this time, its record is given.
+        within: folders that the source may not leave, whatever links lead to it; none means that it may be anywhere.
 
     Raises:
         SourceError: there is no such file or folder, or it cannot be read.
@@ -48,15 +54,19 @@ def read_path(
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; give a folder or file") from error
+    top = folder_above(root, within) if within else root
+    if top is None:
+        raise SourceError(f"cannot read {source}: it leads out of {', '.join(within)}")
     if stat.S_ISDIR(kind):
-        entries = list(_walk(root, source, earlier))
-        found(sum(isinstance(entry, _Entry) for entry in entries))
-        for entry in entries:
-            if isinstance(entry, _Entry):
-                for item in _read(entry, source, max_bytes, earlier):
-                    yield from _documents(item, max_bytes)
-            else:
-                yield entry
+        with closing(_tree(root, top)) as tree:
+            entries = list(_walk(tree, source, earlier))
+            found(sum(isinstance(entry, _Entry) for entry in entries))
+            for entry in entries:
+                if isinstance(entry, _Entry):
+                    for item in _read(entry, tree, source, max_bytes, earlier):
+                        yield from _documents(item, max_bytes)
+                else:
+                    yield entry
         return
     content_type = content_type_of(root.name)
     if not stat.S_ISREG(kind):
@@ -64,10 +74,18 @@ def read_path(
     if content_type is None:
         raise SourceError(f"cannot read {source}: file type {root.suffix.lower() or 'without suffix'} is not read")
     found(1)
-    for item in _read(_Entry(root, content_type), source, max_bytes, None):
-        if isinstance(item, Skip | Failure):
-            raise SourceError(f"cannot read {source}: {item.reason}")
-        yield from _documents(item, max_bytes)
+    with closing(_tree(root.parent, top if top != root else root.parent)) as tree:
+        for item in _read(_Entry(root, content_type), tree, source, max_bytes, None):
+            if isinstance(item, Skip | Failure):
+                raise SourceError(f"cannot read {source}: {item.reason}")
+            yield from _documents(item, max_bytes)
+
+
+def _tree(root: Path, top: Path) -> Tree:
+    try:
+        return Tree(root, top)
+    except OSError as error:
+        raise SourceError(f"cannot read {root}: {error.strerror}") from error
 
 
 def _documents(item: Page | Known | Skip | Failure, max_bytes: int) -> Iterator[Page | Known | Skip | Failure]:
@@ -79,60 +97,53 @@ def _documents(item: Page | Known | Skip | Failure, max_bytes: int) -> Iterator[
         yield from expand(item, max_bytes)
 
 
-def _walk(root: Path, source: str, earlier: Earlier | None) -> Iterator[_Entry | Known | Skip | Failure]:
-    problems: list[OSError] = []
-    for folder, folders, files in os.walk(root, onerror=problems.append, followlinks=False):
-        if problems and folder == str(root):
-            break
-        folders.sort()
-        here = Path(folder)
-        for name in list(folders):
-            if name.startswith("."):
-                folders.remove(name)
-                yield Skip((here / name).as_uri(), "hidden")
-            elif (here / name).is_symlink():
-                yield Skip((here / name).as_uri(), "symbolic link")
-            elif is_index(here / name):
-                folders.remove(name)
-                yield Skip((here / name).as_uri(), "an index of Pilotlight")
-        for name in sorted(files):
-            yield from _entry(here / name, source, earlier)
-    if problems and problems[0].filename == str(root):
-        raise SourceError(f"cannot read {root}: {problems[0].strerror}")
-    for problem in problems:
-        url, reason = Path(problem.filename).as_uri(), problem.strerror or "cannot be read"
-        yield Failure(url, reason)
-        if earlier and problem.errno not in _GONE:
-            for record in earlier.pages(f"{url}/"):
-                yield Known(replace(record, source=source), kept=reason)
-
-
-def _entry(path: Path, source: str, earlier: Earlier | None) -> Iterator[_Entry | Known | Skip | Failure]:
-    try:
-        kind = path.lstat().st_mode
-    except OSError as error:
-        yield from _failed(path, error, source, earlier)
-        return
-    content_type = content_type_of(path.name)
-    if stat.S_ISLNK(kind):
-        yield Skip(path.as_uri(), "symbolic link")
-    elif not stat.S_ISREG(kind):
-        yield Skip(path.as_uri(), "pipe, socket or device")
-    elif path.name.startswith("."):
-        yield Skip(path.as_uri(), "hidden")
-    elif content_type is None:
-        yield Skip(path.as_uri(), f"file type {path.suffix.lower() or 'without suffix'} is not read")
-    else:
-        yield _Entry(path, content_type)
+def _walk(tree: Tree, source: str, earlier: Earlier | None) -> Iterator[_Entry | Known | Skip | Failure]:
+    todo = [tree.root]
+    while todo:
+        here = todo.pop()
+        url = here.as_uri()
+        try:
+            found = tree.list(here)
+            if here != tree.root and tree.is_index(here):
+                yield Skip(url, "an index of Pilotlight")
+                continue
+        except OSError as error:
+            reason = error.strerror or "cannot be read"
+            if here == tree.root:
+                raise SourceError(f"cannot read {here}: {reason}") from error
+            yield Failure(url, reason)
+            if earlier and error.errno not in _GONE:
+                for record in earlier.pages(f"{url}/"):
+                    yield Known(replace(record, source=source), kept=reason)
+            continue
+        below = []
+        for name, kind in found:
+            path = here / name
+            content_type = content_type_of(name)
+            if stat.S_ISDIR(kind):
+                if name.startswith("."):
+                    yield Skip(path.as_uri(), "hidden")
+                else:
+                    below.append(path)
+            elif stat.S_ISLNK(kind):
+                yield Skip(path.as_uri(), "symbolic link")
+            elif not stat.S_ISREG(kind):
+                yield Skip(path.as_uri(), "pipe, socket or device")
+            elif name.startswith("."):
+                yield Skip(path.as_uri(), "hidden")
+            elif content_type is None:
+                yield Skip(path.as_uri(), f"file type {path.suffix.lower() or 'without suffix'} is not read")
+            else:
+                yield _Entry(path, content_type)
+        todo += reversed(below)
 
 
 def _read(
-    entry: _Entry, source: str, max_bytes: int, earlier: Earlier | None
+    entry: _Entry, tree: Tree, source: str, max_bytes: int, earlier: Earlier | None
 ) -> Iterator[Page | Known | Skip | Failure]:
     url = entry.path.as_uri()
     try:
-        handle = os.open(entry.path, _OPEN)
-        with open(handle, "rb") as file:
+        with open(tree.open(entry.path), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 yield Skip(url, "pipe, socket or device")

@@ -66,6 +66,10 @@ _NAMED = frozenset({"markdown", "restructured", "csv_text", "json_text", "notebo
 
 CONTAINER = "container"  # reader of archives, which hold documents and are none
 MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
+LINKS, LISTING = "link_tags", "listing"  # readers of links in a page, and of sitemaps and feeds
+LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
+MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
+READERS = (*_READERS, ATTACHMENTS, LINKS, LISTING)  # all modules that see what strangers wrote
 TEXT_READERS = _NAMED | {"html", "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader != CONTAINER)

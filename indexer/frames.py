@@ -24,7 +24,8 @@ class BrokenFrame(Exception):
 def write_frame(file: _Sink, fields: dict[str, Any], body: bytes = b"") -> None:
     """Send one message."""
     text = json.dumps(fields).encode()
-    file.write(_LENGTHS.pack(len(text), len(body)) + text)
+    file.write(_LENGTHS.pack(len(text), len(body)))
+    file.write(text)
     file.write(body)
     file.flush()
 

@@ -8,6 +8,10 @@ from collections.abc import Iterator, Mapping
 
 from lxml import etree
 
+from indexer.errors import ParseError
+
+MOST_ELEMENTS = 1_000_000
+_DEEPEST = 200_000  # elements within elements; browsers stop at 512
 _NOT_TEXT = frozenset({"script", "style", "template"})
 _NONE: Mapping[str, str] = {}  # lxml's own mapping without anything in it is slow to ask
 
@@ -87,6 +91,7 @@ def parse_html(markup: str) -> Tree:
 
     Raises:
         lxml.etree.LxmlError, ValueError: it cannot be read at all.
+        ParseError: it has too many elements, or they are nested too deep.
     """
     if not markup.strip():
         return Tree()
@@ -108,6 +113,10 @@ class _Builder:
         """Open an element."""
         if self._text:
             self._end_text()
+        if len(self._tree.elements) >= MOST_ELEMENTS:
+            raise ParseError(f"more than {MOST_ELEMENTS:,} elements")
+        if len(self._open) > _DEEPEST:
+            raise ParseError(f"more than {_DEEPEST:,} elements within each other")
         parent = self._open[-1]
         element = Element(name, attributes or _NONE, parent)
         parent.children.append(element)

@@ -23,8 +23,8 @@ def detect(text: str) -> str | None:
 
 
 def load() -> None:
-    """Load the model now: a temporary file is written for that, which a process may not be allowed to later."""
-    _identifier()
+    """Load the model now, and use it once: it writes files and sets memory aside for that, which it may not later."""
+    detect("Loading it is half of what there is to do. " * 100)
 
 
 @cache

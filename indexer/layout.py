@@ -29,11 +29,6 @@ DEFAULT = "default"  # the collection that is the index folder itself
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-def is_index(folder: Path) -> bool:
-    """Whether a folder is an index or a collection of one, whatever state it is in."""
-    return (folder / LOCK).is_file() and (folder / GENERATIONS).is_dir() and (folder / BUILDING).is_dir()
-
-
 def is_url(index: str) -> bool:
     """Whether what is given as an index is the address of a place that is laid out like one, and no folder."""
     return "://" in index

@@ -1,18 +1,17 @@
 """What a crawler takes from a page besides its text: links, and whether it may use them."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
+from typing import Any
 from urllib.parse import urljoin
 
-from lxml import etree
-
-from indexer.decoding import decode
-from indexer.errors import FetchError
-from indexer.markdown import is_markdown, render
+from indexer.errors import FetchError, ParseError
+from indexer.formats import LINKS
 from indexer.records import Page
+from indexer.sandbox import Lend, borrowed
 from indexer.urls import normalise, origin
 
 _MARKUP = frozenset({"text/html", "application/xhtml+xml"})
@@ -32,32 +31,47 @@ class Links:
     canonical: str | None = None  # where the page says it belongs, on its own site; None if here
 
 
-def read_links(page: Page) -> Links:
+def read_links(page: Page, lend: Lend = borrowed) -> Links:
     """Find the links of a page to its own site (same scheme, host and port), and its robots directives.
 
+    Args:
+        page: what was fetched.
+        lend: gives the process that reads it.
+
     Raises:
-        FetchError: the markup cannot be read.
+        FetchError: the markup cannot be read, or takes too much time or memory.
     """
-    if is_markdown(page):
-        html = render(decode(page.body, page.charset, markup=False)).html
-    elif page.content_type not in _MARKUP:
+    is_markdown = _is_markdown(page)
+    if not is_markdown and page.content_type not in _MARKUP:
         return Links(())
-    else:
-        html = decode(page.body, page.charset, markup=True)
-    tags = _Tags()
-    # Events rather than a tree: a tree stops at a depth of 2,000, and takes for ever over 100,000 attributes.
-    parser = etree.HTMLParser(target=tags, huge_tree=True, no_network=True)
+    charset = f"{'markdown' if is_markdown else 'html'}:{page.charset or ''}"
     try:
-        etree.fromstring(html, parser)
-    except (etree.LxmlError, ValueError) as error:
-        raise FetchError(f"markup that cannot be read: {' '.join(str(error).split())[:100]}") from error
-    noindex = bool(tags.directives & {"noindex", "none"})
-    nofollow = bool(tags.directives & {"nofollow", "none"})
-    base = normalise(page.url, tags.base or "") or page.url
-    canonical = normalise(base, tags.canonical) if tags.canonical else None
+        with lend() as sandbox, closing(sandbox.ask(LINKS, charset, page.body)) as answers:
+            [(answer, _)] = answers
+        return _links(page, answer)
+    except ParseError as error:
+        raise FetchError(f"its links cannot be read: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FetchError("its links cannot be read: its reader gave a garbled answer") from error
+
+
+def _links(page: Page, answer: dict[str, Any]) -> Links:
+    """Links of what a reader found; it has read what a stranger wrote, and nothing that it says is trusted."""
+    directives = {str(word) for word in answer["directives"]}
+    noindex = bool(directives & {"noindex", "none"})
+    nofollow = bool(directives & {"nofollow", "none"})
+    base = normalise(page.url, answer["base"] or "") or page.url
+    canonical = normalise(base, answer["canonical"]) if answer["canonical"] else None
     if canonical is None or canonical == page.url or origin(canonical) != origin(page.url):
         canonical = None
-    return Links(() if nofollow else tuple(_urls(tags, base, page.url)), noindex, canonical)
+    return Links(() if nofollow else tuple(_urls(answer["hrefs"], base, page.url)), noindex, canonical)
+
+
+def _is_markdown(page: Page) -> bool:
+    """Whether a page is Markdown, by its media type or, for servers that call it plain text, by its name."""
+    if page.content_type == "text/markdown":
+        return True
+    return page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
 
 
 def header_directives(values: Iterable[str]) -> set[str]:
@@ -74,41 +88,14 @@ def header_directives(values: Iterable[str]) -> set[str]:
     return found
 
 
-@dataclass(slots=True)
-class _Tags:
-    """Receives the parser's events."""
-
-    base: str | None = None
-    canonical: str | None = None
-    hrefs: dict[str, None] = field(default_factory=dict)  # without fragments
-    directives: set[str] = field(default_factory=set)
-
-    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Take note of one opening tag."""
-        if tag in ("a", "area"):
-            href = attributes.get("href", "").partition("#")[0]
-            if href and "nofollow" not in attributes.get("rel", "").lower().split():
-                self.hrefs[href] = None
-        elif tag == "base":
-            self.base = self.base or attributes.get("href")
-        elif tag == "link" and "canonical" in attributes.get("rel", "").lower().split():
-            self.canonical = self.canonical or attributes.get("href", "").partition("#")[0]
-        elif tag == "meta" and attributes.get("name", "").lower() in ("robots", "pilotlight"):
-            self.directives |= {word.strip() for word in attributes.get("content", "").lower().split(",")}
-
-    def close(self) -> Self:
-        """End of the page."""
-        return self
-
-
-def _urls(tags: _Tags, base: str, page_url: str) -> dict[str, None]:
+def _urls(hrefs: Iterable[str], base: str, page_url: str) -> dict[str, None]:
     site = origin(page_url) + "/"
     folder = urljoin(base, ".")
     found = (
         _from_folder(folder, href)
         if len(href) <= _LONGEST_KEPT and _OF_THE_FOLDER.match(href)
         else normalise(base, href)
-        for href in tags.hrefs
+        for href in hrefs
     )
     return dict.fromkeys(url for url in found if url is not None and url.startswith(site))
 

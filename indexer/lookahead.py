@@ -7,10 +7,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embedder import cpu
+from indexer import memory
 from indexer.config import ChunkConfig
 from indexer.parsing import parse
 from indexer.records import Document, Failure, Known, Page, Parsed, Skip
-from indexer.sandbox import Sandbox, borrowed
+from indexer.sandbox import Lender, Sandbox
 
 if TYPE_CHECKING:
     from indexer.cluster import Cluster
@@ -35,27 +36,24 @@ class Lookahead:
         """Take how a page is read, and whether it is to be; `wanted` is asked in the thread that asks for the items."""
         self._parse = parse
         self._wanted = wanted
-        self._pool = ThreadPoolExecutor(min(_MOST, cpu.detect().cores), thread_name_prefix="parse")
-        self._at_work: set[Sandbox] = set()
+        self._pool = ThreadPoolExecutor(memory.readers(min(_MOST, cpu.detect().cores)), thread_name_prefix="parse")
+        self._lender = Lender()
 
     def over(self, items: Iterable[Item]) -> Iterator[tuple[Item, ToCome[Parsed] | None]]:
         """Read pages ahead; an error of reading one is raised by its future."""
-        return _queue(items, self._wanted, lambda page: self._pool.submit(self._read, page), lambda: AHEAD)
+        return _queue(
+            items, self._wanted, lambda page: self._pool.submit(self._read, page), lambda: memory.share(AHEAD)
+        )
 
     def close(self) -> None:
         """Stop at once, whatever is being read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for sandbox in tuple(self._at_work):
-            sandbox.interrupt()
+        self._lender.close()
         self._pool.shutdown(wait=True)
 
     def _read(self, page: Page) -> Parsed:
-        with borrowed() as sandbox:
-            self._at_work.add(sandbox)
-            try:
-                return Parsed(self._parse(page, sandbox))
-            finally:
-                self._at_work.discard(sandbox)
+        with self._lender.borrowed() as sandbox:
+            return Parsed(self._parse(page, sandbox))
 
 
 def read_ahead(

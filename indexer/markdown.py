@@ -11,15 +11,17 @@ from markdown_it.token import Token
 
 from indexer.content import Content
 from indexer.decoding import decode
+from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES
+from indexer.html import extract
 from indexer.metadata import Declared, collect, first_day, language_of
-from indexer.records import Page
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _LINE = re.compile(r"^(\w[\w-]*):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
 _LONGEST_FRONT = 16_000  # characters; the parser takes a millisecond for each few hundred
 _CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
 _OURS = ("title", "language", "lang", *_CHANGED)
+_MOST_LINES = 200_000
 _NOTHING = ("", "~", "null")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _PARSER = MarkdownIt("commonmark").enable("table")
@@ -34,25 +36,22 @@ class Rendered:
     declared: Declared  # from there too
 
 
-def is_markdown(page: Page) -> bool:
-    """Whether a page is Markdown, by its media type or, for servers that call it plain text, by its name."""
-    if page.content_type == "text/markdown":
-        return True
-    return page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
-
-
 def read(body: bytes, charset: str | None) -> Content:
     """Read a Markdown text."""
-    from indexer.html import extract  # imported here: whoever only looks for links does without
-
     rendered = render(decode(body, charset, markup=False))
     found = extract(rendered.html)
     return Content(rendered.title or found.title, found.sections, rendered.declared)
 
 
 def render(text: str) -> Rendered:
-    """Render CommonMark with tables; headings get the ids GitHub would give them; front matter is read and dropped."""
+    """Render CommonMark with tables; headings get the ids GitHub would give them; front matter is read and dropped.
+
+    Raises:
+        ParseError: it has too many lines.
+    """
     text = text.replace("\r\n", "\n")
+    if text.count("\n") + text.count("\r") > _MOST_LINES:
+        raise ParseError(f"more than {_MOST_LINES:,} lines of Markdown")
     found = _FRONT_MATTER.match(text)
     front = _front_matter(found[1] or "") if found else {}
     if found is not None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from indexer.decoding import one_line
+
 SEPARATOR = " › "  # between the headings of a path
 
 
@@ -62,7 +64,10 @@ class Skip:
     """A page or file left out on purpose; the same reason groups in the report."""
 
     url: str
-    reason: str
+    reason: str  # one line, without what a terminal would obey
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", one_line(self.reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,10 @@ class Failure:
     """A page or file that should have been read but could not be."""
 
     url: str
-    reason: str
+    reason: str  # one line, without what a terminal would obey
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", one_line(self.reason))
 
 
 @dataclass(frozen=True, slots=True)

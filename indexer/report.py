@@ -189,7 +189,7 @@ class Ledger:
         self.fetched = self.unchanged = 0
         self.new, self.changed, self.gone = Tally(), Tally(), Tally()
         self.kept: list[Failure] = []
-        self.skips: list[Skip] = []
+        self._skips: dict[str, Tally] = {}  # by reason: of a hostile site they are too many to keep
         self.failures: list[Failure] = []
         self.biggest: list[DocumentSize] = []
 
@@ -197,9 +197,13 @@ class Ledger:
         """Note how many bytes and chunks a document has that was read."""
         self.biggest = heapq.nlargest(_BIGGEST, [*self.biggest, DocumentSize(chunks, size, url)])
 
+    def skip(self, skip: Skip) -> None:
+        """Note what was left out."""
+        self._skips.setdefault(skip.reason, Tally()).add(skip.url)
+
     def why_nothing(self, sources: Iterable[str]) -> str:
         """What to say where no page gave any text."""
-        reasons = [f"{group.count:,} skipped ({group.reason})" for group in group_skips(self.skips)[:3]]
+        reasons = [f"{group.count:,} skipped ({group.reason})" for group in self._groups()[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failures[:2]]
         found = "; ".join(reasons) or "no pages or files at all"
         return f"nothing to index in {', '.join(sources)}: {found}; the live index is as it was"
@@ -221,18 +225,14 @@ class Ledger:
             kept=tuple(self.kept),
             embedded=embedded,
             carried=carried,
-            skipped=group_skips(self.skips),
+            skipped=self._groups(),
             failed=tuple(self.failures),
             hosts=self.traffic.hosts(),
             biggest=tuple(self.biggest),
             seconds=self.stopwatch.read(),
         )
 
-
-def group_skips(skips: Iterable[Skip]) -> tuple[SkipGroup, ...]:
-    """Group by reason, the largest group first."""
-    groups: dict[str, list[str]] = {}
-    for skip in skips:
-        groups.setdefault(skip.reason, []).append(skip.url)
-    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-    return tuple(SkipGroup(reason, len(urls), tuple(urls[:_EXAMPLES])) for reason, urls in ordered)
+    def _groups(self) -> tuple[SkipGroup, ...]:
+        """What was left out by reason, the largest group first."""
+        ordered = sorted(self._skips.items(), key=lambda group: (-group[1].count, group[0]))
+        return tuple(SkipGroup(reason, tally.count, tuple(tally.examples)) for reason, tally in ordered)

@@ -8,6 +8,7 @@ from typing import Any
 from docutils import nodes
 from docutils.core import publish_parts
 from docutils.parsers.rst import Directive, directives, roles
+from docutils.writers import html5_polyglot
 
 from indexer.content import Content
 from indexer.decoding import decode
@@ -58,6 +59,14 @@ class _Kept(Directive):
         return [found]
 
 
+class _Writer(html5_polyglot.Writer):
+    """Writes what is within a page, and so reads no template of one: a reader may open no file."""
+
+    def apply_template(self) -> str:
+        """Nothing around it."""
+        return ""
+
+
 class _Code(Directive):
     """A block of code under a name that is unknown to docutils."""
 
@@ -97,6 +106,6 @@ for _name in _CODE:
 def read(body: bytes, charset: str | None) -> Content:
     """Read a text in reStructuredText."""
     text = decode(body, charset, markup=False)
-    parts = publish_parts(text, writer="html5", settings_overrides=_SETTINGS)
+    parts = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
     found = extract(f"<body><main>{parts['html_body']}</main></body>")
     return Content(found.title, found.sections)

@@ -1,9 +1,13 @@
 """robots.txt of one site (RFC 9309): 4xx means no rules, 5xx and silence mean hands off."""
 
+from functools import partial
+from urllib.parse import urlsplit
+
 from protego import Protego
 
 from indexer.errors import FetchError, NotWanted
 from indexer.fetch import Fetcher, is_missing
+from indexer.urls import origin
 
 _MOST = 500 * 1024  # bytes read; RFC 9309, 2.5
 _LONGEST_DELAY = 60.0  # seconds
@@ -36,10 +40,12 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
     """Read the rules of a site (`scheme://host:port`).
 
     Raises:
-        FetchError: the site cannot be reached, or fails on robots.txt, so nothing may be fetched.
+        FetchError: the site cannot be reached, fails on robots.txt, or has it elsewhere, so nothing may be fetched.
     """
     try:
-        answer = fetcher.get(f"{site}/robots.txt", types=None, cut_at=_MOST, may_be_missing=True)
+        answer = fetcher.get(
+            f"{site}/robots.txt", scope=partial(_stays, site), types=None, cut_at=_MOST, may_be_missing=True
+        )
     except NotWanted:
         raise
     except FetchError as error:
@@ -49,3 +55,9 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error
         raise
     return Robots(answer.body.decode("utf-8-sig", "replace"), user_agent)
+
+
+def _stays(site: str, url: str) -> None:
+    here, there = urlsplit(site), urlsplit(url)
+    if origin(url) != site and not (there.scheme == "https" and there.netloc == here.netloc):
+        raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")

@@ -1,19 +1,19 @@
 """Pages that list pages: sitemaps and their indexes, RSS and Atom feeds, llms.txt."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from io import BytesIO
 from urllib.parse import urlsplit
 
-from lxml import etree
-
-from indexer.encodings import decoded
-from indexer.errors import FetchError, NotWanted
-from indexer.fetch import LONGEST_LIST, Fetcher, Unavailable
+from indexer import bounds
+from indexer.errors import FetchError, NotWanted, ParseError
+from indexer.fetch import Fetcher, Unavailable
+from indexer.formats import LISTING, MOST_LISTED
 from indexer.links import read_links
 from indexer.records import Failure, Page, Skip
 from indexer.robots import Robots
+from indexer.sandbox import Lend, borrowed
 from indexer.urls import normalise, origin
 
 TYPES = frozenset(  # media types that a list may have, beside text/plain and text/markdown for llms.txt
@@ -21,9 +21,6 @@ TYPES = frozenset(  # media types that a list may have, beside text/plain and te
     "application/gzip application/x-gzip application/octet-stream".split()
 )
 MOST_FILES = 1_000  # sitemaps that one index leads to
-_GZIP = b"\x1f\x8b"
-MOST_PAGES = 50_000  # entries read of one file, as the protocol has it
-_ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "RDF"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +48,26 @@ class Lists:
 class ListReader:
     """Reads the lists of one site."""
 
-    def __init__(self, site: str, robots: Robots, fetcher: Fetcher, *, most_pages: int) -> None:
-        """Take what a site (`scheme://host:port`) allows; lists are read until they have given `most_pages`."""
+    def __init__(
+        self,
+        site: str,
+        robots: Robots,
+        fetcher: Fetcher,
+        within: Sequence[str] = (),
+        *,
+        most_pages: int,
+        lend: Lend = borrowed,
+    ) -> None:
+        """Take what a site (`scheme://host:port`) allows; lists are read until they have given `most_pages`.
+
+        `within` are the places that they may be in, if not anywhere on it; `lend` gives the processes that read them.
+        """
+        self._within = within
+        self._lend = lend
         self._site = site
         self._robots = robots
         self._fetcher = fetcher
-        self._most = max(MOST_PAGES, most_pages)
+        self._most = max(MOST_LISTED, most_pages)
 
     def read(self, urls: Iterable[str], first: Page | None = None) -> Lists:
         """Read lists, and the lists that they lead to; `first` is there already, and comes before the others.
@@ -70,7 +81,7 @@ class ListReader:
         notes: list[Skip | Failure] = []
         out_of_reach = None
         if first is not None:
-            listing = read_listing(first)
+            listing = read_listing(first, self._lend)
             known.add(first.url)
             pages.update(dict.fromkeys(listing.pages))
             due.extend(listing.sitemaps)
@@ -84,7 +95,7 @@ class ListReader:
                 continue
             known.add(url)
             try:
-                listing = read_listing(self._fetch(url))
+                listing = read_listing(self._fetch(url), self._lend)
             except NotWanted as error:
                 notes.append(Skip(url, str(error)))
             except FetchError as error:
@@ -108,79 +119,33 @@ class ListReader:
             raise NotWanted("on another site")
         if not self._robots.allows(url):
             raise NotWanted("robots.txt disallows it")
+        if refusal := bounds.refusal(url, self._within):
+            raise NotWanted(refusal)
 
 
-def read_listing(page: Page) -> Listing:
+def read_listing(page: Page, lend: Lend = borrowed) -> Listing:
     """Read what a list of pages leads to.
 
     Args:
         page: any page of which `is_listing` is true.
+        lend: gives the process that reads it.
 
     Raises:
         FetchError: it is none of the known kinds, is damaged, too large, or defines entities.
     """
     if page.content_type not in TYPES:
-        return Listing(read_links(replace(page, content_type="text/markdown")).urls)
-    body = page.body
-    if body.startswith(_GZIP):
-        body = b"".join(_bounded(decoded([body], "gzip"), LONGEST_LIST))
+        return Listing(read_links(replace(page, content_type="text/markdown"), lend).urls)
     pages: dict[str, None] = {}
     sitemaps: dict[str, None] = {}
     try:
-        for parent, address in _addresses(body):
+        with lend() as sandbox, closing(sandbox.ask(LISTING, None, page.body)) as answers:
+            [(answer, _)] = answers
+        for parent, address in answer["addresses"]:
             url = normalise(page.url, address)
             if url is not None:
                 (sitemaps if parent == "sitemap" else pages)[url] = None
-            if len(pages) + len(sitemaps) >= MOST_PAGES:
-                break
-    except (etree.LxmlError, ValueError) as error:
-        raise FetchError(f"a list of pages that cannot be read: {' '.join(str(error).split())[:100]}") from error
+    except ParseError as error:
+        raise FetchError(str(error)) from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FetchError("its reader gave a garbled answer") from error
     return Listing(tuple(pages), tuple(sitemaps))
-
-
-def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
-    """Element that an address belongs to, and the address."""
-    events = etree.iterparse(
-        BytesIO(body),
-        events=("start", "end"),
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
-    is_root = True
-    for event, element in events:
-        name = _name(element)
-        if is_root:
-            is_root = False
-            if element.getroottree().docinfo.doctype:
-                raise FetchError("a list of pages with a document type is not read: it may define entities")
-            if name not in _ROOTS:
-                raise FetchError(f"neither a page nor a sitemap or feed: its first element is {name[:40]}")
-        parent = element.getparent()
-        if event == "start" or parent is None:
-            continue
-        above = _name(parent)
-        if (name == "loc" and above in ("url", "sitemap")) or (name == "link" and above == "item"):
-            yield above, (element.text or "").strip()
-        elif name == "link" and above == "entry" and element.get("rel", "alternate") == "alternate":
-            yield above, element.get("href", "")
-        elif name in ("url", "sitemap", "item", "entry"):  # done with: memory does not grow with the list
-            element.clear()
-            while element.getprevious() is not None:
-                del parent[0]
-
-
-def _name(element: etree._Element) -> str:
-    return str(etree.QName(element).localname)
-
-
-def _bounded(parts: Iterable[bytes], most: int) -> Iterator[bytes]:
-    size = 0
-    for part in parts:
-        size += len(part)
-        if size > most:
-            raise FetchError(f"larger than {most:,} bytes")
-        yield part

@@ -117,7 +117,7 @@ def _read_one(
     if scheme is None:
         if not source.strip():
             raise SourceError("a source is empty; give an http or https address, a folder or a file")
-        return read_path(source, limits.max_bytes, found, earlier)
+        return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()))
     if scheme[1].lower() not in ("http", "https"):
         raise SourceError(f"{source}: only http and https addresses, folders and files can be indexed")
     return crawl(source, limits, found, earlier, traffic, journal)

@@ -6,6 +6,7 @@ from indexer.errors import ParseError
 
 _LONGEST = 20_000_000  # characters of one table
 _LONGEST_CELL = 10_000
+_MOST_COLUMNS = 16_384  # as a workbook may have
 _LONGEST_NAME = 80  # characters of a column's name
 
 
@@ -13,12 +14,14 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     """One line for each row that is not empty, as `name: value | name: value` where the first row names the columns.
 
     Raises:
-        ParseError: the table is too long.
+        ParseError: the table is too long or too wide.
     """
     names: Sequence[str] | None = None
     lines: list[str] = []
     length = 0
     for row in rows:
+        if len(row) > _MOST_COLUMNS:
+            raise ParseError(f"more than {_MOST_COLUMNS:,} columns in a table")
         cells = [" ".join(cell[:_LONGEST_CELL].split()) for cell in row]
         if not any(cells):
             continue

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder
+from indexer import memory
 from indexer.earlier import Earlier
 from indexer.lookahead import ToCome
 from indexer.progress import Progress
@@ -50,6 +51,7 @@ class VectorQueue:
         self._store = store
         self._stopwatch = stopwatch
         self._progress = progress
+        self._together = memory.share(_TOGETHER)
         self._texts: list[str] = []
         self._rows: list[int] = []
         self._tokens = self._tokens_waiting = 0
@@ -65,7 +67,7 @@ class VectorQueue:
                 self._texts.append(chunk.embedded_text)
                 self._tokens_waiting += chunk.tokens
             self._rows.append(_MADE if row is None else row)
-            if len(self._texts) == _TOGETHER or len(self._rows) == _BLOCK:
+            if len(self._texts) >= self._together or len(self._rows) == _BLOCK:
                 self._start()
 
     def finish(self) -> None:

@@ -1,58 +1,84 @@
 """The other end of the sandbox: reads documents until nobody asks any more. Never imported by the build."""
 
+import encodings
 import gc
 import os
-import resource
+import pkgutil
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
+from docutils.parsers.rst import directives
+
 from indexer import language
+from indexer.confinement import confine
 from indexer.content import to_json
 from indexer.errors import ParseError
-from indexer.formats import ATTACHMENTS, CONTAINER
+from indexer.formats import ATTACHMENTS, CONTAINER, LINKS, LISTING, READERS
 from indexer.frames import read_frame, write_frame
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
+_readers: dict[str, ModuleType] = {}
+_missing: dict[str, str] = {}  # readers that cannot be loaded, and why
 
 
-def main() -> None:
-    """Answer requests on standard input until it ends."""
-    language.load()
+def main(memory: int) -> None:
+    """Say what holds this process, then answer requests on standard input until it ends."""
+    preload()
     gc.freeze()
     gc.set_threshold(100_000)  # a page is a hundred thousand objects without a cycle: looking for one costs a sixth
-    limit = int(os.environ["PILOTLIGHT_READER_MEMORY"])
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # what a library prints must not be taken for an answer
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers, open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as first_to_go:
+            first_to_go.write("1000")  # the build can go on without it
+        write_frame(answers, {"confinement": confine(memory)})
         while (asked := read_frame(sys.stdin.buffer, _LONGEST_REQUEST)) is not None:
             request, body = asked
             signal.setitimer(signal.ITIMER_PROF, request["seconds"] + _GRACE)  # CPU time; the signal ends the process
-            for fields, data in answer(request["reader"], request["charset"], body):
+            for fields, data in answer(request["reader"], request["argument"], body):
                 write_frame(answers, fields, data)
 
 
-def answer(reader: str, charset: str | None, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+def preload() -> None:
+    """Load all that any reader may use: afterwards no file can be opened."""
+    language.load()
+    import_module("_strptime")  # which datetime loads when it first reads a date
+    for reader in READERS:
+        try:
+            _readers[reader] = import_module(f"indexer.{reader}")
+        except (ImportError, SyntaxError) as error:  # the fault of the installation, not of the document
+            _missing[reader] = str(error)
+    for _ in answer("restructured", None, b""):  # docutils loads its parts by name, when it first needs them
+        pass
+    for package in (encodings, directives):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            with suppress(ImportError):  # encodings of other systems
+                import_module(module.name)
+
+
+def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
     """What a reader finds, as messages; the last one says `done`, or the `error` that ended it."""
-    try:
-        module = import_module(f"indexer.{reader}")
-    except (ImportError, SyntaxError) as error:  # the fault of the installation, not of the document
-        yield {"error": f"its reader cannot be loaded ({error}); install pilotlight again"}, b""
+    module = _readers.get(reader)
+    if module is None:
+        yield {"error": f"its reader cannot be loaded ({_missing.get(reader)}); install pilotlight again"}, b""
         return
     try:
         if reader in (CONTAINER, ATTACHMENTS):
-            for member in module.members(body, int(charset or 0)):
+            for member in module.members(body, int(argument or 0)):
                 fields = asdict(member)
                 yield fields, fields.pop("body")
+        elif reader in (LINKS, LISTING):
+            yield module.find(body, argument) | {"done": True}, b""
+            return
         else:
-            yield to_json(module.read(body, charset)) | {"done": True}, b""
+            yield to_json(module.read(body, argument)) | {"done": True}, b""
             return
     except ParseError as error:
         yield {"error": str(error)}, b""

@@ -178,6 +178,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PilotlightError as error:
         print(f"pilotlight: {error}", file=sys.stderr)
         return 2
+    except MemoryError:
+        from indexer.memory import SHORT
+
+        print(f"pilotlight: {SHORT}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("pilotlight: stopped; the live index is as it was", file=sys.stderr)
         return 130
@@ -196,6 +201,10 @@ def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]
         from rag import replicas
 
         replicas.ready_copy(settings, verb)
+    if verb == "index":
+        from indexer import memory
+
+        memory.prepare()
     if verb == "doctor":
         from rag.doctor import as_text as doctor_text
         from rag.doctor import examine

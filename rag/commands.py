@@ -7,7 +7,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,7 @@ def index(
     configured: "Sequence[ConfiguredSource]" = (),
     add: bool = False,
     full: bool = False,
+    within: Mapping[str, Sequence[str]] | None = None,
     quiet: bool = False,
     watch: bool = False,
     every: str | None = None,
@@ -57,7 +58,8 @@ def index(
     """Read the sources, and publish a generation unless nothing has changed.
 
     Without sources, those of the configuration file, or else of the live generation, are read again; with `add`, these
-    are read as well. With `full`, everything is asked for and cut anew. With `watch` or `every`, stay and read again
+    are read as well. With `full`, everything is asked for and cut anew. `within` names, by source, the places that it
+    may not leave. With `watch` or `every`, stay and read again
     what has changed, or every so often, until the process is told to stop.
     """
     from indexer.earlier import live_sources
@@ -78,7 +80,7 @@ def index(
         sources = [*live_sources(folder), *sources]
     named = [ConfiguredSource(source) for source in dict.fromkeys(map(full_name, sources))]
     entries = entries_of(named or configured, settings.collection, every=seconds, watch=watch)
-    config = build_config(settings)  # before the model is loaded, so that a bad value is told at once
+    config = build_config(settings, within)  # before the model is loaded, so that a bad value is told at once
     with disk_errors(settings.index_dir):
         prepare(settings.index_dir)
     embedder = lazy_embedder(settings, quiet=quiet)

@@ -1,5 +1,7 @@
 """Settings turned into the small frozen objects that the lower packages take."""
 
+from collections.abc import Mapping, Sequence
+
 from embedder.config import EmbedderConfig
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.scope import Scope, patterns
@@ -18,8 +20,8 @@ def embedder_config(settings: Settings) -> EmbedderConfig:
     )
 
 
-def build_config(settings: Settings) -> BuildConfig:
-    """Return what a build needs."""
+def build_config(settings: Settings, within: Mapping[str, Sequence[str]] | None = None) -> BuildConfig:
+    """Return what a build needs; `within` is as in `CrawlLimits`."""
     return BuildConfig(
         crawl=CrawlLimits(
             max_pages=settings.max_pages,
@@ -32,6 +34,7 @@ def build_config(settings: Settings) -> BuildConfig:
             sites=settings.sites,
             delay=settings.delay,
             allow_private=_networks(settings.allow_private),
+            within={source: tuple(places) for source, places in (within or {}).items()},
         ),
         chunk=ChunkConfig(tokens=settings.chunk_tokens, overlap=settings.chunk_overlap),
         keep_generations=settings.keep_generations,

@@ -13,7 +13,9 @@ from embedder.library import find_compiler
 from embedder.package import package_folder
 from embedder.shape import shape_of
 from indexer.collections import list_collections
+from indexer.errors import ParseError
 from indexer.generation import Generation
+from indexer.sandbox import Sandbox
 from rag.commands import published
 from rag.configs import embedder_config
 from rag.retriever import check_fingerprint
@@ -53,6 +55,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         warnings.append(f"OMP_NUM_THREADS={threads} holds the model to fewer cores than the {processor.cores} here")
     plan = _embedder(settings, report, warnings)
     _index(settings, plan, report, warnings)
+    _readers(report, warnings)
     return report | {"warnings": warnings}
 
 
@@ -151,6 +154,22 @@ def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnin
         warnings.append(str(error))
     finally:
         generation.close()
+
+
+def _readers(report: dict[str, Any], warnings: list[str]) -> None:
+    """What holds the processes that read documents here, as one of them has found it."""
+    box = Sandbox()
+    try:
+        box.start()
+    except ParseError as error:
+        warnings.append(f"no document can be read: {error}")
+    finally:
+        report["readers"] = {name: means or None for name, means in box.confinement.items()}
+        box.close()
+    if missing := [name for name, means in report["readers"].items() if means is None]:
+        warnings.append(
+            f"processes that read documents are held without {', '.join(missing)}: the kernel has none, or allows none"
+        )
 
 
 def as_text(report: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
+from indexer import memory
 from indexer.progress import Progress
 from rag.jobs import END, JOB, PROGRESS, write
 from rag.moments import stamp
@@ -61,6 +62,8 @@ def run(folder: Path, work: Work) -> int:
         state, code = "done", 0
     except PilotlightError as wrong:
         state, error, code = "failed", str(wrong), 2
+    except MemoryError:
+        state, error, code = "failed", memory.SHORT, 2
     except KeyboardInterrupt:
         state, code = "cancelled", 130
     except Exception as wrong:
@@ -86,13 +89,16 @@ def _index(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
     from rag.commands import index
     from rag.settings import load
 
-    report, _ = index(asked["sources"], load(), add=asked["add"], full=asked["full"], progress=progress)
+    report, _ = index(
+        asked["sources"], load(), add=asked["add"], full=asked["full"], within=asked["within"], progress=progress
+    )
     return report
 
 
 def main() -> int:
     """Do the job whose folder is the argument."""
     os.nice(NICE)
+    memory.prepare()
     return run(Path(sys.argv[1]), _index)
 
 

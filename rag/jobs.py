@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from indexer.bounds import is_below, places
 from indexer.collections import live_id
 from indexer.errors import BuildLocked
 from indexer.generation import current_id
@@ -34,7 +34,6 @@ from indexer.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, is_
 from indexer.lock import writer_lock
 from indexer.manifest import is_generation_id, read_manifest
 from indexer.publish import disk_errors, prepare
-from indexer.urls import normalise
 from rag.errors import JobConflict, JobMissing, JobRefused
 from rag.moments import stamp
 from rag.settings import Settings
@@ -72,7 +71,7 @@ class Jobs:
         """
         if is_url(self._settings.index):
             raise JobConflict(f"this is a copy of {self._settings.index}: build the index in its folder, and push it")
-        names = self._checked(sources, add, collection)
+        names, within = self._checked(sources, add, collection)
         index_dir = self._settings.index_dir
         with disk_errors(index_dir):
             prepare(index_dir)
@@ -91,7 +90,7 @@ class Jobs:
                 self._forget()
                 created = datetime.now(UTC)
                 job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-                asked = {"collection": collection, "sources": names, "add": add, "full": full}
+                asked = {"collection": collection, "sources": names, "add": add, "full": full, "within": within}
                 self._run(self._folder / job_id, {"id": job_id, "created_at": stamp(created), **asked})
         return self.get(job_id)
 
@@ -121,6 +120,7 @@ class Jobs:
             end = {"state": "cancelled" if told_to_stop else "failed", "error": None if told_to_stop else why}
         if end is None:
             end = {"state": "cancelling" if told_to_stop else "running"}
+        asked.pop("within", None)  # what the operator allows is not for those who ask
         unknown = {"progress": _read(folder / PROGRESS), "ended_at": None, "report": None, "error": None}
         return asked | unknown | end
 
@@ -135,7 +135,8 @@ class Jobs:
                     return self.get(job_id)
         raise JobConflict(f"job {job_id} has ended")
 
-    def _checked(self, sources: Sequence[str], add: bool, collection: str) -> list[str]:
+    def _checked(self, sources: Sequence[str], add: bool, collection: str) -> tuple[list[str], dict[str, list[str]]]:
+        """Full names of sources, and where those must stay that the index has not had before."""
         from indexer.sources import full_name  # which needs the whole crawler
 
         if not is_collection_name(collection):
@@ -148,10 +149,12 @@ class Jobs:
             why = "add needs sources" if own else "sources must name what to read: nothing is indexed there yet"
             raise JobConflict(why)
         names = list(dict.fromkeys(map(full_name, sources)))
-        for name in names:
-            if name not in own and not is_below(name, self._settings.job_sources):
+        allowed = places(self._settings.job_sources)
+        new = [name for name in names if name not in own]
+        for name in new:
+            if not is_below(name, allowed):
                 raise JobRefused("sources", "may only name sources of the index, or what the operator allows")
-        return names
+        return names, {name: list(allowed) for name in new}
 
     def _run(self, folder: Path, asked: dict[str, Any]) -> None:
         folder.mkdir()
@@ -180,23 +183,6 @@ class Jobs:
         with (self._folder / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-
-def is_below(source: str, allowed: str) -> bool:
-    """Whether a source is one of some addresses and folders, separated by commas, or lies below one."""
-    return any(_is_below(source, place.strip()) for place in allowed.split(",") if place.strip())
-
-
-def _is_below(source: str, place: str) -> bool:
-    if "://" not in source and "://" not in place:
-        # resolved, as a link or .. may lead out
-        return Path(source).resolve().is_relative_to(Path(place).expanduser().resolve())
-    inner, outer = normalise("", source), normalise("", place)
-    if inner is None or outer is None or "@" in urlsplit(source).netloc:
-        return False
-    one, other = urlsplit(inner), urlsplit(outer)
-    within = one.path == other.path or one.path.startswith(other.path.rstrip("/") + "/")
-    return (one.scheme, one.netloc) == (other.scheme, other.netloc) and within
 
 
 def write(path: Path, content: dict[str, Any]) -> None:

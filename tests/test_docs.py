@@ -213,6 +213,17 @@ def test_page_begins_with_its_title(path):
     assert [heading.tag for heading in headings].count("h1") == 1
 
 
+def test_each_promise_of_security_is_held_by_a_test():
+    text = re.sub(r"```.*?```", "", (DOCS / "security.md").read_text(), flags=re.DOTALL)
+    promises = re.findall(r"^- (?:.|\n(?=  ))+", text, flags=re.MULTILINE)
+    assert len(promises) >= 30
+    for promise in promises:
+        named = re.findall(r"`(tests/[\w/.]+)::(\w+)`", promise)
+        assert named, promise
+        for path, name in named:
+            assert re.search(rf"^def {name}\(", (ROOT / path).read_text(), flags=re.MULTILINE), (path, name)
+
+
 def test_titles_differ():
     titles = [path.read_text(encoding="utf-8").partition("\n")[0] for path in PAGES]
     assert len(set(titles)) == len(titles)

@@ -2,6 +2,7 @@
 
 import io
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
@@ -56,8 +57,14 @@ class Work:
         self.said = ""
         self.embedded = 0  # by the last build
 
-    def build(self, *sources: object, full: bool = False, **chunk: int) -> BuildReport:
-        limits = CrawlLimits(allow_private=True, timeout=1.0)
+    def build(
+        self,
+        *sources: object,
+        full: bool = False,
+        within: Mapping[str, tuple[str, ...]] | None = None,
+        **chunk: int,
+    ) -> BuildReport:
+        limits = CrawlLimits(allow_private=True, timeout=1.0, within=within or {})
         config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk))
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]

@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,14 +114,14 @@ def test_sources_that_cannot_be_read(tmp_path: Path, source: str, monkeypatch: p
 def test_an_unreadable_subfolder_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.txt").write_text("a")
-    real = os.scandir
+    real = os.open
 
-    def scandir(path: str) -> object:
+    def opened(path: object, *args: Any, **kw: Any) -> int:
         if str(path).endswith("sub"):
             raise PermissionError(13, "Permission denied", str(path))
-        return real(path)
+        return real(path, *args, **kw)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "open", opened)
     assert reasons(read(tmp_path)) == {"sub": "Permission denied"}
 
 

@@ -195,14 +195,14 @@ def test_folders_that_fail_to_be_read(
         (docs / name).mkdir()
         (docs / name / "a.txt").write_text(f"Text of {name}.")
     work.build(docs)
-    real = os.scandir
+    real = os.open
 
-    def scandir(path: str) -> Any:
-        if str(path).endswith("/sub"):
-            raise OSError(code, "trouble", str(path))
-        return real(path)
+    def fail(path: Any, *args: Any, **kw: Any) -> int:
+        if path == "sub":
+            raise OSError(code, "trouble", path)
+        return real(path, *args, **kw)
 
-    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "open", fail)
     report = work.build(docs)
     assert [failure.url for failure in report.failed] == [(docs / "sub").as_uri()]
     below = [(docs / name).as_uri() for name in ("sub/a.txt", "sub/deep/a.txt")]

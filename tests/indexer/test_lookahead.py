@@ -44,9 +44,9 @@ def test_closing_waits_for_no_document() -> None:
     begun = threading.Event()
 
     def stuck(page: Page, sandbox: Sandbox) -> Document:
-        sandbox._process = sandbox._process or sandbox._start()
+        process = sandbox.start()
         begun.set()
-        sandbox._process.wait()  # a reader that never answers: only its end is waited for
+        process.wait()  # a reader that never answers: only its end is waited for
         raise ParseError("interrupted")
 
     lookahead = Lookahead(stuck, lambda page: True)

@@ -15,7 +15,7 @@ from indexer.sandbox import Sandbox, borrowed
 _HOSTILE = {
     "sleeps": "import time\ndef read(body, charset):\n    time.sleep(600)",
     "spins": "def read(body, charset):\n    while True: pass",
-    "crashes": "import os, signal\ndef read(body, charset):\n    os.kill(os.getpid(), signal.SIGSEGV)",
+    "crashes": "import ctypes\ndef read(body, charset):\n    ctypes.string_at(0)",
     "eats": "def read(body, charset):\n    return bytearray(1 << 31)",
     "raises": "def read(body, charset):\n    raise ZeroDivisionError",
     "needs": "import nowhere",
@@ -25,7 +25,7 @@ _HOSTILE = {
     "    return Content('T', (Section((), None, body.decode()),))",
     "writes": "def read(body, charset):\n    with open(body.decode(), 'w') as file: file.write('x')",
     "floods": "from indexer.content import Content\nfrom indexer.records import Section\n"
-    "def read(body, charset):\n    return Content('T', (Section((), None, 'x' * 70_000_000),))",
+    "def read(body, charset):\n    return Content('x' * 70_000_000, ())",
     "leaks": "import os\nfrom indexer.content import Content\n"
     "def read(body, charset):\n    return Content(' '.join(sorted(os.environ)), ())",
 }
@@ -36,8 +36,10 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     """A sandbox that knows the readers above."""
     for name, code in _HOSTILE.items():
         (tmp_path / f"{name}.py").write_text(code)
-    start = f"import indexer; indexer.__path__.append({str(tmp_path)!r}); " + "from indexer.worker import main; main()"
-    monkeypatch.setattr(sandbox, "_START", "import sys; sys.path[:] = sys.argv[1:]; " + start)
+    more = f"import indexer; indexer.__path__.append({str(tmp_path)!r}); import indexer.formats; "
+    more += f"indexer.formats.READERS += {tuple(_HOSTILE)}; "
+    head, separator, tail = sandbox._START.partition("from indexer.worker")
+    monkeypatch.setattr(sandbox, "_START", head + more + separator + tail)
     box = Sandbox(seconds=3.0, memory=1 << 29)
     yield box
     box.close()

@@ -175,7 +175,7 @@ def test_an_endless_sitemap_ends(site: Site, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_so_many_pages_are_listed_and_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.sitemap.MOST_PAGES", 3)
+    monkeypatch.setattr("indexer.sitemap.MOST_LISTED", 3)
     site.routes["/sitemap.xml"] = Reply(index("/0.xml", "/1.xml", "/2.xml"), 200, XML)
     for number in range(3):
         site.routes[f"/{number}.xml"] = Reply(urlset(f"/{number}a", f"/{number}b"), 200, XML)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from indexer.bounds import is_below, places
 from indexer.generation import current_id
 from indexer.layout import JOBS, collection_dir
 from indexer.lock import writer_lock
 from rag.errors import JobConflict, JobMissing, JobRefused
-from rag.jobs import KEPT, Jobs, is_below
+from rag.jobs import KEPT, Jobs
 from rag.settings import load
 
 RUNNER = (sys.executable, "-m", "tests.rag.job_dummy")
@@ -109,7 +110,7 @@ def test_only_allowed_sources_are_read(site, jobs, tmp_path):
     ],
 )
 def test_what_lies_below(source, place, below):
-    assert is_below(source, place) is below
+    assert is_below(source, places(place)) is below
 
 
 def hold_up(site, jobs):

@@ -2,10 +2,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.indexer.conftest import sentinel, short_pauses
+from tests.indexer.conftest import docs, sentinel, short_pauses, work
 from tests.indexer.server import Site
 
-__all__ = ["sentinel", "short_pauses", "site"]
+__all__ = ["docs", "sentinel", "short_pauses", "site", "work"]
 
 
 @pytest.fixture

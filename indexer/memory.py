@@ -1,0 +1,123 @@
+"""How much memory a build may have, here: by `ulimit -v` or by a cgroup; it sizes what it starts by that."""
+
+import ctypes
+import math
+import os
+import resource
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from indexer.errors import MemoryShort
+
+LEAST = 600 << 20  # bytes below which no build is begun
+_PLENTY = 4 << 30  # bytes from which nothing needs to be smaller
+_BUILD = 450 << 20  # bytes of the build's own process, with the default model
+_READER = 350 << 20  # bytes that one reader of documents may come to
+_RESERVE = 96 << 20  # bytes that must be free to go on: a batch, and what libraries set aside at once
+_STACK = 1 << 20  # bytes of a thread's stack, where each counts
+_M_ARENA_MAX = -8  # of glibc's mallopt
+_ARENAS = 2  # heaps, of 64 MB each; without a limit there are eight for each processor
+_CGROUPS = Path("/sys/fs/cgroup")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+SHORT = "not enough memory to go on; the live index is as it was, and pages that were fetched are kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The narrowest limit that holds for this process."""
+
+    bytes: int
+    name: str  # what sets it
+    usage: Path | None = None  # folder of the cgroup; None where it is this process's address space
+
+    def used(self) -> int:
+        """Bytes in use of it, without what the kernel would give back at once."""
+        if self.usage is None:
+            return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
+        counts = dict(line.split(" ", 1) for line in (self.usage / "memory.stat").read_text().splitlines())
+        return int(counts.get("anon") or counts.get("total_rss") or counts.get("rss") or 0)
+
+
+@cache
+def limit() -> Limit | None:
+    """The limit, or None where there is none below 4 GB."""
+    found = [found for found in _limits() if found.bytes < _PLENTY]
+    return min(found, key=lambda found: found.bytes, default=None)
+
+
+def _limits() -> Iterator[Limit]:
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if space != resource.RLIM_INFINITY:
+        yield Limit(space, "ulimit -v")
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:  # of Linux alone
+        return
+    for line in lines:
+        _, kinds, path = line.split(":", 2)
+        if kinds == "":
+            yield from _of_cgroup(_CGROUPS, path, "memory.max")
+        elif "memory" in kinds.split(","):
+            yield from _of_cgroup(_CGROUPS / "memory", path, "memory.limit_in_bytes")
+
+
+def _of_cgroup(mount: Path, path: str, name: str) -> Iterator[Limit]:
+    """Limits of a cgroup and those above it; in a container its own is the root of what it sees."""
+    folder = mount / path.strip("/")
+    for place in [folder, *folder.parents]:
+        if not place.is_relative_to(mount):
+            return
+        try:
+            most = (place / name).read_text().strip()
+        except OSError:
+            continue
+        if most.isdecimal():
+            yield Limit(int(most), "the cgroup", place)
+
+
+def prepare() -> None:
+    """Use address space sparingly, where it is short; to be called before there are threads.
+
+    Raises:
+        MemoryShort: there is too little to begin at all.
+    """
+    here = limit()
+    if here is None:
+        return
+    if here.bytes < LEAST:
+        raise MemoryShort(
+            f"a build needs {LEAST >> 20:,} MB of memory, and {here.name} allows {here.bytes >> 20:,} MB: allow more"
+        )
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    if here.usage is None:
+        threading.stack_size(_STACK)
+        if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # glibc's
+            mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def check() -> None:
+    """Raise MemoryShort where what is left would not do for the next step, rather than die of it."""
+    here = limit()
+    if here is not None and here.bytes - (used := here.used()) < _RESERVE:
+        raise MemoryShort(
+            f"{used >> 20:,} MB of memory are in use, and {here.name} allows {here.bytes >> 20:,} MB: allow more, or "
+            "build from fewer sources; the live index is as it was, and pages that were fetched are kept"
+        )
+
+
+def readers(most: int) -> int:
+    """How many processes may read documents at the same time: at most so many, at least one."""
+    here = limit()
+    room = math.inf if here is None or here.usage is None else (here.bytes - _BUILD) // _READER
+    return int(max(1, min(most, room)))
+
+
+def share(most: int) -> int:
+    """A number of things kept in memory at once: so many where there is plenty, down to an eighth."""
+    here = limit()
+    return most if here is None else max(1, most // 8, int(most * here.bytes / _PLENTY))

@@ -1,0 +1,94 @@
+"""What a neighbour who may write to a folder can do while it is read: nothing outside it may come in."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from indexer.folder import read_path
+from indexer.records import Failure, Known, Page, Skip
+
+SECRET = b"secret"
+Item = Page | Known | Skip | Failure
+
+
+def swap(path: Path, target: Path) -> None:
+    """Put a link in the place of a folder or file."""
+    path.rename(path.with_name(f"{path.name}.was"))
+    path.symlink_to(target)
+
+
+# What is done once the folder is listed and its first file is read.
+SWAPS: dict[str, Callable[[Path, Path], None]] = {
+    "a folder for a link": lambda docs, outside: swap(docs / "b", outside),
+    "a folder for a relative link": lambda docs, outside: swap(docs / "b", Path("../outside")),
+    "a folder above it": lambda docs, outside: swap(docs / "c", outside / "up"),
+    "the root": lambda docs, outside: swap(docs, outside.parent / "other"),
+    "a file": lambda docs, outside: swap(docs / "b" / "page.md", outside / "page.md"),
+    "a file for a link to itself": lambda docs, outside: swap(docs / "b" / "page.md", Path("page.md")),
+    "a folder for a link to /proc": lambda docs, outside: swap(docs / "b", Path("/proc/self/root") / outside),
+}
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """A folder to read, and others beside it that hold a secret under the same names."""
+    for folder in ("docs/b", "docs/c/d", "outside/up/d", "other/b", "other/c/d"):
+        (tmp_path / folder).mkdir(parents=True)
+    for page in ("docs/a.md", "docs/b/page.md", "docs/c/d/page.md"):
+        (tmp_path / page).write_text(f"healthy {page}")
+    for page in ("outside/page.md", "outside/up/d/page.md", "other/b/page.md", "other/c/d/page.md", "other/a.md"):
+        (tmp_path / page).write_bytes(SECRET)
+    return tmp_path / "docs"
+
+
+def bodies(items: list[Item]) -> list[bytes]:
+    return [item.body for item in items if isinstance(item, Page)]
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_nothing_outside_is_read_whatever_is_swapped_after_the_listing(name: str, docs: Path, tmp_path: Path) -> None:
+    items = read_path(str(docs), 1_000, lambda due: None)
+    first = next(items)
+    SWAPS[name](docs, tmp_path / "outside")
+    rest = list(items)
+    read = bodies([first, *rest])
+    assert SECRET not in read
+    assert b"healthy docs/a.md" in read
+    assert len(read) + sum(isinstance(item, Failure) for item in rest) == 3, "what is not read is named"
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_nothing_outside_is_listed_whatever_is_swapped_during_the_listing(
+    name: str, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, is_swapped = os.listdir, False
+
+    def listed(handle: int) -> list[str]:
+        nonlocal is_swapped
+        names = real(handle)
+        if not is_swapped:
+            is_swapped = True
+            SWAPS[name](docs, tmp_path / "outside")
+        return names
+
+    monkeypatch.setattr(os, "listdir", listed)
+    items = list(read_path(str(docs), 1_000, lambda due: None))
+    assert is_swapped
+    assert SECRET not in bodies(items)
+
+
+def test_links_that_lead_out_are_named_and_left_alone(docs: Path, tmp_path: Path) -> None:
+    (docs / "folder").symlink_to(tmp_path / "outside")
+    (docs / "page.md").symlink_to(tmp_path / "outside" / "page.md")
+    items = list(read_path(str(docs), 1_000, lambda due: None))
+    assert SECRET not in bodies(items)
+    skipped = {item.url.rpartition("/")[2] for item in items if isinstance(item, Skip)}
+    assert skipped == {"folder", "page.md"}
+
+
+def test_no_descriptor_is_left_open(docs: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    assert len(bodies(list(read_path(str(docs), 1_000, lambda due: None)))) == 3
+    assert len(os.listdir("/proc/self/fd")) == before

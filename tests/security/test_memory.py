@@ -1,0 +1,88 @@
+"""A build under a limit of memory: it ends well, or with one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from indexer import memory
+from indexer.errors import MemoryShort
+from indexer.memory import Limit
+from tests.indexer.incremental import Work
+
+MB = 1 << 20
+
+
+@pytest.mark.parametrize("kilobytes", [300_000, 450_000, 580_000])
+def test_too_little_is_one_line(kilobytes: int, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("Cats sleep.")
+    index = ["-m", "rag.cli", "index", str(tmp_path / "a.md"), "--index", str(tmp_path / "index")]
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'ulimit -v {kilobytes}; exec "$0" "$@"', sys.executable, *index],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert "a build needs 600 MB of memory, and ulimit -v allows" in line
+
+
+def group(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("path", "most", "expected"),
+    [
+        ("/", {"": "1000"}, 1000),
+        ("/a/b", {"a/b": "max", "a": "2000"}, 2000),
+        ("/a/b", {"a/b": "3000", "a": "2000"}, 2000),
+        ("/not/seen/here", {"": "4000"}, 4000),
+        ("/a", {"a": "max"}, None),
+        ("/../..", {"": "5000"}, 5000),
+    ],
+)
+@pytest.mark.parametrize("name", ["memory__max", "memory__limit_in_bytes"])
+def test_the_limit_of_a_cgroup_is_found(
+    path: str, most: dict[str, str], expected: int | None, name: str, tmp_path: Path
+) -> None:
+    for folder, value in most.items():
+        group(tmp_path / folder, **{name: value})
+    found = [limit.bytes for limit in memory._of_cgroup(tmp_path, path, name.replace("__", "."))]
+    assert min(found, default=None) == expected
+
+
+@pytest.mark.parametrize("stat", ["anon 700\nfile 90000\n", "total_rss 700\ncache 90000\n", "rss 700\n"])
+def test_what_the_kernel_would_give_back_is_not_in_use(stat: str, tmp_path: Path) -> None:
+    assert Limit(1_000, "the cgroup", group(tmp_path, memory__stat=stat)).used() == 700
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "readers", "ahead"), [(600, 1, 2), (1_000, 1, 3), (1_500, 3, 5), (3_000, 4, 11), (None, 4, 16)]
+)
+def test_what_is_started_fits(
+    megabytes: int | None, readers: int, ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = None if megabytes is None else Limit(megabytes * MB, "the cgroup", tmp_path)
+    monkeypatch.setattr(memory, "limit", lambda: found)
+    assert (memory.readers(4), memory.share(16)) == (readers, ahead)
+
+
+def test_a_build_ends_before_it_is_ended_and_keeps_the_live_index(
+    work: Work, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = work.build(docs).generation
+    (docs / "new.md").write_text("# New\n\nA page.")
+    short = Limit(1_000 * MB, "the cgroup", group(tmp_path / "group", memory__stat=f"anon {950 * MB}\n"))
+    monkeypatch.setattr(memory, "limit", lambda: short)
+    with pytest.raises(MemoryShort, match="950 MB of memory are in use, and the cgroup allows 1,000 MB"):
+        work.build(docs)
+    monkeypatch.undo()
+    assert work.build(docs).generation != before
+    assert work.build(docs).documents == 4

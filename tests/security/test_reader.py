@@ -1,0 +1,190 @@
+"""What code that has taken over a reader of documents may try; each attempt is named by what it would get."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer import sandbox, seccomp
+from indexer.content import from_json
+from indexer.errors import ParseError
+from indexer.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
+from indexer.sandbox import Sandbox
+from rag.doctor import _readers
+from tests.indexer.test_hostile import SEEDS
+
+ENDED = "asked the system for what no reader may"
+# what is tried, as Python with ctypes, a libc, os and the path of a file outside at hand; what becomes of it
+ATTEMPTS = {
+    "fork": ("os.fork()", ENDED),
+    "exec": ("os.execv('/bin/sh', ['/bin/sh', '-c', 'true'])", ENDED),
+    "thread": ("import _thread; _thread.start_new_thread(print, ())", ENDED),
+    "socket": ("libc.socket(2, 1, 0)", ENDED),
+    "unix socket": ("libc.socket(1, 1, 0)", ENDED),
+    "netlink": ("libc.socket(16, 3, 0)", ENDED),
+    "socket pair": ("libc.socketpair(1, 1, 0, ctypes.create_string_buffer(8))", ENDED),
+    "mkdir": ("os.mkdir(path + '.d')", ENDED),
+    "unlink": ("os.unlink(path)", ENDED),
+    "rename": ("os.rename(path, path + '.x')", ENDED),
+    "link": ("os.link(path, path + '.x')", ENDED),
+    "symlink": ("os.symlink(path, path + '.x')", ENDED),
+    "truncate": ("os.truncate(path, 0)", ENDED),
+    "chmod": ("os.chmod(path, 0o777)", ENDED),
+    "kill": ("os.kill(parent, 9)", ENDED),
+    "kill itself": ("os.kill(os.getpid(), 9)", ENDED),
+    "ptrace": ("libc.ptrace(16, os.getpid(), 0, 0)", ENDED),
+    "other memory": ("libc.process_vm_readv(1, None, 0, None, 0, 0)", ENDED),
+    "new namespace": ("libc.unshare(0x10000000)", ENDED),
+    "mount": ("libc.mount(b'none', b'/', b'tmpfs', 0, None)", ENDED),
+    "chroot": ("os.chroot('/')", ENDED),
+    "executable memory": ("libc.mmap(None, 4096, 7, 0x22, -1, 0)", ENDED),
+    "memory made executable": ("libc.mprotect(libc.sbrk(0) & ~4095, 4096, 5)", ENDED),
+    "memory file": ("os.memfd_create('x')", ENDED),
+    "io_uring": ("libc.syscall(425, 8, None)", ENDED),
+    "bpf": ("libc.syscall(321, 0, None, 0)", ENDED),
+    "x32": ("libc.syscall(0x40000000 | 39)", ENDED),
+    "keyring": ("libc.syscall(250, 0, -3, 0)", ENDED),
+    "setuid": ("os.setuid(0)", ENDED),
+    "pipe": ("os.pipe()", ENDED),
+    "read a file": ("open(path).read()", "PermissionError"),
+    "write a file": ("open(path, 'w')", "PermissionError"),
+    "list a folder": ("os.listdir('/')", "PermissionError"),
+    "look at a file": ("os.stat(path)", "PermissionError"),
+    "environment of the build": ("open(f'/proc/{parent}/environ').read()", "PermissionError"),
+    "memory of the build": ("open(f'/proc/{parent}/mem', 'rb')", "PermissionError"),
+    "limits of the build": (
+        "import resource; resource.prlimit(parent, resource.RLIMIT_CPU, (1, 1))",
+        "PermissionError",
+    ),
+    "signals by a pipe": ("import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, parent)", "PermissionError"),
+    "terminal": ("import fcntl; fcntl.ioctl(0, 0x5412, b'x')", "PermissionError"),
+}
+_CODE = """
+import ctypes, fcntl, os, resource
+libc = ctypes.CDLL(None)
+libc.sbrk.restype = ctypes.c_long
+parent = os.getppid()
+ATTEMPTS = {attempts!r}
+def read(body, charset):
+    path, _, attempt = body.decode().partition("\\n")
+    exec(ATTEMPTS[attempt], {{"os": os, "ctypes": ctypes, "libc": libc, "path": path, "parent": parent}})
+    raise AssertionError("done")
+"""
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of Linux alone")
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A sandbox with a reader that does what the document says."""
+    folder = tmp_path_factory.mktemp("reader")
+    code = _CODE.format(attempts={name: attempt for name, (attempt, _) in ATTEMPTS.items()})
+    (folder / "taken.py").write_text(code)
+    more = f"import indexer; indexer.__path__.append({str(folder)!r}); import indexer.formats; "
+    more += "indexer.formats.READERS += ('taken',); "
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "_START", sandbox._START.replace("from indexer.worker", more + "from indexer.worker"))
+        box = Sandbox(seconds=20.0)
+        yield box
+        box.close()
+
+
+def read(box: Sandbox, reader: str, body: bytes, argument: str | None = None) -> list[dict[str, object]]:
+    with closing(box.ask(reader, argument, body)) as answers:
+        return [answer for answer, _ in answers]
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+def test_nothing_is_got(box: Sandbox, attempt: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    with pytest.raises(ParseError, match=ATTEMPTS[attempt][1]):
+        read(box, "taken", f"{secret}\n{attempt}".encode())
+    assert secret.read_text() == "secret"
+    assert [path.name for path in tmp_path.iterdir()] == ["secret"]
+
+
+def test_the_next_document_is_read(box: Sandbox) -> None:
+    with pytest.raises(ParseError, match=ENDED):
+        read(box, "taken", b"\nfork")
+    [answer] = read(box, "plain", b"healthy text")
+    assert from_json(answer).sections[0].text == "healthy text"
+
+
+def test_what_the_kernel_says_of_a_reader(box: Sandbox) -> None:
+    process = box.start()
+    status = dict(
+        line.split(":\t", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if ":\t" in line
+    )
+    assert status["Seccomp"] == "2", "a filter"
+    assert status["NoNewPrivs"] == "1"
+    assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == int(status["CapInh"], 16) == 0
+    assert box.confinement["seccomp"]
+    assert box.confinement["capabilities"] == "none"
+    handles = {os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()}
+    assert all(handle.startswith("pipe:") or handle == os.devnull for handle in handles), handles
+    assert Path(f"/proc/{process.pid}/environ").read_bytes() == b""
+    for space in ("user", "net", "ipc") if box.confinement["namespaces"] else ():
+        own, other = (os.readlink(f"/proc/{who}/ns/{space}") for who in ("self", process.pid))
+        assert own != other, space
+
+
+def test_the_build_can_be_read_by_no_other_process_of_its_user(box: Sandbox) -> None:
+    box.close()
+    box.start()
+    assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0, "PR_GET_DUMPABLE"
+
+
+@pytest.mark.parametrize("text", ["Cats sleep most of the day. ", "Katzen schlafen viel, ", "猫はよく眠る。", "x1 "])
+def test_the_language_of_a_long_text_is_found(text: str) -> None:
+    """The library that does it sets memory aside when it first has much to do."""
+    box = Sandbox()
+    try:
+        [answer] = read(box, "plain", (text * 20_000).encode())
+        assert answer["sections"]
+    finally:
+        box.close()
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_no_reader_needs_more_than_it_has(name: str) -> None:
+    """What is missing would be said by the answer: a module that cannot be loaded, or the end of the process."""
+    reader = reader_of(content_type_of(name) or "") or ""
+    box = Sandbox()
+    try:
+        for kind in [reader, ATTACHMENTS] if reader == MAIL else [reader]:
+            read(box, kind, SEEDS[name], "1000000" if kind in (CONTAINER, ATTACHMENTS) else None)
+    finally:
+        box.close()
+
+
+def test_all_that_readers_use_is_loaded_before_they_are_confined() -> None:
+    code = (
+        "import sys; from indexer import worker; worker.preload(); known = set(sys.modules); "
+        "from tests.indexer.test_hostile import SEEDS; known |= set(sys.modules); "
+        "from indexer.formats import content_type_of, reader_of; "
+        "[list(worker.answer(reader_of(content_type_of(name)), '1000', body)) for name, body in SEEDS.items()]; "
+        "sys.exit(' '.join(set(sys.modules) - known) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_doctor_says_what_is_in_force(box: Sandbox) -> None:
+    report: dict[str, Any] = {}
+    warnings: list[str] = []
+    _readers(report, warnings)
+    box.start()
+    assert report["readers"] == {name: means or None for name, means in box.confinement.items()}
+    missing = [name for name, means in report["readers"].items() if means is None]
+    assert all(name in warnings[0] for name in missing)
+    assert len(warnings) == bool(missing)
+
+
+def test_a_processor_without_a_list_has_no_filter() -> None:
+    assert not seccomp.restrict("m68k")
