@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from embedder.errors import PilotlightError
@@ -14,6 +15,7 @@ from indexer.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.store import Store
 from rag import heap
 from rag.batcher import QueryBatcher
+from rag.fair_share import FairShare
 from rag.retriever import Retriever
 from rag.settings import Settings
 from rag.stores import older_ids, stores_of
@@ -22,6 +24,14 @@ POLL_SECONDS = 1.0
 LOADING = "loading the model and the index"
 
 log = logging.getLogger("pilotlight")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What all collections wait for: queries in a batcher, and behind them, in turn, callers who embed much."""
+
+    batcher: QueryBatcher
+    share: FairShare
 
 
 class Followed:
@@ -62,7 +72,7 @@ class Follower:
 
     def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder]) -> None:
         self.on_run: Callable[[int, int], None] | None = None
-        self.batcher: QueryBatcher | None = None  # one for all collections: their queries wait for the same model
+        self.model: Model | None = None  # one for all collections
         self.collections = {DEFAULT: Followed()}  # replaced as a whole, never changed
         self.tried = False  # whether loading has come to an end, good or bad
         self._has_swapped = False
@@ -163,17 +173,19 @@ class Follower:
         newest = (live, _mark(store, live))
         if newest == followed.refused:
             return
-        if self.batcher is None:
-            self.batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
+        if self.model is None:
+            batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
+            self.model = Model(batcher, FairShare(batcher))
+        batcher = self.model.batcher
         try:
-            self._serve(name, followed, self._open(store, live, self.batcher))
+            self._serve(name, followed, self._open(store, live, batcher))
         except PilotlightError as error:
             # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
             may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
             may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore)
             followed.refused = None if may_pass else newest
             if followed.retriever is None and not isinstance(error, StoreError):
-                self._fall_back(name, store, followed, self.batcher)
+                self._fall_back(name, store, followed, batcher)
             instead = (
                 f"; until then generation {followed.retriever.generation.id} is served" if followed.retriever else ""
             )

@@ -13,11 +13,11 @@ from indexer.errors import IndexMissing, StoreError
 from indexer.filter import Filter
 from indexer.layout import DEFAULT
 from rag import deadline
-from rag.batcher import QueryBatcher, Vector
+from rag.batcher import Vector
 from rag.errors import CollectionMissing, DocumentMissing, NotReady
-from rag.following import LOADING, Follower
+from rag.following import LOADING, Follower, Model
 from rag.results import Answer
-from rag.retriever import Retriever, embed
+from rag.retriever import Retriever
 from rag.settings import Settings
 
 Found = TypeVar("Found")
@@ -90,8 +90,8 @@ class LiveRetriever:
 
     def _engine(self) -> str:
         """The engine in use, once it is known: the setting may leave it open."""
-        batcher = self._follower.batcher
-        plan = getattr(batcher.embedder, "plan", None) if batcher else None
+        model = self._follower.model
+        plan = getattr(model.batcher.embedder, "plan", None) if model else None
         return str(getattr(plan, "engine", self._settings.engine))
 
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
@@ -154,12 +154,15 @@ class LiveRetriever:
         return self._ask(collection, search)
 
     def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
-        """Embed texts as float32 (n, dim), together with what others ask for. Raises NotReady or DeadlinePassed."""
-        return embed(self._loaded(), texts, role)
+        """Embed texts as float32 (n, dim), behind all queries and in turn with others who do.
+
+        Raises NotReady, or DeadlinePassed, at once where it is clear that it would.
+        """
+        return self._loaded().share.encode(texts, role)
 
     def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
         """Tokens of each text, whatever the model's length. Raises NotReady."""
-        return self._loaded().embedder.count_tokens(texts, role=role)
+        return self._loaded().batcher.embedder.count_tokens(texts, role=role)
 
     def document(self, id: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Return a document with its passages, JSON-ready. Raises DocumentMissing, and as `search` does."""
@@ -201,12 +204,12 @@ class LiveRetriever:
             raise NotReady(followed.reason if followed else LOADING)
         return retriever
 
-    def _loaded(self) -> QueryBatcher:
-        if self._follower.batcher is None:
-            self._follower.await_first(lambda: self._follower.batcher, min(LOADING_SECONDS, deadline.remaining()))
-        if self._follower.batcher is None:
+    def _loaded(self) -> Model:
+        if self._follower.model is None:
+            self._follower.await_first(lambda: self._follower.model, min(LOADING_SECONDS, deadline.remaining()))
+        if self._follower.model is None:
             raise NotReady(next(iter(self._follower.collections.values())).reason)
-        return self._follower.batcher
+        return self._follower.model
 
 
 def _begun(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

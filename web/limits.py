@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge, TooManyRequests
 
-from rag import deadline
+from rag import deadline, fair_share
 from rag.errors import DeadlinePassed
 from web.access import caller, network_of, role_of
 from web.buckets import Buckets
@@ -29,9 +29,11 @@ def register(app: Flask, settings: Limits) -> None:
             return
         deadline.begin(settings.deadline, since=arrival.get())
         deadline.check()
+        who = _who()
+        fair_share.caller.set(who)
         if buckets is None:
             return
-        seconds = buckets.take(_who())
+        seconds = buckets.take(who)
         if seconds > 0:
             raise TooManyRequests(
                 f"At most {settings.rate_limit:g} requests a second are allowed.", retry_after=math.ceil(seconds)
