@@ -1,9 +1,11 @@
 """Follows an index in a thread: opens every new generation of every collection, warms it and swaps it in."""
 
 import logging
+import math
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from embedder.protocol import Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
 from indexer.folder_store import FolderStore
 from indexer.layout import CURRENT, DEFAULT, GENERATIONS
+from indexer.self_check import check_contents, check_sizes
 from indexer.store import Store
 from rag import heap
 from rag.batcher import QueryBatcher
@@ -21,6 +24,8 @@ from rag.settings import Settings
 from rag.stores import older_ids, stores_of
 
 POLL_SECONDS = 1.0
+CHECKED_BYTES = 4 * 1024 * 1024  # of each collection's files that are compared with their checksums at every look
+ROUND_SECONDS = 600.0  # that such a comparison takes at least, from the first file to the last
 LOADING = "loading the model and the index"
 
 log = logging.getLogger("pilotlight")
@@ -45,6 +50,9 @@ class Followed:
         self.refused: tuple[str | None, int] | None = (
             None  # the generation that could not be opened; it is not tried again
         )
+        self.suspect = False  # whether a search has found it damaged
+        self.round: Iterator[int] = iter(())  # over the files of what is served
+        self.rounds = 0.0  # when the next one may begin
 
     @property
     def serving(self) -> Retriever | None:
@@ -113,6 +121,13 @@ class Follower:
         followed = self.collections.get(name)
         return followed.serving if followed else None
 
+    def suspect(self, name: str, retriever: Retriever) -> None:
+        """Hear that a search has found what served it damaged: its files are all compared with the next look."""
+        followed = self.collections.get(name)
+        if followed and followed.retriever is retriever and not followed.suspect:
+            log.error("collection %s: generation %s gave a damaged answer", name, retriever.generation.id)
+            followed.suspect = True
+
     def _ran(self, texts: int, waiting: int) -> None:
         if self.on_run:
             self.on_run(texts, waiting)
@@ -144,6 +159,7 @@ class Follower:
             followed = self.collections[name]
             try:
                 self._update(name, store, followed)
+                self._check(name, store, followed)
             except PilotlightError as error:
                 followed.missing = isinstance(error, IndexMissing) and followed.retriever is None
                 self._note(name, followed, str(error))
@@ -186,10 +202,29 @@ class Follower:
             followed.refused = None if may_pass else newest
             if followed.retriever is None and not isinstance(error, StoreError):
                 self._fall_back(name, store, followed, batcher)
-            instead = (
-                f"; until then generation {followed.retriever.generation.id} is served" if followed.retriever else ""
-            )
-            self._note(name, followed, f"{error}{instead}")
+            self._note(name, followed, f"{error}{_instead(followed)}")
+
+    def _check(self, name: str, store: Store, followed: Followed) -> None:
+        """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
+        if not isinstance(store, FolderStore) or followed.retriever is None or self.model is None:
+            return
+        manifest = followed.retriever.generation.manifest
+        folder = store.folder / GENERATIONS / manifest.id
+        try:
+            check_sizes(folder, manifest)
+            if followed.suspect or time.monotonic() >= followed.rounds:
+                followed.round, followed.rounds = check_contents(folder, manifest), time.monotonic() + ROUND_SECONDS
+            budget = math.inf if followed.suspect else CHECKED_BYTES
+            followed.suspect = False
+            while budget > 0 and (read := next(followed.round, 0)):
+                budget -= read
+        except IndexCorrupt as error:
+            damaged = followed.retriever
+            followed.refused = (manifest.id, _mark(store, manifest.id))
+            self._fall_back(name, store, followed, self.model.batcher)
+            if followed.retriever is damaged:
+                followed.retriever = None
+            raise IndexCorrupt(f"{error}{_instead(followed)}") from error
 
     def _fall_back(self, name: str, store: Store, followed: Followed, batcher: QueryBatcher) -> None:
         """Serve the newest older generation that can be, in place of a live one that cannot."""
@@ -222,6 +257,7 @@ class Follower:
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             followed.reason, followed.retriever, followed.missing = "", retriever, False
+            followed.round, followed.rounds = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
             self._has_swapped = True
             self._changed.notify_all()
         generation = retriever.generation
@@ -231,6 +267,11 @@ class Follower:
         if reason != followed.reason:
             log.warning("collection %s: %s", name, reason)
         followed.reason = reason
+
+
+def _instead(followed: Followed) -> str:
+    retriever = followed.retriever
+    return f"; until then generation {retriever.generation.id} is served" if retriever else ""
 
 
 def _mark(store: Store, live: str | None) -> int:

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder, Role
-from indexer.errors import IndexMissing, StoreError
+from indexer.errors import FilterError, IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import Filter
 from indexer.layout import DEFAULT
 from rag import deadline
 from rag.batcher import Vector
-from rag.errors import CollectionMissing, DocumentMissing, NotReady
+from rag.errors import CollectionMissing, DeadlinePassed, DocumentMissing, NotReady, QueryError
 from rag.following import LOADING, Follower, Model
+from rag.outcomes import Outcomes
 from rag.results import Answer
 from rag.retriever import Retriever
 from rag.settings import Settings
@@ -39,6 +40,7 @@ class LiveRetriever:
     def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder] = load_embedder) -> None:
         self._settings = settings
         self._follower = Follower(settings, make_embedder)
+        self._outcomes = Outcomes()
 
     @property
     def on_run(self) -> Callable[[int, int], None] | None:
@@ -59,8 +61,8 @@ class LiveRetriever:
 
     @property
     def ready(self) -> bool:
-        """Whether queries to at least one collection are answered."""
-        return any(followed.serving for followed in self._follower.collections.values())
+        """Whether queries to at least one collection are answered, and have not mostly failed of late."""
+        return any(each.serving for each in self._follower.collections.values()) and not self._outcomes.trouble()
 
     def status(self) -> dict[str, Any]:
         """Return what is being served, JSON-ready.
@@ -75,8 +77,8 @@ class LiveRetriever:
         if first.retriever:
             precision = first.retriever.generation.manifest.fingerprint.get("precision", precision)
         return {
-            "ready": any(followed.serving for followed in collections.values()),
-            "reason": first.reason,
+            "ready": self.ready,
+            "reason": self._outcomes.trouble() or first.reason,
             "missing": first.missing,
             "model": settings.model,
             "engine": self._engine(),
@@ -180,14 +182,25 @@ class LiveRetriever:
         retriever = self._serving(collection)
         try:
             try:
-                return ask(retriever)
+                found = ask(retriever)
             except IndexMissing:  # a store had it removed before the follower saw that newer ones had come
                 newer = self._follower.await_other(collection, retriever, min(LOADING_SECONDS, deadline.remaining()))
                 if newer is None or newer is retriever:
                     raise
-                return ask(newer)
+                found = ask(newer)
         except (StoreError, IndexMissing) as error:
             raise NotReady(str(error)) from error
+        except (QueryError, FilterError, DeadlinePassed):  # which say nothing about us
+            raise
+        except IndexCorrupt as error:
+            self._outcomes.note(failed=True)
+            self._follower.suspect(collection, retriever)
+            raise NotReady(str(error)) from error
+        except Exception:
+            self._outcomes.note(failed=True)
+            raise
+        self._outcomes.note(failed=False)
+        return found
 
     def _serving(self, collection: str) -> Retriever:
         def found() -> Retriever | None:
