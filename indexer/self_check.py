@@ -1,43 +1,52 @@
 """Looks after the files of a generation that is being served: sizes at once, contents a few blocks at a time.
 
-A file that is gone is left alone: whoever serves the generation has it open, and deleting one does no harm.
+The files are held open: one that is deleted, or has another in its place, is still what is served, and does no harm.
 """
 
 import hashlib
-from collections.abc import Iterator
+import os
+import weakref
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from indexer.errors import IndexUnreadable
-from indexer.manifest import Manifest, corrupt, unreadable
+from indexer.manifest import Manifest, corrupt
 
 _BLOCK = 1 << 20
 
 
-def check_sizes(folder: Path, manifest: Manifest) -> None:
-    """Compare the size of every file with its record. Raises IndexCorrupt."""
-    for name, record in manifest.files.items():
-        with suppress(OSError):
-            size = (folder / name).stat().st_size
-            if size != record.size:
-                raise corrupt(folder / name, f"has {size:,} bytes instead of {record.size:,}")
+class SelfCheck:
+    """The files of one generation, as they were when this was made; they are closed with it."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        """Open what is there; a file that cannot be opened now is left alone."""
+        self._folder = folder
+        self._manifest = manifest
+        self._files: dict[str, int] = {}
+        for name in manifest.files:
+            with suppress(OSError):
+                self._files[name] = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, _close, tuple(self._files.values()))
+
+    def sizes(self) -> None:
+        """Compare the size of every file with its record. Raises IndexCorrupt."""
+        for name, file in self._files.items():
+            size, wanted = os.fstat(file).st_size, self._manifest.files[name].size
+            if size != wanted:
+                raise corrupt(self._folder / name, f"has {size:,} bytes instead of {wanted:,}")
+
+    def contents(self) -> Iterator[int]:
+        """Compare every file with its checksum; yield the bytes of each block that was read. Raises IndexCorrupt."""
+        for name, file in self._files.items():
+            digest, size = hashlib.sha256(), 0
+            while block := os.pread(file, _BLOCK, size):
+                digest.update(block)
+                size += len(block)
+                yield len(block)
+            if digest.hexdigest() != self._manifest.files[name].sha256:
+                raise corrupt(self._folder / name, "differs from its checksum")
 
 
-def check_contents(folder: Path, manifest: Manifest) -> Iterator[int]:
-    """Compare every file with its checksum; yield the bytes of each block that was read. Raises IndexCorrupt."""
-    for name, record in manifest.files.items():
-        path, digest, size = folder / name, hashlib.sha256(), 0
-        try:
-            with path.open("rb") as file:
-                while block := file.read(_BLOCK):
-                    digest.update(block)
-                    size += len(block)
-                    yield len(block)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            with suppress(IndexUnreadable):  # for now: the next look will tell
-                raise unreadable(path, error) from error
-            continue
-        if (digest.hexdigest(), size) != (record.sha256, record.size):
-            raise corrupt(path, "differs from its checksum")
+def _close(files: Iterable[int]) -> None:
+    for file in files:
+        os.close(file)

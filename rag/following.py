@@ -14,7 +14,7 @@ from embedder.protocol import Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
 from indexer.folder_store import FolderStore
 from indexer.layout import CURRENT, DEFAULT, GENERATIONS
-from indexer.self_check import check_contents, check_sizes
+from indexer.self_check import SelfCheck
 from indexer.store import Store
 from rag import heap
 from rag.batcher import QueryBatcher
@@ -53,6 +53,7 @@ class Followed:
         self.suspect = False  # whether a search has found it damaged
         self.round: Iterator[int] = iter(())  # over the files of what is served
         self.rounds = 0.0  # when the next one may begin
+        self.files: SelfCheck | None = None  # of what is served from a folder
 
     @property
     def serving(self) -> Retriever | None:
@@ -194,7 +195,7 @@ class Follower:
             self.model = Model(batcher, FairShare(batcher))
         batcher = self.model.batcher
         try:
-            self._serve(name, followed, self._open(store, live, batcher))
+            self._serve(name, store, followed, self._open(store, live, batcher))
         except PilotlightError as error:
             # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
             may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
@@ -206,14 +207,13 @@ class Follower:
 
     def _check(self, name: str, store: Store, followed: Followed) -> None:
         """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
-        if not isinstance(store, FolderStore) or followed.retriever is None or self.model is None:
+        if followed.files is None or followed.retriever is None or self.model is None:
             return
         manifest = followed.retriever.generation.manifest
-        folder = store.folder / GENERATIONS / manifest.id
         try:
-            check_sizes(folder, manifest)
+            followed.files.sizes()
             if followed.suspect or time.monotonic() >= followed.rounds:
-                followed.round, followed.rounds = check_contents(folder, manifest), time.monotonic() + ROUND_SECONDS
+                followed.round, followed.rounds = followed.files.contents(), time.monotonic() + ROUND_SECONDS
             budget = math.inf if followed.suspect else CHECKED_BYTES
             followed.suspect = False
             while budget > 0 and (read := next(followed.round, 0)):
@@ -223,14 +223,14 @@ class Follower:
             followed.refused = (manifest.id, _mark(store, manifest.id))
             self._fall_back(name, store, followed, self.model.batcher)
             if followed.retriever is damaged:
-                followed.retriever = None
+                followed.retriever = followed.files = None
             raise IndexCorrupt(f"{error}{_instead(followed)}") from error
 
     def _fall_back(self, name: str, store: Store, followed: Followed, batcher: QueryBatcher) -> None:
         """Serve the newest older generation that can be, in place of a live one that cannot."""
         for generation_id in older_ids(store):
             try:
-                self._serve(name, followed, self._open(store, generation_id, batcher))
+                self._serve(name, store, followed, self._open(store, generation_id, batcher))
             except PilotlightError as error:
                 log.warning("collection %s: %s", name, error)
             else:
@@ -253,11 +253,16 @@ class Follower:
             raise
         return retriever
 
-    def _serve(self, name: str, followed: Followed, retriever: Retriever) -> None:
+    def _serve(self, name: str, store: Store, followed: Followed, retriever: Retriever) -> None:
+        manifest = retriever.generation.manifest
+        files = (
+            SelfCheck(store.folder / GENERATIONS / manifest.id, manifest) if isinstance(store, FolderStore) else None
+        )
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             followed.reason, followed.retriever, followed.missing = "", retriever, False
             followed.round, followed.rounds = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
+            followed.files = files
             self._has_swapped = True
             self._changed.notify_all()
         generation = retriever.generation
