@@ -28,9 +28,10 @@ Vector = npt.NDArray[np.float32]
 class _Ticket:
     """One text, and what became of it."""
 
-    __slots__ = ("end", "error", "role", "text", "turn", "vector")
+    __slots__ = ("end", "error", "queue", "role", "text", "turn", "vector")
 
-    def __init__(self, text: str, role: Role, end: float) -> None:
+    def __init__(self, text: str, role: Role, end: float, queue: "deque[_Ticket]") -> None:
+        self.queue = queue  # where it waits
         self.text = text
         self.role = role
         self.end = end  # when its caller stops waiting
@@ -56,7 +57,10 @@ class _Ticket:
 
 
 class QueryBatcher:
-    """Embeds texts for many threads, first come first served; one run of the model at a time."""
+    """Embeds texts for many threads, first come first served; one run of the model at a time.
+
+    What can wait is run while nothing else waits.
+    """
 
     def __init__(
         self,
@@ -71,9 +75,10 @@ class QueryBatcher:
         self._on_batch = on_batch
         self._max_texts = max_texts
         self._max_tokens = max_tokens
-        self._lock = threading.Lock()  # guards the two below; never held during a run
+        self._lock = threading.Lock()  # guards those below; never held during a run
         self._busy = False
         self._waiting: deque[_Ticket] = deque()
+        self._later: deque[_Ticket] = deque()
 
     @property
     def waiting(self) -> int:
@@ -87,15 +92,19 @@ class QueryBatcher:
         """
         return self.encode_many([query])[0]
 
-    def encode_many(self, texts: Sequence[str], *, role: Role = "query") -> list[Vector]:
-        """Embed texts, each as float32 (dim,); they queue up together. Raises as `encode` does."""
+    def encode_many(self, texts: Sequence[str], role: Role = "query", *, later: bool = False) -> list[Vector]:
+        """Embed texts, each as float32 (dim,); they queue up together. Raises as `encode` does.
+
+        With `later` they wait until nothing else does.
+        """
         end = deadline.end()
-        tickets = [_Ticket(text, role, end) for text in texts]
+        queue = self._later if later else self._waiting
+        tickets = [_Ticket(text, role, end, queue) for text in texts]
         with self._lock:
             if tickets and not self._busy:  # nothing waits then
                 self._busy = True
                 tickets[0].turn.release()
-            self._waiting.extend(tickets)
+            queue.extend(tickets)
         try:
             for ticket in tickets:
                 ticket.wait()
@@ -108,10 +117,10 @@ class QueryBatcher:
 
     def _abandon(self, tickets: Sequence[_Ticket]) -> None:
         with self._lock:
-            led = bool(self._waiting) and not self._waiting[0].turn.locked() and self._waiting[0] in tickets
+            led = any(queue[0] in tickets and not queue[0].turn.locked() for queue in self._queues())
             for ticket in tickets:
-                if ticket in self._waiting:
-                    self._waiting.remove(ticket)
+                if ticket in ticket.queue:
+                    ticket.queue.remove(ticket)
             if led:
                 self._hand_over()
 
@@ -119,14 +128,12 @@ class QueryBatcher:
         """Run what waits, the caller's own first; then wake the next leader before the followers."""
         batch: list[_Ticket] = []
         try:
-            batch = self._take()
+            batch = self._take(own.queue)
             self._settle(batch)
         finally:
             with self._lock:
                 # A leader that was interrupted, which no Exception does, leaves its followers to the next one.
-                self._waiting.extendleft(
-                    ticket for ticket in reversed(batch) if ticket is not own and not ticket.settled
-                )
+                own.queue.extendleft(ticket for ticket in reversed(batch) if ticket is not own and not ticket.settled)
                 self._hand_over()
             for ticket in batch:
                 if ticket is not own and ticket.settled:
@@ -134,11 +141,16 @@ class QueryBatcher:
 
     def _hand_over(self) -> None:
         """Let the first that waits lead; called with the lock held, by whoever led or was to lead."""
-        self._busy = bool(self._waiting)
-        if self._waiting:
-            self._waiting[0].turn.release()
+        queues = self._queues()
+        self._busy = bool(queues)
+        if queues:
+            queues[0][0].turn.release()
 
-    def _take(self) -> list[_Ticket]:
+    def _queues(self) -> list["deque[_Ticket]"]:
+        """Those that are not empty, the more urgent one first."""
+        return [queue for queue in (self._waiting, self._later) if queue]
+
+    def _take(self, queue: "deque[_Ticket]") -> list[_Ticket]:
         """Take the texts that wait, oldest first, as far as the budget and their role go; the first of them always.
 
         Those whose deadline has passed come along too, without using any of it.
@@ -148,20 +160,20 @@ class QueryBatcher:
         role: Role | None = None
         now = time.monotonic()
         with self._lock:
-            while self._waiting and texts < self._max_texts:
-                ticket = self._waiting[0]
+            while queue and texts < self._max_texts:
+                ticket = queue[0]
                 if ticket.end <= now:
                     ticket.error = DeadlinePassed()
                 else:
-                    tokens += self._bound(ticket.text)
+                    tokens += self.bound(ticket.text)
                     if texts and (tokens > self._max_tokens or ticket.role != role):
                         break
                     role = ticket.role
                     texts += 1
-                batch.append(self._waiting.popleft())
+                batch.append(queue.popleft())
         return batch
 
-    def _bound(self, text: str) -> int:
+    def bound(self, text: str) -> int:
         """Most tokens that a text can have: a token is a character or more. Counting them would tokenise twice."""
         return min(len(text) + _SPECIAL, self.embedder.max_length)
 

@@ -1,9 +1,12 @@
 """Follows an index in a thread: opens every new generation of every collection, warms it and swaps it in."""
 
 import logging
+import math
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from embedder.errors import PilotlightError
@@ -11,17 +14,29 @@ from embedder.protocol import Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
 from indexer.folder_store import FolderStore
 from indexer.layout import CURRENT, DEFAULT, GENERATIONS
+from indexer.self_check import SelfCheck
 from indexer.store import Store
 from rag import heap
 from rag.batcher import QueryBatcher
+from rag.fair_share import FairShare
 from rag.retriever import Retriever
 from rag.settings import Settings
 from rag.stores import older_ids, stores_of
 
 POLL_SECONDS = 1.0
+CHECKED_BYTES = 4 * 1024 * 1024  # of each collection's files that are compared with their checksums at every look
+ROUND_SECONDS = 600.0  # that such a comparison takes at least, from the first file to the last
 LOADING = "loading the model and the index"
 
 log = logging.getLogger("pilotlight")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What all collections wait for: queries in a batcher, and behind them, in turn, callers who embed much."""
+
+    batcher: QueryBatcher
+    share: FairShare
 
 
 class Followed:
@@ -35,6 +50,10 @@ class Followed:
         self.refused: tuple[str | None, int] | None = (
             None  # the generation that could not be opened; it is not tried again
         )
+        self.suspect = False  # whether a search has found it damaged
+        self.round: Iterator[int] = iter(())  # over the files of what is served
+        self.rounds = 0.0  # when the next one may begin
+        self.files: SelfCheck | None = None  # of what is served from a folder
 
     @property
     def serving(self) -> Retriever | None:
@@ -62,7 +81,7 @@ class Follower:
 
     def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder]) -> None:
         self.on_run: Callable[[int, int], None] | None = None
-        self.batcher: QueryBatcher | None = None  # one for all collections: their queries wait for the same model
+        self.model: Model | None = None  # one for all collections
         self.collections = {DEFAULT: Followed()}  # replaced as a whole, never changed
         self.tried = False  # whether loading has come to an end, good or bad
         self._has_swapped = False
@@ -103,6 +122,13 @@ class Follower:
         followed = self.collections.get(name)
         return followed.serving if followed else None
 
+    def suspect(self, name: str, retriever: Retriever) -> None:
+        """Hear that a search has found what served it damaged: its files are all compared with the next look."""
+        followed = self.collections.get(name)
+        if followed and followed.retriever is retriever and not followed.suspect:
+            log.error("collection %s: generation %s gave a damaged answer", name, retriever.generation.id)
+            followed.suspect = True
+
     def _ran(self, texts: int, waiting: int) -> None:
         if self.on_run:
             self.on_run(texts, waiting)
@@ -134,6 +160,7 @@ class Follower:
             followed = self.collections[name]
             try:
                 self._update(name, store, followed)
+                self._check(name, store, followed)
             except PilotlightError as error:
                 followed.missing = isinstance(error, IndexMissing) and followed.retriever is None
                 self._note(name, followed, str(error))
@@ -163,27 +190,47 @@ class Follower:
         newest = (live, _mark(store, live))
         if newest == followed.refused:
             return
-        if self.batcher is None:
-            self.batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
+        if self.model is None:
+            batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
+            self.model = Model(batcher, FairShare(batcher))
+        batcher = self.model.batcher
         try:
-            self._serve(name, followed, self._open(store, live, self.batcher))
+            self._serve(name, store, followed, self._open(store, live, batcher))
         except PilotlightError as error:
             # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
             may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
             may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore)
             followed.refused = None if may_pass else newest
             if followed.retriever is None and not isinstance(error, StoreError):
-                self._fall_back(name, store, followed, self.batcher)
-            instead = (
-                f"; until then generation {followed.retriever.generation.id} is served" if followed.retriever else ""
-            )
-            self._note(name, followed, f"{error}{instead}")
+                self._fall_back(name, store, followed, batcher)
+            self._note(name, followed, f"{error}{_instead(followed)}")
+
+    def _check(self, name: str, store: Store, followed: Followed) -> None:
+        """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
+        if followed.files is None or followed.retriever is None or self.model is None:
+            return
+        manifest = followed.retriever.generation.manifest
+        try:
+            followed.files.sizes()
+            if followed.suspect or time.monotonic() >= followed.rounds:
+                followed.round, followed.rounds = followed.files.contents(), time.monotonic() + ROUND_SECONDS
+            budget = math.inf if followed.suspect else CHECKED_BYTES
+            followed.suspect = False
+            while budget > 0 and (read := next(followed.round, 0)):
+                budget -= read
+        except IndexCorrupt as error:
+            damaged = followed.retriever
+            followed.refused = (manifest.id, _mark(store, manifest.id))
+            self._fall_back(name, store, followed, self.model.batcher)
+            if followed.retriever is damaged:
+                followed.retriever = followed.files = None
+            raise IndexCorrupt(f"{error}{_instead(followed)}") from error
 
     def _fall_back(self, name: str, store: Store, followed: Followed, batcher: QueryBatcher) -> None:
         """Serve the newest older generation that can be, in place of a live one that cannot."""
         for generation_id in older_ids(store):
             try:
-                self._serve(name, followed, self._open(store, generation_id, batcher))
+                self._serve(name, store, followed, self._open(store, generation_id, batcher))
             except PilotlightError as error:
                 log.warning("collection %s: %s", name, error)
             else:
@@ -206,10 +253,16 @@ class Follower:
             raise
         return retriever
 
-    def _serve(self, name: str, followed: Followed, retriever: Retriever) -> None:
+    def _serve(self, name: str, store: Store, followed: Followed, retriever: Retriever) -> None:
+        manifest = retriever.generation.manifest
+        files = (
+            SelfCheck(store.folder / GENERATIONS / manifest.id, manifest) if isinstance(store, FolderStore) else None
+        )
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             followed.reason, followed.retriever, followed.missing = "", retriever, False
+            followed.round, followed.rounds = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
+            followed.files = files
             self._has_swapped = True
             self._changed.notify_all()
         generation = retriever.generation
@@ -219,6 +272,11 @@ class Follower:
         if reason != followed.reason:
             log.warning("collection %s: %s", name, reason)
         followed.reason = reason
+
+
+def _instead(followed: Followed) -> str:
+    retriever = followed.retriever
+    return f"; until then generation {retriever.generation.id} is served" if retriever else ""
 
 
 def _mark(store: Store, live: str | None) -> int:

@@ -14,6 +14,7 @@ INDEX/jobs/<id>/lock   held for as long as the job's process lives, however it e
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -42,6 +43,7 @@ JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
 KEPT = 20  # jobs that have ended
 RUNNER = (sys.executable, "-m", "rag.job_runner")
 _PID, _LOG = "pid", "log.txt"
+_UNPRINTABLE = re.compile("[\0-\x1f\x7f\ud800-\udfff]")  # which no address has, and no file that can be named
 _BEGUN = {"running", "cancelling"}
 
 
@@ -141,6 +143,8 @@ class Jobs:
 
         if not is_collection_name(collection):
             raise JobRefused("collection", "is not a name that a collection can have")
+        if any(map(_UNPRINTABLE.search, sources)):
+            raise JobRefused("sources", "may not hold control characters")
         folder = collection_dir(self._settings.index_dir, collection)
         own = []
         if live_id(folder):

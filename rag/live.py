@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder, Role
-from indexer.errors import IndexMissing, StoreError
+from indexer.errors import FilterError, IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import Filter
 from indexer.layout import DEFAULT
 from rag import deadline
-from rag.batcher import QueryBatcher, Vector
-from rag.errors import CollectionMissing, DocumentMissing, NotReady
-from rag.following import LOADING, Follower
+from rag.batcher import Vector
+from rag.errors import CollectionMissing, DeadlinePassed, DocumentMissing, NotReady, QueryError
+from rag.following import LOADING, Follower, Model
+from rag.outcomes import Outcomes
 from rag.results import Answer
-from rag.retriever import Retriever, embed
+from rag.retriever import Retriever
 from rag.settings import Settings
 
 Found = TypeVar("Found")
@@ -39,6 +40,7 @@ class LiveRetriever:
     def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder] = load_embedder) -> None:
         self._settings = settings
         self._follower = Follower(settings, make_embedder)
+        self._outcomes = Outcomes()
 
     @property
     def on_run(self) -> Callable[[int, int], None] | None:
@@ -59,8 +61,8 @@ class LiveRetriever:
 
     @property
     def ready(self) -> bool:
-        """Whether queries to at least one collection are answered."""
-        return any(followed.serving for followed in self._follower.collections.values())
+        """Whether queries to at least one collection are answered, and have not mostly failed of late."""
+        return any(each.serving for each in self._follower.collections.values()) and not self._outcomes.trouble()
 
     def status(self) -> dict[str, Any]:
         """Return what is being served, JSON-ready.
@@ -75,8 +77,8 @@ class LiveRetriever:
         if first.retriever:
             precision = first.retriever.generation.manifest.fingerprint.get("precision", precision)
         return {
-            "ready": any(followed.serving for followed in collections.values()),
-            "reason": first.reason,
+            "ready": self.ready,
+            "reason": self._outcomes.trouble() or first.reason,
             "missing": first.missing,
             "model": settings.model,
             "engine": self._engine(),
@@ -90,8 +92,8 @@ class LiveRetriever:
 
     def _engine(self) -> str:
         """The engine in use, once it is known: the setting may leave it open."""
-        batcher = self._follower.batcher
-        plan = getattr(batcher.embedder, "plan", None) if batcher else None
+        model = self._follower.model
+        plan = getattr(model.batcher.embedder, "plan", None) if model else None
         return str(getattr(plan, "engine", self._settings.engine))
 
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
@@ -154,12 +156,15 @@ class LiveRetriever:
         return self._ask(collection, search)
 
     def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
-        """Embed texts as float32 (n, dim), together with what others ask for. Raises NotReady or DeadlinePassed."""
-        return embed(self._loaded(), texts, role)
+        """Embed texts as float32 (n, dim), behind all queries and in turn with others who do.
+
+        Raises NotReady, or DeadlinePassed, at once where it is clear that it would.
+        """
+        return self._loaded().share.encode(texts, role)
 
     def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
         """Tokens of each text, whatever the model's length. Raises NotReady."""
-        return self._loaded().embedder.count_tokens(texts, role=role)
+        return self._loaded().batcher.embedder.count_tokens(texts, role=role)
 
     def document(self, id: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Return a document with its passages, JSON-ready. Raises DocumentMissing, and as `search` does."""
@@ -177,14 +182,25 @@ class LiveRetriever:
         retriever = self._serving(collection)
         try:
             try:
-                return ask(retriever)
+                found = ask(retriever)
             except IndexMissing:  # a store had it removed before the follower saw that newer ones had come
                 newer = self._follower.await_other(collection, retriever, min(LOADING_SECONDS, deadline.remaining()))
                 if newer is None or newer is retriever:
                     raise
-                return ask(newer)
+                found = ask(newer)
         except (StoreError, IndexMissing) as error:
             raise NotReady(str(error)) from error
+        except (QueryError, FilterError, DeadlinePassed):  # which say nothing about us
+            raise
+        except IndexCorrupt as error:
+            self._outcomes.note(failed=True)
+            self._follower.suspect(collection, retriever)
+            raise NotReady(str(error)) from error
+        except Exception:
+            self._outcomes.note(failed=True)
+            raise
+        self._outcomes.note(failed=False)
+        return found
 
     def _serving(self, collection: str) -> Retriever:
         def found() -> Retriever | None:
@@ -201,12 +217,12 @@ class LiveRetriever:
             raise NotReady(followed.reason if followed else LOADING)
         return retriever
 
-    def _loaded(self) -> QueryBatcher:
-        if self._follower.batcher is None:
-            self._follower.await_first(lambda: self._follower.batcher, min(LOADING_SECONDS, deadline.remaining()))
-        if self._follower.batcher is None:
+    def _loaded(self) -> Model:
+        if self._follower.model is None:
+            self._follower.await_first(lambda: self._follower.model, min(LOADING_SECONDS, deadline.remaining()))
+        if self._follower.model is None:
             raise NotReady(next(iter(self._follower.collections.values())).reason)
-        return self._follower.batcher
+        return self._follower.model
 
 
 def _begun(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What a model is asked: the question, and the passages it may answer from, which are data and never orders."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from rag.passages import text_of
@@ -17,13 +18,24 @@ Answer the question from the passages alone, in the language of the question, br
 passages that it rests on by their numbers in square brackets, such as [1] or [2][3]. Use no other numbers.
 If the passages do not answer the question, say that they do not, and cite none."""
 
-# Our tags, however they are padded, and the tags by which chat templates mark whose turn it is.
-_DELIMITER = re.compile(r"<(?=[^\w<]{0,8}(?:passage|question))|<(?=\|)", re.IGNORECASE)
+# Our tags, and those by which chat templates mark whose turn it is, in whatever letters and however they are padded.
+_BRACKET = re.compile("[<\uff1c\ufe64]")
+_NAMES = ("passage", "question", "system", "startofturn", "endofturn")
+_PIPES = "|\uff5c\uffe8\u2223\u2502\u2503\u01c0"
+_LOOKED_AT = 100  # characters behind a bracket
+_PADDING = re.compile(r"[\W_]+")
 
 
 def neutralise(text: str) -> str:
     """Take the meaning from everything in a text that could pass for one of the prompt's delimiters."""
-    return _DELIMITER.sub("‹", text)
+    return _BRACKET.sub(_defused, text)
+
+
+def _defused(bracket: re.Match[str]) -> str:
+    behind = bracket.string[bracket.end() : bracket.end() + _LOOKED_AT]
+    seen = "".join(letter for letter in behind if unicodedata.category(letter) not in ("Cf", "Mn", "Zs", "Cc"))
+    plain = _PADDING.sub("", unicodedata.normalize("NFKC", seen).casefold())
+    return "‹" if seen.startswith(tuple(_PIPES)) or plain.startswith(_NAMES) else bracket[0]
 
 
 def messages(question: str, hits: Sequence[Hit]) -> list[dict[str, str]]:

@@ -178,7 +178,11 @@ class Retriever:
 
     def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts as float32 (n, dim), together with what others ask for."""
-        return embed(self._batcher, texts, role)
+        vectors = np.empty((len(texts), self.embedder.dimension), np.float32)
+        for start in range(0, len(texts), MAX_TEXTS):  # a run's worth at a time, which queries of others come between
+            run = slice(start, start + MAX_TEXTS)
+            vectors[run] = self._batcher.encode_many(texts[run], role)
+        return vectors
 
     def _embed_query(self, query: str) -> tuple[Vector, float]:
         """Embed a query; also return how many seconds it took, the wait for other queries among them."""
@@ -240,15 +244,6 @@ class Retriever:
 
 
 _NOTHING: Found = (np.empty(0, np.float32), np.empty(0, np.int64))
-
-
-def embed(batcher: QueryBatcher, texts: Sequence[str], role: Role) -> npt.NDArray[np.float32]:
-    """Embed texts as float32 (n, dim), together with what others ask for."""
-    vectors = np.empty((len(texts), batcher.embedder.dimension), np.float32)
-    for start in range(0, len(texts), MAX_TEXTS):  # a run's worth at a time, which queries of others come between
-        run = slice(start, start + MAX_TEXTS)
-        vectors[run] = batcher.encode_many(texts[run], role=role)
-    return vectors
 
 
 def check_fingerprint(generation: Searchable, fingerprint: Mapping[str, object]) -> None:

@@ -10,6 +10,7 @@ crawl: fetch and parse two manuals over loopback, beside LangChain's RecursiveUr
 ray:   index a manual on a Ray cluster of this machine, beside a build without one; --chunks is tokens a passage
 load:  a server under many clients, beside Flask with SentenceTransformer
 overload: a server under wrk, at what it can do and at ten times that for --repeat seconds
+hostile: keyed searches and probes beside 2,000 hostile connections for --repeat seconds
 soak:  a server for --repeat seconds of mixed queries and five hot swaps: whether it grows
 """
 

@@ -56,6 +56,12 @@ def verbs() -> dict[str, argparse.ArgumentParser]:
     return dict(action.choices)
 
 
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_files_of_tests_that_are_named_are_there(path):
+    named = re.findall(r"\btests/[\w/]+\.py", path.read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 # Settings
 
 

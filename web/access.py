@@ -7,22 +7,29 @@ send, but never a bearer key.
 
 import base64
 import binascii
+import ipaddress
+import math
 import re
 from dataclasses import dataclass
 
 from flask import Flask, current_app, g, request
 from werkzeug.datastructures import WWWAuthenticate
-from werkzeug.exceptions import Forbidden, Unauthorized
+from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
 from werkzeug.routing import Rule
 
+from rag.errors import KeysError
 from rag.keys import KeyRing, is_loopback
+from web.buckets import Buckets
 from web.openapi import operation_of
 from web.problems import wants_page
 from web.retriever import Limits
+from web.sharing import shared_file
 
 PUBLIC = frozenset({"static"})  # endpoints of Flask's own, which nothing describes
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters
+BARRED = "Too many requests with a wrong key, or none, came from this address: try again later."
+REFUSALS_S = 5.0  # of an address, to callers without a good key; twice as many may come at once
 _PORT = re.compile(r":[0-9]*\Z")
 
 
@@ -49,17 +56,42 @@ class Access:
         self._ring = KeyRing(settings.keys_file)
         self._anonymous = settings.anonymous
         self._is_private = is_loopback(settings.host)
+        self._refused = Buckets(REFUSALS_S, shared_file("refusals"))
 
     def check(self) -> None:
         """Unless the caller may use the route, raise Unauthorized or Forbidden; remember the caller.
 
-        Raises KeysError while the file of keys cannot be used.
+        Raises KeysError while the file of keys cannot be used, and TooManyRequests where wrong ones come too often.
         """
         if request.url_rule is None or request.method == "OPTIONS":  # there is nothing to see
             return
         role = role_of(request.url_rule)
         if role is None:
             return
+        try:
+            self._check(role)
+        except (Unauthorized, Forbidden) as error:
+            wait = 0.0 if caller().role else self._refused.take(network_of(request.remote_addr))
+            if wait > 0:
+                raise TooManyRequests(BARRED, retry_after=math.ceil(wait)) from error
+            raise
+
+    def knows(self, authorization: bytes | None) -> bool:
+        """Whether a request with this header, or none, may read something: for a server that has its head alone."""
+        try:
+            keys = self._ring.keys()
+            if self._anonymous == "read" or (self._anonymous == "auto" and self._is_private and keys is None):
+                return True
+            key = _key_of(authorization.decode("latin-1"), "read") if authorization else None
+            return key is not None and self._ring.find(key) is not None
+        except KeysError:
+            return False  # which says why when it is asked again
+
+    def is_barred(self, address: str) -> bool:
+        """Whether an address has been refused so often that it is not worth looking at."""
+        return self._refused.wait(network_of(address)) > 0
+
+    def _check(self, role: str) -> None:
         g.caller = self._caller(role)
         if g.caller.role == "write" or g.caller.role == role:
             return
@@ -74,13 +106,8 @@ class Access:
         # without any keys none can be wrong, and there are clients that always send one
         if header is None or (role == "read" and self._ring.keys() is None):
             return Caller("", "read" if self._is_open() else None)
-        scheme, _, credentials = header.partition(" ")
-        key: str | None = None
-        if scheme.lower() == "bearer":
-            key = credentials.strip()
-        elif scheme.lower() == "basic" and role == "read":
-            key = _password(credentials.strip())
-        if not key or len(header) > MAX_AUTHORIZATION:
+        key = _key_of(header, role)
+        if not key:
             known = "Bearer KEY" if role == "write" else "Bearer KEY, or Basic with the key as the password"
             raise _unauthorized(f"The Authorization header is not of the form {known}.", role)
         found = self._ring.find(key)
@@ -94,7 +121,7 @@ class Access:
         if not self._is_private or self._ring.keys() is not None:
             return False
         # a site that has its name resolve to this machine would else read the index in a visitor's browser
-        if not is_loopback(_PORT.sub("", request.host)):
+        if not is_loopback(_PORT.sub("", request.headers.get("Host", ""))):
             raise Forbidden(
                 "This server only answers to names of this machine. To serve it under another, behind a proxy, "
                 "start it with --anonymous read, or make keys."
@@ -112,7 +139,32 @@ def role_of(rule: Rule) -> str | None:
 
 def register(app: Flask, settings: Limits) -> None:
     """Have every request checked."""
-    app.before_request(Access(settings).check)
+    access = Access(settings)
+    app.extensions["access"] = access
+    app.before_request(access.check)
+
+
+def network_of(address: str | None) -> str:
+    """Return what counts as one address: an IPv6 customer has a whole /64, and a proxy may name a port too."""
+    text = (address or "").strip()
+    host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:  # a proxy may send anything
+        return text[:100]
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+
+
+def _key_of(header: str, role: str) -> str | None:
+    """Return the key in an Authorization header; None if it has none that is good for a role."""
+    scheme, _, credentials = header.partition(" ")
+    if len(header) > MAX_AUTHORIZATION:
+        return None
+    if scheme.lower() == "bearer":
+        return credentials.strip()
+    return _password(credentials.strip()) if scheme.lower() == "basic" and role == "read" else None
 
 
 def _password(credentials: str) -> str | None:

@@ -50,6 +50,7 @@ def create_app(retriever: Retriever, settings: Limits, builds: Jobs | None = Non
     Raises SettingsError for an origin that is none.
     """
     app = Flask(__name__)
+    app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
     app.config["MAX_CONTENT_LENGTH"] = intake.MAX_BODY_BYTES + 1
     app.extensions["draining"] = threading.Event()  # set by the server once it is told to stop
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # safe because `asset` names a file by its content

@@ -44,7 +44,7 @@ class Buckets:
     def take(self, caller: str, now: float | None = None) -> float:
         """Take one token of a caller's bucket; return 0, or the seconds until there is one."""
         now = time.monotonic() if now is None else now
-        digest = hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        digest = _digest(caller)
         # a thread lock besides: the kernel's belongs to the process. It goes with a process that is killed.
         with self._thread_lock:
             fcntl.lockf(self._file, fcntl.LOCK_EX)
@@ -58,6 +58,14 @@ class Buckets:
             finally:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
+    def wait(self, caller: str, now: float | None = None) -> float:
+        """Return the seconds until a caller's bucket has a token, taking none; 0 if it has one.
+
+        It takes no lock: a bucket that changes meanwhile may be told as it was before.
+        """
+        now = time.monotonic() if now is None else now
+        return max(0.0, self._find(_digest(caller))[1] - now - self._slack)
+
     def _find(self, digest: bytes) -> tuple[int, float]:
         """Return the place of a bucket, or that of the fullest among those where it may be, and when it is full."""
         first = int.from_bytes(digest[:4], "little")
@@ -70,3 +78,7 @@ class Buckets:
             if full_at < earliest:
                 fullest, earliest = place, full_at
         return fullest, 0.0
+
+
+def _digest(caller: str) -> bytes:
+    return hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,6 +1,7 @@
 """Where a request ends: bytes of an HTTP/1.1 connection are collected until one is complete.
 
-This only finds the end, so that nobody has to wait for the rest of it; what is in it is gunicorn's to judge.
+What is collected here is all that anything behind it sees of a request, so nobody can ever wait for the rest of one.
+A head whose end or whose framing could be read in two ways is refused; everything else in it is gunicorn's to judge.
 """
 
 import re
@@ -13,22 +14,28 @@ MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_SEARCH_BYTES = 64 * 1024  # of the body of one search
 MAX_FRAMING_BYTES = 1024 * 1024  # that chunks may add to a body
 _MAX_CHUNK_LINE = 256
+_MAX_LENGTH_DIGITS = 18
 _END_OF_HEAD = b"\r\n\r\n"
 _SEARCH = tuple(b"POST /api/v1/search" + after for after in (b" ", b"?"))
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*(?=\r\n)")
-_CODING = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*(?=\r\n)")
+_HEAD = re.compile(  # a line, and fields: no folding, no space before a colon, no line that ends in half of CRLF
+    rb"[^\0\r\n]+ HTTP/1\.([01])\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\0\r\n]*\r\n)*\r\n"
+)
+_FIELDS = re.compile(  # of which there may be one
+    rb"\n(host|content-length|transfer-encoding|expect|authorization):[ \t]*([^\r]*?)[ \t]*(?=\r)", re.IGNORECASE
+)
 _LAST = re.compile(rb"\A[^\r]* HTTP/1\.0\r\n|\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
-_CHUNK = re.compile(rb"([0-9a-f]{1,8})[ \t]*(?:;.*)?", re.IGNORECASE | re.DOTALL)
+_CHUNK = re.compile(rb"([0-9a-f]{1,8})[ \t]*(?:;[^\0\r\n]*)?", re.IGNORECASE)
 
 
 class Verdict(Enum):
     """What the bytes so far amount to."""
 
     PARTIAL = auto()
-    COMPLETE = auto()  # or such that gunicorn will refuse it without reading on
+    COMPLETE = auto()
     HEAD_TOO_LARGE = auto()
     BODY_TOO_LARGE = auto()
     MALFORMED = auto()
+    UNKNOWN_CODING = auto()
 
 
 @dataclass(slots=True)
@@ -40,6 +47,7 @@ class Intake:
     end: int = 0  # of the request, once it is complete
     head_end: int = 0  # 0 until it has come
     continues: bool = False  # the client waits to be told to send the body
+    authorization: bytes | None = None
     _chunk: int = 0  # where the next chunk begins; 0 without chunks
     _body: int = 0  # bytes in the chunks so far
 
@@ -48,10 +56,15 @@ class Intake:
         searched = len(self.buffer)
         self.buffer += data
         if not self.head_end:
+            if self.buffer.startswith(b"\r\n"):  # one empty line before a request is to be overlooked: RFC 9112, 2.2
+                del self.buffer[:2]
+                searched = 0
             found = self.buffer.find(_END_OF_HEAD, max(0, searched - len(_END_OF_HEAD)))
             if found < 0:
                 return Verdict.PARTIAL if len(self.buffer) <= MAX_HEAD_BYTES else Verdict.HEAD_TOO_LARGE
             self.head_end = found + len(_END_OF_HEAD)
+            if self.head_end > MAX_HEAD_BYTES:
+                return Verdict.HEAD_TOO_LARGE
             verdict = self._read_head()
             if verdict is not Verdict.PARTIAL:
                 return verdict
@@ -83,23 +96,30 @@ class Intake:
 
     def _read_head(self) -> Verdict:
         self.end = self.head_end
-        head = bytes(self.buffer[: self.head_end - 2]).lower()
-        is_chunked = b"\r\ntransfer-encoding:" in head
-        lengths = _LENGTH.findall(head)
-        if not is_chunked and not lengths:
+        head = self.head
+        shape = _HEAD.fullmatch(head)
+        found = _FIELDS.findall(head)
+        fields = {name.lower(): value for name, value in found}
+        if shape is None or len(fields) < len(found) or (shape[1] == b"1" and b"host" not in fields):
+            return Verdict.MALFORMED
+        self.authorization = fields.get(b"authorization")
+        length, coding = fields.get(b"content-length"), fields.get(b"transfer-encoding")
+        if length is None and coding is None:
             return Verdict.COMPLETE
-        self.continues = b"\r\nexpect:" in head
-        if is_chunked:
-            if not _CODING.search(head) or b"\r\ncontent-length:" in head:
-                return Verdict.COMPLETE
+        self.continues = b"expect" in fields
+        if coding is not None:
+            if length is not None or shape[1] == b"0":
+                return Verdict.MALFORMED
+            if coding.lower() != b"chunked":
+                return Verdict.UNKNOWN_CODING
             self._chunk = self.head_end
-        elif len(lengths) > 1:
-            return Verdict.COMPLETE
         else:
-            length = int(lengths[0])
-            if length > self._most:
+            assert length is not None  # noqa: S101 - for the type checker
+            if not length.isdigit():
+                return Verdict.MALFORMED
+            if len(length) > _MAX_LENGTH_DIGITS or int(length) > self._most:
                 return Verdict.BODY_TOO_LARGE
-            self.end += length
+            self.end += int(length)
         return Verdict.PARTIAL
 
     def _read_chunks(self) -> Verdict:
@@ -114,10 +134,15 @@ class Intake:
             size = int(line[1], 16)
             if size == 0:
                 return self._read_trailers(line_end)
-            self._body += size
-            if self._body > self._most or len(self.buffer) > MAX_BODY_BYTES + MAX_FRAMING_BYTES:
+            if self._body + size > self._most or len(self.buffer) > MAX_BODY_BYTES + MAX_FRAMING_BYTES:
                 return Verdict.BODY_TOO_LARGE
-            self._chunk = line_end + 2 + size + 2
+            after = line_end + 2 + size
+            if not b"\r\n".startswith(self.buffer[after : after + 2]):
+                return Verdict.MALFORMED
+            if len(self.buffer) < after + 2:
+                return Verdict.PARTIAL
+            self._body += size
+            self._chunk = after + 2
         return Verdict.PARTIAL
 
     def _read_trailers(self, last: int) -> Verdict:

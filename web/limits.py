@@ -1,20 +1,17 @@
 """How much a caller may ask for: requests a second, bytes of a body, and seconds of waiting."""
 
-import ipaddress
 import math
-import os
 from contextvars import ContextVar
-from pathlib import Path
 
 from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge, TooManyRequests
 
-from rag import deadline
+from rag import deadline, fair_share
 from rag.errors import DeadlinePassed
-from web.access import caller, role_of
+from web.access import caller, network_of, role_of
 from web.buckets import Buckets
 from web.retriever import Limits
-from web.sharing import FOLDER_VARIABLE
+from web.sharing import shared_file
 
 BUCKETS = "rate-limits"
 
@@ -32,9 +29,11 @@ def register(app: Flask, settings: Limits) -> None:
             return
         deadline.begin(settings.deadline, since=arrival.get())
         deadline.check()
+        who = _who()
+        fair_share.caller.set(who)
         if buckets is None:
             return
-        seconds = buckets.take(_who())
+        seconds = buckets.take(who)
         if seconds > 0:
             raise TooManyRequests(
                 f"At most {settings.rate_limit:g} requests a second are allowed.", retry_after=math.ceil(seconds)
@@ -62,21 +61,10 @@ def read_body(most: int) -> bytes:
 
 
 def _who() -> str:
-    """A name for the bucket: of the key, or the address; an IPv6 customer has a whole /64."""
+    """A name for the bucket: of the key, or the address."""
     name = caller().name
-    if name:
-        return f"key {name}"
-    address = request.remote_addr or ""
-    try:
-        if ipaddress.ip_address(address).version == 6:
-            address = str(ipaddress.ip_network(f"{address}/64", strict=False))
-    except ValueError:  # a proxy may send anything
-        address = address[:100]
-    return f"address {address}"
+    return f"key {name}" if name else f"address {network_of(request.remote_addr)}"
 
 
 def _buckets(rate: float) -> Buckets | None:
-    if rate == 0:
-        return None
-    folder = os.environ.get(FOLDER_VARIABLE)
-    return Buckets(rate, Path(folder) / BUCKETS if folder else None)
+    return Buckets(rate, shared_file(BUCKETS)) if rate else None

@@ -14,19 +14,21 @@ MAX_REQUEST_LINE = 8190  # bytes, the most gunicorn takes
 BUSY = "The server has as much to do as it can: try again."
 LONG_HEAD = "The request has too many headers, or one that is too long."
 MALFORMED = "The request is not valid HTTP."
+UNKNOWN_CODING = "Of transfer codings only chunked is understood."
 FRAMING_PROBLEMS = {
     http_errors.LimitRequestLine: (
         414,
         f"The address is longer than {MAX_REQUEST_LINE} bytes; send long queries by POST.",
     ),
     http_errors.LimitRequestHeaders: (431, LONG_HEAD),
-    http_errors.UnsupportedTransferCoding: (501, "Of transfer codings only chunked is understood."),
+    http_errors.UnsupportedTransferCoding: (501, UNKNOWN_CODING),
     http_errors.ExpectationFailed: (417, "The Expect header asks for something this server does not do."),
 }
 REFUSALS = {
     Verdict.HEAD_TOO_LARGE: (431, LONG_HEAD, "too_large"),
     Verdict.BODY_TOO_LARGE: (413, "The body is too large.", "too_large"),
     Verdict.MALFORMED: (400, MALFORMED, "malformed"),
+    Verdict.UNKNOWN_CODING: (501, UNKNOWN_CODING, "malformed"),
 }
 _TO_MACHINES = tuple(f"GET {path}".encode() for path in MACHINE_PATHS)
 _ACCEPTS_PAGES = re.compile(rb"\r\naccept:[^\r]*text/html", re.IGNORECASE)

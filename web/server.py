@@ -15,11 +15,11 @@ from rag.keys import check_exposure
 from rag.settings import load
 from web import logs, traces
 from web.cors import parse_origins
+from web.listeners import raise_limit
 from web.refusals import MAX_REQUEST_LINE
 from web.sharing import FOLDER_VARIABLE, make_folder
 from web.worker import Worker
 
-THREADS = 32  # a worker; queries that wait in them go through the model together
 BACKLOG = 1024
 WORKER_TIMEOUT_S = 120  # the first start may compile a package, which can hold the interpreter for a while
 GRACE_S = 30
@@ -45,6 +45,10 @@ class Address(Protocol):
     @property
     def queue(self) -> int:
         """Requests that one worker has under way at most."""
+
+    @property
+    def proxies(self) -> int:
+        """Reverse proxies in front of the server, whose addresses are those of many."""
 
 
 class Server(BaseApplication):  # type: ignore[misc]
@@ -77,7 +81,8 @@ def serve(factory: Callable[[], Flask], address: Address) -> NoReturn:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     folder = make_folder()  # not a context manager, as workers leave this function too
     os.environ[FOLDER_VARIABLE] = str(folder.path)
-    Worker.queue = address.queue
+    Worker.queue, Worker.proxies = address.queue, address.proxies
+    raise_limit()
     shown = f"[{address.host}]" if family == socket.AF_INET6 else address.host
     url = f"http://{shown}:{listener.getsockname()[1]}/"
     Server(
@@ -87,9 +92,9 @@ def serve(factory: Callable[[], Flask], address: Address) -> NoReturn:
             "bind": f"fd://{listener.detach()}",
             "workers": max(1, address.workers),
             "worker_class": Worker,
-            "threads": THREADS,
             "timeout": WORKER_TIMEOUT_S,
             "graceful_timeout": GRACE_S,
+            "sendfile": False,  # answers go through an outbox, which is no file
             "limit_request_line": MAX_REQUEST_LINE,
             "loglevel": "warning",
             "logger_class": logs.ServerLogger,

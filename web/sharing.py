@@ -44,6 +44,12 @@ def make_folder() -> Folder:
     return Folder(made.rename(made.with_name(made.name.removeprefix("new-"))), held)
 
 
+def shared_file(name: str) -> Path | None:
+    """Where the workers of this server have a file in common; None where there is one process alone."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    return Path(folder) / name if folder else None
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """The number of this process among the workers; another gets it only when this process is gone."""

@@ -12,6 +12,7 @@ from typing import Any
 from benchmark import langchain_script, scale
 from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
 from benchmark.crawling import crawl
+from benchmark.hostile import hostile
 from benchmark.load import load
 from benchmark.overload import overload
 from benchmark.ray_build import ray_build
@@ -147,5 +148,6 @@ VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int, int]] =
     "crawl": (crawl, 3, 1),
     "ray": (ray_build, 2, 80),  # for this one, --chunks is their length in tokens
     "overload": (overload, 60, 10_000),  # for these, --repeat is seconds
+    "hostile": (hostile, 60, 10_000),
     "soak": (soak, 1200, 2_000),
 }

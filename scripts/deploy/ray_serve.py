@@ -15,7 +15,8 @@ from ray import serve
 
 from rag.keys import check_exposure
 from rag.settings import load
-from web.server import GRACE_S, THREADS
+from web.admission import THREADS
+from web.server import GRACE_S
 from web.wsgi import application
 
 _LOOK_S = 0.1

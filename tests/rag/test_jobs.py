@@ -71,6 +71,14 @@ def test_another_collection(site, jobs):
         jobs.start(sources=[str(site.source)], collection="../x")
 
 
+@pytest.mark.parametrize("source", ["a\0b", "/etc/\0", "http://docs.example/\r\nHost: x", "\ud800", "\x1b[2J"])
+def test_a_source_that_nothing_can_be_called(site, jobs, source):
+    site.build()
+    for sources in ([source], [str(site.source), source]):
+        with pytest.raises(JobRefused, match="sources may not hold control characters"):
+            jobs.start(sources=sources)
+
+
 def test_only_allowed_sources_are_read(site, jobs, tmp_path):
     site.build()
     (tmp_path / "secret").mkdir()

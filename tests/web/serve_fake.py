@@ -4,6 +4,7 @@ import itertools
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ class Address:
     port: int
     workers: int
     queue: int
+    proxies: int = 0
 
 
 class SlowStart(FakeRetriever):
@@ -51,6 +53,11 @@ class SlowStart(FakeRetriever):
             self._await("go-on")
         return super().search(query, **options)
 
+    def documents(self, collection: str = "default") -> Iterator[dict[str, Any]]:
+        if collection != "large":
+            return super().documents(collection)
+        return ({"generation": "g1", "title": f"Page {number}", "text": "x" * 1000} for number in range(3000))
+
     def close(self) -> None:
         super().close()
         (self.folder / "closed").touch()
@@ -60,7 +67,7 @@ def main() -> None:
     port, folder, workers, queue = [*sys.argv[1:], *("2", "128")[len(sys.argv) - 3 :]]
 
     def factory() -> Flask:
-        return create_app(SlowStart(Path(folder)), FakeSettings())
+        return create_app(SlowStart(Path(folder)), FakeSettings(keys_file=Path(folder) / "keys.json"))
 
     serve(factory, Address("127.0.0.1", int(port), int(workers), int(queue)))
 

@@ -59,10 +59,11 @@ def test_what_changes_something_takes_write(app: Flask) -> None:
 
 
 def test_every_route_asks_for_its_role(app: Flask, client: FlaskClient) -> None:
-    for rule, method, described in operations(app):
+    for number, (rule, method, described) in enumerate(operations(app)):
         path = address(rule)
         if described.role is None:
             continue
+        client.environ_base["REMOTE_ADDR"] = f"192.0.2.{number}"  # one that is refused too often is not asked any more
         assert_problem(client.open(path, method=method), 401)
         assert_problem(client.open(path, method=method, headers={"Authorization": "Bearer wrong-0123456789"}), 401)
         if described.role == "write":
