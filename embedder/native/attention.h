@@ -13,12 +13,12 @@ struct AttentionScratch {
   Row *keys;      // panels over tokens: [padded / 32][width / q][32][q], q = kInterleave
   Row *values;    // panels over width: [width / 32][padded / q][32][q]
   Row *queries;   // rows of this head, where tiles do not read them as they are
-  Row *weights;   // [kRows][padded] of exponentials
-  float *scores;  // [kRows][padded]
+  Row *weights;   // [kFewRows][padded] of exponentials
+  float *scores;  // [kFewRows][padded]
 
   static size_t bytes(int width, int longest) {
     const size_t padded = round_up(longest, kPanel);
-    return (padded + 2) * width * 3 * sizeof(Row) + Tile::kRows * padded * (sizeof(Row) + sizeof(float)) + 5 * 64;
+    return (padded + 2) * width * 3 * sizeof(Row) + Tile::kFewRows * padded * (sizeof(Row) + sizeof(float)) + 5 * 64;
   }
   AttentionScratch(char* memory, int width, int padded) {
     const auto take = [&](size_t size) {
@@ -29,8 +29,8 @@ struct AttentionScratch {
     keys = (Row*)take(size_t(padded) * width * sizeof(Row));
     values = (Row*)take(size_t(padded) * width * sizeof(Row));
     queries = (Row*)take(Tile::kPaired ? size_t(padded + 2) * width * sizeof(Row) : 0);
-    weights = (Row*)take(Tile::kRows * size_t(padded) * sizeof(Row));
-    scores = (float*)take(Tile::kRows * size_t(padded) * sizeof(float));
+    weights = (Row*)take(Tile::kFewRows * size_t(padded) * sizeof(Row));
+    scores = (float*)take(Tile::kFewRows * size_t(padded) * sizeof(float));
   }
 };
 
@@ -71,14 +71,14 @@ inline void attend(const typename Tile::Row* q, ptrdiff_t stride, int d, int tok
     q = s.queries;
     stride = width;
   }
-  const int height = tile_height<Tile>(tokens), whole = tokens / kLanes * kLanes;
+  const int height = tile_height<Tile>(tokens, Tile::kFewRows), whole = tokens / kLanes * kLanes;
   const V factor = set(scale * kLog2e);
-  alignas(64) float sums[Tile::kRows * kPanel];
+  alignas(64) float sums[Tile::kFewRows * kPanel];
   for (int r = 0; r < tokens; r += height) {
     const int m = at_most(height, tokens - r);
     for (int p = 0; p < padded; p += kPanel)
       Tile::run(q + r * stride, stride, m, 1, s.keys + size_t(p) * width, width, s.scores + p, padded);
-    float inverse[Tile::kRows];
+    float inverse[Tile::kFewRows];
     for (int i = 0; i < m; ++i) {
       float* row = s.scores + size_t(i) * padded;
       V most = set(-__builtin_inff());

@@ -10,7 +10,7 @@ namespace {
 template <class Tile, class Store>
 inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, int p1, Store&& store) {
   using Sum = typename Tile::Sum;
-  const int height = tile_height<Tile>(rows);
+  const int height = tile_height<Tile>(rows, Tile::kRows);
   alignas(64) Sum sums[Tile::kRows * Tile::kPanels * kPanel];
   for (int p = p0; p < p1; p += Tile::kPanels) {
     // A constant where it can be, so that what belongs to columns stays in registers.

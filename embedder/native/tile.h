@@ -2,7 +2,7 @@
 // panel of weights, with all sums in registers. Each instruction set brings its own, as a struct with
 //
 //   Row, Weight, Sum   element types of the rows, of the panel, and of what comes out
-//   kRows              most rows at once
+//   kRows, kFewRows    most rows at once, and where the memory that they take counts
 //   kInterleave        consecutive k that stand together for a column: a panel is [k / kInterleave][32][kInterleave]
 //   kPanels            most panels that one call multiplies
 //   place(width, r, c) where columns c to c + kLanes - 1 of row r stand in the memory of rows of that width
@@ -35,8 +35,8 @@ struct RowMajor {
 
 // Height of the tiles that cover some rows: as even as can be, so that no sliver is left for last.
 template <class Tile>
-inline int tile_height(int rows) {
-  const int tiles = at_least(1, (rows + Tile::kRows - 1) / Tile::kRows);
+inline int tile_height(int rows, int most) {
+  const int tiles = at_least(1, (rows + most - 1) / most);
   return round_up((rows + tiles - 1) / tiles, Tile::kPaired ? 2 : 1);
 }
 

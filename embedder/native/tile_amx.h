@@ -106,6 +106,7 @@ inline void leave(const void* saved) {
 
 struct AmxTile : RowMajor {
   static constexpr int kRows = 32;
+  static constexpr int kFewRows = kRows;
   static constexpr int kPanels = 2;
 };
 

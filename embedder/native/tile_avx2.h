@@ -1,4 +1,7 @@
-// Tiles of AVX2 with FMA, and of AVX-VNNI: 6 rows by 16 columns, 12 registers of sums, so a panel is taken in parts.
+// Tiles of AVX2 with FMA, and of AVX-VNNI: 6 rows by 16 columns in 12 registers of sums, so a panel is taken in parts.
+//
+// Six rows use a part of the weights too briefly to fetch it from the second-level cache each time. So one call takes
+// many rows, and goes through k in stretches whose weights stay in the first-level cache; sums wait in `out`.
 
 #pragma once
 
@@ -9,30 +12,73 @@
 namespace {
 
 struct Avx2Tile : RowMajor {
-  static constexpr int kRows = 6;
+  static constexpr int kRows = 48;
+  static constexpr int kFewRows = 12;
   static constexpr int kPanels = 1;
 };
 
-// Call run<M>() with the height as a constant, so that its sums are registers.
-#define PL_HEIGHTS(...)                                                                    \
-  switch (m) {                                                                             \
-    case 1: part<1>(__VA_ARGS__); break; case 2: part<2>(__VA_ARGS__); break;              \
-    case 3: part<3>(__VA_ARGS__); break; case 4: part<4>(__VA_ARGS__); break;              \
-    case 5: part<5>(__VA_ARGS__); break; case 6: part<6>(__VA_ARGS__); break;              \
-  }
+constexpr int kRowsAtOnce = 6;
+
+// Weights of a single text come from memory or the third-level cache, and a part of a panel is every other line of it:
+// the processor alone fetches them too late.
+inline void fetch_ahead(const void* weights) { _mm_prefetch((const char*)weights + 8192, _MM_HINT_T0); }
+
 #define PL_UNROLL _Pragma("GCC unroll 8")
+
+// Call T::part<M>() for all rows and columns, with the height as a constant, so that its sums are registers.
+template <class T>
+inline void by_stretches(const typename T::Row* rows, ptrdiff_t stride, int m, const typename T::Weight* panel, int k,
+                         typename T::Sum* out, ptrdiff_t out_stride) {
+  const int blocks = (m + kRowsAtOnce - 1) / kRowsAtOnce, height = (m + blocks - 1) / blocks;
+  for (int j = 0; j < k; j += T::kStretch) {
+    const int length = at_most(T::kStretch, k - j);
+    for (int c = 0; c < kPanel; c += T::kColumns) {
+      const auto* weights = panel + size_t(j) * kPanel + c * T::kInterleave;
+      for (int r = 0; r < m; r += height) {
+        const auto* from = rows + r * stride + j;
+        auto* to = out + r * out_stride + c;
+        switch (at_most(height, m - r)) {
+          case 1: T::template part<1>(from, stride, weights, length, to, out_stride, j > 0); break;
+          case 2: T::template part<2>(from, stride, weights, length, to, out_stride, j > 0); break;
+          case 3: T::template part<3>(from, stride, weights, length, to, out_stride, j > 0); break;
+          case 4: T::template part<4>(from, stride, weights, length, to, out_stride, j > 0); break;
+          case 5: T::template part<5>(from, stride, weights, length, to, out_stride, j > 0); break;
+          case 6: T::template part<6>(from, stride, weights, length, to, out_stride, j > 0); break;
+        }
+      }
+    }
+  }
+}
+
+// Sums of 16 columns that an earlier stretch left, or zeros.
+template <int M>
+inline void begin(__m256 (&sums)[M][2], const float* out, ptrdiff_t stride, bool more) {
+  PL_UNROLL for (int i = 0; i < M; ++i) {
+    sums[i][0] = more ? _mm256_loadu_ps(out + i * stride) : _mm256_setzero_ps();
+    sums[i][1] = more ? _mm256_loadu_ps(out + i * stride + 8) : _mm256_setzero_ps();
+  }
+}
+template <int M>
+inline void end(const __m256 (&sums)[M][2], float* out, ptrdiff_t stride) {
+  PL_UNROLL for (int i = 0; i < M; ++i) {
+    _mm256_storeu_ps(out + i * stride, sums[i][0]);
+    _mm256_storeu_ps(out + i * stride + 8, sums[i][1]);
+  }
+}
 
 struct Fp32Tile : Avx2Tile {
   using Row = float;
   using Weight = float;
   using Sum = float;
   static constexpr int kInterleave = 1;
+  static constexpr int kColumns = 16, kStretch = 96;
 
   template <int M>
-  static void part(const float* rows, ptrdiff_t stride, const float* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void part(const float* rows, ptrdiff_t stride, const float* panel, int k, float* out, ptrdiff_t out_stride, bool more) {
     __m256 sums[M][2];
-    PL_UNROLL for (int i = 0; i < M; ++i) sums[i][0] = sums[i][1] = _mm256_setzero_ps();
+    begin(sums, out, out_stride, more);
     for (int j = 0; j < k; ++j) {
+      fetch_ahead(panel + size_t(j) * kPanel);
       const __m256 w0 = _mm256_loadu_ps(panel + size_t(j) * kPanel), w1 = _mm256_loadu_ps(panel + size_t(j) * kPanel + 8);
       PL_UNROLL for (int i = 0; i < M; ++i) {
         const __m256 x = _mm256_broadcast_ss(rows + i * stride + j);
@@ -40,13 +86,10 @@ struct Fp32Tile : Avx2Tile {
         sums[i][1] = _mm256_fmadd_ps(x, w1, sums[i][1]);
       }
     }
-    PL_UNROLL for (int i = 0; i < M; ++i) {
-      _mm256_storeu_ps(out + i * out_stride, sums[i][0]);
-      _mm256_storeu_ps(out + i * out_stride + 8, sums[i][1]);
-    }
+    end(sums, out, out_stride);
   }
   static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride) {
-    for (int c = 0; c < kPanel; c += 16) PL_HEIGHTS(rows, stride, panel + c, k, out + c, out_stride)
+    by_stretches<Fp32Tile>(rows, stride, m, panel, k, out, out_stride);
   }
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
 };
@@ -57,14 +100,16 @@ struct WideTile : Avx2Tile {
   using Weight = uint16_t;
   using Sum = float;
   static constexpr int kInterleave = 2;
+  static constexpr int kColumns = 16, kStretch = 192;
 
   template <int M>
-  static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, bool more) {
     __m256 sums[M][2];
-    PL_UNROLL for (int i = 0; i < M; ++i) sums[i][0] = sums[i][1] = _mm256_setzero_ps();
+    begin(sums, out, out_stride, more);
     const __m256i upper = _mm256_set1_epi32(int(0xffff0000));
     for (int j = 0; j < k; j += 2) {
       const __m256i* pairs = (const __m256i*)(panel + size_t(j) * kPanel);
+      fetch_ahead(pairs);
       const __m256 even0 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(pairs), 16));
       const __m256 even1 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(pairs + 1), 16));
       PL_UNROLL for (int i = 0; i < M; ++i) {
@@ -80,13 +125,10 @@ struct WideTile : Avx2Tile {
         sums[i][1] = _mm256_fmadd_ps(x, odd1, sums[i][1]);
       }
     }
-    PL_UNROLL for (int i = 0; i < M; ++i) {
-      _mm256_storeu_ps(out + i * out_stride, sums[i][0]);
-      _mm256_storeu_ps(out + i * out_stride + 8, sums[i][1]);
-    }
+    end(sums, out, out_stride);
   }
   static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
-    for (int c = 0; c < kPanel; c += 16) PL_HEIGHTS(rows, stride, panel + 2 * c, k, out + c, out_stride)
+    by_stretches<WideTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };
 
@@ -96,13 +138,18 @@ struct CodeTile : Avx2Tile {
   using Weight = int8_t;
   using Sum = int32_t;
   static constexpr int kInterleave = 4;
+  static constexpr int kColumns = 16, kStretch = 384;
 
   template <int M>
-  static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more) {
     __m256i sums[M][2];
-    PL_UNROLL for (int i = 0; i < M; ++i) sums[i][0] = sums[i][1] = _mm256_setzero_si256();
+    PL_UNROLL for (int i = 0; i < M; ++i) {
+      sums[i][0] = more ? _mm256_loadu_si256((const __m256i*)(out + i * out_stride)) : _mm256_setzero_si256();
+      sums[i][1] = more ? _mm256_loadu_si256((const __m256i*)(out + i * out_stride + 8)) : _mm256_setzero_si256();
+    }
     for (int j = 0; j < k; j += 4) {
       const __m256i* quads = (const __m256i*)(panel + size_t(j) * kPanel);
+      fetch_ahead(quads);
       const __m256i w0 = _mm256_loadu_si256(quads), w1 = _mm256_loadu_si256(quads + 1);
       PL_UNROLL for (int i = 0; i < M; ++i) {
         const __m256i x = _mm256_set1_epi32(four<int32_t>(rows + i * stride + j));
@@ -116,38 +163,49 @@ struct CodeTile : Avx2Tile {
     }
   }
   static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
-    for (int c = 0; c < kPanel; c += 16) PL_HEIGHTS(rows, stride, panel + 4 * c, k, out + c, out_stride)
+    by_stretches<CodeTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };
 #else
 // Without VNNI, vpmaddubsw would add products of bytes in 16 bits and overflow. Rows are held in 16 bits instead, and
 // vpmaddwd adds in 32: exact, and half as fast again as fp32. A register has 4 columns by two halves of their sums.
 struct CodeTile : Avx2Tile {
+  struct Four {
+    uint16_t numbers[4];
+  };
   using Row = uint16_t;
   using Weight = int8_t;
   using Sum = int32_t;
   static constexpr int kInterleave = 4;
+  static constexpr int kColumns = 8, kStretch = 384;
 
   template <int M>
-  static void part(const uint16_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  static void part(const uint16_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more) {
     __m256i sums[M][2];
     PL_UNROLL for (int i = 0; i < M; ++i) sums[i][0] = sums[i][1] = _mm256_setzero_si256();
     for (int j = 0; j < k; j += 4) {
       const __m128i* quads = (const __m128i*)(panel + size_t(j) * kPanel);
+      fetch_ahead(quads);
       const __m256i w0 = _mm256_cvtepi8_epi16(_mm_loadu_si128(quads)), w1 = _mm256_cvtepi8_epi16(_mm_loadu_si128(quads + 1));
       PL_UNROLL for (int i = 0; i < M; ++i) {
-        const __m256i x = _mm256_set1_epi64x(four<int64_t>(rows + i * stride + j));
-        sums[i][0] = _mm256_add_epi32(sums[i][0], _mm256_madd_epi16(x, w0));
-        sums[i][1] = _mm256_add_epi32(sums[i][1], _mm256_madd_epi16(x, w1));
+        // In assembly, as GCC would have more products under way than there are registers, and spill the sums.
+        __m256i x, y;
+        asm volatile(
+            "vpbroadcastq %[row], %[x]\n\tvpmaddwd %[w0], %[x], %[y]\n\tvpmaddwd %[w1], %[x], %[x]\n\t"
+            "vpaddd %[y], %[s0], %[s0]\n\tvpaddd %[x], %[s1], %[s1]"
+            : [s0] "+x"(sums[i][0]), [s1] "+x"(sums[i][1]), [x] "=&x"(x), [y] "=&x"(y)
+            : [w0] "x"(w0), [w1] "x"(w1), [row] "m"(*(const Four*)(rows + i * stride + j)));
       }
     }
     PL_UNROLL for (int i = 0; i < M; ++i) {
       const __m256i halves = _mm256_hadd_epi32(sums[i][0], sums[i][1]);  // columns 0 1 4 5 2 3 6 7
-      _mm256_storeu_si256((__m256i*)(out + i * out_stride), _mm256_permute4x64_epi64(halves, 0xd8));
+      const __m256i columns = _mm256_permute4x64_epi64(halves, 0xd8);
+      __m256i* to = (__m256i*)(out + i * out_stride);
+      _mm256_storeu_si256(to, more ? _mm256_add_epi32(_mm256_loadu_si256(to), columns) : columns);
     }
   }
   static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
-    for (int c = 0; c < kPanel; c += 8) PL_HEIGHTS(rows, stride, panel + 4 * c, k, out + c, out_stride)
+    by_stretches<CodeTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };
 #endif

@@ -57,8 +57,9 @@
 #define PL_X_EVEN(m) PL_APPLY(PL_ROW, "vfmadd231ps", "26", "27", "", PL_ARGS_##m)
 #define PL_X_ODD(m) PL_APPLY(PL_ROW, "vfmadd231ps", "26", "27", "4", PL_ARGS_##m)
 
+// Weights of a single text come from memory or the third-level cache; the processor alone fetches them too late.
 #define PL_ADVANCE(bytes) \
-  "add $128, %[b]\n\tadd $" bytes ", %[a]\n\tadd $" bytes ", %[a5]\n\tadd $" bytes ", %[a10]\n\t"
+  "prefetcht0 2048(%[b])\n\tprefetcht0 2112(%[b])\n\tadd $128, %[b]\n\tadd $" bytes ", %[a]\n\tadd $" bytes ", %[a5]\n\tadd $" bytes ", %[a10]\n\t"
 #define PL_STEP(M, ROW) \
   "vmovups (%[b]), %%zmm28\n\tvmovups 64(%[b]), %%zmm29\n\t" PL_EACH_##M(ROW) PL_ADVANCE("4")
 #define PL_STEP_FP32(M) PL_STEP(M, PL_X_FP32)
@@ -106,6 +107,7 @@ namespace {
 
 struct Avx512Tile : RowMajor {
   static constexpr int kRows = 14;
+  static constexpr int kFewRows = kRows;
   static constexpr int kPanels = 1;
 };
 
@@ -178,6 +180,9 @@ struct VnniTile : Avx512Tile {
 // Without VNNI, vpmaddubsw would add products of bytes in 16 bits and overflow. Rows are held in 16 bits instead, and
 // vpmaddwd adds in 32: exact, and half as fast again as fp32. A register has 8 columns by two halves of their sums.
 struct MaddTile : Avx512Tile {
+  struct Four {
+    uint16_t numbers[4];
+  };
   using Row = uint16_t;
   using Weight = int8_t;
   using Sum = int32_t;
@@ -194,9 +199,13 @@ struct MaddTile : Avx512Tile {
       const __m512i w0 = _mm512_cvtepi8_epi16(_mm256_loadu_si256(quads)), w1 = _mm512_cvtepi8_epi16(_mm256_loadu_si256(quads + 1));
 #pragma GCC unroll 12
       for (int i = 0; i < M; ++i) {
-        const __m512i x = _mm512_set1_epi64(four<int64_t>(rows + i * stride + j));
-        sums[i][0] = _mm512_add_epi32(sums[i][0], _mm512_madd_epi16(x, w0));
-        sums[i][1] = _mm512_add_epi32(sums[i][1], _mm512_madd_epi16(x, w1));
+        // In assembly, as GCC would have more products under way than there are registers, and spill the sums.
+        __m512i x, y;
+        asm volatile(
+            "vpbroadcastq %[row], %[x]\n\tvpmaddwd %[w0], %[x], %[y]\n\tvpmaddwd %[w1], %[x], %[x]\n\t"
+            "vpaddd %[y], %[s0], %[s0]\n\tvpaddd %[x], %[s1], %[s1]"
+            : [s0] "+v"(sums[i][0]), [s1] "+v"(sums[i][1]), [x] "=&v"(x), [y] "=&v"(y)
+            : [w0] "v"(w0), [w1] "v"(w1), [row] "m"(*(const Four*)(rows + i * stride + j)));
       }
     }
     const auto columns = [](__m512i x) { return _mm512_cvtepi64_epi32(_mm512_add_epi32(x, _mm512_srli_epi64(x, 32))); };

@@ -16,6 +16,7 @@ namespace {
 constexpr int kPart = 16;  // columns
 
 struct NeonTile {
+  static constexpr int kFewRows = 6;
   static constexpr int kPanels = 1;
 };
 
