@@ -90,7 +90,7 @@ def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callabl
 
 
 def _keep_inductor_to(isa: str) -> None:
-    """Have Inductor compile for a poorer instruction set than the processor has; the process is for this build alone."""
+    """Have Inductor compile for a poorer set than the processor has; the process is for this build alone."""
     for name, sets in _INDUCTOR_ASKS.items():
         if isa not in sets:
             setattr(torch.cpu, name, lambda: False)

@@ -1,5 +1,7 @@
 """The native encoder under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, on random shapes."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -14,14 +16,22 @@ LENGTHS = [0, 1, 2, 15, 16, 17, 32, 33, 63, 64]
 MODELS = {"bert": {}, "mpnet": {}, **ODD_SIZES}
 
 
-def driver(folder, isa, sanitizer):
-    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-O1", "-g"]
-    return [str(compile_driver(folder / isa, MACHINE, {isa: library.ISAS[MACHINE][isa]}, flags=flags))]
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """Return a function that compiles the driver with a sanitizer, once, and returns its command."""
+
+    @functools.cache
+    def compiled(isa, sanitizer):
+        flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-O1", "-g"]
+        target = tmp_path_factory.mktemp("sanitized") / isa
+        return [str(compile_driver(target, MACHINE, {isa: library.ISAS[MACHINE][isa]}, flags=flags))]
+
+    return compiled
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_no_byte_outside_its_tensor(make_model, tmp_path, isa):
-    command = driver(tmp_path, isa, "address,undefined")
+def test_no_byte_outside_its_tensor(make_model, driver, tmp_path, isa):
+    command = driver(isa, "address,undefined")
     generator = np.random.default_rng(11)
     for name, sizes in MODELS.items():
         model = make_model("bert" if sizes else name, **sizes)
@@ -35,15 +45,15 @@ def test_no_byte_outside_its_tensor(make_model, tmp_path, isa):
 
 @pytest.mark.parametrize("isa", ISAS[:1])
 @pytest.mark.parametrize(("row", "code"), [([5] * 65, 12), ([5, 64], 11), ([5, -1], 11)])
-def test_what_the_weights_do_not_cover_is_refused(make_model, tmp_path, isa, row, code):
-    command = driver(tmp_path, isa, "address")
+def test_what_the_weights_do_not_cover_is_refused(make_model, driver, tmp_path, isa, row, code):
+    command = driver(isa, "address,undefined")
     model = make_model("mpnet")
     assert drive(command, isa, model, "fp32", [[5], row], tmp_path).returncode == code
 
 
 @pytest.mark.parametrize("isa", ISAS[:1])
-def test_no_race_between_threads_and_callers(make_model, tmp_path, isa):
-    command = driver(tmp_path, isa, "thread")
+def test_no_race_between_threads_and_callers(make_model, driver, tmp_path, isa):
+    command = driver(isa, "thread")
     model = make_model("bert")
     rows = make_rows([*range(1, 40), 64])
     done = drive(command, isa, model, "fp32", rows, tmp_path, threads=3, repeats=-4)
