@@ -17,7 +17,7 @@ from embedder.package import PackageKey
 
 ENGINES = ("auto", "native", "aot", "compile", "eager")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
-# Without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured there.
+# Of aot: without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured.
 INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
 
 
@@ -101,8 +101,8 @@ class Plan:
             raise PrecisionError(f"engine {self.engine} has no int8: choose --engine native or aot, or fp32 or bf16")
         if cpu.detect().isa not in INT8_ISAS:
             raise PrecisionError(
-                f"precision int8 needs a processor with AVX512_VNNI or AMX, and this one has {cpu.detect().isa}: "
-                "choose --precision auto"
+                f"precision int8 of engine aot needs AVX512_VNNI or AMX, and {cpu.detect().isa} is used here: "
+                "choose --engine native where it knows the model, or --precision auto"
             )
 
 

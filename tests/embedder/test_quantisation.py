@@ -82,9 +82,9 @@ def test_engines_without_int8_are_refused_by_name(engine):
 def test_processors_without_int8_are_refused_by_name(monkeypatch):
     old = dataclasses.replace(cpu.detect(), isa="avx2")
     monkeypatch.setattr(cpu, "detect", lambda: old)
-    for engine in ("auto", "aot"):
-        with pytest.raises(PrecisionError, match="AVX512_VNNI or AMX, and this one has avx2"):
-            Plan(EmbedderConfig(engine=engine, precision="int8"))
+    with pytest.raises(PrecisionError, match="AVX512_VNNI or AMX, and avx2 is used here: choose --engine native"):
+        Plan(EmbedderConfig(engine="aot", precision="int8"))
+    assert Plan(EmbedderConfig(precision="int8")).engine == "native"
 
 
 @needs_int8
