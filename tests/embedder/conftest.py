@@ -1,6 +1,5 @@
 """Tiny models with random weights, one per architecture, saved as sentence-transformers folders."""
 
-import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +77,6 @@ def save_modules(folder: Path, pooling: str = "mean", normalize: bool = True) ->
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Return a function that saves a random model of an architecture, of SIZES or others, to a folder of its own."""
 
-    @functools.cache
     def make(kind: str, **sizes: int) -> Path:
         from transformers import AutoModel
 
