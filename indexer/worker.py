@@ -1,5 +1,6 @@
 """The other end of the sandbox: reads documents until nobody asks any more. Never imported by the build."""
 
+import email
 import encodings
 import gc
 import os
@@ -57,7 +58,7 @@ def preload() -> None:
             _missing[reader] = str(error)
     for _ in answer("restructured", None, b""):  # docutils loads its parts by name, when it first needs them
         pass
-    for package in (encodings, directives):
+    for package in (email, encodings, directives):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             with suppress(ImportError):  # encodings of other systems
                 import_module(module.name)

@@ -19,7 +19,7 @@ from typing import Any
 
 from indexer.errors import ParseError
 from indexer.sandbox import Sandbox
-from indexer.worker import answer
+from indexer.worker import answer, preload
 from tests.faults.world import ACTIONS, World
 
 MODES = ("count", "kill", "tear", "full")
@@ -72,6 +72,7 @@ def run(action: str, world: World, index: Path, how: str, step: int) -> dict[str
 
 def main(action: str, root: str, template: str) -> None:
     world = World(Path(root))
+    preload()
     Sandbox.ask = read_here  # type: ignore[method-assign, assignment]
     for line in sys.stdin:
         index, how, step = json.loads(line)

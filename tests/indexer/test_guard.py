@@ -115,13 +115,15 @@ def test_start_page_that_redirects_to_another_site_says_so(site: Site, sentinel:
     assert sentinel.hits == []
 
 
-def test_robots_redirect_to_another_address_is_never_followed(site: Site, sentinel: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_robots_redirect_to_another_address_is_never_followed(
+    site: Site, sentinel: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     public = Site("127.0.0.2")
     public.routes["/robots.txt"] = redirect(f"{sentinel.url}/robots.txt")
     check = guard.refusal
     monkeypatch.setattr(guard, "refusal", lambda a: None if str(a) == "127.0.0.2" else check(a))
     try:
-        with pytest.raises(SourceError, match="robots.txt redirects to another site"):
+        with pytest.raises(SourceError, match=r"robots\.txt redirects to another site"):
             list(crawl(public.url, PUBLIC, lambda due: None))
     finally:
         public.close()

@@ -31,6 +31,12 @@ def cache(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _no_place_of_another_test(monkeypatch):
+    """An engine that this process has compiled leaves its place in the environment, where a user's setting would be."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+
+
 @pytest.fixture
 def no_compiler(tmp_path, monkeypatch):
     """No compiler on PATH, nor where CXX says."""
@@ -79,7 +85,7 @@ def test_without_package_and_compiler_it_is_told_what_there_is(cache, index, tmp
         assert done.stdout == ""
         line = done.stderr.splitlines()[-1]
         assert "apt-get install g++" in line
-        assert f"copied (isa power11, not {Plan(EmbedderConfig()).isa})" in line
+        assert f"copied (isa power11, not {record['isa']})" in line
 
 
 def test_a_damaged_package_is_never_loaded(cache, tmp_path):
