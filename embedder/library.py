@@ -87,9 +87,9 @@ def provide(folder: Path) -> None:
         compile_library(folder / LIBRARY, architecture())
 
 
-def compile_library(target: Path, machine: str, compiler: str | None = None) -> None:
+def compile_library(target: Path, machine: str) -> None:
     """Compile the library of an architecture. Raises CompilerMissing, or PackageError with what the compiler said."""
-    compiler = compiler or find_compiler()
+    compiler = find_compiler()
     if compiler is None:
         raise CompilerMissing("the native encoder must be compiled and there is no C++ compiler: apt-get install g++")
     files = {f"isa_{name}": flags for name, flags in ISAS[machine].items()}
