@@ -1,5 +1,6 @@
 """HTML to sections of readable text: which part of a page counts, and what it is called."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,8 +15,8 @@ from indexer.records import Section
 
 _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _kinds; first unique one wins
 _NAMED = frozenset({"main", "article"})
-_LINK_PAGE = 0.5  # share of the text inside links above which a page is a list of links
-_LINK_PAGE_LENGTH = 5_000  # characters; shorter pages are left alone
+_AT_ONCE = re.compile(r"\s*0*(?:\.\d*)?\s*[;,]\s*url\s*=", re.IGNORECASE)
+_OWN = 100  # characters of text of its own that a page which is mostly links has to have
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,9 @@ def extract(markup: str) -> Extracted:
     if not walker.text_length and container is not body:
         walker = Walker()
         walker.walk(body)
-    is_link_list = walker.text_length >= _LINK_PAGE_LENGTH and walker.link_length > _LINK_PAGE * walker.text_length
-    return Extracted(_title(tree, walker.headings), walker.sections(), is_link_list, declared(tree))
+    sections = walker.sections() if walker.text_length > _OWN or not _redirects(tree) else ()
+    is_link_list = walker.is_mostly_links and sum(len(section.text) for section in sections) < _OWN
+    return Extracted(_title(tree, walker.headings), sections, is_link_list, declared(tree))
 
 
 def _container(tree: Tree) -> Element | None:
@@ -91,6 +93,12 @@ def _follows_a_header(element: Element) -> bool:
             break
         before = node if isinstance(node, Element) else before
     return before is not None and before.name == "div" and "header" in classes(before)
+
+
+def _redirects(tree: Tree) -> bool:
+    """Whether a browser goes on to another page at once, so that nobody sees this one."""
+    refresh = next((tag.get("content") for tag in tree.named("meta") if tag.get("http-equiv").lower() == "refresh"), "")
+    return _AT_ONCE.match(refresh) is not None
 
 
 def _title(tree: Tree, headings: list[str]) -> str | None:

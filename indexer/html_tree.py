@@ -69,6 +69,22 @@ class Element:
                 todo += reversed(node.children)
         return "".join(pieces)
 
+    def short_text(self, most: int) -> str | None:
+        """All text below, if it has so many characters at most, white space around it not counted."""
+        pieces: list[str] = []
+        length = 0
+        todo: list[Element | str] = self.children[::-1]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, str):
+                pieces.append(node)
+                length += len(node.strip())
+                if length > most:
+                    return None
+            elif node.name not in _NOT_TEXT:
+                todo += reversed(node.children)
+        return "".join(pieces)
+
 
 class Tree:
     """A page."""
