@@ -16,7 +16,7 @@ from indexer.records import Section
 _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _kinds; first unique one wins
 _NAMED = frozenset({"main", "article"})
 _AT_ONCE = re.compile(r"\s*0*(?:\.\d*)?\s*[;,]\s*url\s*=", re.IGNORECASE)
-_OWN = 100  # characters of text of its own that a page which is mostly links has to have
+_STUB = 200  # characters of text of a page that only leads to another
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ def extract(markup: str) -> Extracted:
     if not walker.text_length and container is not body:
         walker = Walker()
         walker.walk(body)
-    sections = walker.sections() if walker.text_length > _OWN or not _redirects(tree) else ()
-    is_link_list = walker.is_mostly_links and sum(len(section.text) for section in sections) < _OWN
+    sections = walker.sections() if walker.text_length > _STUB or not _redirects(tree) else ()
+    is_link_list = walker.is_mostly_links and not sections
     return Extracted(_title(tree, walker.headings), sections, is_link_list, declared(tree))
 
 

@@ -27,7 +27,7 @@ def code_of(tag: Element) -> str:
     pieces: list[str] = []
     numbers: list[tuple[int, int]] = []  # place of a piece that begins a line and is only a number, the number
     loose = tag.name != "pre" and _is_fragment(tag)
-    todo: list[Element | str | tuple[int]] = tag.children[::-1]
+    todo: list[Element | str | tuple[int]] = list(reversed(tag.children))
     while todo:
         node = todo.pop()
         if isinstance(node, str):

@@ -20,6 +20,7 @@ _NOISE_ROLES = frozenset(
 )
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 _KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
+_BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _HEADERS = frozenset({"header", "nav-panel"})
 _LINKS = frozenset({"a"})
 _NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
@@ -175,3 +176,8 @@ def _is_hidden(tag: Element) -> bool:
     if "hidden" in attributes or attributes.get("aria-hidden") == "true":
         return True
     return "style" in attributes and _HIDDEN_STYLE.search(attributes["style"]) is not None
+
+
+def titles_a_box(heading: Element) -> bool:
+    """Whether a heading only says "Note" or "Warning" above a box, and opens no section."""
+    return heading.parent is not None and bool(classes(heading.parent) & _BOXES)

@@ -48,6 +48,7 @@ class Part:
     path: tuple[str, ...]
     anchor: str | None
     list_path: tuple[str, ...] | None = None  # of a term: path of the section its list stands in
+    above: tuple[str, ...] | None = None  # of a section under a table that names it: path of the one around it
     resumes: bool = False  # goes on with the section before a list of terms
     defined: bool = False  # whether a term has had its definition
     leads: bool = False  # says in a line what the page is about, and belongs to what follows
@@ -108,11 +109,13 @@ def text_of(parts: Sequence[Part], *, is_mostly_links: bool = False) -> list[Par
         part.blocks = _without_lists(blocks, longest, share)
         if is_mostly_links:
             part.title = None  # a letter of an index
+    if is_mostly_links and all(block.is_linked(_LIST_SHARE) for part in parts for block in part.blocks):
+        return []
     return _with_headings(parts)
 
 
 def _is_label(block: Block, said: Counter[str]) -> bool:
-    """Whether a block is a button, a badge or the like: a short link in no paragraph, or one that often says the same."""
+    """Whether a block is a button, a badge or the like: a short link in no paragraph, or one that is often there."""
     if len(block.text) > _LABEL or block.kind == "pre" or not block.is_linked(_LINK_SHARE):
         return False
     return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")

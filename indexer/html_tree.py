@@ -44,6 +44,11 @@ class Element:
         """Value of an attribute; empty if there is none."""
         return self.attributes.get(name, "")
 
+    @property
+    def anchor(self) -> str | None:
+        """The id, which a browser can go to."""
+        return (self.get("id") or (self.get("name") if self.name == "a" else "")).strip() or None
+
     def nodes(self) -> Iterator["Element | str"]:
         """Everything below, in document order."""
         todo = self.children[::-1]

@@ -5,12 +5,12 @@ their own (a setting in a manual, a function in an API reference), because that 
 """
 
 import re
-from dataclasses import dataclass, field
 
 from indexer.decoding import visible
 from indexer.html_code import code_of, is_code
-from indexer.html_noise import classes, holds, is_noise, is_permalink
+from indexer.html_noise import classes, is_noise, is_permalink, titles_a_box
 from indexer.html_parts import Block, Part, join_parts, text_of
+from indexer.html_tables import Row, Table, Tables
 from indexer.html_tree import Element
 from indexer.records import Section
 
@@ -20,8 +20,6 @@ _BLOCKS = frozenset(
     "header hgroup hr html legend li main menu ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
-_NOT_A_GRID = frozenset({"table", "pre", *_HEADINGS})  # a table around one of these is layout
-_BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
 _SHAPING = _BLOCKS | {*_HEADINGS, "a", "br"}  # all others only carry text, and perhaps an id
 _BREAK = "\x00"  # stands for <br>
@@ -65,12 +63,13 @@ class Walker:
         self._near_is_block = False
         self._last_anchor: str | None = None  # last id, whatever stands between
         self._definitions: list[Part] = []  # sections in which the open <dl>s stand
-        self._grids: list[bool] = []  # open tables: whether rows are written as rows
-        self._rows: list[_Row] = []  # open rows
+        self._tables: list[Table] = []  # open ones
+        self._rows: list[Row] = []  # open ones
 
     def walk(self, root: Element) -> None:
         """Visit everything below `root` in document order."""
         self._note_anchor(root)
+        self._opener = Tables(root)
         todo: list[Element | str | tuple[Element]] = list(reversed(root.children))
         while todo:
             node = todo.pop()
@@ -111,10 +110,10 @@ class Walker:
         self._note_anchor(tag)
         if name in _HEADINGS:
             self._flush()
-            if _titles_a_box(tag):
+            if titles_a_box(tag):
                 return
             self._heading = True
-            self._own_anchor = _anchor(tag)
+            self._own_anchor = tag.anchor
         elif name == "a":
             self._links += "href" in tag.attributes
             self._last_link = (len(self._line), -1)
@@ -128,11 +127,11 @@ class Walker:
             self._definitions.append(self._parts[-1])
         elif name == "dt" and self._definitions and not self._rows:
             self._term = tag
-            self._own_anchor = _anchor(tag)
+            self._own_anchor = tag.anchor
         elif name == "table":
-            self._grids.append(not holds(tag, _NOT_A_GRID))
-        elif name == "tr" and self._grids and self._grids[-1]:
-            self._rows.append(_Row(self._last_anchor))
+            self._tables.append(self._opener.open(tag, self._parts[-1]))
+        elif name == "tr" and self._tables and self._tables[-1].is_grid:
+            self._rows.append(Row(self._last_anchor, tag.anchor is not None))
         elif name in ("td", "th") and self._rows:
             self._rows[-1].cells.append([])
 
@@ -160,9 +159,8 @@ class Walker:
         elif name == "dl":
             self._close_definitions()
         elif name == "table":
-            self._grids.pop()
-            self._tight = False
-        elif name == "tr" and self._rows and self._grids and self._grids[-1]:
+            self._resume(self._tables.pop().home)
+        elif name == "tr" and self._rows and self._tables and self._tables[-1].is_grid:
             self._write_row(self._rows.pop())
 
     def _add(self, text: str) -> None:
@@ -232,20 +230,28 @@ class Walker:
         self._bullet = ""
         self._tight = False
 
-    def _write_row(self, row: "_Row") -> None:
-        joint = "\n" if len(row.cells) == 1 else " "
-        text = " | ".join(joint.join(cell) for cell in row.cells).rstrip(" |")
+    def _write_row(self, row: Row) -> None:
+        text, name, table = row.text(), row.name()[:_TERM_LENGTH].strip(), self._tables[-1]
+        if not self._rows and _WORD.search(name):
+            path = (*table.home.path[:_DEEPEST], name)
+            if table.titles:
+                table.titles = False
+                above = table.home.above if table.home.above is not None else table.home.path
+                self._parts.append(Part((*above[:_DEEPEST], name), row.anchor, above=above))
+                table.home = self._parts[-1]
+            elif row.is_own:
+                self._parts.append(Part(path, row.anchor, list_path=table.home.path))
         self._line_anchor = row.anchor
         self._write(text, row.length, row.linked, "tr")
         self._tight = "\n" not in text
 
     def _note_anchor(self, tag: Element) -> None:
-        anchor = _anchor(tag) if tag.attributes else None
+        anchor = tag.anchor if tag.attributes else None
         if anchor is None:
             return
         self._last_anchor = anchor
         if self._rows and not self._rows[-1].length:
-            self._rows[-1].anchor = anchor
+            self._rows[-1].anchor, self._rows[-1].is_own = anchor, True
         is_block = tag.name in _BLOCKS
         if _GENERATED_ID.fullmatch(anchor) and not is_block:
             return
@@ -290,36 +296,11 @@ class Walker:
         self._tight = True
 
     def _close_definitions(self) -> None:
-        home = self._definitions.pop()
+        self._resume(self._definitions.pop())
+
+    def _resume(self, home: Part) -> None:
+        """Go on with the section that a list or table stands in, if terms or rows of it have opened others."""
         if self._parts[-1].list_path is not None and self._parts[-1] is not home:
             self._parts.append(Part(home.path, None, list_path=home.list_path, resumes=True))
             self._parts[-1].defined = True
         self._tight = False
-
-
-@dataclass(slots=True)
-class _Row:
-    """A table row while it is being filled."""
-
-    anchor: str | None  # the nearest id before it, or the first in it
-    cells: list[list[str]] = field(default_factory=list)  # blocks of each
-    length: int = 0  # characters
-    linked: int = 0  # of these, characters inside links
-
-    def add(self, text: str, length: int, linked: int) -> None:
-        """Take a block of the last cell."""
-        if not self.cells:
-            self.cells.append([])
-        self.cells[-1].append(text)
-        self.length += length
-        self.linked += linked
-
-
-def _anchor(tag: Element) -> str | None:
-    """Id of an element, which a browser can go to."""
-    return (tag.get("id") or (tag.get("name") if tag.name == "a" else "")).strip() or None
-
-
-def _titles_a_box(heading: Element) -> bool:
-    """Whether a heading only says "Note" or "Warning" above a box, and opens no section."""
-    return heading.parent is not None and bool(classes(heading.parent) & _BOXES)
