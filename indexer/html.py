@@ -13,8 +13,9 @@ from indexer.html_walk import Walker, fold
 from indexer.metadata import Declared
 from indexer.records import Section
 
-_CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _kinds; first unique one wins
+_CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
 _NAMED = frozenset({"main", "article"})
+_IDS = frozenset({"main-content", "content"})
 _AT_ONCE = re.compile(r"\s*0*(?:\.\d*)?\s*[;,]\s*url\s*=", re.IGNORECASE)
 _STUB = 200  # characters of text of a page that only leads to another
 
@@ -61,27 +62,29 @@ def _container(tree: Tree) -> Element | None:
     """The element that holds the page's own text; a kind of element that occurs twice decides nothing."""
     found: dict[str, list[Element]] = {kind: [] for kind in _CONTAINERS}
     for element in tree.elements:
-        if element.attributes or element.name in _NAMED:
+        name, attributes = element.name, element.attributes
+        if name in _NAMED:
+            found[name].append(element)
+        if not attributes:
+            continue
+        if "role" in attributes and attributes["role"] == "main":
+            found["role"].append(element)
+        if "id" in attributes and attributes["id"] in _IDS:
+            found["id"].append(element)
+        if name == "div" and "class" in attributes:
             for kind in _kinds(element):
                 found[kind].append(element)
     return next((elements[0] for elements in found.values() if len(elements) == 1), None)
 
 
-def _kinds(element: Element) -> Iterator[str]:
-    if element.name in _NAMED:
-        yield element.name
-    if element.get("role") == "main":
-        yield "role"
-    if element.get("id") in ("main-content", "content"):
-        yield "id"
-    if element.name == "div":
-        names = classes(element)
-        if "body" in names:
-            yield "body"
-        if "document" in names:
-            yield "document"
-        if names == {"contents"} and _follows_a_header(element):
-            yield "contents"
+def _kinds(division: Element) -> Iterator[str]:
+    names = classes(division)
+    if "body" in names:
+        yield "body"
+    if "document" in names:
+        yield "document"
+    if names == {"contents"} and _follows_a_header(division):
+        yield "contents"
 
 
 def _follows_a_header(element: Element) -> bool:

@@ -3,7 +3,7 @@
 import re
 
 from indexer.decoding import visible
-from indexer.html_noise import classes, is_noise
+from indexer.html_noise import classes, has_noise_class, is_noise
 from indexer.html_tree import Element
 
 _LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements that begin and end a line
@@ -37,7 +37,7 @@ def code_of(tag: Element) -> str:
                 pieces.append("\n")
         elif node.name == "br":
             pieces.append("\n")
-        elif not is_noise(node):
+        elif not (has_noise_class(node) if _is_coloured(node) else is_noise(node)):
             only = node.children[0] if len(node.children) == 1 else None
             if isinstance(only, str) and only.strip().isdecimal() and (not pieces or pieces[-1].endswith("\n")):
                 numbers.append((len(pieces), int(only)))
@@ -54,6 +54,11 @@ def code_of(tag: Element) -> str:
         text = text.replace("\u00a0", " ")
     text = _EMPTY_ENDS.sub("", text)
     return "" if _numbers_lines(tag, text) else text
+
+
+def _is_coloured(tag: Element) -> bool:
+    """Whether an element most likely only colours its text, as most do; it has a class at most."""
+    return tag.name == "span" and (not tag.attributes or (len(tag.attributes) == 1 and "class" in tag.attributes))
 
 
 def _is_fragment(tag: Element) -> bool:

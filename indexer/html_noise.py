@@ -1,6 +1,7 @@
 """Which elements of a page are not its text."""
 
 import re
+from functools import lru_cache
 from itertools import islice
 
 from indexer.html_tree import Element
@@ -29,10 +30,12 @@ _TELLING = _HEADINGS | _CODE | {"div", "p", "a"}
 _FEW = 2  # links of a table of contents
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
-_PAGES = frozenset({"", "html", "body", "main", "article"})
+_FRAMES = frozenset({"div", "section", "header", "summary", "details", "figure", "hgroup", "span"})
+_TITLES = frozenset({"dt", *_HEADINGS})
 _TEXT_PARENTS = frozenset({"main", "article", "section"})
 _NEAR = 20  # elements looked at above one; a limit, so that depth costs little
 _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
+_NO_NAMES: frozenset[str] = frozenset()
 _SEARCHED = 5_000  # elements and strings looked at below one
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|user-select\s*:\s*none", re.IGNORECASE)
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
@@ -46,9 +49,14 @@ _LETTER = re.compile(r"[^\W\d_]")
 _BRACKETED = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
 
 
-def classes(tag: Element) -> set[str]:
+def classes(tag: Element) -> frozenset[str]:
     """The element's class names."""
-    return set(tag.get("class").split())
+    return _names(tag.attributes["class"]) if "class" in tag.attributes else _NO_NAMES
+
+
+@lru_cache(maxsize=4_096)  # a page repeats a few all over
+def _names(value: str) -> frozenset[str]:
+    return frozenset(value.split())
 
 
 def holds(tag: Element, names: frozenset[str], rels: frozenset[str] | None = None) -> bool:
@@ -64,7 +72,7 @@ def is_noise(tag: Element) -> bool:
     name = tag.name
     if name in _NEVER:
         return True
-    if tag.attributes and (_is_hidden(tag) or tag.get("role") in _NOISE_ROLES or _has_noise_class(tag)):
+    if tag.attributes and (_is_hidden(tag) or tag.get("role") in _NOISE_ROLES or has_noise_class(tag)):
         return True
     if name in _LABELS:
         return (name == "a" and _is_control(tag)) or _stands_beside(tag)
@@ -100,11 +108,13 @@ def _is_control(link: Element) -> bool:
 def _stands_beside(tag: Element) -> bool:
     """Whether a short link or badge is all that an element has beside a heading or a block of code."""
     parent = tag.parent
-    if parent is None or len(parent.children) > _BESIDE or parent.name in _PAGES:
+    if parent is None or len(parent.children) > _BESIDE:
         return False
-    if parent.name in _HEADINGS or parent.name == "dt":
+    if parent.name in _TITLES:
         text = tag.short_text(_BUTTON)
         return text is not None and _BRACKETED.fullmatch(text) is not None and _has_link(tag)
+    if parent.name not in _FRAMES:
+        return False
     around = {node.name for node in parent.children if isinstance(node, Element)}
     is_code = "pre" in around and tag.name == "a"
     if not is_code and around.isdisjoint(_HEADINGS):
@@ -150,7 +160,8 @@ def _only_toggles(summary: Element) -> bool:
     return text is not None and len(text.split()) <= _TOGGLE
 
 
-def _has_noise_class(tag: Element) -> bool:
+def has_noise_class(tag: Element) -> bool:
+    """Whether a class says that an element is no text."""
     if "class" not in tag.attributes:
         return False
     names = classes(tag)

@@ -24,6 +24,7 @@ _LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as no
 _SHAPING = _BLOCKS | {*_HEADINGS, "a", "br"}  # all others only carry text, and perhaps an id
 _BREAK = "\x00"  # stands for <br>
 _WORD = re.compile(r"\w")
+_LETTER = re.compile(r"[^\W\d_]")
 _GENERATED_ID = re.compile(r"id[-m]?\d[\d.]*")
 _DEEPEST = 10  # names in the path above a term
 _TERM_LENGTH = 80  # characters of a term shown in a path
@@ -284,7 +285,7 @@ class Walker:
         part = self._parts[-1]
         another_name = part.list_path is not None and not part.defined
         self._last_anchor = anchor or self._last_anchor
-        if not another_name and _WORD.search(text):
+        if not another_name and (_WORD if anchor else _LETTER).search(text):
             home = self._definitions[-1]
             name = anchor if anchor and "sig" in classes(tag) else text.replace("\n", " ")
             path = (*home.path[:_DEEPEST], name[:_TERM_LENGTH].strip())
