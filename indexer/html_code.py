@@ -6,6 +6,7 @@ from indexer.decoding import visible
 from indexer.html_noise import classes, has_noise_class, is_noise
 from indexer.html_tree import Element
 
+MAY_BE_CODE = frozenset({"pre", "div", "code"})  # names of elements that are worth to be asked about
 _LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements that begin and end a line
 _CELLS = frozenset({"td", "th"})
 _PRE_STYLE = re.compile(r"white-space\s*:\s*pre(?:\s|;|$|-wrap)", re.IGNORECASE)
@@ -63,8 +64,13 @@ def _is_coloured(tag: Element) -> bool:
 
 def _is_fragment(tag: Element) -> bool:
     """Whether an element consists of lines of code, each an element of its own, as Doxygen writes them."""
-    found = [child for child in tag.children if isinstance(child, Element)]
-    return bool(found) and all(child.name == "div" and _LINE in classes(child) for child in found)
+    has_lines = False
+    for child in tag.children:
+        if isinstance(child, Element):
+            if child.name != "div" or _LINE not in classes(child):
+                return False
+            has_lines = True
+    return has_lines
 
 
 def _is_gap(parent: Element, node: Element | str) -> bool:

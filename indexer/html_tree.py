@@ -47,7 +47,10 @@ class Element:
     @property
     def anchor(self) -> str | None:
         """The id, which a browser can go to."""
-        return (self.get("id") or (self.get("name") if self.name == "a" else "")).strip() or None
+        attributes = self.attributes
+        if "id" in attributes and (found := attributes["id"].strip()):
+            return found
+        return attributes["name"].strip() or None if self.name == "a" and "name" in attributes else None
 
     def nodes(self) -> Iterator["Element | str"]:
         """Everything below, in document order."""
@@ -127,6 +130,7 @@ class _Builder:
 
     def __init__(self) -> None:
         self._tree = Tree()
+        self._elements = self._tree.elements
         self._open = [self._tree.root]
         self._text: list[str] = []
 
@@ -134,7 +138,7 @@ class _Builder:
         """Open an element."""
         if self._text:
             self._end_text()
-        if len(self._tree.elements) >= MOST_ELEMENTS:
+        if len(self._elements) >= MOST_ELEMENTS:
             raise ParseError(f"more than {MOST_ELEMENTS:,} elements")
         if len(self._open) > _DEEPEST:
             raise ParseError(f"more than {_DEEPEST:,} elements within each other")
@@ -142,7 +146,7 @@ class _Builder:
         element = Element(name, attributes or _NONE, parent)
         parent.children.append(element)
         self._open.append(element)
-        self._tree.elements.append(element)
+        self._elements.append(element)
 
     def end(self, name: str) -> None:
         """Close an element, which is the innermost one unless the parser is confused."""
@@ -162,10 +166,10 @@ class _Builder:
     def close(self) -> Tree:
         """End the page, and keep nothing of it: the parser and its target live until the garbage collector comes."""
         self._end_text()
-        tree, self._tree, self._open = self._tree, Tree(), []
+        tree, self._tree, self._elements, self._open = self._tree, Tree(), [], []
         return tree
 
     def _end_text(self) -> None:
         if self._text:
-            self._open[-1].children.append("".join(self._text))
+            self._open[-1].children.append(self._text[0] if len(self._text) == 1 else "".join(self._text))
             self._text.clear()

@@ -7,7 +7,7 @@ their own (a setting in a manual, a function in an API reference), because that 
 import re
 
 from indexer.decoding import visible
-from indexer.html_code import code_of, is_code
+from indexer.html_code import MAY_BE_CODE, code_of, is_code
 from indexer.html_noise import classes, is_noise, is_permalink, titles_a_box
 from indexer.html_parts import Block, Part, join_parts, text_of
 from indexer.html_tables import Row, Table, Tables
@@ -83,7 +83,7 @@ class Walker:
                     self._parts[-1].emptied = True
                 elif node.name == "a" and is_permalink(node):
                     self._note_anchor(node)
-            elif is_code(node):
+            elif node.name in MAY_BE_CODE and is_code(node):
                 self._preformatted(node)
             else:
                 if node.name in _SHAPING:
@@ -247,7 +247,7 @@ class Walker:
         self._tight = "\n" not in text
 
     def _note_anchor(self, tag: Element) -> None:
-        anchor = tag.anchor if tag.attributes else None
+        anchor = tag.anchor
         if anchor is None:
             return
         self._last_anchor = anchor
