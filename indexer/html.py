@@ -8,8 +8,8 @@ from indexer.content import Content
 from indexer.decoding import decode
 from indexer.html_metadata import declared
 from indexer.html_noise import classes
-from indexer.html_tree import Element, Tree, parse_html
-from indexer.html_walk import Walker, fold
+from indexer.html_tree import Element, Tree, fold, parse_html
+from indexer.html_walk import Walker
 from indexer.metadata import Declared
 from indexer.records import Section
 

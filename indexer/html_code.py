@@ -40,13 +40,14 @@ def code_of(tag: Element) -> str:
             pieces.append("\n")
         elif not (has_noise_class(node) if _is_coloured(node) else is_noise(node)):
             only = node.children[0] if len(node.children) == 1 else None
-            if isinstance(only, str) and only.strip().isdecimal() and (not pieces or pieces[-1].endswith("\n")):
+            if isinstance(only, str) and (not pieces or pieces[-1][-1:] == "\n") and only.strip().isdecimal():
                 numbers.append((len(pieces), int(only)))
             if node.name in _LINES:
                 if pieces and not pieces[-1].endswith("\n"):
                     pieces.append("\n")
                 todo.append((len(pieces),))
-            todo += [child for child in reversed(node.children) if not (loose and _is_gap(node, child))]
+            below = [child for child in node.children if not _is_gap(node, child)] if loose else node.children
+            todo += reversed(below)
     if _counts([number for _, number in numbers]):
         for place, _ in numbers:
             pieces[place] = ""

@@ -30,8 +30,8 @@ _TELLING = _HEADINGS | _CODE | {"div", "p", "a"}
 _FEW = 2  # links of a table of contents
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
-_FRAMES = frozenset({"div", "section", "header", "summary", "details", "figure", "hgroup", "span"})
 _TITLES = frozenset({"dt", *_HEADINGS})
+_AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _TEXT_PARENTS = frozenset({"main", "article", "section"})
 _NEAR = 20  # elements looked at above one; a limit, so that depth costs little
 _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
@@ -89,6 +89,11 @@ def is_noise(tag: Element) -> bool:
 
 def is_permalink(link: Element) -> bool:
     """Whether a link into the page has no words, and so leads to where it stands."""
+    first: Element | str = link
+    while isinstance(first, Element) and first.children:
+        first = first.children[0]
+    if isinstance(first, str) and _WORD.search(first):
+        return False  # as most have words
     sign = link.short_text(_BUTTON)
     if sign is None or _WORD.search(sign):
         return False
@@ -102,19 +107,19 @@ def _is_control(link: Element) -> bool:
         return "onclick" in attributes
     if attributes["href"].startswith("javascript:"):
         return True
-    return not _NEIGHBOURS.isdisjoint(attributes.get("rel", "").lower().split()) or is_permalink(link)
+    if "rel" in attributes and not _NEIGHBOURS.isdisjoint(attributes["rel"].lower().split()):
+        return True
+    return is_permalink(link)
 
 
 def _stands_beside(tag: Element) -> bool:
     """Whether a short link or badge is all that an element has beside a heading or a block of code."""
     parent = tag.parent
-    if parent is None or len(parent.children) > _BESIDE:
+    if parent is None or parent.name not in _AROUND or len(parent.children) > _BESIDE:
         return False
     if parent.name in _TITLES:
         text = tag.short_text(_BUTTON)
         return text is not None and _BRACKETED.fullmatch(text) is not None and _has_link(tag)
-    if parent.name not in _FRAMES:
-        return False
     around = {node.name for node in parent.children if isinstance(node, Element)}
     is_code = "pre" in around and tag.name == "a"
     if not is_code and around.isdisjoint(_HEADINGS):
@@ -164,14 +169,24 @@ def has_noise_class(tag: Element) -> bool:
     """Whether a class says that an element is no text."""
     if "class" not in tag.attributes:
         return False
+    said = _said_by(tag.attributes["class"])
+    if said is not None:
+        return said
     names = classes(tag)
-    if not names.isdisjoint(_NOISE_CLASSES):
-        return True
-    if "tooltip" in tag.attributes["class"] and _is_bubble(tag):
-        return True
     if names & _HEADERS and holds(tag, _LINKS, _NEIGHBOURS):  # Texinfo's line of links to the pages around
         return True
-    return "contents" in names and bool(names & {"topic", "local"})  # a table of contents made by docutils
+    return any("tooltip" in name for name in names) and _is_bubble(tag)
+
+
+@lru_cache(maxsize=4_096)
+def _said_by(value: str) -> bool | None:
+    """Whether classes say that an element is no text; None where what is in it decides."""
+    names = _names(value)
+    if not names.isdisjoint(_NOISE_CLASSES):
+        return True
+    if "contents" in names and names & {"topic", "local"}:  # a table of contents made by docutils
+        return True
+    return None if names & _HEADERS or "tooltip" in value else False
 
 
 def _is_bubble(tag: Element) -> bool:

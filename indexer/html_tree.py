@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from lxml import etree
 
+from indexer.decoding import visible
 from indexer.errors import ParseError
 
 MOST_ELEMENTS = 1_000_000
@@ -110,6 +111,11 @@ class Tree:
         return next(self.named(name), None)
 
 
+def fold(text: str) -> str:
+    """One line: white space folded, invisible characters dropped."""
+    return " ".join(visible(text).split())
+
+
 def parse_html(markup: str) -> Tree:
     """Parse HTML as it comes, broken or not; text without any markup is a page too.
 
@@ -126,50 +132,48 @@ def parse_html(markup: str) -> Tree:
 
 
 class _Builder:
-    """Receives the parser's events."""
+    """Receives the parser's events, by functions that share variables: they are called for each tag of a page."""
 
     def __init__(self) -> None:
-        self._tree = Tree()
-        self._elements = self._tree.elements
-        self._open = [self._tree.root]
-        self._text: list[str] = []
+        tree = Tree()
+        elements, within, pieces = tree.elements, [tree.root], list[str]()
 
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        """Open an element."""
-        if self._text:
-            self._end_text()
-        if len(self._elements) >= MOST_ELEMENTS:
-            raise ParseError(f"more than {MOST_ELEMENTS:,} elements")
-        if len(self._open) > _DEEPEST:
-            raise ParseError(f"more than {_DEEPEST:,} elements within each other")
-        parent = self._open[-1]
-        element = Element(name, attributes or _NONE, parent)
-        parent.children.append(element)
-        self._open.append(element)
-        self._elements.append(element)
+        def end_text() -> None:
+            within[-1].children.append(pieces[0] if len(pieces) == 1 else "".join(pieces))
+            pieces.clear()
 
-    def end(self, name: str) -> None:
-        """Close an element, which is the innermost one unless the parser is confused."""
-        if self._text:
-            self._end_text()
-        if self._open[-1].name == name:
-            self._open.pop()
+        def start(name: str, attributes: Mapping[str, str]) -> None:
+            """Open an element."""
+            if pieces:
+                end_text()
+            if len(elements) >= MOST_ELEMENTS:
+                raise ParseError(f"more than {MOST_ELEMENTS:,} elements")
+            if len(within) > _DEEPEST:
+                raise ParseError(f"more than {_DEEPEST:,} elements within each other")
+            parent = within[-1]
+            element = Element(name, attributes or _NONE, parent)
+            parent.children.append(element)
+            within.append(element)
+            elements.append(element)
 
-    def data(self, text: str) -> None:
-        """Take a piece of text."""
-        self._text.append(text)
+        def end(name: str) -> None:
+            """Close an element, which is the innermost one unless the parser is confused."""
+            if pieces:
+                end_text()
+            if within[-1].name == name:
+                within.pop()
 
-    def comment(self, text: str) -> None:
-        """Leave a comment out."""
-        self._end_text()
+        def comment(text: str) -> None:
+            """Leave a comment out."""
+            if pieces:
+                end_text()
 
-    def close(self) -> Tree:
-        """End the page, and keep nothing of it: the parser and its target live until the garbage collector comes."""
-        self._end_text()
-        tree, self._tree, self._elements, self._open = self._tree, Tree(), [], []
-        return tree
+        def close() -> Tree:
+            """End the page, and keep nothing of it: parser and target live until the garbage collector comes."""
+            nonlocal tree, elements, within
+            if pieces:
+                end_text()
+            found, tree, elements, within = tree, Tree(), [], []
+            return found
 
-    def _end_text(self) -> None:
-        if self._text:
-            self._open[-1].children.append(self._text[0] if len(self._text) == 1 else "".join(self._text))
-            self._text.clear()
+        self.start, self.end, self.data, self.comment, self.close = start, end, pieces.append, comment, close

@@ -6,12 +6,11 @@ their own (a setting in a manual, a function in an API reference), because that 
 
 import re
 
-from indexer.decoding import visible
 from indexer.html_code import MAY_BE_CODE, code_of, is_code
 from indexer.html_noise import classes, is_noise, is_permalink, titles_a_box
 from indexer.html_parts import Block, Part, join_parts, text_of
 from indexer.html_tables import Row, Table, Tables
-from indexer.html_tree import Element
+from indexer.html_tree import Element, fold
 from indexer.records import Section
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -30,11 +29,6 @@ _DEEPEST = 10  # names in the path above a term
 _TERM_LENGTH = 80  # characters of a term shown in a path
 _LINK_PAGE = 0.5  # share of the text inside links above which a page is mostly links
 _LINK_PAGE_LENGTH = 5_000  # characters; shorter pages are left alone
-
-
-def fold(text: str) -> str:
-    """One line: white space folded, invisible characters dropped."""
-    return " ".join(visible(text).split())
 
 
 class Walker:

@@ -143,13 +143,19 @@ def test_answers_are_cleaned() -> None:
     content = from_json(
         {
             "title": " T\u200b\nU ",
-            "sections": [[["a\U000e0041b"] * 50, "p\n1", "x \u202e\n\n\n\ny\ud800"], [[], None, " \n"]],
+            "sections": [
+                [["a\U000e0041b"] * 50, "p\n1", "\n \n  x \u202e\n\ny\ud800", [[2, "q"]]],
+                [[], None, " \n", []],
+                [[], None, "plain", [[2, "m\n1"], [1, "n"], [9, "beyond"], ["x", "y"], [3, ""]]],
+            ],
             "language": "en-GB",
             "date": "nonsense",
             "metadata": {"a": ["x"]},
         }
     )
     assert content.title == "T U"
-    [section] = content.sections
-    assert (section.path, section.anchor, section.text) == (("ab",) * 12, "p 1", "x\n\ny")
+    section, marked = content.sections
+    assert (section.path, section.anchor, section.text) == (("ab",) * 12, "p 1", "  x \n\ny")
+    assert section.marks == ()  # they were of another text
+    assert marked.marks == ((1, "n"), (2, "m 1"))
     assert (content.declared.language, content.declared.date) == ("en", None)
