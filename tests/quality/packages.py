@@ -1,10 +1,16 @@
-"""Pages of other projects: fetched from where they are published, by exact version and checksum, never kept here."""
+"""Where annotated pages come from.
+
+Those of other projects are fetched from where they are published, by exact version and checksum, and never kept here.
+Those in made.zip were made by their generators from the texts in tests/quality/manual, which were written for this.
+"""
 
 import hashlib
 import subprocess
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+MADE = Path(__file__).with_name("made.zip")
 _SOURCES = """\
 deb https://deb.debian.org/debian bookworm main
 deb https://deb.debian.org/debian trixie main
@@ -18,8 +24,10 @@ class NotFetched(Exception):
 def fetch(package: Mapping[str, str], cache: Path) -> Path:
     """Folder of a package's files, fetched unless it is there; raises NotFetched if it cannot be.
 
-    A package is one of Debian: `debian`, `version`, and the `sha256` of its file.
+    A package is one of Debian (`debian`, `version`, and the `sha256` of its file), or in made.zip (`made`: by what).
     """
+    if "made" in package:
+        return _unzipped(cache)
     name, version = package["debian"], package["version"]
     folder = folder_of(package, cache)
     if folder.is_dir():
@@ -31,6 +39,13 @@ def fetch(package: Mapping[str, str], cache: Path) -> Path:
     _run("dpkg-deb", "-x", str(archive), str(unpacked))
     unpacked.rename(folder)
     archive.unlink()
+    return folder
+
+
+def _unzipped(cache: Path) -> Path:
+    folder = cache / f"made_{hashlib.sha256(MADE.read_bytes()).hexdigest()[:16]}"
+    with zipfile.ZipFile(MADE) as pages:
+        pages.extractall(folder)
     return folder
 
 
