@@ -117,17 +117,17 @@ def judge(found: Gold, reading: Reading | None) -> Counts:
 def _anchors(found: Gold, passages: Iterable[Passage]) -> Iterator[tuple[Passage, set[str | None]]]:
     """Passages with text of the page itself, and the ids that each may carry."""
     places: dict[str, list[int]] = {}
-    for place, word in enumerate(found.own):
+    for place, word in enumerate(found.order):
         places.setdefault(word, []).append(place)
     cursor = 0
     for passage in passages:
-        start = _place(words(passage.text), found.own, places, cursor)
+        start = _place(words(passage.text), found.order, places, cursor)
         if start is not None:
             yield passage, found.allowed(start)
             cursor = start + 1
 
 
-def _place(text: Sequence[str], own: tuple[str, ...], places: Mapping[str, list[int]], cursor: int) -> int | None:
+def _place(text: Sequence[str], order: tuple[str, ...], places: Mapping[str, list[int]], cursor: int) -> int | None:
     """Where in the page's words a passage begins, without what is no text of the page before that.
 
     Of several places it is the next after the last one, or else the first at all.
@@ -138,7 +138,7 @@ def _place(text: Sequence[str], own: tuple[str, ...], places: Mapping[str, list[
                 lead = tuple(text[begin : begin + length])
                 starts = places.get(lead[0], []) if len(lead) == length or not begin else []
                 for start in starts[bisect_left(starts, cursor) if ahead else 0 :]:
-                    if own[start : start + len(lead)] == lead:
+                    if order[start : start + len(lead)] == lead:
                         return start
     return None
 

@@ -59,15 +59,16 @@ class Gold:
     """What was found on a page by its annotations."""
 
     own: tuple[str, ...]  # words in reading order
+    order: tuple[str, ...]  # the same, with those that count neither way between them
     interface: Counter[str]  # words that are no text of the page
     either: Counter[str]  # words that count neither way
     code: tuple[tuple[str, str], ...]  # blocks with and without what may be left, without line ends around them
     length: int  # characters of its own text
-    anchors: tuple[tuple[str, int], ...]  # ids in order: name, own words before it
-    openings: tuple[tuple[int, int, int], ...]  # of what has an id: own words before it, and anchors from … to
+    anchors: tuple[tuple[str, int], ...]  # ids in order: name, words of `order` before it
+    openings: tuple[tuple[int, int, int], ...]  # of what has an id: words before it, and anchors from … to
 
     def allowed(self, word: int) -> set[str | None]:
-        """Ids that a passage may carry that begins with this word: that of the nearest heading, or a nearer one."""
+        """Ids that a passage may carry that begins with this word of `order`: the nearest heading's or a nearer."""
         before = [opening for opening in self.openings if opening[0] <= word]
         begin, first, last = before[-1] if before else (0, 0, 0)
         near = {name for name, words in self.anchors[first:] if words <= word}
@@ -106,10 +107,12 @@ def gold(body: bytes, page: Annotated) -> Gold:
     chosen = {key: _chosen(soup, getattr(page, key)) for key in ("body", "interface", "either", "entries")}
     if not chosen["body"]:
         raise ValueError(f"{page.path}: {page.body!r} is not on the page")
+    chosen["around"] = {id(above) for tag in soup.select(page.body) for above in tag.parents}
     reader = _Reader(chosen)
     reader.read(soup)
     return Gold(
         tuple(reader.own),
+        tuple(reader.order),
         Counter(reader.interface),
         Counter(reader.either),
         tuple(_blocks(soup, page, chosen)),
@@ -128,6 +131,7 @@ class _Reader:
 
     def __init__(self, chosen: Mapping[str, set[int]]) -> None:
         self.own: list[str] = []
+        self.order: list[str] = []
         self.interface: list[str] = []
         self.either: list[str] = []
         self.anchors: list[tuple[str, int]] = []
@@ -155,15 +159,15 @@ class _Reader:
             elif isinstance(node, Tag) and node.name not in _SILENT:
                 following = self._state(node, state)
                 anchor = node.get("id") or (node.get("name") if node.name == "a" else None)
-                is_entry = following is self.own and (
+                is_entry = following is not self.interface and (
                     node.name in (*HEADINGS, "dt") or id(node) in self._chosen["entries"]
                 )
                 breaks = node.name in _BREAKS or following is not state or bool(anchor) or is_entry
                 if breaks:
                     self._flush(state)
-                opened_here = (len(self.own), len(self.anchors)) if is_entry else None
-                if anchor and following is not self.interface:
-                    self.anchors.append((str(anchor), len(self.own)))
+                opened_here = (len(self.order), len(self.anchors)) if is_entry else None
+                if anchor and (following is not self.interface or id(node) in self._chosen["around"]):
+                    self.anchors.append((str(anchor), len(self.order)))
                 if breaks:
                     states.append(state)
                     opened.append(opened_here)
@@ -183,11 +187,14 @@ class _Reader:
         """A heading ended: its ids are those in it, and those since the last word before it."""
         while anchors and self.anchors[anchors - 1][1] == before:
             anchors -= 1
-        if len(self.own) > before and len(self.anchors) > anchors:
+        if len(self.order) > before and len(self.anchors) > anchors:
             self.openings.append((before, anchors, len(self.anchors)))
 
     def _flush(self, state: list[str]) -> None:
-        state += words("".join(self._text))
+        found = words("".join(self._text))
+        state += found
+        if state is not self.interface:
+            self.order += found
         self._text.clear()
 
 
