@@ -141,14 +141,6 @@ class Loop:
         elif conn.state is not State.CLOSED:  # by what happened to another in the same turn
             self._receive(conn)
 
-    def _read(self, conn: Connection, data: bytes = b"") -> None:
-        """Wait for a request, of which these bytes are there."""
-        conn.intake = Intake()
-        self._connections.enter(conn, State.READING)
-        conn.watch(self._poller, selectors.EVENT_READ)
-        if data:
-            self._feed(conn, data)
-
     def _receive(self, conn: Connection) -> None:
         try:
             data = conn.sock.recv(CHUNK_BYTES)
@@ -252,8 +244,11 @@ class Loop:
         if exchange is not None and not exchange.ended:
             self._work(conn, Kind.CALLER, exchange.run)
         elif exchange is not None and exchange.keeps:
-            conn.exchange = None
-            self._read(conn, conn.rest)
+            conn.exchange, conn.intake = None, Intake()
+            self._connections.enter(conn, State.READING)
+            conn.watch(self._poller, selectors.EVENT_READ)
+            if conn.rest:
+                self._feed(conn, conn.rest)
         else:
             self._linger(conn)
 
