@@ -16,6 +16,7 @@ from indexer.draft import Draft, drafting, open_earlier
 from indexer.earlier import INDEXED, READING, Earlier, cutting, differences, hash_page, record_of, sections_of
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.journal import Journal
+from indexer.kept import are_kept, changes, with_kept
 from indexer.layout import JOURNAL
 from indexer.lookahead import Item, ToCome, read_ahead
 from indexer.parsing import LinkList
@@ -102,7 +103,8 @@ class _Build:
     ) -> None:
         self._sources = list(sources)
         self._embedder = embedder
-        self._config = config = bounded(config, sources, earlier.manifest)
+        live = earlier.manifest
+        self._config = config = with_kept(bounded(config, sources, live), sources, live)
         self._progress = progress
         self._earlier = earlier
         self._fingerprint = dict(embedder.fingerprint)
@@ -111,6 +113,9 @@ class _Build:
         self._cluster = cluster
         self._settings = config.as_dict() | {"reading": READING} | ({"metadata": metadata} if metadata else {})
         self._ledger = Ledger()
+        self._ledger.settings = changes(config, live) if live is not None else ()
+        for change in self._ledger.settings:
+            progress.message(f"changed: {change}")
         self._seen: set[int] = set()  # documents of the earlier generation that are still there
         # While nothing differs from the earlier generation, its documents are held back instead of copied: if nothing
         # differs to the end, there is nothing to publish.
@@ -174,7 +179,8 @@ class _Build:
         elif cuts:
             self._progress.message(f"{cuts}: every page is read and cut anew, and what differs is embedded")
         same_kind = live.settings.get("vector_index") == self._config.vector_index
-        if self._earlier.is_trusted and same_kind and live.sources == self._sources:
+        same_sources = live.sources == self._sources and are_kept(self._config, live)
+        if self._earlier.is_trusted and same_kind and same_sources:
             self._held = []
         return 0 if models else live.counts.dimension
 

@@ -8,6 +8,7 @@ from indexer.draft import Draft, drafting
 from indexer.earlier import Earlier
 from indexer.errors import NothingToIndex, SourceError
 from indexer.generation import current_id
+from indexer.kept import without
 from indexer.layout import GENERATIONS
 from indexer.manifest import Manifest, read_manifest
 from indexer.progress import Progress
@@ -78,7 +79,7 @@ def _publish_without(
         draft.publish(
             index_dir,
             fingerprint=manifest.fingerprint,
-            settings=manifest.settings,
+            settings=without(manifest.settings, removed),
             sources=[source for source in manifest.sources if source not in removed],
             ledger=ledger,
         )

@@ -81,6 +81,19 @@ class DocumentSize:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting of a crawl that differs from the build before."""
+
+    source: str
+    name: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name} {self.before or 'empty'} -> {self.now or 'empty'}"
+
+
+@dataclass(frozen=True, slots=True)
 class BuildReport:
     """The summary of one build; new, changed, gone and unchanged are documents, compared with the build before."""
 
@@ -99,6 +112,7 @@ class BuildReport:
     kept: tuple[Failure, ...] = ()  # could not be read this time, so that the version from before stays
     embedded: int = 0  # chunks
     carried: int = 0  # chunks whose vectors were taken over from the build before
+    settings: tuple[SettingChange, ...] = ()  # of sources that were there before
     hosts: tuple[Host, ...] = ()  # that were asked, the slowest first
     biggest: tuple[DocumentSize, ...] = ()  # of the documents that were read this time; the one of most chunks first
 
@@ -122,6 +136,7 @@ class BuildReport:
                 for group in self.skipped
             ],
             "failed": [{"url": failure.url, "reason": failure.reason} for failure in self.failed],
+            "settings": [asdict(change) for change in self.settings],
             "hosts": [_host(host) for host in self.hosts],
             "biggest": [{"url": size.url, "bytes": size.bytes, "chunks": size.chunks} for size in self.biggest],
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
@@ -152,6 +167,9 @@ class BuildReport:
         lines.append(f"skipped      {sum(group.count for group in self.skipped):,}")
         lines += [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in self.skipped]
         lines += _failures("failed", self.failed)
+        if self.settings:
+            lines.append("settings     changed since the last build")
+            lines += [f"  {change}" for change in self.settings]
         if self.hosts:
             lines.append("hosts        slowest first")
             lines += [
@@ -192,6 +210,7 @@ class Ledger:
         self._skips: dict[str, Tally] = {}  # by reason: of a hostile site they are too many to keep
         self.failures: list[Failure] = []
         self.biggest: list[DocumentSize] = []
+        self.settings: tuple[SettingChange, ...] = ()
 
     def size(self, url: str, size: int, chunks: int) -> None:
         """Note how many bytes and chunks a document has that was read."""
@@ -227,6 +246,7 @@ class Ledger:
             carried=carried,
             skipped=self._groups(),
             failed=tuple(self.failures),
+            settings=self.settings,
             hosts=self.traffic.hosts(),
             biggest=tuple(self.biggest),
             seconds=self.stopwatch.read(),

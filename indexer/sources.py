@@ -113,6 +113,7 @@ def _read_one(
     traffic: Traffic | None,
     journal: Journal | None,
 ) -> Iterator[Page | Known | Skip | Failure]:
+    limits = limits.of(source)
     scheme = _SCHEME.match(source)
     if scheme is None:
         if not source.strip():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
+from indexer.config import OWN
 from indexer.layout import is_url
 from rag.settings import SETTINGS, Settings, load
 
@@ -170,7 +171,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             configured = read_configuration(args["config"])
         flags = {s.name: args[s.name] for s in SETTINGS if s.name in args}
-        settings = load(flags, configured=configured.settings if configured else None)
+        given = configured.settings if configured else None
+        settings = load(flags, configured=given)
+        args["own"] = {name: getattr(settings, name) for name in OWN if name in flags}
+        if args["own"]:  # they are for the sources named with them, and no others
+            settings = load({name: value for name, value in flags.items() if name not in OWN}, configured=given)
         args["configured"] = configured.sources if configured else ()
         result, text = _run(args, settings)
         print(json.dumps(result, ensure_ascii=False) if args["json"] else text)
@@ -244,7 +249,7 @@ def _run_command(args: dict[str, Any], settings: Settings) -> tuple[dict[str, An
 
     verb = args["verb"]
     if verb == "index":
-        options = {name: args[name] for name in ("configured", "add", "full", "quiet", "watch", "every")}
+        options = {name: args[name] for name in ("configured", "add", "full", "quiet", "watch", "every", "own")}
         return commands.index(args["sources"], settings, **options)
     if verb == "remove":
         return commands.remove(args["sources"], settings)

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ from embedder import cpu
 from embedder.building import ensure_package, is_built
 from embedder.config import Plan
 from indexer.collections import list_collections
+from indexer.config import OWN
 from indexer.errors import FilterError, IndexMissing, SourceError
 from indexer.filter import Filter
 from indexer.generation import current_id
 from indexer.layout import DEFAULT, is_url
 from indexer.publish import disk_errors, prepare
-from rag.configs import build_config, embedder_config
+from rag.configs import build_config, embedder_config, own_limits
 from rag.elapsed import Elapsed
 from rag.endpoint import Endpoint
 from rag.errors import CollectionMissing, SettingsError
@@ -54,13 +55,15 @@ def index(
     watch: bool = False,
     every: str | None = None,
     progress: "Progress | None" = None,
+    own: Mapping[str, Any] | None = None,
 ) -> Result:
     """Read the sources, and publish a generation unless nothing has changed.
 
     Without sources, those of the configuration file, or else of the live generation, are read again; with `add`, these
     are read as well. With `full`, everything is asked for and cut anew. `within` names, by source, the places that it
-    may not leave. With `watch` or `every`, stay and read again
-    what has changed, or every so often, until the process is told to stop.
+    may not leave. `own` has limits by name for the sources that are named here, or for all where none is; they are kept
+    with them. With `watch` or `every`, stay and read again what has changed, or every so often, until the process is
+    told to stop.
     """
     from indexer.earlier import live_sources
     from indexer.schedule import read_interval
@@ -74,12 +77,19 @@ def index(
     folder = settings.collection_dir
     if add and not sources:
         raise SourceError("--add needs the source that is to be added")
+    limited: Collection[str] = sources
     if not sources and not configured:
-        sources = live_sources(published(settings))
+        limited = sources = live_sources(published(settings))
     elif add and folder in list_collections(settings.index_dir).values():
         sources = [*live_sources(folder), *sources]
-    named = [ConfiguredSource(source) for source in dict.fromkeys(map(full_name, sources))]
-    entries = entries_of(named or configured, settings.collection, every=seconds, watch=watch)
+    limited, given = set(map(full_name, limited)), own_limits(own or {})
+    named = [
+        ConfiguredSource(source, own=given if source in limited else {})
+        for source in dict.fromkeys(map(full_name, sources))
+    ] or [  # a file says all of it: what it does not say is not kept
+        dataclasses.replace(source, own={**dict.fromkeys(OWN), **source.own, **given}) for source in configured
+    ]
+    entries = entries_of(named, settings.collection, every=seconds, watch=watch)
     config = build_config(settings, within)  # before the model is loaded, so that a bad value is told at once
     with disk_errors(settings.index_dir):
         prepare(settings.index_dir)
@@ -98,6 +108,7 @@ def index(
             progress=progress,
             cluster=cluster,
             then=publisher,
+            own={(one.collection or settings.collection, one.source): one.own for one in named},
         )
         if watch or every:
             work.keep()

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from indexer.config import OWN, CrawlLimits
 from indexer.errors import ConfigError
 from indexer.metadata import collect
 from indexer.schedule import read_interval
 from indexer.sources import full_name
+from rag.configs import own_limits
 from rag.errors import SettingsError
-from rag.settings import SETTINGS
+from rag.settings import BY_NAME, SETTINGS, parse_value
 
 _TABLES = ("settings", "source")
 _KEYS = ("url", "path", "every", "watch", "collection", "metadata")
@@ -26,6 +28,7 @@ class ConfiguredSource:
     every: float | None = None  # seconds
     watch: bool = False
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)  # limits, see `CrawlLimits.own`
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:
-    _refuse_unknown(table, _KEYS, where)
+    _refuse_unknown(table, (*_KEYS, *OWN), where)
     if ("url" in table) == ("path" in table):
         raise SettingsError(f"{where} must have either url or path")
     kind = "url" if "url" in table else "path"
@@ -90,7 +93,25 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
         every=every,
         watch=watch,
         metadata=_metadata(table.get("metadata", {}), where),
+        own=_own(table, kind, where),
     )
+
+
+def _own(table: Mapping[str, Any], kind: str, where: str) -> Mapping[str, Any]:
+    """Limits of the source."""
+    given = {}
+    for name in OWN:
+        if name not in table:
+            continue
+        if kind == "path" and name != "max_bytes":
+            raise SettingsError(f"{where}: {name} limits a crawl: it needs a url, and this source is a path")
+        given[name] = parse_value(BY_NAME[name], table[name], f"{where}: {name}")
+    own = own_limits(given)
+    try:
+        CrawlLimits(own={where: own})
+    except ConfigError as error:
+        raise SettingsError(f"{where}: {error}") from error
+    return own
 
 
 def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:

@@ -178,7 +178,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("answer_key", "", "secret that it asks for; better given by the variable than by the flag", "answers"),
     Setting("answer_timeout", 60.0, "seconds one answer may take", "answers", low=0.01, high=3600),
 )
-_BY_NAME = {setting.name: setting for setting in SETTINGS}
+BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class Settings:
     def as_environment(self) -> dict[str, str]:
         """Return the variables that make `load` give these settings in another process."""
         values = dataclasses.asdict(self)
-        return {_BY_NAME[name].variable: str(value) for name, value in values.items()}
+        return {BY_NAME[name].variable: str(value) for name, value in values.items()}
 
 
 def load(
@@ -277,11 +277,11 @@ def load(
     values: dict[str, object] = {}
     for setting in SETTINGS:
         if setting.name in overrides:
-            values[setting.name] = _parse(setting, overrides[setting.name], setting.flag)
+            values[setting.name] = parse_value(setting, overrides[setting.name], setting.flag)
         elif setting.variable in environ:
-            values[setting.name] = _parse(setting, environ[setting.variable], setting.variable)
+            values[setting.name] = parse_value(setting, environ[setting.variable], setting.variable)
         elif setting.name in configured:
-            values[setting.name] = _parse(
+            values[setting.name] = parse_value(
                 setting, configured[setting.name], f"{setting.name} in the configuration file"
             )
         else:
@@ -289,7 +289,8 @@ def load(
     return Settings(**values)  # type: ignore[arg-type]  # the table and the fields are held together by a test
 
 
-def _parse(setting: Setting, value: object, origin: str) -> object:
+def parse_value(setting: Setting, value: object, origin: str) -> object:
+    """Read the value of a setting; `origin` says in an error where it was given. Raises SettingsError."""
     kind = type(setting.default)
     try:
         parsed = _READERS[kind](value)
@@ -305,7 +306,7 @@ def _parse(setting: Setting, value: object, origin: str) -> object:
 
 WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _READERS: dict[type, Callable[[object], object]] = {
-    str: str,
+    str: lambda value: ",".join(map(str, value)) if isinstance(value, list) else str(value),
     int: lambda value: int(str(value)),
     float: lambda value: float(str(value)),
     bool: lambda value: WORDS[str(value).lower()],

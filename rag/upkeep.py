@@ -16,6 +16,7 @@ from indexer.archive import export_archive, export_documents, import_archive
 from indexer.collections import drop_collection, list_collections, size_of
 from indexer.errors import IndexMissing
 from indexer.generation import current_id
+from indexer.kept import with_leave
 from indexer.layout import GENERATIONS
 from indexer.manifest import Manifest, differing_fields, read_manifest
 from indexer.publish import disk_errors
@@ -98,7 +99,7 @@ def copy(settings: Settings, source: str, target: str, *, generation: str | None
 def sources(settings: Settings) -> Result:
     """List what the live generation was made from."""
     generation, listed = read_sources(published(settings))
-    rows = [("source", "kind", "documents", "chunks", "fetched", "modified")]
+    rows = [("source", "kind", "documents", "chunks", "fetched", "modified", "settings")]
     rows += [
         (
             item.source,
@@ -107,6 +108,7 @@ def sources(settings: Settings) -> Result:
             _number(item.chunks),
             item.fetched_at or "-",
             item.modified or "-",
+            " ".join(f"--{name.replace('_', '-')} {value or repr('')}" for name, value in item.own.items()),
         )
         for item in listed
     ]
@@ -141,6 +143,10 @@ def import_(settings: Settings, file: Path) -> Result:
     except PilotlightError as error:
         warnings.append(f"whether these settings can serve it is not known: {error}")
     report = {"file": str(file), "collection": settings.collection, **_described(manifest), "warnings": warnings}
+    warnings += [
+        f"{source} was read with --allow-private, which is not taken over: index it with the flag again"
+        for source in with_leave(manifest)
+    ]
     lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
     return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
 
