@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from embedder.protocol import Embedder
 from indexer import memory
-from indexer.bounds import bounded
 from indexer.chunking import MOST_CHUNKS, Chunker
 from indexer.config import BuildConfig
 from indexer.draft import Draft, drafting, open_earlier
@@ -103,8 +102,7 @@ class _Build:
     ) -> None:
         self._sources = list(sources)
         self._embedder = embedder
-        live = earlier.manifest
-        self._config = config = with_kept(bounded(config, sources, live), sources, live)
+        self._config = config = with_kept(config, sources, earlier.manifest)
         self._progress = progress
         self._earlier = earlier
         self._fingerprint = dict(embedder.fingerprint)
@@ -113,9 +111,7 @@ class _Build:
         self._cluster = cluster
         self._settings = config.as_dict() | {"reading": READING} | ({"metadata": metadata} if metadata else {})
         self._ledger = Ledger()
-        self._ledger.settings = changes(config, live) if live is not None else ()
-        for change in self._ledger.settings:
-            progress.message(f"changed: {change}")
+        self._ledger.settings = changes(config, earlier.manifest, progress.message)
         self._seen: set[int] = set()  # documents of the earlier generation that are still there
         # While nothing differs from the earlier generation, its documents are held back instead of copied: if nothing
         # differs to the end, there is nothing to publish.
@@ -155,7 +151,8 @@ class _Build:
             return self._ledger.report(live.id, live.counts, published=False)
         self._release()
         if not self._draft.counts.documents:
-            raise NothingToIndex(self._ledger.why_nothing(self._sources))
+            self._journal.drop()  # all that there is was fetched
+            raise NothingToIndex(self._ledger.why_nothing(self._sources, is_live=live is not None))
         self._draft.finish()
         self._draft.publish(
             index_dir,
@@ -179,8 +176,7 @@ class _Build:
         elif cuts:
             self._progress.message(f"{cuts}: every page is read and cut anew, and what differs is embedded")
         same_kind = live.settings.get("vector_index") == self._config.vector_index
-        same_sources = live.sources == self._sources and are_kept(self._config, live)
-        if self._earlier.is_trusted and same_kind and same_sources:
+        if self._earlier.is_trusted and same_kind and live.sources == self._sources and are_kept(self._config, live):
             self._held = []
         return 0 if models else live.counts.dimension
 
@@ -202,8 +198,7 @@ class _Build:
     def _take(self, item: Item, parsed: ToCome[Parsed] | None = None) -> None:
         memory.check()
         if isinstance(item, Skip):
-            self._ledger.skip(item)
-            return
+            return self._ledger.skip(item)
         if isinstance(item, Page):
             self._ledger.fetched += 1
             self._page(item, parsed)

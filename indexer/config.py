@@ -9,6 +9,7 @@ from typing import Any
 
 from indexer.errors import ConfigError
 from indexer.scope import Scope
+from indexer.wording import plain
 
 OWN = (  # what a source can have of its own
     "max_pages",
@@ -111,7 +112,7 @@ class BuildConfig:
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+        raise ConfigError(f"{name} must be a whole number from {low:,} to {high:,}, not {value!r}")
 
 
 def _texts(name: str, values: object) -> tuple[str, ...]:
@@ -131,6 +132,6 @@ def _network(text: str) -> None:
 
 def _number(name: str, value: object, low: float, high: float) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+        raise ConfigError(f"{name} must be a number from {plain(low)} to {plain(high)}, not {value!r}")
     if not low <= value <= high:
-        raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+        raise ConfigError(f"{name} must be a number from {plain(low)} to {plain(high)}, not {value!r}")

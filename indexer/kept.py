@@ -1,10 +1,11 @@
 """Crawl settings of a source's own: kept with it in the index, and used by every later build until others are given."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from indexer.bounds import bounded
 from indexer.config import OWN, BuildConfig
 from indexer.manifest import Manifest
 from indexer.report import SettingChange
@@ -15,8 +16,9 @@ _OF_PATHS = ("max_bytes",)  # the rest concerns requests and addresses
 def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
     """Return the config with what each source keeps from before, under what it is given now; None gives one up.
 
-    Raises ConfigError if what was kept makes no sense.
+    The places that a source may not leave are kept as well. Raises ConfigError if what was kept makes no sense.
     """
+    config = bounded(config, sources, live)
     before = live.settings.get("crawl", {}).get("own", {}) if live is not None else {}
     own = {}
     for source in sources:
@@ -26,13 +28,17 @@ def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | No
     return replace(config, crawl=replace(config.crawl, own=own))
 
 
-def changes(config: BuildConfig, live: Manifest) -> tuple[SettingChange, ...]:
-    """Tell in what the sources that were there before are read otherwise than they were."""
+def changes(config: BuildConfig, live: Manifest | None, say: Callable[[str], None]) -> tuple[SettingChange, ...]:
+    """Find out, and say, in what the sources that were there before are read otherwise than they were."""
+    if live is None:
+        return ()
     before, now = live.settings.get("crawl", {}), asdict(config.crawl)
     found = []
     for source in live.sources:
         old, new = _effective(before, source), _effective(now, source)
         found += [SettingChange(source, name, old[name], new[name]) for name in old if old[name] != new[name]]
+    for change in found:
+        say(f"changed: {change}")
     return tuple(found)
 
 

@@ -71,7 +71,7 @@ def _publish_without(
                 ledger.unchanged += 1
             progress.page()
         if not draft.counts.documents:
-            raise NothingToIndex("without these sources the index would be empty; the live index is as it was")
+            raise NothingToIndex("without these sources the index would be empty; the live index has not changed")
         for record in earlier.pages():
             if record.source not in removed:
                 draft.remember(record)

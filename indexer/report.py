@@ -220,12 +220,13 @@ class Ledger:
         """Note what was left out."""
         self._skips.setdefault(skip.reason, Tally()).add(skip.url)
 
-    def why_nothing(self, sources: Iterable[str]) -> str:
+    def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
         """What to say where no page gave any text."""
         reasons = [f"{group.count:,} skipped ({group.reason})" for group in self._groups()[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failures[:2]]
         found = "; ".join(reasons) or "no pages or files at all"
-        return f"nothing to index in {', '.join(sources)}: {found}; the live index is as it was"
+        rest = "; the live index has not changed" if is_live else ""
+        return f"nothing to index in {', '.join(sources)}: {found}{rest}"
 
     def report(
         self, generation: str, counts: Counts, *, embedded: int = 0, carried: int = 0, published: bool = True

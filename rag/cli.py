@@ -5,15 +5,17 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
+from indexer.collections import live_id
 from indexer.config import OWN
 from indexer.layout import is_url
 from rag.settings import SETTINGS, Settings, load
+from rag.usage import Parser
 
 # Which settings each verb reads, by their group in the table, and those of a group that it has no use for.
 _GROUPS = {
@@ -40,10 +42,10 @@ _GROUPS = {
 _UNUSED = {
     "remove": {"vector_index", "ray"},
     "serve": {"collection"},
-    "import": {"vector_index", "ray"},
+    "import": {"vector_index", "ray", "threads"},
     "copy": {"vector_index", "ray"},
     "push": {"vector_index", "ray"},
-    "search": {"poll"},
+    "search": {"poll", "host", "port", "workers", "log_format", "log_queries"},
     "verify": {"poll"},
     "sources": {"poll"},
     "generations": {"poll"},
@@ -54,13 +56,13 @@ _UNUSED = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Return the parser; every setting's flag comes from the settings table."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="pilotlight", description="Self-hosted retrieval for CPU servers: index documents, search in milliseconds."
     )
     top.add_argument("--version", action="version", version=f"pilotlight {metadata.version('pilotlight')}")
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
+    verbs = top.add_subparsers(dest="verb", metavar="COMMAND")
     verb = verbs.add_parser("index", help="read sources and publish a new generation of the index")
     verb.add_argument(
         "sources",
@@ -90,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
         "--http", metavar="PORT", type=int, help="listen on this port of 127.0.0.1 instead of standard input"
     )
     verb = verbs.add_parser("search", help="answer one query on the command line")
-    verb.add_argument("query", metavar="QUERY", help="the question, in quotes")
+    verb.add_argument("query", nargs="+", metavar="QUERY", help="the question; several words are one question")
     verb.add_argument("-k", type=int, default=10, help="hits to return (default: 10)")
     _add_mode(verb)
     verb.add_argument(
@@ -153,7 +155,8 @@ def parser() -> argparse.ArgumentParser:
     verbs.add_parser("doctor", help="show the CPU, engine, model and index in use, and warn about what is slow")
     for name, verb in verbs.choices.items():
         verb.add_argument("--config", metavar="FILE", type=Path, help="take settings, and for index sources, from this")
-        verb.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+        if name not in {"serve", "mcp"}:  # which print nothing
+            verb.add_argument("--json", action="store_true", help="print one JSON object on stdout")
         if "index" not in _GROUPS[name]:
             verb.add_argument("--index", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         _add_settings(verb, name)
@@ -162,9 +165,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    args = vars(parser().parse_args(argv))
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
+    args: dict[str, Any] = {}
+    settings = None
     try:
+        args = parser().read(argv)
+        if args["verb"] is None:
+            parser().print_help()
+            return 0
         configured = None
         if args["config"] is not None:
             from rag.configuration import read_configuration
@@ -178,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             settings = load({name: value for name, value in flags.items() if name not in OWN}, configured=given)
         args["configured"] = configured.sources if configured else ()
         result, text = _run(args, settings)
-        print(json.dumps(result, ensure_ascii=False) if args["json"] else text)
+        print(json.dumps(result, ensure_ascii=False) if args.get("json") else text)
         sys.stdout.flush()
     except PilotlightError as error:
         print(f"pilotlight: {error}", file=sys.stderr)
@@ -189,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"pilotlight: {SHORT}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("pilotlight: stopped; the live index is as it was", file=sys.stderr)
+        print(f"pilotlight: stopped{_untouched(args, settings)}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing at exit
@@ -198,6 +206,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if failed:
         print(f"pilotlight: {failed[0]}", file=sys.stderr)
     return 2 if failed else 0
+
+
+def _untouched(args: Mapping[str, Any], settings: Settings | None) -> str:
+    """What to say of the index when a command that writes one was stopped."""
+    if settings is None or args["verb"] not in {"index", "remove"} or live_id(settings.collection_dir) is None:
+        return ""
+    return "; the live index has not changed"
 
 
 def _run(args: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], str]:
@@ -255,7 +270,7 @@ def _run_command(args: dict[str, Any], settings: Settings) -> tuple[dict[str, An
         return commands.remove(args["sources"], settings)
     if verb == "search":
         return commands.search(
-            args["query"],
+            " ".join(args["query"]),
             settings,
             k=args["k"],
             mode=args["mode"],
@@ -273,11 +288,11 @@ def _run_command(args: dict[str, Any], settings: Settings) -> tuple[dict[str, An
     raise AssertionError("serve does not return")
 
 
-def _add_mode(verb: argparse.ArgumentParser) -> None:
+def _add_mode(verb: Parser) -> None:
     verb.add_argument("--mode", default="hybrid", help="how passages are found: hybrid (default), dense or lexical")
 
 
-def _add_settings(verb: argparse.ArgumentParser, name: str) -> None:
+def _add_settings(verb: Parser, name: str) -> None:
     group = verb.add_argument_group("settings", "each can also be set by the environment variable in brackets")
     for setting in SETTINGS:
         if setting.group not in _GROUPS[name] or setting.name in _UNUSED.get(name, ()):

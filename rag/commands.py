@@ -21,12 +21,12 @@ from indexer.errors import FilterError, IndexMissing, SourceError
 from indexer.filter import Filter
 from indexer.generation import current_id
 from indexer.layout import DEFAULT, is_url
-from indexer.publish import disk_errors, prepare
+from indexer.publish import disk_errors, nothing_left, prepare
 from rag.configs import build_config, embedder_config, own_limits
 from rag.elapsed import Elapsed
 from rag.endpoint import Endpoint
 from rag.errors import CollectionMissing, SettingsError
-from rag.filters import fields_of
+from rag.filters import DAYS, KEYS, LISTS, METADATA, fields_of, key_of
 from rag.keys import check_exposure
 from rag.lazy import LazyEmbedder
 from rag.results import as_text
@@ -34,6 +34,7 @@ from rag.retriever import Retriever
 from rag.serving import check_servable, in_one_process
 from rag.settings import Settings
 from rag.stores import chosen_store
+from rag.usage import did_you_mean
 from rag.workers import share_cores
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def index(
     """
     from indexer.earlier import live_sources
     from indexer.schedule import read_interval
-    from indexer.sources import full_name
+    from indexer.sources import full_name, refuse_bare_host
     from rag.cluster import cluster_of
     from rag.configuration import ConfiguredSource
     from rag.copying import publisher_of, reported
@@ -77,6 +78,8 @@ def index(
     folder = settings.collection_dir
     if add and not sources:
         raise SourceError("--add needs the source that is to be added")
+    for source in sources:
+        refuse_bare_host(source)
     limited: Collection[str] = sources
     if not sources and not configured:
         limited = sources = live_sources(published(settings))
@@ -91,13 +94,13 @@ def index(
     ]
     entries = entries_of(named, settings.collection, every=seconds, watch=watch)
     config = build_config(settings, within)  # before the model is loaded, so that a bad value is told at once
-    with disk_errors(settings.index_dir):
-        prepare(settings.index_dir)
     embedder = lazy_embedder(settings, quiet=quiet)
     publisher = publisher_of(settings, quiet=quiet)
     if publisher and len({entry.collection for entry in entries}) > 1:
         raise SettingsError(f"{settings.store} holds one collection, and the sources are of several")
-    with cluster_of(settings, embedder.fingerprint) as cluster:
+    with nothing_left(settings.index_dir), cluster_of(settings, embedder.fingerprint) as cluster:
+        with disk_errors(settings.index_dir):
+            prepare(settings.index_dir)
         work = Freshness(
             settings,
             config,
@@ -263,8 +266,14 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
         name, equals, value = pair.partition("=")
         if not equals:
             raise FilterError("--filter", f"must be KEY=VALUE, such as language=en, not {pair[:80]!r}")
+        if name not in (*LISTS, *DAYS) and not name.startswith(METADATA):
+            meant = did_you_mean(name, KEYS) or f"; its keys are {', '.join(KEYS)}"
+            raise FilterError("--filter", f"has no key {name[:40]!r}{meant}")
         parameters.setdefault(name, []).append(value)
-    return Filter.parse(fields_of(parameters)) if parameters else None
+    try:
+        return Filter.parse(fields_of(parameters)) if parameters else None
+    except FilterError as error:
+        raise FilterError(f"--filter {key_of(error.field)}", error.detail) from error
 
 
 def published(settings: Settings) -> Path:

@@ -14,6 +14,7 @@ from indexer.sources import full_name
 from rag.configs import own_limits
 from rag.errors import SettingsError
 from rag.settings import BY_NAME, SETTINGS, parse_value
+from rag.usage import did_you_mean
 
 _TABLES = ("settings", "source")
 _KEYS = ("url", "path", "every", "watch", "collection", "metadata")
@@ -138,4 +139,5 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 def _refuse_unknown(names: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for name in names:
         if name not in known:
-            raise SettingsError(f"{where}: {name[:40]!r} is not known there; known are: {', '.join(known)}")
+            meant = did_you_mean(name, known) or f"; known are: {', '.join(known)}"
+            raise SettingsError(f"{where}: unknown name {name[:40]!r}{meant}")

@@ -172,6 +172,25 @@ def _readers(report: dict[str, Any], warnings: list[str]) -> None:
         )
 
 
+_LABELS = {
+    "isa": "instruction set",
+    "isa_reason": "why this one",
+    "isas": "all it runs",
+    "sve_bits": "SVE bits",
+    "bf16": "fast bf16",
+    "max_length": "longest input, tokens",
+    "engine_reason": "why this engine",
+    "precision_reason": "why this precision",
+    "package": "compiled package",
+    "created_at": "built at",
+    "readers": "document readers",
+    "cpu": "CPU",
+    "seccomp": "system calls",
+    "landlock": "Landlock",
+    "compiler": "C++ compiler",
+}
+
+
 def as_text(report: dict[str, Any]) -> str:
     """Lay the report out for a terminal."""
     lines = []
@@ -179,20 +198,22 @@ def as_text(report: dict[str, Any]) -> str:
         if part == "warnings":
             continue
         if isinstance(value, dict):
-            lines += [part, *(f"  {_label(name):<24} {_word(v)}" for name, v in value.items())]
+            lines += [_label(part), *(f"  {_label(name):<24} {_word(v)}" for name, v in value.items())]
         else:
-            lines.append(f"{part:<26} {_word(value)}")
-    lines += [f"warning: {warning}" for warning in report["warnings"]] or ["nothing to warn about"]
+            lines.append(f"{_label(part):<26} {_word(value)}")
+    lines += [f"warning: {warning}" for warning in report["warnings"]] or ["no problems found"]
     return "\n".join(lines)
 
 
 def _label(name: str) -> str:
-    return name if name.isupper() else name.replace("_", " ")
+    return _LABELS.get(name) or (name if name.isupper() else name.replace("_", " "))
 
 
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "-"
-    return "-" if value in (None, "") else str(value)
+        return ", ".join(map(str, value)) or "none"
+    if value in (None, ""):
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,6 +1,7 @@
 """Errors of the application; see `embedder.errors` for the whole tree.
 
 RagError
+├── UsageError          a command line that cannot be read: says what is wrong, and what was probably meant
 ├── SettingsError       a setting whose value cannot be used: names the setting, the value and what is allowed
 ├── QueryError          a query, k, or mode that cannot be answered (HTTP 400)
 ├── NotThere            something that is asked for by its name and is not there (HTTP 404)
@@ -33,6 +34,10 @@ from embedder.errors import PilotlightError
 
 class RagError(PilotlightError):
     """Base of the application's errors."""
+
+
+class UsageError(RagError):
+    """A command line that cannot be read."""
 
 
 class SettingsError(RagError):

@@ -10,6 +10,7 @@ from pathlib import Path
 from embedder.cache import default_folder
 from embedder.model import PACKAGED
 from indexer.layout import KEYS, collection_dir, is_url
+from indexer.wording import plain
 from rag.errors import SettingsError
 from rag.options import EXPANSIONS
 
@@ -298,9 +299,9 @@ def parse_value(setting: Setting, value: object, origin: str) -> object:
         raise SettingsError(f"{origin} must be a {TYPE_NAMES[kind]}, not {value!r}") from None
     if setting.choices and parsed not in setting.choices:
         raise SettingsError(f"{origin} must be one of {', '.join(setting.choices)}, not {value!r}")
-    bounded = setting.low is not None and setting.high is not None
-    if bounded and not setting.low <= parsed <= setting.high:  # type: ignore[operator]  # a bounded row is a number
-        raise SettingsError(f"{origin} must be from {setting.low:g} to {setting.high:g}, not {value!r}")
+    low, high = setting.low, setting.high
+    if low is not None and high is not None and not low <= parsed <= high:  # type: ignore[operator]  # it is a number
+        raise SettingsError(f"{origin} must be from {plain(low)} to {plain(high)}, not {value!r}")
     return parsed
 
 

@@ -17,7 +17,7 @@ from indexer.collections import drop_collection, list_collections, size_of
 from indexer.errors import IndexMissing
 from indexer.generation import current_id
 from indexer.kept import with_leave
-from indexer.layout import GENERATIONS
+from indexer.layout import DEFAULT, GENERATIONS, collection_dir
 from indexer.manifest import Manifest, differing_fields, read_manifest
 from indexer.publish import disk_errors
 from indexer.remote import Place
@@ -31,6 +31,9 @@ from rag.errors import CollectionMissing, SettingsError
 from rag.settings import Settings
 from rag.sources import read_sources
 from rag.stores import chosen_store, live_id, roll_back, store_at, verify_generation
+
+# Endings of archives that export does not write; any other name is the user's choice.
+_OTHER_ARCHIVES = {".zip", ".7z", ".rar", ".bz2", ".tbz", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".jar"}
 
 
 def verify(settings: Settings, *, generation: str | None = None, quick: bool = False) -> Result:
@@ -122,6 +125,8 @@ def sources(settings: Settings) -> Result:
 
 def export(settings: Settings, file: Path, *, generation: str | None = None, jsonl: bool = False) -> Result:
     """Write a generation into an archive, or its documents into a file of JSON Lines."""
+    if not jsonl and file.suffix.lower() in _OTHER_ARCHIVES:
+        raise SettingsError(f"{file}: export writes .tar, .tar.gz or .tgz, not {file.suffix}; name the file so")
     index = published(settings)
     manifest = (export_documents if jsonl else export_archive)(index, file, generation)
     size = file.stat().st_size
@@ -206,7 +211,9 @@ def collections(settings: Settings) -> Result:
 def drop(settings: Settings, name: str, *, yes: bool) -> Result:
     """Remove a named collection."""
     folders = list_collections(settings.index_dir)
-    if not yes:
+    if not collection_dir(settings.index_dir, name).is_dir():
+        raise CollectionMissing(name, folders)
+    if not yes and name != DEFAULT:
         raise SettingsError(f"drop removes collection {name!r} with all its generations for good; confirm with --yes")
     try:
         with disk_errors(settings.index_dir):

@@ -112,3 +112,97 @@ def test_a_job_reads_no_more_than_was_allowed(run: Run, site: Site) -> None:
     assert report["settings"] == []
     [source] = run("sources", "--json")["sources"]
     assert source["own"] == {"include": "/cats", "exclude": "/dogs", "allow_private": "127.0.0.0/8"}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("serach cats", "there is no command 'serach', did you mean search?"),
+        ("frobnicate", "there is no command 'frobnicate'; see pilotlight --help"),
+        ("index notes --incldue /x/", "index has no flag --incldue, did you mean --include?"),
+        ("search cats --port 80", "search has no flag --port; it belongs to serve"),
+        ("search", "search needs QUERY; see pilotlight search --help"),
+        ("keys sing", "ACTION must be one of add, list, remove, not 'sing'"),
+        ("index notes --max-pages 0", "--max-pages must be from 1 to 100,000,000, not '0'"),
+        ("index notes --delay -1", "--delay must be from 0 to 3,600, not '-1'"),
+        ("search cats --filter color=red", "--filter has no key 'color'; its keys are source, url_prefix, path, langu"),
+        ("search cats --filter lang=en", "--filter has no key 'lang', did you mean language?"),
+        ("search cats --filter from=soon", "--filter from must be a day"),
+        ("search cats --filter url_prefix=docs", "--filter url_prefix must be an address"),
+        ("search cats --filter meta.team=", "--filter meta.team is empty"),
+        ("drop foo", "there is no collection 'foo'"),
+        ("export x.zip", "x.zip: export writes .tar, .tar.gz or .tgz"),
+        ("index example.org", "there is no file or folder example.org; for the site, write https://example.org"),
+        ("index docs.example.org/guide/", "write https://docs.example.org/guide/"),
+        ("index localhost:8000", "write http://localhost:8000"),
+        ("index notes.md", "No such file"),
+    ],
+)
+def test_what_is_wrong_is_one_line(run: Run, line: str, told: str) -> None:
+    code, out, err = run(*line.split())
+    assert (code, out) == (2, "")
+    assert err.startswith("pilotlight: ")
+    assert err.count("\n") == 1
+    assert told in err
+
+
+def test_alone_it_shows_its_help(run: Run) -> None:
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    assert "search" in out
+    assert out == run("--help")[1]
+
+
+def test_several_words_are_one_query(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("rag.commands.search", lambda query, *_, **__: (asked.append(query), ({}, ""))[1])
+    run("search", "when", "do", "cats sleep", "-k", "3")
+    run("search", "when do cats sleep")
+    assert asked == ["when do cats sleep"] * 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "has", "lacks"),
+    [
+        ("search", "--max-k", "--port"),
+        ("search", "--mode", "--log-format"),
+        ("serve", "--port", "--json"),
+        ("mcp", "--http", "--json"),
+        ("import", "--model", "--threads"),
+        ("remove", "--keep-generations", "--ray"),
+        ("warm", "--threads", "--index"),
+        ("sources", "--index", "--poll"),
+    ],
+)
+def test_help_has_what_the_command_uses(run: Run, verb: str, has: str, lacks: str) -> None:
+    words = run(verb, "--help")[1].split()
+    assert has in words
+    assert lacks not in words
+
+
+@pytest.mark.parametrize("named", ["nothing", "a folder without text", "a site that is down"])
+def test_a_first_build_that_fails_leaves_no_folder(run: Run, named: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    source = {"nothing": "none", "a site that is down": "http://127.0.0.1:9/"}.get(named, tmp_path / "empty")
+    code, _, err = run("index", source, "--allow-private=yes", "--collection", "notes")
+    assert code == 2
+    assert "live index" not in err, "there is none"
+    assert list(Path().iterdir()) == []
+
+
+def test_a_later_build_that_fails_says_that_the_index_is_still_there(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Notes\n\nBirds sing.\n")
+    (tmp_path / "empty").mkdir()
+    run("index", tmp_path / "notes.md", "--json")
+    code, _, err = run("index", tmp_path / "empty")
+    assert code == 2
+    assert "the live index has not changed" in err
+    assert documents(run) == 1
+
+
+def test_drop_looks_before_it_asks(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Notes\n\nBirds sing.\n")
+    run("index", tmp_path / "notes.md", "--collection", "birds", "--json")
+    assert "there is no collection 'cats'; there are: birds" in run("drop", "cats")[2]
+    assert "confirm with --yes" in run("drop", "birds")[2]
+    assert run("drop", "birds", "--yes", "--json") == {"dropped": "birds"}
