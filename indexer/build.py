@@ -132,6 +132,7 @@ class _Build:
         self._draft.close()
 
     def run(self, index_dir: Path, refresh: Collection[str]) -> BuildReport:
+        self._progress.phase("reading")
         resting, rested = self._earlier.resting(self._sources, refresh), set()
         for record in self._earlier.pages() if resting else ():
             if record.source in resting:
@@ -175,8 +176,8 @@ class _Build:
             self._progress.message(f"{models}: every page is read and embedded anew")
         elif cuts:
             self._progress.message(f"{cuts}: every page is read and cut anew, and what differs is embedded")
-        same_kind = live.settings.get("vector_index") == self._config.vector_index
-        if self._earlier.is_trusted and same_kind and live.sources == self._sources and are_kept(self._config, live):
+        same = live.settings.get("vector_index") == self._config.vector_index and are_kept(self._config, live)
+        if self._earlier.is_trusted and same and live.sources == self._sources:
             self._held = []
         return 0 if models else live.counts.dimension
 
@@ -198,7 +199,8 @@ class _Build:
     def _take(self, item: Item, parsed: ToCome[Parsed] | None = None) -> None:
         memory.check()
         if isinstance(item, Skip):
-            return self._ledger.skip(item)
+            self._ledger.skip(item)
+            return
         if isinstance(item, Page):
             self._ledger.fetched += 1
             self._page(item, parsed)

@@ -11,7 +11,7 @@ from indexer.generation import current_id
 from indexer.kept import without
 from indexer.layout import GENERATIONS
 from indexer.manifest import Manifest, read_manifest
-from indexer.progress import Progress
+from indexer.progress import READING, Progress
 from indexer.report import BuildReport, Ledger
 from indexer.sources import full_name
 
@@ -62,6 +62,7 @@ def _publish_without(
         progress=progress,
     )
     with closing(draft):
+        progress.phase(READING)
         progress.found(manifest.counts.documents)
         for number, url, source in earlier.documents():
             if source in removed:

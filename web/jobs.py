@@ -24,6 +24,7 @@ NAME = COLLECTION | {"pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
 REQUEST = define("Build", structure({}, {"sources": SOURCES, **FLAGS, "collection": NAME}))
 _PROGRESS = structure(
     {
+        "phase": {"type": "string"},
         "pages": COUNT,
         "pages_due": COUNT,
         "chunks_embedded": COUNT,

@@ -69,7 +69,7 @@ class Work:
         config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk))
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]
-        report = build(names, self.index, self.embedder, config, progress=Progress(stream, "lines"), full=full)
+        report = build(names, self.index, self.embedder, config, progress=Progress(stream, "shown"), full=full)
         self.said, self.embedded = stream.getvalue(), self.embedder.encoded - before
         assert report.embedded == self.embedded
         assert report.generation == current_id(self.index)
