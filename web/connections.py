@@ -34,6 +34,7 @@ class Connection:
     state: State = State.READING
     since: float = field(default_factory=time.monotonic)  # that it is in this state
     unread: int = 0  # bytes that its client had to read then
+    watched: int = 0  # the events of its socket that the loop is told of
     rest: bytes = b""  # that came behind the request under way
     exchange: Exchange | None = None
     address: str = field(init=False)

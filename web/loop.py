@@ -122,8 +122,10 @@ class Loop:
             self._close(surplus)
         self._connections.add(conn)
         self._listeners.note(len(self._connections))
-        self._read(conn)
+        self._connections.enter(conn, State.READING)
         self._receive(conn)  # it is usually there
+        if conn.state is State.READING:
+            self._watch(conn, selectors.EVENT_READ)
 
     def _relieve(self) -> bool:
         """Close the connection that is worth least; return whether there was one."""
@@ -134,14 +136,26 @@ class Loop:
     def _move(self, conn: Connection) -> None:
         if conn.state is State.SENDING:
             self._send(conn)
+        elif conn.state is State.ANSWERING:  # its client has sent more, or left: that is for later
+            self._watch(conn, 0)
         elif conn.state is not State.CLOSED:  # by what happened to another in the same turn
             self._receive(conn)
+
+    def _watch(self, conn: Connection, events: int) -> None:
+        """Have `turn` move a connection at these events from now on. One that is being answered is left as it was."""
+        if events and not conn.watched:
+            self._poller.register(conn.sock, events, conn)
+        elif events and events != conn.watched:
+            self._poller.modify(conn.sock, events, conn)
+        elif conn.watched and not events:
+            self._poller.unregister(conn.sock)
+        conn.watched = events
 
     def _read(self, conn: Connection, data: bytes = b"") -> None:
         """Wait for a request, of which these bytes are there."""
         conn.intake = Intake()
         self._connections.enter(conn, State.READING)
-        self._poller.register(conn.sock, selectors.EVENT_READ, conn)
+        self._watch(conn, selectors.EVENT_READ)
         if data:
             self._feed(conn, data)
 
@@ -192,7 +206,7 @@ class Loop:
             self._connections.enter(conn, State.READING)
             self._say(conn, said)
         else:
-            self._stop_waiting(conn)
+            self._release(conn)
             self._connections.enter(conn, State.ANSWERING)
             end = intake.end if is_whole else intake.head_end
             exchange = Exchange(bytes(intake.buffer[:end]), time.monotonic(), conn.outbox, has_body=is_whole)
@@ -219,7 +233,7 @@ class Loop:
         if conn.outbox.waiting:
             self._unread += conn.outbox.waiting
             self._connections.enter(conn, State.SENDING)
-            self._poller.register(conn.sock, selectors.EVENT_WRITE, conn)
+            self._watch(conn, selectors.EVENT_WRITE)
             while self._unread > MAX_UNREAD_BYTES and (oldest := self._sending()):
                 self._close(oldest)
         else:
@@ -238,7 +252,7 @@ class Loop:
             return
         self._unread -= before - conn.outbox.waiting
         if not conn.outbox.waiting:
-            self._poller.unregister(conn.sock)
+            self._watch(conn, 0)  # it would be told again and again that there is room
             self._connections.enter(conn, State.ANSWERING)
             self._go_on(conn)
 
@@ -253,19 +267,17 @@ class Loop:
         else:
             self._linger(conn)
 
-    def _stop_waiting(self, conn: Connection) -> None:
-        """Wait no more for what a connection waits for."""
+    def _release(self, conn: Connection) -> None:
+        """Count no more what a connection holds."""
         if conn.state is State.READING:
             self._held -= len(conn.intake.buffer)
         if conn.state is State.SENDING:
             self._unread -= conn.outbox.waiting
-        if conn.state is not State.ANSWERING:
-            self._poller.unregister(conn.sock)
 
     def _refuse(self, conn: Connection, status: int, detail: str, reason: str) -> None:
         """Answer a request that has not come in full, or whose sender is not to send more."""
         self._count(reason)
-        self._stop_waiting(conn)
+        self._release(conn)
         self._connections.enter(conn, State.ANSWERING)
         retry_after = RETRY_AFTER_S if status in (429, 503) else None
         conn.outbox.sendall(refusal(status, detail, closes=True, retry_after=retry_after))
@@ -294,10 +306,11 @@ class Loop:
             self._close(conn)
         else:
             self._connections.enter(conn, State.LINGERING)
-            self._poller.register(conn.sock, selectors.EVENT_READ, conn)
+            self._watch(conn, selectors.EVENT_READ)
 
     def _close(self, conn: Connection) -> None:
-        self._stop_waiting(conn)
+        self._release(conn)
+        self._watch(conn, 0)
         self._connections.remove(conn)
         conn.state = State.CLOSED
         self._listeners.note(len(self._connections))
