@@ -69,7 +69,7 @@ def build(
         ClusterError: the cluster cannot do its part.
     """
     if not sources:
-        raise SourceError("no source was given; name an http or https address, a folder or a file")
+        raise SourceError("no source given; name a site, folder or file")
     sources = list(dict.fromkeys(full_name(source) for source in sources))
     refresh = sources if refresh is None else {full_name(source) for source in refresh}
     metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in (metadata or {}).items()}
@@ -173,9 +173,9 @@ class _Build:
         cuts = differences(cutting(live.settings), cutting(self._settings))
         self._earlier.is_trusted = not (models or cuts or full)
         if models:
-            self._progress.message(f"{models}: every page is read and embedded anew")
+            self._progress.message(f"{models}: reading and embedding every page again")
         elif cuts:
-            self._progress.message(f"{cuts}: every page is read and cut anew, and what differs is embedded")
+            self._progress.message(f"{cuts}: reading every page again, and embedding what differs")
         same = live.settings.get("vector_index") == self._config.vector_index and are_kept(self._config, live)
         if self._earlier.is_trusted and same and live.sources == self._sources:
             self._held = []

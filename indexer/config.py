@@ -86,7 +86,7 @@ class ChunkConfig:
     """How long a passage is, in tokens of the embedding model."""
 
     tokens: int = 200  # of the passage itself; its heading context comes on top
-    overlap: int = 0  # tokens repeated from the passage before it, within one section
+    overlap: int = 0  # tokens to repeat from the previous passage it, within one section
 
     def __post_init__(self) -> None:
         _whole("chunk tokens", self.tokens, 16, 100_000)
@@ -99,7 +99,7 @@ class BuildConfig:
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
-    keep_generations: int = 2  # published generations kept, the live one included
+    keep_generations: int = 2  # generations to keep, including the live one
     vector_index: str = "auto"  # kind of the vector index, see indexer/vectors.py
 
     def __post_init__(self) -> None:

@@ -58,7 +58,7 @@ def open_earlier(index_dir: Path, progress: Progress) -> Earlier:
     except IndexMissing:
         return Earlier.nothing()
     except IndexCorrupt as error:
-        progress.message(f"everything is read and embedded anew, because the live generation cannot be used: {error}")
+        progress.message(f"reading and embedding everything again, as the live generation cannot be used: {error}")
         return Earlier.nothing()
 
 

@@ -102,7 +102,7 @@ def complete(folder: Path, manifest: Manifest) -> None:
     try:
         Generation(folder).close()
     except IndexCorrupt as error:
-        raise IndexUnwritable(f"what was written does not read back, is the disk full or failing? {error}") from error
+        raise IndexUnwritable(f"cannot read back what was written; check the disk: {error}") from error
 
 
 def flush(folder: Path, manifest: Manifest) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from indexer.manifest import Counts
 from indexer.records import Failure, Host, Skip
 from indexer.traffic import Traffic
+from indexer.wording import counted
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
@@ -145,18 +146,18 @@ class BuildReport:
     def line(self) -> str:
         """What changed, in one line."""
         if not self.published:
-            return f"nothing has changed: {self.documents:,} documents, generation {self.generation}"
+            return f"nothing has changed: {counted(self.documents, 'document')}, generation {self.generation}"
         counts = f"{self.new.count:,} new, {self.changed.count:,} changed, {self.gone.count:,} gone"
         troubles = f", {len(self.kept):,} kept" * bool(self.kept) + f", {len(self.failed):,} failed" * bool(self.failed)
         return f"{counts}, {self.unchanged:,} unchanged{troubles}: generation {self.generation}"
 
     def table(self) -> str:
         """A summary to print, several lines."""
-        note = "" if self.published else " (the live one: nothing has changed)"
+        note = "" if self.published else " (live; nothing has changed)"
         lines = [
             f"generation   {self.generation}{note}",
             f"documents    {self.documents:,}",
-            f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} carried over)",
+            f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} reused)",
             f"fetched      {self.fetched:,}",
             f"unchanged    {self.unchanged:,}",
         ]
@@ -173,13 +174,16 @@ class BuildReport:
         if self.hosts:
             lines.append("hosts        slowest first")
             lines += [
-                f"  {host.requests:>8,} requests, {host.failed:,} failed, {host.bytes / 1e6:,.1f} MB, "
+                f"  {counted(host.requests, 'request'):>17}, {host.failed:,} failed, {host.bytes / 1e6:,.1f} MB, "
                 f"{host.seconds / host.requests * 1e3:,.0f} ms each, at most {host.slowest * 1e3:,.0f} ms   {host.host}"
                 for host in self.hosts[:_HOSTS]
             ]
         if self.biggest:
             lines.append("biggest      documents read this time")
-            lines += [f"  {size.chunks:>8,} chunks, {size.bytes / 1e3:,.0f} kB   {size.url}" for size in self.biggest]
+            lines += [
+                f"  {counted(size.chunks, 'chunk'):>15}, {size.bytes / 1e3:,.0f} kB   {size.url}"
+                for size in self.biggest
+            ]
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in self.seconds.items() if stage != "total")
         lines.append(f"seconds      {self.seconds.get('total', 0.0):.1f} ({stages})")
         return "\n".join(lines)

@@ -128,8 +128,8 @@ def _read_one(
     scheme = _SCHEME.match(source)
     if scheme is None:
         if not source.strip():
-            raise SourceError("a source is empty; give an http or https address, a folder or a file")
+            raise SourceError("empty source; name a site, folder or file")
         return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()))
     if scheme[1].lower() not in ("http", "https"):
-        raise SourceError(f"{source}: only http and https addresses, folders and files can be indexed")
+        raise SourceError(f"{source}: cannot index this scheme; name an http or https address, a folder or a file")
     return crawl(source, limits, found, earlier, traffic, journal)

@@ -68,28 +68,26 @@ def parser() -> Parser:
         "sources",
         nargs="*",
         metavar="SOURCE",
-        help="http(s) url of a site, or a file or folder; without one, the sources of the live index are read again",
+        help="address of a site, or path of a file or folder (default: the sources of the live index)",
     )
-    verb.add_argument("--add", action="store_true", help="keep the sources of the live index beside those given")
+    verb.add_argument("--add", action="store_true", help="add these sources to those of the live index")
     verb.add_argument(
         "--watch",
         action="store_true",
-        help="stay, and read folders and files again when they change; a site needs --every, or its own in the file",
+        help="keep running and re-read folders and files when they change; sites need --every, or an interval each",
     )
     verb.add_argument(
-        "--every", metavar="INTERVAL", help="stay, and read sources again so often, such as 90s, 15m, 6h or 1d"
+        "--every", metavar="INTERVAL", help="keep running and re-read at this interval, such as 90s, 15m, 6h or 1d"
     )
-    verb.add_argument("--full", action="store_true", help="read and cut pages anew that have not changed")
-    verb.add_argument("--quiet", action="store_true", help="no progress on stderr")
-    verb = verbs.add_parser("remove", help="publish the index without some of its sources; nothing is read again")
+    verb.add_argument("--full", action="store_true", help="reprocess unchanged pages too")
+    verb.add_argument("--quiet", action="store_true", help="show no progress")
+    verb = verbs.add_parser("remove", help="remove sources from the index, without reading anything again")
+    verb.add_argument("sources", nargs="+", metavar="SOURCE", help="the source, as it was given to index")
+    verbs.add_parser("serve", help="serve the search page and the REST API")
+    verb = verbs.add_parser("mcp", help="offer search and read_document as tools of the Model Context Protocol")
+    verb.add_argument("--server", metavar="URL", help="ask this running server instead of reading an index")
     verb.add_argument(
-        "sources", nargs="+", metavar="SOURCE", help="as it was given to index; an unknown one is refused"
-    )
-    verbs.add_parser("serve", help="answer queries on a web page and over REST")
-    verb = verbs.add_parser("mcp", help="offer search and read_document as tools, by the Model Context Protocol")
-    verb.add_argument("--server", metavar="URL", help="ask this running server, and read no index here")
-    verb.add_argument(
-        "--http", metavar="PORT", type=int, help="listen on this port of 127.0.0.1 instead of standard input"
+        "--http", metavar="PORT", type=int, help="listen on this port of 127.0.0.1 (default: use standard input)"
     )
     verb = verbs.add_parser("search", help="answer one query on the command line")
     verb.add_argument("query", nargs="+", metavar="QUERY", help="the question; several words are one question")
@@ -100,11 +98,13 @@ def parser() -> Parser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="only documents with this source, url_prefix, path, language, content_type or meta.NAME, or dated from or "
-        "to a day; the same key again allows either value",
+        help="search only documents that match; KEY is source, url_prefix, path, language, content_type, from, to or "
+        "meta.NAME; repeat a key to allow several values",
     )
-    verb.add_argument("--diversity", type=float, default=0.0, help="0 to 1: prefer hits unlike each other (default: 0)")
-    verb = verbs.add_parser("eval", help="measure retrieval quality on a dataset in BEIR's layout")
+    verb.add_argument(
+        "--diversity", type=float, default=0.0, help="from 0 to 1: prefer hits that differ from each other (default: 0)"
+    )
+    verb = verbs.add_parser("eval", help="measure search quality on a dataset in BEIR format")
     verb.add_argument(
         "folder",
         metavar="BEIR_DIR",
@@ -112,51 +112,53 @@ def parser() -> Parser:
         help="folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
     )
     _add_mode(verb)
-    verb.add_argument("--fusion", help="how hybrid joins its two lists: weighted (default) or rrf")
-    verb = verbs.add_parser("verify", help="check every file, count and a sample of the vectors of a generation")
-    verb.add_argument("--generation", metavar="ID", help="id of a generation; the live one unless told")
-    verb.add_argument("--quick", action="store_true", help="embed nothing again, so that no model is loaded")
-    verbs.add_parser("sources", help="list what the index was made from, and how much each source gave")
+    verb.add_argument("--fusion", help="how hybrid combines its two rankings: weighted (default) or rrf")
+    verb = verbs.add_parser("verify", help="check the files, counts and a sample of the vectors of a generation")
+    verb.add_argument("--generation", metavar="ID", help="id of the generation (default: live)")
+    verb.add_argument("--quick", action="store_true", help="skip the vectors, and load no model")
+    verbs.add_parser("sources", help="list the sources of the index, with their documents and settings")
     verbs.add_parser("generations", help="list the published generations, newest first")
-    verb = verbs.add_parser("rollback", help="make an older generation the live one, after verifying it")
+    verb = verbs.add_parser("rollback", help="verify an older generation and make it live")
     verb.add_argument(
-        "generation", nargs="?", metavar="GENERATION", help="id of a generation; the one before unless told"
+        "generation", nargs="?", metavar="GENERATION", help="id of the generation (default: the previous one)"
     )
-    verb = verbs.add_parser("export", help="write a generation into one archive")
+    verb = verbs.add_parser("export", help="write a generation to an archive")
     verb.add_argument(
         "file",
         metavar="FILE",
         type=Path,
-        help="the archive, replaced if it is there; compressed if it ends in .gz or .tgz",
+        help="the archive; an existing file is replaced; .gz and .tgz are compressed",
     )
-    verb.add_argument("--generation", metavar="ID", help="id of a generation; the live one unless told")
+    verb.add_argument("--generation", metavar="ID", help="id of the generation (default: live)")
     verb.add_argument("--jsonl", action="store_true", help="write the documents as JSON Lines instead")
-    verb = verbs.add_parser("import", help="publish the generation that an archive holds")
-    verb.add_argument("file", metavar="FILE", type=Path, help="an archive that export wrote")
-    verb = verbs.add_parser("copy", help="copy a generation to another store, check it there, and make it live")
+    verb = verbs.add_parser("import", help="publish the generation in an archive")
+    verb.add_argument("file", metavar="FILE", type=Path, help="an archive written by export")
+    verb = verbs.add_parser("copy", help="copy a generation to another store, verify it there and make it live")
     place = "folder of an index, or milvus://HOST:PORT/NAME"
-    verb.add_argument("--from", required=True, metavar="PLACE", help=f"{place}: where it is")
-    verb.add_argument("--to", required=True, metavar="PLACE", help=f"{place}: where it is to be")
-    verb.add_argument("--generation", metavar="ID", help="id of a generation; the live one unless told")
-    verb.add_argument("--quiet", action="store_true", help="no progress on stderr")
-    verb = verbs.add_parser("push", help="publish a generation where other servers fetch it")
-    verb.add_argument("url", metavar="URL", help="s3://BUCKET/PREFIX, or file:///FOLDER for a folder that is shared")
-    verb.add_argument("--generation", metavar="ID", help="id of a generation; the live one unless told")
+    verb.add_argument("--from", required=True, metavar="PLACE", help=f"copy from here: {place}")
+    verb.add_argument("--to", required=True, metavar="PLACE", help=f"copy to here: {place}")
+    verb.add_argument("--generation", metavar="ID", help="id of the generation (default: live)")
+    verb.add_argument("--quiet", action="store_true", help="show no progress")
+    verb = verbs.add_parser("push", help="publish a generation for other servers to fetch")
+    verb.add_argument("url", metavar="URL", help="s3://BUCKET/PREFIX, or file:///FOLDER for a shared folder")
+    verb.add_argument("--generation", metavar="ID", help="id of the generation (default: live)")
     verbs.add_parser("collections", help="list the collections of the index")
-    verb = verbs.add_parser("drop", help="remove a named collection for good")
-    verb.add_argument("name", metavar="NAME", help="the collection")
-    verb.add_argument("--yes", action="store_true", help="confirm it")
-    verb = verbs.add_parser("keys", help="make, list and remove the keys that callers of a server need")
+    verb = verbs.add_parser("drop", help="delete a collection permanently")
+    verb.add_argument("name", metavar="NAME", help="name of the collection")
+    verb.add_argument("--yes", action="store_true", help="confirm the deletion")
+    verb = verbs.add_parser("keys", help="create, list and remove the API keys of a server")
     verb.add_argument("action", choices=("add", "list", "remove"), metavar="ACTION", help="add, list or remove")
-    verb.add_argument("name", nargs="?", metavar="NAME", help="what the key is called: who or what has it")
-    verb.add_argument("--role", default="read", help="what it is good for: read (default) or write, which reads too")
-    verb.add_argument("--stdin", action="store_true", help="take the key from standard input, instead of a new one")
-    verbs.add_parser("warm", help="compile the model for this machine now, so that no later command has to")
-    verbs.add_parser("doctor", help="show the CPU, engine, model and index in use, and warn about what is slow")
+    verb.add_argument("name", nargs="?", metavar="NAME", help="name of the key, such as who uses it")
+    verb.add_argument("--role", default="read", help="what it allows: read (default), or write, which includes read")
+    verb.add_argument("--stdin", action="store_true", help="read the key from standard input instead of generating one")
+    verbs.add_parser("warm", help="compile the model for this machine ahead of time")
+    verbs.add_parser("doctor", help="show the CPU, engine, model and index in use, and report problems")
     for name, verb in verbs.choices.items():
-        verb.add_argument("--config", metavar="FILE", type=Path, help="take settings, and for index sources, from this")
+        verb.add_argument(
+            "--config", metavar="FILE", type=Path, help="read settings, and sources for index, from this file"
+        )
         if name not in {"serve", "mcp"}:  # which print nothing
-            verb.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+            verb.add_argument("--json", action="store_true", help="print the result as one JSON object")
         if "index" not in _GROUPS[name]:
             verb.add_argument("--index", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         _add_settings(verb, name)
@@ -289,7 +291,7 @@ def _run_command(args: dict[str, Any], settings: Settings) -> tuple[dict[str, An
 
 
 def _add_mode(verb: Parser) -> None:
-    verb.add_argument("--mode", default="hybrid", help="how passages are found: hybrid (default), dense or lexical")
+    verb.add_argument("--mode", default="hybrid", help="how to search: hybrid (default), dense or lexical")
 
 
 def _add_settings(verb: Parser, name: str) -> None:

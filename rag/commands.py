@@ -22,6 +22,7 @@ from indexer.filter import Filter
 from indexer.generation import current_id
 from indexer.layout import DEFAULT, is_url
 from indexer.publish import disk_errors, nothing_left, prepare
+from indexer.wording import counted
 from rag.configs import build_config, embedder_config, own_limits
 from rag.elapsed import Elapsed
 from rag.endpoint import Endpoint
@@ -77,7 +78,7 @@ def index(
     seconds = None if every is None else read_interval(every)
     folder = settings.collection_dir
     if add and not sources:
-        raise SourceError("--add needs the source that is to be added")
+        raise SourceError("--add needs a source")
     for source in sources:
         refuse_bare_host(source)
     limited: Collection[str] = sources
@@ -97,7 +98,7 @@ def index(
     embedder = lazy_embedder(settings, quiet=quiet)
     publisher = publisher_of(settings, quiet=quiet)
     if publisher and len({entry.collection for entry in entries}) > 1:
-        raise SettingsError(f"{settings.store} holds one collection, and the sources are of several")
+        raise SettingsError(f"{settings.store} holds one collection, but the sources belong to several")
     with nothing_left(settings.index_dir), cluster_of(settings, embedder.fingerprint) as cluster:
         with disk_errors(settings.index_dir):
             prepare(settings.index_dir)
@@ -115,7 +116,7 @@ def index(
         )
         if watch or every:
             work.keep()
-            return work.as_dict(), f"{work.runs:,} runs, {work.published:,} published, {work.failed:,} failed"
+            return work.as_dict(), f"{counted(work.runs, 'run')}, {work.published:,} published, {work.failed:,} failed"
         reports = work.once()
     if len(reports) == 1:
         [report] = reports.values()
@@ -171,7 +172,7 @@ def evaluate(folder: Path, settings: Settings, *, mode: str, fusion: str | None 
         from rag.evaluation import evaluate as run
         from rag.evaluation import read_dataset
     except ModuleNotFoundError as error:
-        raise SettingsError("this needs the extra eval: pip install 'pilotlight[eval]'") from error
+        raise SettingsError("eval is not installed: pip install 'pilotlight[eval]'") from error
     from rag.live import load_embedder
 
     dataset = read_dataset(folder)
@@ -208,7 +209,7 @@ def mcp(settings: Settings, *, server: str | None = None, port: int | None = Non
     try:
         from rag import mcp as tools
     except ModuleNotFoundError as error:
-        raise SettingsError("this needs the extra mcp: pip install 'pilotlight[mcp]'") from error
+        raise SettingsError("mcp is not installed: pip install 'pilotlight[mcp]'") from error
 
     with ExitStack() as stack:
         if server is not None:
@@ -248,14 +249,14 @@ def warm(settings: Settings) -> Result:
     }
     if key is None:
         report |= {"package": None, "built": False, "bytes": 0, "seconds": 0.0}
-        return report, f"engine {plan.engine} has no package: nothing to build"
+        return report, f"engine {plan.engine} needs no compilation"
     start = time.monotonic()
     built = _prepare(plan)
     folder = ensure_package(plan, key)
     size = sum(path.stat().st_size for path in folder.iterdir())
     seconds = round(time.monotonic() - start, 1)
     report |= {"package": str(folder), "built": built, "bytes": size, "seconds": seconds}
-    done = f"built in {seconds} s" if built else "is there already"
+    done = f"built in {seconds} s" if built else "was compiled before"
     return report, f"{plan.spec.name} ({plan.engine}, {plan.precision}) {done}: {folder}, {size / 1e6:.0f} MB"
 
 

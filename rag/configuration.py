@@ -87,7 +87,7 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
             raise SettingsError(f"{where}: every: {error}") from error
     watch = table.get("watch", False)
     if not isinstance(watch, bool) or (watch and kind == "url"):
-        raise SettingsError(f"{where}: watch must be true or false, and is for a path; a url is read again every …")
+        raise SettingsError(f"{where}: watch must be true or false, and needs a path; use every for a url")
     return ConfiguredSource(
         source=name if kind == "url" else full_name(str(folder / Path(name).expanduser())),
         collection=_text(table, "collection", where) if "collection" in table else None,
@@ -125,7 +125,9 @@ def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
     kept = collect((name, value) for name, listed in lists.items() for value in listed)
     lost = sum(map(len, lists.values())) - sum(map(len, kept.values()))
     if lost:
-        raise SettingsError(f"{where}: metadata has {lost} names or values that are empty, too long, too many or twice")
+        raise SettingsError(
+            f"{where}: metadata has {lost} names or values that are empty, too long, too many or repeated"
+        )
     return kept
 
 

@@ -79,7 +79,7 @@ class JobMissing(NotThere):
     field = "id"
 
     def __init__(self, job: str) -> None:
-        super().__init__(f"there is no job {job[:80]!r}: it never was, or has been forgotten")
+        super().__init__(f"there is no job {job[:80]!r}: it never existed, or is no longer kept")
 
 
 class JobRefused(RagError):
@@ -102,7 +102,7 @@ class DeadlinePassed(RagError):
     """The answer would have come too late."""
 
     def __init__(self) -> None:
-        super().__init__("the server is too busy to answer in time: try again in a moment")
+        super().__init__("the server is too busy to answer in time: try again shortly")
 
 
 class KeysError(RagError):

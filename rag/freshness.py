@@ -121,7 +121,7 @@ class Freshness:
     def _failed(self, collection: str, due: Sequence[Entry], error: PilotlightError) -> list[Entry]:
         self.runs += 1
         self.failed += 1
-        self._say(f"{collection}: failed, and will be tried again: {error}")
+        self._say(f"{collection}: failed, will retry: {error}")
         return list(due)
 
     def _build(self, collection: str, due: Sequence[Entry]) -> BuildReport:
@@ -217,6 +217,6 @@ def entries_of(
         watched = not is_site and (one.watch or (watch and one.every is None))
         interval = one.every or (None if watched else every)
         if is_site and watch and interval is None:
-            raise SourceError(f"{one.source} is a site, which cannot be watched: say how often to read it, --every 6h")
+            raise SourceError(f"{one.source} is a site and cannot be watched: set an interval, such as --every 6h")
         entries[Entry(one.source, one.collection or collection, interval, watched)] = one.metadata
     return entries

@@ -57,7 +57,7 @@ def run(folder: Path, work: Work) -> int:
     except KeyboardInterrupt:
         state, code = "cancelled", 130
     except Exception as wrong:
-        state, error = "failed", f"an internal error, {type(wrong).__name__}: the job's log has more"
+        state, error = "failed", f"internal error {type(wrong).__name__}; see the job's log"
         _end(folder, progress, state, report, error)
         raise
     _end(folder, progress, state, report, error)

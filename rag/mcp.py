@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from embedder.errors import PilotlightError
 from indexer.catalogue import document_id, is_document_id
+from indexer.wording import counted
 from rag.client_results import Document, document_of
 from rag.filters import Filter
 from rag.options import DEFAULT_COLLECTION
@@ -146,7 +147,9 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
             for number, hit in enumerate(hits, 1)
         ]
         result = SearchResult(query=query, generation=answer.generation, hits=hits)
-        return _answer(result, f"{len(hits)} passages, best first." if hits else "Nothing was found.", passages)
+        return _answer(
+            result, f"{counted(len(hits), 'passage')}, best first." if hits else "Nothing was found.", passages
+        )
 
     @server.tool(annotations=READS)
     def read_document(

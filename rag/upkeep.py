@@ -23,6 +23,7 @@ from indexer.publish import disk_errors
 from indexer.remote import Place
 from indexer.upload import upload
 from indexer.verification import problems_of
+from indexer.wording import counted
 from rag.commands import Result, lazy_embedder, published
 from rag.configs import embedder_config
 from rag.copying import copy as copy_generation
@@ -54,7 +55,7 @@ def verify(settings: Settings, *, generation: str | None = None, quick: bool = F
     }
     width = max(len(check.name) for check in checks)
     lines = [f"{'ok' if check.ok else 'FAILED':<6}  {check.name:<{width}}  {check.what}" for check in checks]
-    return report, "\n".join([*lines, f"generation {generation} is {'whole' if ok else 'damaged'}"])
+    return report, "\n".join([*lines, f"generation {generation} is {'intact' if ok else 'damaged'}"])
 
 
 def rollback(settings: Settings, generation: str | None) -> Result:
@@ -63,7 +64,7 @@ def rollback(settings: Settings, generation: str | None) -> Result:
         before = live_id(store)
         now = roll_back(store, generation)
     report = {"collection": settings.collection, "generation": now, "before": before}
-    return report, f"generation {now} is live; before it was {before or 'none'}"
+    return report, f"generation {now} is live; previously {before or 'none'}"
 
 
 def generations(settings: Settings) -> Result:
@@ -131,8 +132,8 @@ def export(settings: Settings, file: Path, *, generation: str | None = None, jso
     manifest = (export_documents if jsonl else export_archive)(index, file, generation)
     size = file.stat().st_size
     report = {"file": str(file), "file_bytes": size, **_described(manifest)}
-    what = f"{manifest.counts.documents:,} documents" if jsonl else f"generation {manifest.id}"
-    return report, f"{what} {'are' if jsonl else 'is'} in {file}, {size / 1e6:,.1f} MB"
+    what = counted(manifest.counts.documents, "document") if jsonl else f"generation {manifest.id}"
+    return report, f"wrote {what} to {file}, {size / 1e6:,.1f} MB"
 
 
 def import_(settings: Settings, file: Path) -> Result:
@@ -144,12 +145,14 @@ def import_(settings: Settings, file: Path) -> Result:
     try:
         if fields := differing_fields(manifest.fingerprint, Plan(embedder_config(settings)).fingerprint):
             names = ", ".join(fields)
-            warnings.append(f"serve refuses it with these settings: it was built by another embedder (by {names})")
+            warnings.append(
+                f"serve will refuse it with these settings: it was built with a different embedder ({names})"
+            )
     except PilotlightError as error:
-        warnings.append(f"whether these settings can serve it is not known: {error}")
+        warnings.append(f"cannot tell whether these settings can serve it: {error}")
     report = {"file": str(file), "collection": settings.collection, **_described(manifest), "warnings": warnings}
     warnings += [
-        f"{source} was read with --allow-private, which is not taken over: index it with the flag again"
+        f"{source} was read with --allow-private, which is not imported: index it again with the flag"
         for source in with_leave(manifest)
     ]
     lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
@@ -214,13 +217,13 @@ def drop(settings: Settings, name: str, *, yes: bool) -> Result:
     if not collection_dir(settings.index_dir, name).is_dir():
         raise CollectionMissing(name, folders)
     if not yes and name != DEFAULT:
-        raise SettingsError(f"drop removes collection {name!r} with all its generations for good; confirm with --yes")
+        raise SettingsError(f"drop deletes collection {name!r} and all its generations permanently; confirm with --yes")
     try:
         with disk_errors(settings.index_dir):
             drop_collection(settings.index_dir, name)
     except IndexMissing as error:
         raise CollectionMissing(name, folders) from error
-    return {"dropped": name}, f"collection {name} is gone"
+    return {"dropped": name}, f"deleted collection {name}"
 
 
 def _described(manifest: Manifest) -> dict[str, Any]:
@@ -270,5 +273,5 @@ def keys(settings: Settings, action: str, name: str | None, *, role: str, from_s
     given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
     shown = file.add(name, role, given)
     made = next(key for key in file.read() if key.name == name)
-    text = f"{shown}\nkey {name} ({role}) is in {file.path}; it is not shown again"
+    text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
     return {"name": name, "role": role, "created": made.created, "key": shown}, text

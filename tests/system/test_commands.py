@@ -106,7 +106,7 @@ def test_verify(index, tmp_path):
     report = json.loads(done.stdout)
     assert (done.returncode, report["ok"], report["collection"]) == (0, True, "default")
     assert report["checks"][-1]["name"] == "embedding"
-    assert f"generation {report['generation']} is whole" in run("verify", "--quick", "--index", index).stdout
+    assert f"generation {report['generation']} is intact" in run("verify", "--quick", "--index", index).stdout
     copy = shutil.copytree(index, tmp_path / "copy")
     (victim,) = copy.glob("generations/*/vectors.faiss")
     victim.write_bytes(victim.read_bytes()[:-1])
@@ -143,7 +143,7 @@ def test_export_and_import(index, tmp_path):
     found = json.loads(run("search", "vacuum", *where, "--json").stdout)
     assert found["generation"] == exported["generation"]
     engine = ("--engine", "eager", "--precision", {"bf16": "fp32"}.get(precision_of(index), "bf16"))
-    assert "warning: serve refuses it" in run("import", tmp_path / "a.tgz", *where, *engine).stdout
+    assert "warning: serve will refuse it" in run("import", tmp_path / "a.tgz", *where, *engine).stdout
     (tmp_path / "a.tgz").write_bytes(b"garbage")
     refused(run("import", tmp_path / "a.tgz", *where), "cut short")
     refused(run("export", tmp_path / "none" / "a.tar", "--index", index), "cannot write")
@@ -249,7 +249,7 @@ def test_an_index_of_another_precision_is_refused_by_field(index):
     precision = other[precision_of(index)]
     for verb in (["search", "x"], ["serve"]):
         refused(run(*verb, "--index", index, "--precision", precision, "--engine", "eager"), "precision: index")
-    told = "was made by another embedder than the settings name (by precision)"
+    told = "was built with a different embedder than the settings name ( precision)"
     done = run("verify", "--index", index, "--precision", precision, "--engine", "eager")
     assert done.returncode == 2
     assert told in done.stderr

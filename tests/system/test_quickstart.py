@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.model, pytest.mark.longest]
 INSTALLS = ("apt-get install", "python3 -m venv")
 SERVES = re.compile(r"scripts/run|pilotlight serve")
 LASTS = re.compile(r"(\. |export )")  # what changes the shell for the lines after it
-HOURS = 300  # seconds, after which a line hangs
+LONGEST = 300  # seconds, after which a line hangs
 
 
 def commands() -> list[str]:
@@ -85,10 +85,10 @@ class Shell:
         if SERVES.match(line):
             self.stop()
             self._server = subprocess.Popen(self._line(f"exec {line}"), cwd=self._folder, env=self._environ)
-            wait_for(self._is_ready, line, HOURS)
+            wait_for(self._is_ready, line, LONGEST)
             return ""
         done = subprocess.run(
-            self._line(line), cwd=self._folder, env=self._environ, capture_output=True, text=True, timeout=HOURS
+            self._line(line), cwd=self._folder, env=self._environ, capture_output=True, text=True, timeout=LONGEST
         )
         assert done.returncode == 0, (line, done.stdout, done.stderr)
         return done.stdout
@@ -109,6 +109,10 @@ class Shell:
             return request(f"{self._url}/readyz")[0] == 200
         except OSError:
             return False
+
+
+def first_title(url: str) -> str:
+    return str(request(f"{url}/api/v1/search?q=vacuum&k=1")[1]["hits"][0]["title"])
 
 
 def test_every_line(clone: Path, site: str, tmp_path: Path) -> None:
@@ -133,8 +137,7 @@ def test_every_line(clone: Path, site: str, tmp_path: Path) -> None:
             typed = functools.reduce(lambda text, name: text.replace(name, named[name]), named, line)
             said[line] = shell.type(typed)
             if line == "pilotlight index":
-                found = functools.partial(request, f"{url}/api/v1/search?q=vacuum&k=1")
-                wait_for(lambda: found()[1]["hits"][0]["title"] == "Vacuum", "the server to have what is new")
+                wait_for(lambda: first_title(url) == "Vacuum", "the server to have what is new")
     finally:
         shell.stop()
     assert "Partial indexes" in said['pilotlight search "when should I use a partial index?" -k 3']

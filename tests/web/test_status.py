@@ -67,7 +67,7 @@ def test_speed_is_drawn_from_the_metrics(app: Flask, client: FlaskClient, monkey
     monkeypatch.setattr(app.extensions["metrics"], "overview", lambda: Overview(stages, minutes))
     html = client.get("/status").text
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
-    assert "100 searches since the server was started: half within 6 ms, 95 % within 8 ms" in text
+    assert "100 searches since the server started: half within 6 ms, 95 % within 8 ms" in text
     assert "≤ 4 ms 10 ≤ 8 ms 80 &gt; 8 ms 10" in text
     assert "Embedding 2 ms 3.8 ms 4 ms" in text
     assert "30 searches in the last hour, 10 failed; at most 40 in a minute" in text
