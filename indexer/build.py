@@ -152,7 +152,7 @@ class _Build:
             return self._ledger.report(live.id, live.counts, published=False)
         self._release()
         if not self._draft.counts.documents:
-            self._journal.drop()  # all that there is was fetched
+            self._journal.drop()  # all there is has been fetched
             raise NothingToIndex(self._ledger.why_nothing(self._sources, is_live=live is not None))
         self._draft.finish()
         self._draft.publish(
@@ -172,10 +172,9 @@ class _Build:
         models = differences(live.fingerprint, self._fingerprint)
         cuts = differences(cutting(live.settings), cutting(self._settings))
         self._earlier.is_trusted = not (models or cuts or full)
-        if models:
-            self._progress.message(f"{models}: reading and embedding every page again")
-        elif cuts:
-            self._progress.message(f"{cuts}: reading every page again, and embedding what differs")
+        if models or cuts:
+            rest = " and embedding every page again" if models else " every page again, and embedding what differs"
+            self._progress.message(f"{models or cuts}: reading{rest}")
         same = live.settings.get("vector_index") == self._config.vector_index and are_kept(self._config, live)
         if self._earlier.is_trusted and same and live.sources == self._sources:
             self._held = []

@@ -42,22 +42,11 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "index", "pilotlight-index", "folder of the index; commands that only read also take s3:// and file://", "index"
-    ),
+    Setting("index", "pilotlight-index", "folder of the index; to read it, also s3:// or file://", "index"),
     Setting("collection", "default", "name of the collection", "index"),
-    Setting(
-        "store",
-        "",
-        "store to publish to and serve from, such as milvus://HOST:19530/NAME; empty = the index folder",
-        "store",
-    ),
-    Setting(
-        "replica_dir", "", "folder for local copies of a remote index; empty = replicas in the cache folder", "replica"
-    ),
-    Setting(
-        "poll", 10.0, "seconds between checks of a remote index for a new generation", "replica", low=0.05, high=86_400
-    ),
+    Setting("store", "", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", "store"),
+    Setting("replica_dir", "", "folder for copies of a remote index; empty = replicas in the cache folder", "replica"),
+    Setting("poll", 10.0, "seconds between checks of a remote index for changes", "replica", low=0.05, high=86_400),
     Setting("keep_generations", 2, "generations to keep, including the live one", "build", low=1, high=1000),
     Setting(
         "vector_index",

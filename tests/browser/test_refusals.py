@@ -102,7 +102,7 @@ def test_a_key_is_needed(browser: Browser, server: str, settings: FakeSettings, 
     context = browser.new_context(base_url=server, http_credentials=credentials)  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(path)
-    is_said(page, "A key is needed", path)
+    is_said(page, "Key required", path)
     context.close()
 
 

@@ -42,7 +42,7 @@ def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, mo
     work.build(site.url)
     monkeypatch.setattr(build_module, "READING", 99)
     report = work.build(site.url)
-    assert f"reading {READING} -> 99: every page is read and cut anew" in work.said
+    assert f"reading {READING} -> 99: reading every page again" in work.said
     assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
 
 

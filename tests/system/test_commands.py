@@ -54,7 +54,7 @@ def test_sources_are_added_and_removed(tmp_path):
     assert (removed["documents"], removed["embedded"], removed["carried"]) == (1, 0, 1)
     refused(run("remove", tmp_path / "vacuum.md", *where), f"its sources are: {tmp_path / 'partial.md'}")
     refused(run("remove", tmp_path / "partial.md", *where), "would be empty")
-    refused(run("index", "--add", *where), "--add needs the source")
+    refused(run("index", "--add", *where), "--add needs a source")
 
 
 def test_a_folder_is_watched_until_the_process_is_told_to_stop(tmp_path):

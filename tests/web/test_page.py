@@ -246,7 +246,7 @@ def test_a_server_with_too_much_to_do_says_so(client: FlaskClient, retriever: Fa
 @pytest.mark.parametrize(
     ("status", "heading"),
     [
-        (401, "A key is needed"),
+        (401, "Key required"),
         (403, "Not allowed"),
         (429, "Too many requests"),
         (503, "Not available right now"),
