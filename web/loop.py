@@ -308,7 +308,7 @@ class Loop:
         for conn in self._connections.waiting():
             what = due(conn, now, self._stopped)
             if what is Due.SAY_LATE:
-                self._refuse(conn, 408, "The request did not come in time.", "slow")
+                self._refuse(conn, 408, "The request timed out.", "slow")
             elif what is Due.WAIT_AGAIN:
                 self._connections.enter(conn, State.SENDING)
             elif what is not None:

@@ -91,10 +91,10 @@ def test_a_file_that_others_may_read_stays_so(file: KeyFile) -> None:
         ("a b", "read", None, "cannot be called"),
         ("x" * 65, "read", None, "cannot be called"),
         ("ci", "admin", None, "role must be one of read, write"),
-        ("ci", "read", "x" * 15, "has 15 bytes: at least 16"),
+        ("ci", "read", "x" * 15, "has 15 bytes: it needs at least 16"),
         ("ci", "read", "with a space in its middle", "white space"),
-        ("taken", "read", None, "is a key called 'taken' already"),
-        ("ci", "read", "0123456789abcdef", "there already, under another name"),
+        ("taken", "read", None, "a key called 'taken' already exists"),
+        ("ci", "read", "0123456789abcdef", "already exists under another name"),
     ],
 )
 def test_keys_that_cannot_be_added(file: KeyFile, name: str, role: str, key: str | None, words: str) -> None:
@@ -118,7 +118,7 @@ def test_open_reading_on_loopback_without_keys(file: KeyFile) -> None:
     assert client.get(SEARCH).status_code == 200
     assert client.get("/", headers=BROWSER).status_code == 200
     refused = client.post("/write")
-    assert "may write" in str(assert_problem(refused, 401)["detail"])
+    assert "role write" in str(assert_problem(refused, 401)["detail"])
     assert refused.headers["WWW-Authenticate"].startswith("Bearer")
 
 
@@ -164,7 +164,9 @@ def test_roles(file: KeyFile) -> None:
     for headers in (bearer(read), bearer(write), basic(read), basic(write), {"Authorization": f"bearer  {read}"}):
         assert client.get(SEARCH, headers=headers).status_code == 200
     assert client.post("/write", headers=bearer(write)).get_json() == {"by": "writer"}
-    assert "'reader' may only read" in str(assert_problem(client.post("/write", headers=bearer(read)), 403)["detail"])
+    assert "'reader' has the role read" in str(
+        assert_problem(client.post("/write", headers=bearer(read)), 403)["detail"]
+    )
     # a browser sends a saved password by itself, whoever made it send the request
     assert_problem(client.post("/write", headers=basic(write)), 401)
 
@@ -233,7 +235,7 @@ def test_a_broken_file_of_keys_opens_nothing(file: KeyFile, content: bytes) -> N
     assert_problem(client.get(SEARCH, headers=bearer(key)), 503)
     assert_problem(client.get(SEARCH), 503)
     assert client.get("/livez").status_code == 200
-    with pytest.raises(KeysError, match="is not a file of keys"):
+    with pytest.raises(KeysError, match="is not a valid key file"):
         file.add("another", "read")
 
 
