@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from unicodedata import category
+
+import numpy as np
 
 Count = Callable[[Sequence[str]], list[int]]  # tokens of texts
 
@@ -38,6 +40,7 @@ _FINER = (
 )
 _ITEM_START = re.compile(r"(?:[-*•]|\d+[.)])\s")
 _ROW = " | "
+_FEW = 32  # units to choose from, beyond which numpy is quicker than a loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,21 +159,37 @@ def _replace(
 
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
     """Indexes of units before which to cut, and the end: the cheapest way to fill pieces of at most `size`."""
+    reach = [0, *accumulate(counts)]  # tokens before each unit
     best = [0.0]
     cut_before = [0]
-    for end in range(1, len(counts) + 1):
-        length, least, start = 0, float("inf"), end - 1
-        for begin in range(end - 1, -1, -1):
-            length += counts[begin]
-            if length > size and begin < end - 1:
-                break
-            missing = max(0.0, 1 - 2 * length / size)
-            total = best[begin] + _PIECE + _SHORT * missing * missing
-            if total < least:
-                least, start = total, begin
-        best.append(least + costs[end - 1])
-        cut_before.append(start)
+    first = 0  # of the longest piece that ends with a unit
+    for end in range(1, len(reach)):
+        while reach[end] - reach[first] > size and first < end - 1:
+            first += 1
+        find = _cheapest_of_few if end - first <= _FEW else _cheapest_of_many
+        start, least = find(best[first:end], reach[first:end], reach[end], size)
+        best.append(least + _PIECE + costs[end - 1])
+        cut_before.append(first + start)
     ends = [len(counts)]
     while ends[-1] and cut_before[ends[-1]]:
         ends.append(cut_before[ends[-1]])
     return ends[::-1]
+
+
+def _cheapest_of_few(best: Sequence[float], reach: Sequence[int], end: int, size: int) -> tuple[int, float]:
+    """Say with which of these units a piece up to `end` is cheapest to begin, of equals the last, and the cost."""
+    least, start = float("inf"), 0
+    for begin, (before, at) in enumerate(zip(best, reach, strict=True)):
+        missing = 1 - 2 * (end - at) / size
+        total = before + _SHORT * missing * missing if missing > 0 else before
+        if total <= least:
+            least, start = total, begin
+    return start, least
+
+
+def _cheapest_of_many(best: Sequence[float], reach: Sequence[int], end: int, size: int) -> tuple[int, float]:
+    """Do the same for all at once: words without a sentence are hundreds to begin with, at each of them."""
+    missing = np.maximum(0.0, 1 - 2 * (end - np.array(reach)) / size)
+    totals = np.array(best) + _SHORT * missing * missing
+    start = len(totals) - 1 - int(totals[::-1].argmin())
+    return start, float(totals[start])

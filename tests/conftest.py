@@ -1,18 +1,31 @@
 import importlib.util
 import itertools
 import logging
+import os
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from embedder.library import find_compiler
 from tests.milvus_server import MilvusServer, running_milvus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
 
 # Fast tests first, so that a mistake shows early; then what loads the model; the browser last. The first mark counts.
 _ORDER = {"longest": 1, "browser": 3, "model": 2}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the native encoder compiled once for all tests, in whichever process they run."""
+    compiler = find_compiler()
+    if compiler and "PILOTLIGHT_TEST_OBJECTS" not in os.environ:
+        objects = tempfile.TemporaryDirectory(prefix="pilotlight-objects-")
+        config.add_cleanup(objects.cleanup)
+        os.environ |= {"PILOTLIGHT_TEST_OBJECTS": objects.name, "PILOTLIGHT_TEST_COMPILER": compiler}
+        os.environ["CXX"] = str(Path(__file__).parent / "bin" / "g++")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,5 +1,6 @@
 """The connections of one worker: what each is waiting for, and which is closed where there is no room for another."""
 
+import selectors
 import socket
 import time
 from collections import Counter
@@ -34,6 +35,7 @@ class Connection:
     state: State = State.READING
     since: float = field(default_factory=time.monotonic)  # that it is in this state
     unread: int = 0  # bytes that its client had to read then
+    watched: int = 0  # the events of its socket that the loop is told of
     rest: bytes = b""  # that came behind the request under way
     exchange: Exchange | None = None
     address: str = field(init=False)
@@ -41,6 +43,16 @@ class Connection:
     def __post_init__(self) -> None:
         """Note whose it is."""
         self.address = self.peer[0] if isinstance(self.peer, tuple) else ""
+
+    def watch(self, poller: selectors.BaseSelector, events: int) -> None:
+        """Have a poller tell of these events of its socket, and of no others."""
+        if events and not self.watched:
+            poller.register(self.sock, events, self)
+        elif events and events != self.watched:
+            poller.modify(self.sock, events, self)
+        elif self.watched and not events:
+            poller.unregister(self.sock)
+        self.watched = events
 
 
 class Connections:

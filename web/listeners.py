@@ -59,6 +59,7 @@ class Listeners:
             worker: number of this one.
         """
         self._sockets = list(sockets)
+        self._here = {each: each.getsockname() for each in sockets}
         self._poller = poller
         self._take = take
         self._relieve = relieve
@@ -137,7 +138,7 @@ class Listeners:
             client, address = listener.accept()
         except OSError as error:  # nobody there, or gone again: that is no reason to end
             return error.errno in _FULL and self._make_room(listener, error)
-        self._take(client, address, listener.getsockname())
+        self._take(client, address, self._here[listener])
         return True
 
     def _make_room(self, listener: socket.socket, error: OSError) -> bool:

@@ -122,8 +122,10 @@ class Loop:
             self._close(surplus)
         self._connections.add(conn)
         self._listeners.note(len(self._connections))
-        self._read(conn)
+        self._connections.enter(conn, State.READING)
         self._receive(conn)  # it is usually there
+        if conn.state is State.READING:
+            conn.watch(self._poller, selectors.EVENT_READ)
 
     def _relieve(self) -> bool:
         """Close the connection that is worth least; return whether there was one."""
@@ -134,16 +136,10 @@ class Loop:
     def _move(self, conn: Connection) -> None:
         if conn.state is State.SENDING:
             self._send(conn)
+        elif conn.state is State.ANSWERING:  # its client has sent more, or left: that is for later
+            conn.watch(self._poller, 0)
         elif conn.state is not State.CLOSED:  # by what happened to another in the same turn
             self._receive(conn)
-
-    def _read(self, conn: Connection, data: bytes = b"") -> None:
-        """Wait for a request, of which these bytes are there."""
-        conn.intake = Intake()
-        self._connections.enter(conn, State.READING)
-        self._poller.register(conn.sock, selectors.EVENT_READ, conn)
-        if data:
-            self._feed(conn, data)
 
     def _receive(self, conn: Connection) -> None:
         try:
@@ -192,7 +188,7 @@ class Loop:
             self._connections.enter(conn, State.READING)
             self._say(conn, said)
         else:
-            self._stop_waiting(conn)
+            self._release(conn)
             self._connections.enter(conn, State.ANSWERING)
             end = intake.end if is_whole else intake.head_end
             exchange = Exchange(bytes(intake.buffer[:end]), time.monotonic(), conn.outbox, has_body=is_whole)
@@ -219,7 +215,7 @@ class Loop:
         if conn.outbox.waiting:
             self._unread += conn.outbox.waiting
             self._connections.enter(conn, State.SENDING)
-            self._poller.register(conn.sock, selectors.EVENT_WRITE, conn)
+            conn.watch(self._poller, selectors.EVENT_WRITE)
             while self._unread > MAX_UNREAD_BYTES and (oldest := self._sending()):
                 self._close(oldest)
         else:
@@ -238,7 +234,7 @@ class Loop:
             return
         self._unread -= before - conn.outbox.waiting
         if not conn.outbox.waiting:
-            self._poller.unregister(conn.sock)
+            conn.watch(self._poller, 0)  # it would be told again and again that there is room
             self._connections.enter(conn, State.ANSWERING)
             self._go_on(conn)
 
@@ -248,24 +244,25 @@ class Loop:
         if exchange is not None and not exchange.ended:
             self._work(conn, Kind.CALLER, exchange.run)
         elif exchange is not None and exchange.keeps:
-            conn.exchange = None
-            self._read(conn, conn.rest)
+            conn.exchange, conn.intake = None, Intake()
+            self._connections.enter(conn, State.READING)
+            conn.watch(self._poller, selectors.EVENT_READ)
+            if conn.rest:
+                self._feed(conn, conn.rest)
         else:
             self._linger(conn)
 
-    def _stop_waiting(self, conn: Connection) -> None:
-        """Wait no more for what a connection waits for."""
+    def _release(self, conn: Connection) -> None:
+        """Count no more what a connection holds."""
         if conn.state is State.READING:
             self._held -= len(conn.intake.buffer)
         if conn.state is State.SENDING:
             self._unread -= conn.outbox.waiting
-        if conn.state is not State.ANSWERING:
-            self._poller.unregister(conn.sock)
 
     def _refuse(self, conn: Connection, status: int, detail: str, reason: str) -> None:
         """Answer a request that has not come in full, or whose sender is not to send more."""
         self._count(reason)
-        self._stop_waiting(conn)
+        self._release(conn)
         self._connections.enter(conn, State.ANSWERING)
         retry_after = RETRY_AFTER_S if status in (429, 503) else None
         conn.outbox.sendall(refusal(status, detail, closes=True, retry_after=retry_after))
@@ -294,10 +291,11 @@ class Loop:
             self._close(conn)
         else:
             self._connections.enter(conn, State.LINGERING)
-            self._poller.register(conn.sock, selectors.EVENT_READ, conn)
+            conn.watch(self._poller, selectors.EVENT_READ)
 
     def _close(self, conn: Connection) -> None:
-        self._stop_waiting(conn)
+        self._release(conn)
+        conn.watch(self._poller, 0)
         self._connections.remove(conn)
         conn.state = State.CLOSED
         self._listeners.note(len(self._connections))
@@ -310,7 +308,7 @@ class Loop:
         for conn in self._connections.waiting():
             what = due(conn, now, self._stopped)
             if what is Due.SAY_LATE:
-                self._refuse(conn, 408, "The request did not come in time.", "slow")
+                self._refuse(conn, 408, "The request timed out.", "slow")
             elif what is Due.WAIT_AGAIN:
                 self._connections.enter(conn, State.SENDING)
             elif what is not None:

@@ -5,6 +5,7 @@ What it is built on is what gunicorn documents for workers of one's own; a test 
 
 import os
 import signal
+import sys
 import time
 
 from gunicorn.workers.base import Worker as BaseWorker
@@ -15,6 +16,7 @@ from web.loop import RETRY_AFTER_S, Loop
 from web.refusals import BUSY, busy_page, refusal
 
 ORPHAN_S = 5  # that a worker without a server may take to end, after its time to answer what is under way
+SWITCH_S = 0.001  # that the loop waits at most for a thread that computes, after each call of the kernel's
 _NOTE_S = 1.0  # between two signs of life
 
 
@@ -24,6 +26,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
     queue = 64  # requests under way at most; `server.serve` sets it
     proxies = 0  # in front of it, likewise
     balance = Balance()
+    _noted = 0.0
 
     def load_wsgi(self) -> None:
         """Load the application, and make what a full queue is answered with: there is no time for that later."""
@@ -54,9 +57,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def run(self) -> None:
         """Serve until told to stop, or the server is gone; then answer what is under way, if it does not take long."""
+        sys.setswitchinterval(SWITCH_S)
         self._loop.open(self.sockets, self.balance, self.age)
         while self.alive:
-            self.notify()
+            self._note()
             self._loop.turn(_NOTE_S)
             if self.alive and self.ppid != os.getppid():
                 self.log.warning("the server has died: this worker stops")
@@ -65,6 +69,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._loop.stop()
         end = time.monotonic() + self.cfg.graceful_timeout
         while len(self._loop) and time.monotonic() < end:
-            self.notify()
+            self._note()
             self._loop.turn(_NOTE_S)
         self._loop.close()
+
+    def _note(self) -> None:
+        """Give a sign of life, if it is time: it is a file's time, and turns of the loop are many."""
+        now = time.monotonic()
+        if now >= self._noted + _NOTE_S:
+            self._noted = now
+            self.notify()

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import quote
 
@@ -94,8 +95,10 @@ def measure(port: int, key: str, seconds: float) -> Row:
     """Search with a key and probe for so many seconds; answers a second, times in ms, and what else was answered."""
     end = time.monotonic() + seconds
     took: list[float] = []
-    probes: list[float] = []
     others: Counter[str] = Counter()
+    context = multiprocessing.get_context("spawn")  # a process of its own: threads here would wait for each other
+    receiver, sender = context.Pipe(duplex=False)
+    prober = context.Process(target=probe, args=(port, seconds, sender))
 
     def search(client: int) -> None:
         connection, turn = http.client.HTTPConnection("127.0.0.1", port, timeout=30), 0
@@ -105,19 +108,15 @@ def measure(port: int, key: str, seconds: float) -> Row:
             _ask(connection, f"/api/v1/search?k=10&q={query}", key, took, others)
         connection.close()
 
-    def probe() -> None:
-        while time.monotonic() < end:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-            _ask(connection, "/livez", key, probes, others)
-            connection.close()
-            time.sleep(_PROBE_S)
-
     threads = [threading.Thread(target=search, args=(client,)) for client in range(CLIENTS)]
-    threads.append(threading.Thread(target=probe))
+    prober.start()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    probes, failed = receiver.recv()
+    prober.join()
+    others.update(failed)
     return {
         "per_second": round(len(took) / seconds, 1),
         "median_ms": _quantile(took, 0.5),
@@ -127,10 +126,25 @@ def measure(port: int, key: str, seconds: float) -> Row:
     }
 
 
-def _ask(connection: http.client.HTTPConnection, path: str, key: str, took: list[float], others: Counter[str]) -> None:
+def probe(port: int, seconds: float, sender: Connection) -> None:
+    """Ask `/livez` again and again, each time on a new connection; send the times in ms, and what went wrong."""
+    end = time.monotonic() + seconds
+    took: list[float] = []
+    others: Counter[str] = Counter()
+    while time.monotonic() < end:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        _ask(connection, "/livez", None, took, others)
+        connection.close()
+        time.sleep(_PROBE_S)
+    sender.send((took, others))
+
+
+def _ask(
+    connection: http.client.HTTPConnection, path: str, key: str | None, took: list[float], others: Counter[str]
+) -> None:
     began = time.perf_counter()
     try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
+        connection.request("GET", path, headers={"Authorization": f"Bearer {key}"} if key else {})
         answer = connection.getresponse()
         answer.read()
     except (OSError, http.client.HTTPException) as error:
