@@ -1,16 +1,18 @@
 """Where annotated pages come from.
 
 Those of other projects are fetched from where they are published, by exact version and checksum, and never kept here.
-Those in made.zip were made by their generators from the texts in tests/quality/manual, which were written for this.
+Those in made.zip.base64 were made by their generators from the texts in tests/quality/manual, which were written for this.
 """
 
+import base64
 import hashlib
+import io
 import subprocess
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-MADE = Path(__file__).with_name("made.zip")
+MADE = Path(__file__).with_name("made.zip.base64")
 _SOURCES = """\
 deb https://deb.debian.org/debian bookworm main
 deb https://deb.debian.org/debian trixie main
@@ -24,7 +26,7 @@ class NotFetched(Exception):
 def fetch(package: Mapping[str, str], cache: Path) -> Path:
     """Folder of a package's files, fetched unless it is there; raises NotFetched if it cannot be.
 
-    A package is one of Debian (`debian`, `version`, and the `sha256` of its file), or in made.zip (`made`: by what).
+    A package is one of Debian (`debian`, `version`, and the `sha256` of its file), or in made.zip.base64 (`made`: by what).
     """
     if "made" in package:
         return _unzipped(cache)
@@ -44,7 +46,7 @@ def fetch(package: Mapping[str, str], cache: Path) -> Path:
 
 def _unzipped(cache: Path) -> Path:
     folder = cache / f"made_{hashlib.sha256(MADE.read_bytes()).hexdigest()[:16]}"
-    with zipfile.ZipFile(MADE) as pages:
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(MADE.read_bytes()))) as pages:
         pages.extractall(folder)
     return folder
 
