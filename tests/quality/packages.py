@@ -1,7 +1,7 @@
 """Where annotated pages come from.
 
 Those of other projects are fetched from where they are published, by exact version and checksum, and never kept here.
-Those in made.zip.base64 were made by their generators from the texts in tests/quality/manual, which were written for this.
+Those in made.zip.base64 were made by their generators from the texts in tests/quality/manual, written for this.
 """
 
 import base64
@@ -26,7 +26,7 @@ class NotFetched(Exception):
 def fetch(package: Mapping[str, str], cache: Path) -> Path:
     """Folder of a package's files, fetched unless it is there; raises NotFetched if it cannot be.
 
-    A package is one of Debian (`debian`, `version`, and the `sha256` of its file), or in made.zip.base64 (`made`: by what).
+    A package is one of Debian (`debian`, `version`, `sha256` of its file), or in made.zip.base64 (`made`: by what).
     """
     if "made" in package:
         return _unzipped(cache)
