@@ -20,6 +20,7 @@ from pathlib import Path
 from indexer.collections import size_of
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation import Generation, current_id, generation_folder
+from indexer.kept import without_leave
 from indexer.layout import DEFAULT, GENERATIONS, collection_dir
 from indexer.lock import writer_lock
 from indexer.manifest import MANIFEST, FileRecord, Manifest, corrupt, is_generation_id, read_manifest, unreadable
@@ -97,8 +98,8 @@ def export_documents(index_dir: Path, file: Path, generation_id: str | None = No
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
     """Make the generation in an archive the live one; the index is as it was unless all of it is right.
 
-    Returns its manifest. The generation keeps its id; if that is published here already, it is made live, and repaired
-    if it is damaged.
+    Returns its manifest as it is in the archive; leave to reach private addresses is not taken over from it. The
+    generation keeps its id; if that is published here already, it is made live, and repaired if it is damaged.
 
     Args:
         index_dir: the index; made if it is missing.
@@ -122,6 +123,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
             try:
                 (folder / MANIFEST).write_bytes(content)
                 manifest = _checked(file, folder)
+                (folder / MANIFEST).write_bytes(without_leave(manifest).to_bytes())
                 check_space(target, size_of(manifest))
                 archive.extract(folder, manifest.files)
                 if problems := problems_of(verify(folder)):
@@ -156,7 +158,8 @@ def _admit(index_dir: Path, folder: Path, file: Path) -> None:
 
 
 def _same(folder: Path, other: Path) -> bool:
-    return (folder / MANIFEST).read_bytes() == (other / MANIFEST).read_bytes()
+    """Whether two generations that are whole have the same manifest, but for what an import leaves out."""
+    return without_leave(read_manifest(folder)) == without_leave(read_manifest(other))
 
 
 class _Archive:

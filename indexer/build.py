@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from embedder.protocol import Embedder
 from indexer import memory
-from indexer.bounds import bounded
 from indexer.chunking import MOST_CHUNKS, Chunker
 from indexer.config import BuildConfig
 from indexer.draft import Draft, drafting, open_earlier
 from indexer.earlier import INDEXED, READING, Earlier, cutting, differences, hash_page, record_of, sections_of
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.journal import Journal
+from indexer.kept import are_kept, changes, with_kept
 from indexer.layout import JOURNAL
 from indexer.lookahead import Item, ToCome, read_ahead
 from indexer.parsing import LinkList
@@ -69,7 +69,7 @@ def build(
         ClusterError: the cluster cannot do its part.
     """
     if not sources:
-        raise SourceError("no source was given; name an http or https address, a folder or a file")
+        raise SourceError("no source given; name a site, folder or file")
     sources = list(dict.fromkeys(full_name(source) for source in sources))
     refresh = sources if refresh is None else {full_name(source) for source in refresh}
     metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in (metadata or {}).items()}
@@ -102,7 +102,7 @@ class _Build:
     ) -> None:
         self._sources = list(sources)
         self._embedder = embedder
-        self._config = config = bounded(config, sources, earlier.manifest)
+        self._config = config = with_kept(config, sources, earlier.manifest)
         self._progress = progress
         self._earlier = earlier
         self._fingerprint = dict(embedder.fingerprint)
@@ -111,6 +111,7 @@ class _Build:
         self._cluster = cluster
         self._settings = config.as_dict() | {"reading": READING} | ({"metadata": metadata} if metadata else {})
         self._ledger = Ledger()
+        self._ledger.settings = changes(config, earlier.manifest, progress.message)
         self._seen: set[int] = set()  # documents of the earlier generation that are still there
         # While nothing differs from the earlier generation, its documents are held back instead of copied: if nothing
         # differs to the end, there is nothing to publish.
@@ -131,6 +132,7 @@ class _Build:
         self._draft.close()
 
     def run(self, index_dir: Path, refresh: Collection[str]) -> BuildReport:
+        self._progress.phase("reading")
         resting, rested = self._earlier.resting(self._sources, refresh), set()
         for record in self._earlier.pages() if resting else ():
             if record.source in resting:
@@ -150,7 +152,8 @@ class _Build:
             return self._ledger.report(live.id, live.counts, published=False)
         self._release()
         if not self._draft.counts.documents:
-            raise NothingToIndex(self._ledger.why_nothing(self._sources))
+            self._journal.drop()  # all there is has been fetched
+            raise NothingToIndex(self._ledger.why_nothing(self._sources, is_live=live is not None))
         self._draft.finish()
         self._draft.publish(
             index_dir,
@@ -169,12 +172,11 @@ class _Build:
         models = differences(live.fingerprint, self._fingerprint)
         cuts = differences(cutting(live.settings), cutting(self._settings))
         self._earlier.is_trusted = not (models or cuts or full)
-        if models:
-            self._progress.message(f"{models}: every page is read and embedded anew")
-        elif cuts:
-            self._progress.message(f"{cuts}: every page is read and cut anew, and what differs is embedded")
-        same_kind = live.settings.get("vector_index") == self._config.vector_index
-        if self._earlier.is_trusted and same_kind and live.sources == self._sources:
+        if models or cuts:
+            rest = " and embedding every page again" if models else " every page again, and embedding what differs"
+            self._progress.message(f"{models or cuts}: reading{rest}")
+        same = live.settings.get("vector_index") == self._config.vector_index and are_kept(self._config, live)
+        if self._earlier.is_trusted and same and live.sources == self._sources:
             self._held = []
         return 0 if models else live.counts.dimension
 

@@ -105,7 +105,7 @@ class Cluster:
                 seen = time.monotonic()
             elif time.monotonic() - seen > _PATIENCE:
                 raise ClusterError(
-                    "all nodes of the cluster that could do a task are lost: the live index is as it was; start some "
+                    "all nodes of the cluster that could do a task are lost: nothing was published; start some "
                     "and index again"
                 )
         try:
@@ -114,12 +114,12 @@ class Cluster:
             if isinstance(error.cause, PilotlightError):
                 raise error.cause from None
             raise ClusterError(
-                f"a task failed on a node of the cluster: {_last_line(error)}; the live index is as it was"
+                f"a task failed on a node of the cluster: {_last_line(error)}; nothing was published"
             ) from error
         except RayError as error:
             raise ClusterError(
                 f"a task was lost {_RETRIES + 1} times with its node or process ({_first_line(error)}): see whether "
-                "the nodes have memory enough; the live index is as it was"
+                "the nodes have memory enough; nothing was published"
             ) from error
 
     def _check(self) -> None:

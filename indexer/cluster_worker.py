@@ -85,7 +85,7 @@ def _compare(where: str, has: dict[str, Any], expected: dict[str, Any]) -> None:
         if has.get(name) != expected.get(name):
             raise NodeDiffers(
                 f"{where} has {name} {has.get(name)}, and this machine {expected.get(name)}: make them alike, or take "
-                "it out of the cluster; the live index is as it was"
+                "it out of the cluster; nothing was published"
             )
 
 

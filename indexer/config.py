@@ -3,12 +3,26 @@
 import ipaddress
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from typing import Any
 
 from indexer.errors import ConfigError
 from indexer.scope import Scope
+from indexer.wording import plain
+
+OWN = (  # what a source can have of its own
+    "max_pages",
+    "max_depth",
+    "timeout",
+    "max_bytes",
+    "max_total_bytes",
+    "include",
+    "exclude",
+    "concurrency",
+    "delay",
+    "allow_private",
+)
 
 
 def default_user_agent() -> str:
@@ -36,6 +50,7 @@ class CrawlLimits:
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
     within: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by source: places that it may not leave
     user_agent: str = field(default_factory=default_user_agent)
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by source: values by names of OWN, or None
 
     def __post_init__(self) -> None:
         _whole("max_pages", self.max_pages, 1, 100_000_000)
@@ -51,6 +66,19 @@ class CrawlLimits:
                 _network(network)
         if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
             raise ConfigError(f"user_agent must be one line of printable ASCII, not {self.user_agent!r}")
+        for source in self.own:
+            self.of(source)
+
+    def of(self, source: str) -> "CrawlLimits":
+        """Limits of one source: its own where it has some. Raises ConfigError if they make no sense."""
+        own = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
+        if unknown := own.keys() - set(OWN):
+            raise ConfigError(f"{source} cannot have {min(unknown)} of its own; known are: {', '.join(OWN)}")
+        for name in ("include", "exclude", "allow_private"):
+            if name in own and not isinstance(own[name], bool):
+                own[name] = _texts(f"{name} of {source}", own[name])
+        scope = Scope(own.pop("include", self.scope.include), own.pop("exclude", self.scope.exclude))
+        return replace(self, scope=scope, own={}, **own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +86,7 @@ class ChunkConfig:
     """How long a passage is, in tokens of the embedding model."""
 
     tokens: int = 200  # of the passage itself; its heading context comes on top
-    overlap: int = 0  # tokens repeated from the passage before it, within one section
+    overlap: int = 0  # tokens to repeat from the previous passage it, within one section
 
     def __post_init__(self) -> None:
         _whole("chunk tokens", self.tokens, 16, 100_000)
@@ -71,7 +99,7 @@ class BuildConfig:
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
-    keep_generations: int = 2  # published generations kept, the live one included
+    keep_generations: int = 2  # generations to keep, including the live one
     vector_index: str = "auto"  # kind of the vector index, see indexer/vectors.py
 
     def __post_init__(self) -> None:
@@ -84,7 +112,13 @@ class BuildConfig:
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+        raise ConfigError(f"{name} must be a whole number from {low:,} to {high:,}, not {value!r}")
+
+
+def _texts(name: str, values: object) -> tuple[str, ...]:
+    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
+        raise ConfigError(f"{name} must be a list of texts, not {values!r}")
+    return tuple(values)
 
 
 def _network(text: str) -> None:
@@ -98,6 +132,6 @@ def _network(text: str) -> None:
 
 def _number(name: str, value: object, low: float, high: float) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+        raise ConfigError(f"{name} must be a number from {plain(low)} to {plain(high)}, not {value!r}")
     if not low <= value <= high:
-        raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+        raise ConfigError(f"{name} must be a number from {plain(low)} to {plain(high)}, not {value!r}")

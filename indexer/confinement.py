@@ -54,7 +54,7 @@ def confine(memory: int) -> dict[str, str]:
         "root folder": root,
         "capabilities": capabilities,
         "landlock": f"version {version}" if version else "",
-        "seccomp": "system calls by a list" if seccomp.restrict() else "",
+        "seccomp": "only those on a list" if seccomp.restrict() else "",
     }
 
 

@@ -57,7 +57,7 @@ def crawl(
     """
     start = normalise(source, "")
     if start is None:
-        raise SourceError(f"{source} is not a usable http or https address; check it for typing mistakes")
+        raise SourceError(f"{source} is not a valid http or https address; check the spelling")
     with Fetcher(limits, traffic) as fetcher:
         pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
         lender = Lender()

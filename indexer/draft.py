@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedder.protocol import Embedder
+from indexer.collections import live_id
 from indexer.earlier import Earlier
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.lock import writer_lock
@@ -42,6 +43,7 @@ def drafting(index_dir: Path, keep: int, progress: Progress) -> Iterator[Path]:
         with writer_lock(index_dir):
             folder = start(index_dir)
             try:
+                progress.phase("checking the live index" if live_id(index_dir) else "starting")
                 yield folder
             finally:
                 progress.close()
@@ -56,7 +58,7 @@ def open_earlier(index_dir: Path, progress: Progress) -> Earlier:
     except IndexMissing:
         return Earlier.nothing()
     except IndexCorrupt as error:
-        progress.message(f"everything is read and embedded anew, because the live generation cannot be used: {error}")
+        progress.message(f"reading and embedding everything again, as the live generation cannot be used: {error}")
         return Earlier.nothing()
 
 
@@ -88,6 +90,7 @@ class Draft:
             cluster: makes the vectors instead of the embedder, if there is one.
         """
         self._folder = folder
+        self._progress = progress
         self._earlier = earlier
         self._stopwatch = stopwatch
         self._created = datetime.now(UTC)
@@ -125,6 +128,7 @@ class Draft:
     def finish(self) -> None:
         """Complete every file; raises VectorError if the vectors do not match the chunks."""
         self.vectors.finish()
+        self._progress.phase("writing the index")
         with self._stopwatch.timed("write"):
             self._files = self._writer.finish()
 
@@ -138,6 +142,7 @@ class Draft:
         ledger: Ledger,
     ) -> None:
         """Make the finished draft the live generation; see `indexer.publish.publish`."""
+        self._progress.phase("publishing")
         with self._stopwatch.timed("publish"):
             manifest = Manifest(
                 id=self.id,

@@ -249,7 +249,7 @@ class Fetcher:
         with self._turn:
             now = time.monotonic()
             if now < self._barred_until:
-                raise Unavailable(f"the site asks to be left alone for {self._barred_until - now:,.0f} s")
+                raise Unavailable(f"the site asks to wait {self._barred_until - now:,.0f} s")
             wait = max(0.0, self._next_start - now)
             self._next_start = now + wait + self.delay
         if wait and self._stopped.wait(wait):

@@ -61,7 +61,7 @@ class Filter:
         for name in fields:
             if name not in FIELDS:
                 raise FilterError(
-                    f"filter.{_shown(name)}", f"is not a field of a filter; known are: {', '.join(FIELDS)}"
+                    f"filter.{_shown(name)}", f"is not a filter field; known fields are: {', '.join(FIELDS)}"
                 )
         lists = {name: _texts(f"filter.{name}", fields[name]) for name in LISTS if name in fields}
         if not all(_ADDRESS.match(text) for text in lists.get("url_prefix", ())):
@@ -194,7 +194,7 @@ def _text(field: str, value: object) -> str:
     if len(value) > MOST_CHARACTERS:
         raise FilterError(field, f"has a value of {len(value)} characters; at most {MOST_CHARACTERS} are allowed")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise FilterError(field, "holds half of a surrogate pair, which is not a character")
+        raise FilterError(field, "contains half of a surrogate pair, which is not a character")
     if not value.strip():
         raise FilterError(field, "is empty: give a value or leave it out")
     return value.strip()

@@ -53,7 +53,7 @@ def read_path(
         kind = root.stat().st_mode
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; give a folder or file") from error
+        raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; name a file or folder") from error
     top = folder_above(root, within) if within else root
     if top is None:
         raise SourceError(f"cannot read {source}: it leads out of {', '.join(within)}")

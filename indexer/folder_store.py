@@ -12,6 +12,7 @@ from indexer.collections import Published, generation_ids, list_generations, liv
 from indexer.earlier import Earlier
 from indexer.errors import IndexMissing, StoreConflict
 from indexer.generation import Generation, current_id, generation_folder
+from indexer.kept import without_leave
 from indexer.lock import writer_lock
 from indexer.manifest import Manifest, read_manifest
 from indexer.publish import complete, disk_errors, move_in, prepare, remove, remove_old, start
@@ -128,4 +129,4 @@ class FolderStore:
                 writer.documents.remember(page)
             files = writer.finish()
             check_counts(manifest, writer.counts, self.name)
-        return replace(manifest, files=files)
+        return replace(without_leave(manifest), files=files)

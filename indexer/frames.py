@@ -48,7 +48,7 @@ def read_frame(file: _Source, longest_body: int) -> tuple[dict[str, Any], bytes]
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BrokenFrame("its reader gave a garbled answer") from error
+        raise BrokenFrame("the reader process returned garbage") from error
     if not isinstance(fields, dict):
-        raise BrokenFrame("its reader gave a garbled answer")
+        raise BrokenFrame("the reader process returned garbage")
     return fields, body

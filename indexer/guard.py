@@ -71,7 +71,7 @@ def resolve(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> l
         address = ipaddress.ip_address(text)
         kind = refusal(address)
         if kind is not None and not any(address in network for network in networks):
-            raise NotWanted(f"{host} has the {kind} address {text}, which is refused; --allow-private permits it")
+            raise NotWanted(f"{host} has the {kind} address {text}, which is refused; allow it with --allow-private")
     return addresses
 
 

@@ -27,7 +27,7 @@ _NAME = re.compile(r"(?:lexical/)?\w[\w.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _READ_SIZE = 1 << 20
 _FILES = "close some files or raise the limit of open ones (ulimit -n), and try again"
-_DISK = "nothing says that the file is wrong: look after the disk or network it is on, and try again"
+_DISK = "the file itself may be intact: check the disk or network, and try again"
 _REMEDIES = {  # of errors that say nothing about the file
     errno.EMFILE: _FILES,
     errno.ENFILE: _FILES,

@@ -24,7 +24,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-SHORT = "not enough memory to go on; the live index is as it was, and pages that were fetched are kept"
+SHORT = "out of memory; a build that this ends publishes nothing, and keeps the pages it has fetched for the next one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def check() -> None:
     if here is not None and here.bytes - (used := here.used()) < _RESERVE:
         raise MemoryShort(
             f"{used >> 20:,} MB of memory are in use, and {here.name} allows {here.bytes >> 20:,} MB: allow more, or "
-            "build from fewer sources; the live index is as it was, and pages that were fetched are kept"
+            "build from fewer sources; nothing was published, and pages that were fetched are kept for the next build"
         )
 
 

@@ -1,96 +1,150 @@
-"""How far a build is: bars on a terminal, a line every few seconds elsewhere, or nothing."""
+"""How far a build is: a line that is rewritten on a terminal, one every ten seconds elsewhere, or nothing."""
 
+import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
-from tqdm import tqdm
+from indexer.display import Display
+from indexer.wording import counted
 
-Style = Literal["bars", "lines", "quiet"]
-_LINE_EVERY = 5.0  # seconds
+Style = Literal["shown", "quiet"]
+READING = "reading"  # the phase that has pages and chunks
+_WINDOW = 30.0  # seconds over which rates are taken
+_LEAST = 3.0  # seconds of a window that say something
+_SETTLED = 0.1  # pages found for each one done, up to which it is known how many are left
 
 
-class _Bar(tqdm):  # type: ignore[misc]  # tqdm ships no type information
-    monitor_interval = 0  # no thread of its own
+class Rate:
+    """How fast a count has grown of late."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def note(self, count: int, now: float) -> None:
+        """Take down the count; `now` in seconds."""
+        while len(self._seen) > 1 and self._seen[1][0] <= now - _WINDOW:
+            self._seen.popleft()
+        self._seen.append((now, count))
+
+    def read(self, now: float) -> float | None:
+        """Growth per second, None while too little is known."""
+        if not self._seen or now - self._seen[0][0] < _LEAST:
+            return None
+        return (self._seen[-1][1] - self._seen[0][1]) / (now - self._seen[0][0])
 
 
 class Progress:
-    """Counts pages and chunks of one build; not for use from several threads.
+    """Counts pages and chunks of one build; may be told from several threads.
 
     The number of pages due is what is known so far: on a crawl it grows as links are found.
     """
 
-    def __init__(self, stream: TextIO, style: Style) -> None:
+    def __init__(self, stream: TextIO, style: Style, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._style = style
-        self._started = self._last_line = time.monotonic()
+        self._clock = clock
+        self._started = self._began = clock()
+        self._phase = ""
         self._pages = self._due = self._embedded = self._waiting = self._tokens = 0
-        self._bars: tuple[Any, Any] | None = None
+        self._rates = {name: Rate() for name in ("pages", "due", "chunks", "tokens")}
+        self._lock = threading.RLock()
+        self._display: Display | None = None
+
+    def phase(self, name: str) -> None:
+        """Say what is done from now on."""
+        with self._lock:
+            self._phase, self._began = name, self._clock()
+        if self._style == "shown" and self._display is None:
+            self._display = Display(self._stream, self.line)
+        self._changed()
 
     def found(self, pages: int) -> None:
         """So many pages are due in all, as far as is known."""
-        self._due = max(pages, self._pages)
-        self._show()
+        with self._lock:
+            self._due = max(pages, self._pages)
+            self._rates["due"].note(self._due, self._clock())
+        self._changed()
 
     def page(self) -> None:
         """One more page is done with, whatever came of it."""
-        self._pages += 1
-        self._due = max(self._due, self._pages)
-        self._show()
+        with self._lock:
+            self._pages += 1
+            self._due = max(self._due, self._pages)
+            self._rates["pages"].note(self._pages, self._clock())
+            self._rates["due"].note(self._due, self._clock())
+        self._changed()
 
     def chunks(self, *, waiting: int, embedded: int, tokens: int) -> None:
         """So many chunks, of so many tokens together, are embedded, and so many more chunks wait for it."""
-        self._waiting, self._embedded, self._tokens = waiting, embedded, tokens
-        self._show()
+        with self._lock:
+            self._waiting, self._embedded, self._tokens = waiting, embedded, tokens
+            self._rates["chunks"].note(embedded, self._clock())
+            self._rates["tokens"].note(tokens, self._clock())
+        self._changed()
 
     def message(self, text: str) -> None:
-        """Print one line without disturbing the bars."""
-        if self._style == "bars":
-            _Bar.write(text, file=self._stream)
-        elif self._style == "lines":
+        """Print one line that stays."""
+        if self._display is not None:
+            self._display.message(text)
+        elif self._style == "shown":
             print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Leave the bars as they are and end their lines."""
-        if self._bars is not None:
-            for bar in self._bars:
-                bar.close()
-            self._bars = None
+        """Stop showing anything."""
+        if self._display is not None:
+            self._display.close()
+            self._display = None
 
-    def _show(self) -> None:
-        if self._style == "bars":
-            self._show_bars()
-        elif self._style == "lines" and time.monotonic() - self._last_line >= _LINE_EVERY:
-            self._last_line = time.monotonic()
-            print(self._line(), file=self._stream, flush=True)
+    def line(self) -> str:
+        """What is under way, how far it is and how fast, in one line."""
+        with self._lock:
+            now = self._clock()
+            if self._phase != READING:
+                return f"{self._phase}, {_duration(now - self._began)}"
+            text = f"{self._phase}: {self._pages:,} of {counted(self._due, 'page')}"
+            if self._embedded or self._waiting:
+                text += f", {counted(self._embedded, 'chunk')} embedded"
+            rates = {name: rate.read(now) for name, rate in self._rates.items()}
+            if chunks := rates["chunks"]:
+                text += f" ({chunks:,.0f} chunks/s, {rates['tokens'] or 0:,.0f} tokens/s)"
+            elif pages := rates["pages"]:
+                text += f" ({pages:,.0f} pages/s)"
+            return f"{text}, {self._left(rates)}"
 
-    def _show_bars(self) -> None:
-        if self._bars is None:
-            self._bars = (
-                _Bar(desc="pages", unit=" pages", file=self._stream, position=0, dynamic_ncols=True),
-                _Bar(desc="chunks", unit=" chunks", file=self._stream, position=1, dynamic_ncols=True),
-            )
-        pages, chunks = self._bars
-        pages.total = self._due
-        pages.update(self._pages - pages.n)
-        chunks.total = self._embedded + self._waiting
-        chunks.set_postfix_str(f"{self._rate(self._tokens)} tokens/s", refresh=False)
-        chunks.update(self._embedded - chunks.n)
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        with self._lock:
+            return {
+                "phase": self._phase,
+                "pages": self._pages,
+                "pages_due": self._due,
+                "chunks_embedded": self._embedded,
+                "chunks_waiting": self._waiting,
+                "seconds": round(self._clock() - self._started, 1),
+            }
 
-    def _line(self) -> str:
-        text = f"{self._pages:,} of {self._due:,} pages, {self._embedded:,} chunks embedded"
-        text += f", {self._rate(self._embedded)} chunks/s, {self._rate(self._tokens)} tokens/s"
-        if self._pages:
-            left = (time.monotonic() - self._started) / self._pages * (self._due - self._pages)
-            text += f", about {_duration(left)} left"
-        return text
+    def _left(self, rates: dict[str, float | None]) -> str:
+        """Say how long it may still take, where that can be known."""
+        pages, found, chunks = rates["pages"], rates["due"] or 0.0, rates["chunks"]
+        if pages and found > _SETTLED * pages:
+            return "and more are being found"
+        left = self._due - self._pages
+        if chunks and self._pages:
+            a_page = (self._embedded + self._waiting) / self._pages
+            return f"about {_duration((left * a_page + self._waiting) / chunks)} left"
+        if pages:
+            return f"about {_duration(left / pages)} left"
+        return _duration(self._clock() - self._began)
 
-    def _rate(self, count: int) -> str:
-        return f"{count / max(time.monotonic() - self._started, 1e-9):,.0f}"
+    def _changed(self) -> None:
+        """Do nothing: for those who want to know of every change."""
 
 
 def progress_for(stream: TextIO, *, quiet: bool = False) -> Progress:
-    """The style that suits a stream: bars if it is a terminal, otherwise lines."""
-    return Progress(stream, "quiet" if quiet else "bars" if stream.isatty() else "lines")
+    """A progress that is shown on a stream, unless it is to be quiet."""
+    return Progress(stream, "quiet" if quiet else "shown")
 
 
 def _duration(seconds: float) -> str:

@@ -11,14 +11,15 @@ import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.collections import generation_ids, live_id, size_of
-from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
+from indexer.errors import BuildLocked, IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation import Generation, current_id
 from indexer.layout import BUILDING, COLLECTIONS, CURRENT, GENERATIONS, JOBS, KEYS, LOCK, READINGS
+from indexer.lock import writer_lock
 from indexer.manifest import MANIFEST, Manifest, is_generation_id, read_manifest
 
 _OURS = frozenset(
@@ -101,7 +102,7 @@ def complete(folder: Path, manifest: Manifest) -> None:
     try:
         Generation(folder).close()
     except IndexCorrupt as error:
-        raise IndexUnwritable(f"what was written does not read back, is the disk full or failing? {error}") from error
+        raise IndexUnwritable(f"cannot read back what was written; check the disk: {error}") from error
 
 
 def flush(folder: Path, manifest: Manifest) -> None:
@@ -137,6 +138,20 @@ def make_live(index_dir: Path, generation_id: str) -> None:
     _write(new, f"{generation_id}\n".encode())
     os.replace(new, index_dir / CURRENT)
     sync(index_dir)
+
+
+@contextmanager
+def nothing_left(index_dir: Path) -> Iterator[None]:
+    """If the block fails, remove an index folder that was not there before and has come to hold nothing."""
+    was_there = index_dir.exists()
+    try:
+        yield
+    except BaseException:
+        if not was_there and index_dir.is_dir():
+            with suppress(BuildLocked, OSError), writer_lock(index_dir):  # another build may have begun meanwhile
+                if all(path.name == LOCK for path in index_dir.rglob("*") if not path.is_dir()):
+                    shutil.rmtree(index_dir)
+        raise
 
 
 @contextmanager

@@ -188,7 +188,7 @@ class Place:
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError) as error:
             raise StoreRefused(
                 f"{self._shown(name)}: the store does not allow it ({_first_line(error)}); "
-                "look after the credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and their rights"
+                "check the credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and their rights"
             ) from error
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):

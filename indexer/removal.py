@@ -8,9 +8,10 @@ from indexer.draft import Draft, drafting
 from indexer.earlier import Earlier
 from indexer.errors import NothingToIndex, SourceError
 from indexer.generation import current_id
+from indexer.kept import without
 from indexer.layout import GENERATIONS
 from indexer.manifest import Manifest, read_manifest
-from indexer.progress import Progress
+from indexer.progress import READING, Progress
 from indexer.report import BuildReport, Ledger
 from indexer.sources import full_name
 
@@ -61,6 +62,7 @@ def _publish_without(
         progress=progress,
     )
     with closing(draft):
+        progress.phase(READING)
         progress.found(manifest.counts.documents)
         for number, url, source in earlier.documents():
             if source in removed:
@@ -70,7 +72,7 @@ def _publish_without(
                 ledger.unchanged += 1
             progress.page()
         if not draft.counts.documents:
-            raise NothingToIndex("without these sources the index would be empty; the live index is as it was")
+            raise NothingToIndex("without these sources the index would be empty; the live index has not changed")
         for record in earlier.pages():
             if record.source not in removed:
                 draft.remember(record)
@@ -78,7 +80,7 @@ def _publish_without(
         draft.publish(
             index_dir,
             fingerprint=manifest.fingerprint,
-            settings=manifest.settings,
+            settings=without(manifest.settings, removed),
             sources=[source for source in manifest.sources if source not in removed],
             ledger=ledger,
         )

@@ -10,6 +10,7 @@ from typing import Any
 from indexer.manifest import Counts
 from indexer.records import Failure, Host, Skip
 from indexer.traffic import Traffic
+from indexer.wording import counted
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
@@ -81,6 +82,19 @@ class DocumentSize:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting of a crawl that differs from the build before."""
+
+    source: str
+    name: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name} {self.before or 'empty'} -> {self.now or 'empty'}"
+
+
+@dataclass(frozen=True, slots=True)
 class BuildReport:
     """The summary of one build; new, changed, gone and unchanged are documents, compared with the build before."""
 
@@ -99,6 +113,7 @@ class BuildReport:
     kept: tuple[Failure, ...] = ()  # could not be read this time, so that the version from before stays
     embedded: int = 0  # chunks
     carried: int = 0  # chunks whose vectors were taken over from the build before
+    settings: tuple[SettingChange, ...] = ()  # of sources that were there before
     hosts: tuple[Host, ...] = ()  # that were asked, the slowest first
     biggest: tuple[DocumentSize, ...] = ()  # of the documents that were read this time; the one of most chunks first
 
@@ -122,6 +137,7 @@ class BuildReport:
                 for group in self.skipped
             ],
             "failed": [{"url": failure.url, "reason": failure.reason} for failure in self.failed],
+            "settings": [asdict(change) for change in self.settings],
             "hosts": [_host(host) for host in self.hosts],
             "biggest": [{"url": size.url, "bytes": size.bytes, "chunks": size.chunks} for size in self.biggest],
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
@@ -130,18 +146,18 @@ class BuildReport:
     def line(self) -> str:
         """What changed, in one line."""
         if not self.published:
-            return f"nothing has changed: {self.documents:,} documents, generation {self.generation}"
+            return f"nothing has changed: {counted(self.documents, 'document')}, generation {self.generation}"
         counts = f"{self.new.count:,} new, {self.changed.count:,} changed, {self.gone.count:,} gone"
         troubles = f", {len(self.kept):,} kept" * bool(self.kept) + f", {len(self.failed):,} failed" * bool(self.failed)
         return f"{counts}, {self.unchanged:,} unchanged{troubles}: generation {self.generation}"
 
     def table(self) -> str:
         """A summary to print, several lines."""
-        note = "" if self.published else " (the live one: nothing has changed)"
+        note = "" if self.published else " (live; nothing has changed)"
         lines = [
             f"generation   {self.generation}{note}",
             f"documents    {self.documents:,}",
-            f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} carried over)",
+            f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} reused)",
             f"fetched      {self.fetched:,}",
             f"unchanged    {self.unchanged:,}",
         ]
@@ -152,16 +168,22 @@ class BuildReport:
         lines.append(f"skipped      {sum(group.count for group in self.skipped):,}")
         lines += [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in self.skipped]
         lines += _failures("failed", self.failed)
+        if self.settings:
+            lines.append("settings     changed since the last build")
+            lines += [f"  {change}" for change in self.settings]
         if self.hosts:
             lines.append("hosts        slowest first")
             lines += [
-                f"  {host.requests:>8,} requests, {host.failed:,} failed, {host.bytes / 1e6:,.1f} MB, "
+                f"  {counted(host.requests, 'request'):>17}, {host.failed:,} failed, {host.bytes / 1e6:,.1f} MB, "
                 f"{host.seconds / host.requests * 1e3:,.0f} ms each, at most {host.slowest * 1e3:,.0f} ms   {host.host}"
                 for host in self.hosts[:_HOSTS]
             ]
         if self.biggest:
             lines.append("biggest      documents read this time")
-            lines += [f"  {size.chunks:>8,} chunks, {size.bytes / 1e3:,.0f} kB   {size.url}" for size in self.biggest]
+            lines += [
+                f"  {counted(size.chunks, 'chunk'):>15}, {size.bytes / 1e3:,.0f} kB   {size.url}"
+                for size in self.biggest
+            ]
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in self.seconds.items() if stage != "total")
         lines.append(f"seconds      {self.seconds.get('total', 0.0):.1f} ({stages})")
         return "\n".join(lines)
@@ -192,6 +214,7 @@ class Ledger:
         self._skips: dict[str, Tally] = {}  # by reason: of a hostile site they are too many to keep
         self.failures: list[Failure] = []
         self.biggest: list[DocumentSize] = []
+        self.settings: tuple[SettingChange, ...] = ()
 
     def size(self, url: str, size: int, chunks: int) -> None:
         """Note how many bytes and chunks a document has that was read."""
@@ -201,12 +224,13 @@ class Ledger:
         """Note what was left out."""
         self._skips.setdefault(skip.reason, Tally()).add(skip.url)
 
-    def why_nothing(self, sources: Iterable[str]) -> str:
+    def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
         """What to say where no page gave any text."""
         reasons = [f"{group.count:,} skipped ({group.reason})" for group in self._groups()[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failures[:2]]
         found = "; ".join(reasons) or "no pages or files at all"
-        return f"nothing to index in {', '.join(sources)}: {found}; the live index is as it was"
+        rest = "; the live index has not changed" if is_live else ""
+        return f"nothing to index in {', '.join(sources)}: {found}{rest}"
 
     def report(
         self, generation: str, counts: Counts, *, embedded: int = 0, carried: int = 0, published: bool = True
@@ -227,6 +251,7 @@ class Ledger:
             carried=carried,
             skipped=self._groups(),
             failed=tuple(self.failures),
+            settings=self.settings,
             hosts=self.traffic.hosts(),
             biggest=tuple(self.biggest),
             seconds=self.stopwatch.read(),

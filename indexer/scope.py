@@ -29,7 +29,7 @@ class Scope:
             if _matches(pattern, path):
                 return f"excluded by {pattern}"
         if self.include and not any(_matches(pattern, path) for pattern in self.include):
-            return "not among what is included"
+            return "excluded by --include"
         return None
 
 

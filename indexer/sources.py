@@ -12,12 +12,14 @@ from indexer.crawler import crawl
 from indexer.earlier import Earlier, content_of
 from indexer.errors import SourceError
 from indexer.folder import read_path
+from indexer.formats import content_type_of
 from indexer.journal import Journal
 from indexer.records import Failure, Known, Page, Skip
 from indexer.traffic import Traffic
 from indexer.urls import normalise
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_HOST = re.compile(r"(?P<name>localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(?P<port>:\d+)?(?P<path>/.*)?$", re.IGNORECASE)
 _Items = Generator[Page | Known | Skip | Failure, None, None]
 
 
@@ -29,6 +31,15 @@ def full_name(source: str) -> str:
         return str(Path(source).expanduser().absolute())
     except RuntimeError:  # no such user
         return source
+
+
+def refuse_bare_host(source: str) -> None:
+    """Raise SourceError for what is no file or folder, and reads like the address of a site without its scheme."""
+    found = _HOST.match(source)
+    if found is None or Path(source).exists() or (not found["path"] and content_type_of(source)):
+        return
+    scheme = "http" if found["port"] or found["name"] in ("localhost", "127.0.0.1") else "https"
+    raise SourceError(f"there is no file or folder {source}; for the site, write {scheme}://{source}")
 
 
 def read_sources(
@@ -113,11 +124,12 @@ def _read_one(
     traffic: Traffic | None,
     journal: Journal | None,
 ) -> Iterator[Page | Known | Skip | Failure]:
+    limits = limits.of(source)
     scheme = _SCHEME.match(source)
     if scheme is None:
         if not source.strip():
-            raise SourceError("a source is empty; give an http or https address, a folder or a file")
+            raise SourceError("empty source; name a site, folder or file")
         return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()))
     if scheme[1].lower() not in ("http", "https"):
-        raise SourceError(f"{source}: only http and https addresses, folders and files can be indexed")
+        raise SourceError(f"{source}: cannot index this scheme; name an http or https address, a folder or a file")
     return crawl(source, limits, found, earlier, traffic, journal)

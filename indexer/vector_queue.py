@@ -21,9 +21,24 @@ if TYPE_CHECKING:
     from indexer.cluster import Cluster
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
+_AT_ONCE = 128  # of these, after each of which the progress is told
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
 _PATIENCE = 5.0  # seconds
 _MADE = -1  # in place of the row of a vector that is not taken over
+
+
+class _Counted:
+    """Vectors to come, of which somebody is told when they are there."""
+
+    def __init__(self, made: ToCome[npt.NDArray[np.float32]], tell: Callable[[], None]) -> None:
+        self._made = made
+        self._tell = tell
+
+    def result(self) -> npt.NDArray[np.float32]:
+        """Wait for them."""
+        vectors = self._made.result()
+        self._tell()
+        return vectors
 
 
 class VectorQueue:
@@ -54,9 +69,11 @@ class VectorQueue:
         self._together = memory.share(_TOGETHER)
         self._texts: list[str] = []
         self._rows: list[int] = []
-        self._tokens = self._tokens_waiting = 0
+        self._lengths: list[int] = []  # of the texts, in tokens
+        self._given = self._made = self._tokens = 0  # chunks to be embedded, and what has been of them
+        self._told = threading.Lock()
         self._cluster = cluster
-        self._pending: deque[tuple[list[int], int, ToCome[npt.NDArray[np.float32]] | None]] = deque()
+        self._pending: deque[tuple[list[int], ToCome[npt.NDArray[np.float32]] | None]] = deque()
         self.embedded = 0  # chunks, so far
         self.carried = 0
 
@@ -65,7 +82,8 @@ class VectorQueue:
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
                 self._texts.append(chunk.embedded_text)
-                self._tokens_waiting += chunk.tokens
+                self._lengths.append(chunk.tokens)
+                self._given += 1
             self._rows.append(_MADE if row is None else row)
             if len(self._texts) >= self._together or len(self._rows) == _BLOCK:
                 self._start()
@@ -77,33 +95,45 @@ class VectorQueue:
 
     def close(self) -> None:
         """Wait a little for what is still being embedded: if the interpreter ends under it, it crashes."""
-        wait([made for _, _, made in self._pending if isinstance(made, Future)], timeout=_PATIENCE)
+        wait([made for _, made in self._pending if isinstance(made, Future)], timeout=_PATIENCE)
 
     def _start(self) -> None:
         """Start to embed what waits, once there is room for it."""
         self._collect((self._cluster.blocks if self._cluster else 1) - 1)
         if not self._rows:
             return
-        made = self._make(self._texts) if self._texts else None
-        self._pending.append((self._rows, self._tokens_waiting, made))
-        self._texts, self._rows, self._tokens_waiting = [], [], 0
+        made = self._make(self._texts, self._lengths) if self._texts else None
+        self._pending.append((self._rows, made))
+        self._texts, self._rows, self._lengths = [], [], []
 
-    def _make(self, texts: list[str]) -> ToCome[npt.NDArray[np.float32]]:
+    def _make(self, texts: list[str], lengths: list[int]) -> ToCome[npt.NDArray[np.float32]]:
         if self._cluster is not None:
-            return self._cluster.encode(texts, self._stopwatch.add)
+            return _Counted(self._cluster.encode(texts, self._stopwatch.add), lambda: self._tell(lengths))
         made: Future[npt.NDArray[np.float32]] = Future()
         # A daemon, and not a pool, so that an interrupt need not wait for ever.
-        threading.Thread(target=self._encode, args=(texts, made), daemon=True).start()
+        threading.Thread(target=self._encode, args=(texts, lengths, made), daemon=True).start()
         return made
 
-    def _encode(self, texts: list[str], result: Future[npt.NDArray[np.float32]]) -> None:
+    def _encode(self, texts: list[str], lengths: list[int], result: Future[npt.NDArray[np.float32]]) -> None:
         try:
             with self._stopwatch.timed("embed"):
                 if self._embedder is None:
                     raise ValueError("there is nothing to embed with")
-                result.set_result(self._embedder.encode(texts, role="document"))
+                vectors = np.empty((len(texts), self._embedder.dimension), dtype=np.float32)
+                order = np.argsort(lengths, kind="stable")[::-1]
+                for group in np.split(order, range(_AT_ONCE, len(texts), _AT_ONCE)):  # so that it is seen to go on
+                    vectors[group] = self._embedder.encode([texts[i] for i in group], role="document")
+                    self._tell([lengths[i] for i in group])
+                result.set_result(vectors)
         except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
             result.set_exception(error)
+
+    def _tell(self, lengths: list[int]) -> None:
+        """Note that chunks of so many tokens each are embedded."""
+        with self._told:
+            self._made += len(lengths)
+            self._tokens += sum(lengths)
+            self._progress.chunks(waiting=self._given - self._made, embedded=self._made, tokens=self._tokens)
 
     def _collect(self, most: int) -> None:
         """Store the oldest blocks, until no more than so many are on their way."""
@@ -111,16 +141,14 @@ class VectorQueue:
             self._store_oldest()
 
     def _store_oldest(self) -> None:
-        rows, tokens, made = self._pending[0]
+        rows, made = self._pending[0]
         vectors = made.result() if made is not None else None
         self._pending.popleft()
-        self._tokens += tokens
         with self._stopwatch.timed("write"):
             self._store(self._in_order(np.array(rows, dtype=np.int64), vectors))
         count = 0 if vectors is None else len(vectors)
         self.embedded += count
         self.carried += len(rows) - count
-        self._progress.chunks(waiting=len(self._texts), embedded=self.embedded, tokens=self._tokens)
 
     def _in_order(self, rows: npt.NDArray[np.int64], made: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:
         """Put vectors that were made, float32 (m, dimension), between those of the rows that are not _MADE."""

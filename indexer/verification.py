@@ -200,7 +200,7 @@ class _Parts:
     def embedding(self, embedder: Embedder) -> str:
         if fields := differing_fields(self._manifest.fingerprint, embedder.fingerprint):
             names = ", ".join(fields)
-            raise corrupt(self._vectors_path, f"was made by another embedder than the settings name (by {names})")
+            raise corrupt(self._vectors_path, f"was built with a different embedder than the settings name ({names})")
         chunker = Chunker(embedder, ChunkConfig())
         rows, texts = [], []
         for row, (title, section, text, digest) in self._chunks(

@@ -11,11 +11,11 @@ def check_query(query: object, most: int) -> None:
     if not isinstance(query, str):
         raise QueryError(f"query must be text, not {type(query).__name__}")
     if not query.strip():
-        raise QueryError("query is empty: give at least one word")
+        raise QueryError("query is empty: enter at least one word")
     try:
         query.encode()
     except UnicodeEncodeError:
-        raise QueryError("query is not valid Unicode text: it holds half of a surrogate pair") from None
+        raise QueryError("query is not valid Unicode: it contains half of a surrogate pair") from None
     if len(query) > most:
         raise QueryError(f"query has {len(query)} characters: at most {most} are allowed")
 

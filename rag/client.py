@@ -41,7 +41,7 @@ class IndexOptions(TypedDict, total=False):
     """How an index is built; what is not given is as for `pilotlight index`."""
 
     add: bool  # keep the sources of the index beside those named
-    full: bool  # read and cut pages anew that have not changed
+    full: bool  # reprocess unchanged pages too
     collection: str
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +16,18 @@ from embedder import cpu
 from embedder.building import ensure_package, is_built
 from embedder.config import Plan
 from indexer.collections import list_collections
+from indexer.config import OWN
 from indexer.errors import FilterError, IndexMissing, SourceError
 from indexer.filter import Filter
 from indexer.generation import current_id
 from indexer.layout import DEFAULT, is_url
-from indexer.publish import disk_errors, prepare
-from rag.configs import build_config, embedder_config
+from indexer.publish import disk_errors, nothing_left, prepare
+from indexer.wording import counted
+from rag.configs import build_config, embedder_config, own_limits
 from rag.elapsed import Elapsed
 from rag.endpoint import Endpoint
 from rag.errors import CollectionMissing, SettingsError
-from rag.filters import fields_of
+from rag.filters import DAYS, KEYS, LISTS, METADATA, fields_of, key_of
 from rag.keys import check_exposure
 from rag.lazy import LazyEmbedder
 from rag.results import as_text
@@ -33,6 +35,7 @@ from rag.retriever import Retriever
 from rag.serving import check_servable, in_one_process
 from rag.settings import Settings
 from rag.stores import chosen_store
+from rag.usage import did_you_mean
 from rag.workers import share_cores
 
 if TYPE_CHECKING:
@@ -54,17 +57,19 @@ def index(
     watch: bool = False,
     every: str | None = None,
     progress: "Progress | None" = None,
+    own: Mapping[str, Any] | None = None,
 ) -> Result:
     """Read the sources, and publish a generation unless nothing has changed.
 
     Without sources, those of the configuration file, or else of the live generation, are read again; with `add`, these
     are read as well. With `full`, everything is asked for and cut anew. `within` names, by source, the places that it
-    may not leave. With `watch` or `every`, stay and read again
-    what has changed, or every so often, until the process is told to stop.
+    may not leave. `own` has limits by name for the sources that are named here, or for all where none is; they are kept
+    with them. With `watch` or `every`, stay and read again what has changed, or every so often, until the process is
+    told to stop.
     """
     from indexer.earlier import live_sources
     from indexer.schedule import read_interval
-    from indexer.sources import full_name
+    from indexer.sources import full_name, refuse_bare_host
     from rag.cluster import cluster_of
     from rag.configuration import ConfiguredSource
     from rag.copying import publisher_of, reported
@@ -73,21 +78,30 @@ def index(
     seconds = None if every is None else read_interval(every)
     folder = settings.collection_dir
     if add and not sources:
-        raise SourceError("--add needs the source that is to be added")
+        raise SourceError("--add needs a source")
+    for source in sources:
+        refuse_bare_host(source)
+    limited: Collection[str] = sources
     if not sources and not configured:
-        sources = live_sources(published(settings))
+        limited = sources = live_sources(published(settings))
     elif add and folder in list_collections(settings.index_dir).values():
         sources = [*live_sources(folder), *sources]
-    named = [ConfiguredSource(source) for source in dict.fromkeys(map(full_name, sources))]
-    entries = entries_of(named or configured, settings.collection, every=seconds, watch=watch)
+    limited, given = set(map(full_name, limited)), own_limits(own or {})
+    named = [
+        ConfiguredSource(source, own=given if source in limited else {})
+        for source in dict.fromkeys(map(full_name, sources))
+    ] or [  # a file says all of it: what it does not say is not kept
+        dataclasses.replace(source, own={**dict.fromkeys(OWN), **source.own, **given}) for source in configured
+    ]
+    entries = entries_of(named, settings.collection, every=seconds, watch=watch)
     config = build_config(settings, within)  # before the model is loaded, so that a bad value is told at once
-    with disk_errors(settings.index_dir):
-        prepare(settings.index_dir)
     embedder = lazy_embedder(settings, quiet=quiet)
     publisher = publisher_of(settings, quiet=quiet)
     if publisher and len({entry.collection for entry in entries}) > 1:
-        raise SettingsError(f"{settings.store} holds one collection, and the sources are of several")
-    with cluster_of(settings, embedder.fingerprint) as cluster:
+        raise SettingsError(f"{settings.store} holds one collection, but the sources belong to several")
+    with nothing_left(settings.index_dir), cluster_of(settings, embedder.fingerprint) as cluster:
+        with disk_errors(settings.index_dir):
+            prepare(settings.index_dir)
         work = Freshness(
             settings,
             config,
@@ -98,10 +112,11 @@ def index(
             progress=progress,
             cluster=cluster,
             then=publisher,
+            own={(one.collection or settings.collection, one.source): one.own for one in named},
         )
         if watch or every:
             work.keep()
-            return work.as_dict(), f"{work.runs:,} runs, {work.published:,} published, {work.failed:,} failed"
+            return work.as_dict(), f"{counted(work.runs, 'run')}, {work.published:,} published, {work.failed:,} failed"
         reports = work.once()
     if len(reports) == 1:
         [report] = reports.values()
@@ -157,7 +172,7 @@ def evaluate(folder: Path, settings: Settings, *, mode: str, fusion: str | None 
         from rag.evaluation import evaluate as run
         from rag.evaluation import read_dataset
     except ModuleNotFoundError as error:
-        raise SettingsError("this needs the extra eval: pip install 'pilotlight[eval]'") from error
+        raise SettingsError("eval is not installed: pip install 'pilotlight[eval]'") from error
     from rag.live import load_embedder
 
     dataset = read_dataset(folder)
@@ -194,7 +209,7 @@ def mcp(settings: Settings, *, server: str | None = None, port: int | None = Non
     try:
         from rag import mcp as tools
     except ModuleNotFoundError as error:
-        raise SettingsError("this needs the extra mcp: pip install 'pilotlight[mcp]'") from error
+        raise SettingsError("mcp is not installed: pip install 'pilotlight[mcp]'") from error
 
     with ExitStack() as stack:
         if server is not None:
@@ -234,14 +249,14 @@ def warm(settings: Settings) -> Result:
     }
     if key is None:
         report |= {"package": None, "built": False, "bytes": 0, "seconds": 0.0}
-        return report, f"engine {plan.engine} has no package: nothing to build"
+        return report, f"engine {plan.engine} needs no compilation"
     start = time.monotonic()
     built = _prepare(plan)
     folder = ensure_package(plan, key)
     size = sum(path.stat().st_size for path in folder.iterdir())
     seconds = round(time.monotonic() - start, 1)
     report |= {"package": str(folder), "built": built, "bytes": size, "seconds": seconds}
-    done = f"built in {seconds} s" if built else "is there already"
+    done = f"built in {seconds} s" if built else "was compiled before"
     return report, f"{plan.spec.name} ({plan.engine}, {plan.precision}) {done}: {folder}, {size / 1e6:.0f} MB"
 
 
@@ -252,8 +267,14 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
         name, equals, value = pair.partition("=")
         if not equals:
             raise FilterError("--filter", f"must be KEY=VALUE, such as language=en, not {pair[:80]!r}")
+        if name not in (*LISTS, *DAYS) and not name.startswith(METADATA):
+            meant = did_you_mean(name, KEYS) or f"; its keys are {', '.join(KEYS)}"
+            raise FilterError("--filter", f"has no key {name[:40]!r}{meant}")
         parameters.setdefault(name, []).append(value)
-    return Filter.parse(fields_of(parameters)) if parameters else None
+    try:
+        return Filter.parse(fields_of(parameters)) if parameters else None
+    except FilterError as error:
+        raise FilterError(f"--filter {key_of(error.field)}", error.detail) from error
 
 
 def published(settings: Settings) -> Path:

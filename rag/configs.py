@@ -1,6 +1,7 @@
 """Settings turned into the small frozen objects that the lower packages take."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from embedder.config import EmbedderConfig
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
@@ -40,6 +41,12 @@ def build_config(settings: Settings, within: Mapping[str, Sequence[str]] | None 
         keep_generations=settings.keep_generations,
         vector_index=settings.vector_index,
     )
+
+
+def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of settings by name as a source can have them of its own, see `CrawlLimits.own`."""
+    read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
+    return {name: read[name](value) if name in read else value for name, value in values.items()}
 
 
 def _networks(text: str) -> bool | tuple[str, ...]:

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from indexer.config import OWN, CrawlLimits
 from indexer.errors import ConfigError
 from indexer.metadata import collect
 from indexer.schedule import read_interval
 from indexer.sources import full_name
+from rag.configs import own_limits
 from rag.errors import SettingsError
-from rag.settings import SETTINGS
+from rag.settings import BY_NAME, SETTINGS, parse_value
+from rag.usage import did_you_mean
 
 _TABLES = ("settings", "source")
 _KEYS = ("url", "path", "every", "watch", "collection", "metadata")
@@ -26,6 +29,7 @@ class ConfiguredSource:
     every: float | None = None  # seconds
     watch: bool = False
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)  # limits, see `CrawlLimits.own`
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:
-    _refuse_unknown(table, _KEYS, where)
+    _refuse_unknown(table, (*_KEYS, *OWN), where)
     if ("url" in table) == ("path" in table):
         raise SettingsError(f"{where} must have either url or path")
     kind = "url" if "url" in table else "path"
@@ -83,14 +87,32 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
             raise SettingsError(f"{where}: every: {error}") from error
     watch = table.get("watch", False)
     if not isinstance(watch, bool) or (watch and kind == "url"):
-        raise SettingsError(f"{where}: watch must be true or false, and is for a path; a url is read again every …")
+        raise SettingsError(f"{where}: watch must be true or false, and needs a path; use every for a url")
     return ConfiguredSource(
         source=name if kind == "url" else full_name(str(folder / Path(name).expanduser())),
         collection=_text(table, "collection", where) if "collection" in table else None,
         every=every,
         watch=watch,
         metadata=_metadata(table.get("metadata", {}), where),
+        own=_own(table, kind, where),
     )
+
+
+def _own(table: Mapping[str, Any], kind: str, where: str) -> Mapping[str, Any]:
+    """Limits of the source."""
+    given = {}
+    for name in OWN:
+        if name not in table:
+            continue
+        if kind == "path" and name != "max_bytes":
+            raise SettingsError(f"{where}: {name} limits a crawl: it needs a url, and this source is a path")
+        given[name] = parse_value(BY_NAME[name], table[name], f"{where}: {name}")
+    own = own_limits(given)
+    try:
+        CrawlLimits(own={where: own})
+    except ConfigError as error:
+        raise SettingsError(f"{where}: {error}") from error
+    return own
 
 
 def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
@@ -103,7 +125,9 @@ def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
     kept = collect((name, value) for name, listed in lists.items() for value in listed)
     lost = sum(map(len, lists.values())) - sum(map(len, kept.values()))
     if lost:
-        raise SettingsError(f"{where}: metadata has {lost} names or values that are empty, too long, too many or twice")
+        raise SettingsError(
+            f"{where}: metadata has {lost} names or values that are empty, too long, too many or repeated"
+        )
     return kept
 
 
@@ -117,4 +141,5 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 def _refuse_unknown(names: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for name in names:
         if name not in known:
-            raise SettingsError(f"{where}: {name[:40]!r} is not known there; known are: {', '.join(known)}")
+            meant = did_you_mean(name, known) or f"; known are: {', '.join(known)}"
+            raise SettingsError(f"{where}: unknown name {name[:40]!r}{meant}")

@@ -17,6 +17,7 @@ from indexer.errors import IndexCorrupt
 from indexer.folder_store import FolderStore
 from indexer.report import BuildReport
 from indexer.store import Entry, Found, Searchable, Store
+from indexer.wording import counted
 from rag.elapsed import Elapsed
 from rag.errors import CopyDiffers, NotPublished, SettingsError
 from rag.settings import Settings
@@ -52,7 +53,7 @@ class CopyReport:
         overlap = ", ".join(f"{share:.3f} {kind}" for kind, share in self.overlap.items())
         rows = {
             "generation": f"{self.generation} is live in {self.target}",
-            "copied": f"from {self.source}" if self.copied else "nothing: it was there",
+            "copied": f"from {self.source}" if self.copied else "nothing: already there",
             "documents": f"{self.documents:,}",
             "chunks": f"{self.chunks:,}",
             "checksum": self.checksum,
@@ -113,7 +114,7 @@ def _told(entries: Iterable[Entry], total: int, step: Callable[[str], None]) -> 
     """Pass entries on, and tell after every tenth of them how far it is."""
     for number, entry in enumerate(entries):
         if number * 10 // total > (number - 1) * 10 // total:
-            step(f"{number:,} of {total:,} documents are written")
+            step(f"{number:,} of {counted(total, 'document')} written")
         yield entry
 
 
@@ -154,7 +155,7 @@ def _check(source: Store, target: Store, name: str, step: Callable[[str], None])
         if share < _LEAST_OVERLAP[kind]:
             raise CopyDiffers(
                 f"{where} has the same content, but {kind} searches find only {share:.0%} of the same passages: "
-                "look after the index of that store, and copy it again"
+                "check the index of that store, and copy it again"
             )
     return digest, samples, overlap
 
@@ -212,7 +213,7 @@ class Publisher:
                     self.done = copy(built, self._store, keep=self._keep, step=elapsed.step).as_dict()
         except PilotlightError as error:
             raise NotPublished(
-                f"{error}; the build is whole in {folder}, and is brought into the store by: "
+                f"{error}; the build is complete in {folder}; publish it with: "
                 f"pilotlight copy --from {folder} --to {self._store.name}"
             ) from error
 

@@ -44,15 +44,17 @@ def examine(settings: Settings) -> dict[str, Any]:
     }
     warnings += processor.notes
     if processor.forced and processor.isa != (best := processor.isas[0]):
-        warnings.append(f"{cpu.ISA_VARIABLE} keeps this CPU to {processor.isa}, and it could run {best}")
+        warnings.append(f"{cpu.ISA_VARIABLE} limits this CPU to {processor.isa}; it could run {best}")
     elif not processor.has_bf16:
         warnings.append("this CPU has no fast bf16 instructions: fp32 is used; int8 is two to three times as fast")
     if processor.isas[0] in {"generic", "avx2", "neon"}:
         warnings.append(f"the instruction set is {processor.isa}: newer servers embed several times faster")
     if processor.cores < len(os.sched_getaffinity(0)):
-        warnings.append(f"{processor.cores} physical cores are usable; hyper-threads and CPU quota do not count")
+        warnings.append(
+            f"{processor.cores} physical cores are used; hyper-threads and cores beyond the CPU quota are not counted"
+        )
     if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit() and int(threads) < processor.cores:
-        warnings.append(f"OMP_NUM_THREADS={threads} holds the model to fewer cores than the {processor.cores} here")
+        warnings.append(f"OMP_NUM_THREADS={threads} limits the model to fewer than the {processor.cores} cores here")
     plan = _embedder(settings, report, warnings)
     _index(settings, plan, report, warnings)
     _readers(report, warnings)
@@ -68,23 +70,23 @@ def _isa_reason(processor: cpu.Cpu) -> str:
     if processor.forced:
         return f"forced by {cpu.ISA_VARIABLE}"
     if processor.isa == processor.isas[0]:
-        return "the richest that it runs"
-    return f"its {processor.isas[0]} is slower than fp32"
+        return "best available"
+    return f"{processor.isas[0]} is slower than fp32 here"
 
 
 def _engine_reason(plan: Plan) -> str:
     if plan.config.engine != "auto":
-        return "asked for"
+        return "requested"
     if plan.engine == "native":
-        return f"native: {plan.spec.name} is of a family it knows"
+        return f"native supports {plan.spec.name}"
     if shape_of(plan.spec.config) is None:
-        return f"{plan.engine}: {plan.spec.name} is of no family that native knows"
-    return f"{plan.engine}: native has no {plan.precision} for {cpu.detect().isa}"
+        return f"native does not support {plan.spec.name}"
+    return f"native has no {plan.precision} for {cpu.detect().isa}"
 
 
 def _precision_reason(plan: Plan) -> str:
     if plan.config.precision != "auto":
-        return "asked for"
+        return "requested"
     return (
         "this CPU has fast bf16 instructions" if plan.precision == "bf16" else "this CPU has no fast bf16 instructions"
     )
@@ -113,9 +115,9 @@ def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -
         "package": str(path) if path and path.exists() else None,
     }
     if path is None:
-        warnings.append(f"engine {plan.engine} is slower than native and aot, several times so for single queries")
+        warnings.append(f"engine {plan.engine} is slower than native and aot, several times for single queries")
     elif not path.exists():
-        warnings.append("the model is not compiled yet: pilotlight warm does it now, else the first index or serve")
+        warnings.append("the model is not compiled yet: run pilotlight warm, or let the first index or serve do it")
     if report["compiler"] is None and plan.engine != "eager" and not (path and path.exists()):
         warnings.append("there is no C++ compiler: apt-get install g++")
     if plan.precision == "bf16" and plan.engine in {"aot", "compile"} and not report["cpu"]["bf16"]:
@@ -162,14 +164,31 @@ def _readers(report: dict[str, Any], warnings: list[str]) -> None:
     try:
         box.start()
     except ParseError as error:
-        warnings.append(f"no document can be read: {error}")
+        warnings.append(f"cannot read documents: {error}")
     finally:
         report["readers"] = {name: means or None for name, means in box.confinement.items()}
         box.close()
     if missing := [name for name, means in report["readers"].items() if means is None]:
-        warnings.append(
-            f"processes that read documents are held without {', '.join(missing)}: the kernel has none, or allows none"
-        )
+        warnings.append(f"document readers run without {', '.join(missing)}: this kernel does not offer or allow it")
+
+
+_LABELS = {
+    "isa": "instruction set",
+    "isa_reason": "why this one",
+    "isas": "all it runs",
+    "sve_bits": "SVE bits",
+    "bf16": "fast bf16",
+    "max_length": "longest input, tokens",
+    "engine_reason": "why this engine",
+    "precision_reason": "why this precision",
+    "package": "compiled package",
+    "created_at": "built at",
+    "readers": "document readers",
+    "cpu": "CPU",
+    "seccomp": "system calls",
+    "landlock": "Landlock",
+    "compiler": "C++ compiler",
+}
 
 
 def as_text(report: dict[str, Any]) -> str:
@@ -179,20 +198,22 @@ def as_text(report: dict[str, Any]) -> str:
         if part == "warnings":
             continue
         if isinstance(value, dict):
-            lines += [part, *(f"  {_label(name):<24} {_word(v)}" for name, v in value.items())]
+            lines += [_label(part), *(f"  {_label(name):<24} {_word(v)}" for name, v in value.items())]
         else:
-            lines.append(f"{part:<26} {_word(value)}")
-    lines += [f"warning: {warning}" for warning in report["warnings"]] or ["nothing to warn about"]
+            lines.append(f"{_label(part):<26} {_word(value)}")
+    lines += [f"warning: {warning}" for warning in report["warnings"]] or ["no problems found"]
     return "\n".join(lines)
 
 
 def _label(name: str) -> str:
-    return name if name.isupper() else name.replace("_", " ")
+    return _LABELS.get(name) or (name if name.isupper() else name.replace("_", " "))
 
 
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "-"
-    return "-" if value in (None, "") else str(value)
+        return ", ".join(map(str, value)) or "none"
+    if value in (None, ""):
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -43,12 +43,12 @@ class Endpoint:
         """Return the endpoint of the settings. Raises AnswersOff where there is none, SettingsError if it is wrong."""
         url = settings.answer_url.strip().rstrip("/")
         if not url:
-            raise AnswersOff("this server writes no answers: set answer_url and answer_model to an endpoint that does")
+            raise AnswersOff("written answers are not configured: set answer_url and answer_model")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SettingsError("answer_url must be an http or https address, such as http://127.0.0.1:8080/v1")
         if not settings.answer_model:
-            raise SettingsError("answer_model must name the model that answer_url is to use")
+            raise SettingsError("answer_model must name a model of answer_url")
         if not settings.answer_key.isascii() or not settings.answer_key.isprintable():
             raise SettingsError("answer_key may have no characters but printable ASCII")
         url = url.removesuffix(_PATH) + _PATH

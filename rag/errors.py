@@ -1,6 +1,7 @@
 """Errors of the application; see `embedder.errors` for the whole tree.
 
 RagError
+├── UsageError          a command line that cannot be read: says what is wrong, and what was probably meant
 ├── SettingsError       a setting whose value cannot be used: names the setting, the value and what is allowed
 ├── QueryError          a query, k, or mode that cannot be answered (HTTP 400)
 ├── NotThere            something that is asked for by its name and is not there (HTTP 404)
@@ -33,6 +34,10 @@ from embedder.errors import PilotlightError
 
 class RagError(PilotlightError):
     """Base of the application's errors."""
+
+
+class UsageError(RagError):
+    """A command line that cannot be read."""
 
 
 class SettingsError(RagError):
@@ -74,7 +79,7 @@ class JobMissing(NotThere):
     field = "id"
 
     def __init__(self, job: str) -> None:
-        super().__init__(f"there is no job {job[:80]!r}: it never was, or has been forgotten")
+        super().__init__(f"there is no job {job[:80]!r}: it never existed, or is no longer kept")
 
 
 class JobRefused(RagError):
@@ -97,7 +102,7 @@ class DeadlinePassed(RagError):
     """The answer would have come too late."""
 
     def __init__(self) -> None:
-        super().__init__("the server is too busy to answer in time: try again in a moment")
+        super().__init__("the server is too busy to answer in time: try again shortly")
 
 
 class KeysError(RagError):

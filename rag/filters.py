@@ -9,10 +9,22 @@ from typing import Any
 from indexer.errors import FilterError
 from indexer.filter import LISTS, MOST_CHARACTERS, MOST_VALUES, Filter
 
-__all__ = ["DAYS", "LISTS", "METADATA", "MOST_CHARACTERS", "MOST_VALUES", "Filter", "FilterError", "fields_of"]
+__all__ = [
+    "DAYS",
+    "KEYS",
+    "LISTS",
+    "METADATA",
+    "MOST_CHARACTERS",
+    "MOST_VALUES",
+    "Filter",
+    "FilterError",
+    "fields_of",
+    "key_of",
+]
 
 DAYS = ("from", "to")
 METADATA = "meta."  # before a name
+KEYS = (*LISTS, *DAYS, f"{METADATA}NAME")
 
 
 def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -25,3 +37,9 @@ def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         name: list(values) for name, values in parameters.items() if name not in DAYS and not name.startswith(METADATA)
     }
     return fields | ({"date": days} if days else {}) | ({"metadata": metadata} if metadata else {})
+
+
+def key_of(field: str) -> str:
+    """Name that stands in an address or on the command line for the `field` of a FilterError."""
+    name = field.removeprefix("filter.").removeprefix("date.")
+    return name.replace("metadata.", METADATA, 1) if name.startswith("metadata.") else name

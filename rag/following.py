@@ -276,7 +276,7 @@ class Follower:
 
 def _instead(followed: Followed) -> str:
     retriever = followed.retriever
-    return f"; until then generation {retriever.generation.id} is served" if retriever else ""
+    return f"; meanwhile generation {retriever.generation.id} is served" if retriever else ""
 
 
 def _mark(store: Store, live: str | None) -> int:

@@ -49,13 +49,15 @@ class Freshness:
         progress: Progress | None = None,
         cluster: "Cluster | None" = None,
         then: Callable[[Path], None] | None = None,
+        own: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
     ) -> None:
         """`entries` come with the metadata that their documents get; `progress` is shown on stderr by default.
 
         With a `cluster`, its machines read, cut and embed.
 
         `say` is told what came of every run of `keep`; by default it prints a line on stderr. `then` is given the
-        folder of a collection after every build of it that ended well.
+        folder of a collection after every build of it that ended well. `own` has, by collection and source, what
+        `CrawlLimits.own` takes.
         """
         self._settings = settings
         self._config = config
@@ -69,6 +71,7 @@ class Freshness:
         self._progress = progress
         self._cluster = cluster
         self._then = then
+        self._own = own or {}
         self.runs = self.published = self.failed = 0
 
     def once(self) -> dict[str, BuildReport]:
@@ -118,7 +121,7 @@ class Freshness:
     def _failed(self, collection: str, due: Sequence[Entry], error: PilotlightError) -> list[Entry]:
         self.runs += 1
         self.failed += 1
-        self._say(f"{collection}: failed, and will be tried again: {error}")
+        self._say(f"{collection}: failed, will retry: {error}")
         return list(due)
 
     def _build(self, collection: str, due: Sequence[Entry]) -> BuildReport:
@@ -132,7 +135,7 @@ class Freshness:
             [entry.source for entry in entries if entry.source in refresh or entry.source in live],
             folder,
             self._embedder,
-            self._config,
+            self._config_of(entries),
             progress=self._progress or progress_for(sys.stderr, quiet=self._quiet),
             full=full,
             refresh=refresh,
@@ -157,10 +160,15 @@ class Freshness:
             return None
         return self._readings.age(entry.collection, entry.source, self._digest(entry))
 
+    def _config_of(self, entries: Sequence[Entry]) -> BuildConfig:
+        """The config with what each of some entries of one collection has of its own."""
+        own = {entry.source: self._own.get((entry.collection, entry.source), {}) for entry in entries}
+        return dataclasses.replace(self._config, crawl=dataclasses.replace(self._config.crawl, own=own))
+
     def _digest(self, entry: Entry) -> str:
         """Stands for the settings that decide what comes of reading an entry."""
         model = (self._settings.model, self._settings.revision, self._settings.precision)
-        made = [READING, model, self._config.as_dict(), sorted(self._metadata[entry].items())]
+        made = [READING, model, self._config_of([entry]).as_dict(), sorted(self._metadata[entry].items())]
         return hashlib.sha256(json.dumps(made, default=list).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
@@ -209,6 +217,6 @@ def entries_of(
         watched = not is_site and (one.watch or (watch and one.every is None))
         interval = one.every or (None if watched else every)
         if is_site and watch and interval is None:
-            raise SourceError(f"{one.source} is a site, which cannot be watched: say how often to read it, --every 6h")
+            raise SourceError(f"{one.source} is a site and cannot be watched: set an interval, such as --every 6h")
         entries[Entry(one.source, one.collection or collection, interval, watched)] = one.metadata
     return entries

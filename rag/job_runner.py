@@ -26,28 +26,18 @@ class NotedProgress(Progress):
     """Writes how far a build is into a file."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(sys.stderr, "lines")
+        super().__init__(sys.stderr, "shown")
         self._path = path
         self._noted = 0.0
-
-    def _show(self) -> None:
-        super()._show()
-        if time.monotonic() - self._noted >= _EVERY:
-            self.note()
 
     def note(self) -> None:
         """Write it now."""
         self._noted = time.monotonic()
-        write(
-            self._path,
-            {
-                "pages": self._pages,
-                "pages_due": self._due,
-                "chunks_embedded": self._embedded,
-                "chunks_waiting": self._waiting,
-                "seconds": round(self._noted - self._started, 1),
-            },
-        )
+        write(self._path, self.as_dict())
+
+    def _changed(self) -> None:
+        if time.monotonic() - self._noted >= _EVERY:
+            self.note()
 
 
 def run(folder: Path, work: Work) -> int:
@@ -67,7 +57,7 @@ def run(folder: Path, work: Work) -> int:
     except KeyboardInterrupt:
         state, code = "cancelled", 130
     except Exception as wrong:
-        state, error = "failed", f"an internal error, {type(wrong).__name__}: the job's log has more"
+        state, error = "failed", f"internal error {type(wrong).__name__}; see the job's log"
         _end(folder, progress, state, report, error)
         raise
     _end(folder, progress, state, report, error)

@@ -81,7 +81,7 @@ class Jobs:
             with self._locked():
                 for job in self.all():
                     if job["state"] in _BEGUN:
-                        raise JobConflict(f"job {job['id']} is under way: wait for it to end, or cancel it")
+                        raise JobConflict(f"job {job['id']} is running: wait for it to end, or cancel it")
                 folder = collection_dir(index_dir, collection)
                 folder.mkdir(parents=True, exist_ok=True)
                 try:
@@ -118,7 +118,7 @@ class Jobs:
         end = _read(folder / END)  # after the look at the lock: a process writes this before it gives the lock back
         told_to_stop = (folder / CANCEL).exists()
         if end is None and not lives:
-            why = f"its process has died: {folder / _LOG} has its last words"
+            why = f"its process died; see {folder / _LOG}"
             end = {"state": "cancelled" if told_to_stop else "failed", "error": None if told_to_stop else why}
         if end is None:
             end = {"state": "cancelling" if told_to_stop else "running"}
@@ -157,7 +157,7 @@ class Jobs:
         new = [name for name in names if name not in own]
         for name in new:
             if not is_below(name, allowed):
-                raise JobRefused("sources", "may only name sources of the index, or what the operator allows")
+                raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
         return names, {name: list(allowed) for name in new}
 
     def _run(self, folder: Path, asked: dict[str, Any]) -> None:

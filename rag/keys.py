@@ -69,7 +69,7 @@ class KeyFile:
         except (ValueError, TypeError, KeyError):
             sound = False
         if not sound:
-            raise KeysError(f"{self.path} is not a file of keys: restore it, or delete it and make new keys")
+            raise KeysError(f"{self.path} is not a valid key file: restore it, or delete it and create new keys")
         return keys
 
     def add(self, name: str, role: str, key: str | None = None) -> str:
@@ -91,9 +91,9 @@ class KeyFile:
         made = Key(name, role, digest(key), created)  # type: ignore[arg-type]  # the role has been checked
         with self._changing() as keys:
             if any(other.name == name for other in keys):
-                raise KeysError(f"there is a key called {name!r} already: remove it first, or take another name")
+                raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")
             if any(other.sha256 == made.sha256 for other in keys):
-                raise KeysError("this key is there already, under another name")
+                raise KeysError("this key already exists under another name")
             self._write([*keys, made])
         return key
 
@@ -208,6 +208,6 @@ def is_loopback(host: str) -> bool:
 def _check_key(key: str) -> None:
     size = len(key.encode("utf-8", "surrogatepass"))
     if size < MIN_BYTES:
-        raise KeysError(f"the key has {size} bytes: at least {MIN_BYTES} are needed, best random ones")
+        raise KeysError(f"the key has {size} bytes: it needs at least {MIN_BYTES}, preferably random")
     if not re.fullmatch(r"[!-~]+", key):
-        raise KeysError("the key has white space, or characters that a header cannot carry: use printable ASCII")
+        raise KeysError("the key contains white space or characters that are not printable ASCII")

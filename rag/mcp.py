@@ -1,8 +1,9 @@
 """Pilotlight as tools of the Model Context Protocol; needs the extra `pilotlight[mcp]`."""
 
+import re
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from typing import Annotated, Any, Literal, Protocol
@@ -11,10 +12,11 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from embedder.errors import PilotlightError
 from indexer.catalogue import document_id, is_document_id
+from indexer.wording import counted
 from rag.client_results import Document, document_of
 from rag.filters import Filter
 from rag.options import DEFAULT_COLLECTION
@@ -91,9 +93,29 @@ class DocumentResult(BaseModel):
     next: int | None = Field(description="`first` with which to read on; null at the end")
 
 
+class _Server(MCPServer[Any]):
+    """Says in sentences what is wrong with the arguments of a call."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool; raises ToolError."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                raise ToolError("; ".join(map(_sentence, error.__cause__.errors()))) from error
+            raise
+
+
+def _sentence(problem: Mapping[str, Any]) -> str:
+    """Say what is wrong with an argument: the checker's own words, with its name as their subject."""
+    field = ".".join(map(str, problem["loc"]))
+    text = "is missing" if problem["type"] == "missing" else re.sub(r"^\w+ should ", "must ", problem["msg"])
+    return f"{field} {text}"
+
+
 def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPServer[Any]:
     """Return a server with the tools `search` and `read_document`; `collection` is the one they use unless told."""
-    server: MCPServer[Any] = MCPServer(
+    server = _Server(
         "pilotlight", instructions=INSTRUCTIONS, version=metadata.version("pilotlight"), log_level="WARNING"
     )
 
@@ -125,7 +147,9 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
             for number, hit in enumerate(hits, 1)
         ]
         result = SearchResult(query=query, generation=answer.generation, hits=hits)
-        return _answer(result, f"{len(hits)} passages, best first." if hits else "Nothing was found.", passages)
+        return _answer(
+            result, f"{counted(len(hits), 'passage')}, best first." if hits else "Nothing was found.", passages
+        )
 
     @server.tool(annotations=READS)
     def read_document(

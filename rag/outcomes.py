@@ -29,4 +29,4 @@ class Outcomes:
             latest = [failed for at, failed in self._latest if at >= since]
         if len(latest) < LEAST or sum(latest) < SHARE * len(latest):
             return ""
-        return f"{sum(latest)} of the last {len(latest)} searches failed; the log says why"
+        return f"{sum(latest)} of the last {len(latest)} searches failed; see the log"

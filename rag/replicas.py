@@ -123,7 +123,7 @@ class ReplicaRetriever(LiveRetriever):
         status = super().status()
         if reason := self._keeper.reason:
             if "generation" in status:
-                reason += f"; until then generation {status['generation']} is served"
+                reason += f"; meanwhile generation {status['generation']} is served"
             status |= {"reason": reason, "missing": False}
         return status
 
@@ -162,7 +162,7 @@ def ready_copy(settings: Settings, verb: str) -> None:
     except PilotlightError as error:
         if (here := live_id(settings.collection_dir)) is None:
             raise
-        print(f"pilotlight: warning: {error}; generation {here} is read, which was fetched before", file=sys.stderr)
+        print(f"pilotlight: warning: {error}; using generation {here}, fetched earlier", file=sys.stderr)
 
 
 def _replica_of(settings: Settings) -> Replica:

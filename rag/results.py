@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from indexer.records import SEPARATOR
+from indexer.wording import counted
 from rag.facets import Share
 
 
@@ -68,5 +69,5 @@ def as_text(answer: dict[str, Any]) -> str:
         lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}", ""]
     took = answer["took_ms"]
     return "\n".join(
-        [*lines, f"{len(answer['hits'])} hits in {took['total']:.1f} ms (embedding {took['embed']:.1f} ms)"]
+        [*lines, f"{counted(len(answer['hits']), 'hit')} in {took['total']:.1f} ms (embedding {took['embed']:.1f} ms)"]
     )

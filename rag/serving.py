@@ -42,7 +42,7 @@ def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> Non
         if any(_can_serve(store, fingerprint, wrong) for store in stores.values()):
             return
     except StoreUnreachable as error:
-        print(f"pilotlight: {error}; the server starts, and answers once the store does", file=sys.stderr)
+        print(f"pilotlight: {error}; the server starts, and will answer once the store does", file=sys.stderr)
         return
     finally:
         for store in stores.values():

@@ -10,6 +10,7 @@ from pathlib import Path
 from embedder.cache import default_folder
 from embedder.model import PACKAGED
 from indexer.layout import KEYS, collection_dir, is_url
+from indexer.wording import plain
 from rag.errors import SettingsError
 from rag.options import EXPANSIONS
 
@@ -41,91 +42,91 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("index", "pilotlight-index", "folder of the index; what only reads takes s3:// and file:// too", "index"),
-    Setting("collection", "default", "which of the collections in it", "index"),
-    Setting("store", "", "milvus://HOST:19530/NAME to publish to and serve from; empty = the index folder", "store"),
-    Setting("replica_dir", "", "folder for copies of such an index; empty = replicas in the cache folder", "replica"),
-    Setting("poll", 10.0, "seconds between two looks at it for a new generation", "replica", low=0.05, high=86_400),
-    Setting("keep_generations", 2, "published generations kept, the live one included", "build", low=1, high=1000),
+    Setting("index", "pilotlight-index", "folder of the index; to read it, also s3:// or file://", "index"),
+    Setting("collection", "default", "name of the collection", "index"),
+    Setting("store", "", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", "store"),
+    Setting("replica_dir", "", "folder for copies of a remote index; empty = replicas in the cache folder", "replica"),
+    Setting("poll", 10.0, "seconds between checks of a remote index for changes", "replica", low=0.05, high=86_400),
+    Setting("keep_generations", 2, "generations to keep, including the live one", "build", low=1, high=1000),
     Setting(
         "vector_index",
         "auto",
-        "how vectors are laid out for search; auto goes by how many there are",
+        "kind of vector index; auto chooses by the number of vectors",
         "build",
         choices=("auto", "flat", "pq", "ivf", "hnsw"),
     ),
     Setting(
         "ray",
         "",
-        "Ray cluster that builds: HOST:PORT, local, or auto for the one this machine is in; empty = this process",
+        "Ray cluster to build on: HOST:PORT, local, or auto for the one this machine belongs to; empty = none",
         "build",
     ),
     Setting("model", PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder"),
-    Setting("revision", "", "commit hash of a hub model; a hub name without one is refused", "embedder"),
+    Setting("revision", "", "commit hash of a hub model, required with a hub name", "embedder"),
     Setting(
         "engine",
         "auto",
-        "how the model runs; auto is native where it knows the model, else aot",
+        "how to run the model; auto = native if it supports the model, else aot",
         "embedder",
         choices=("auto", "native", "aot", "compile", "eager"),
     ),
     Setting(
         "precision",
         "auto",
-        "arithmetic of the model; auto is bf16 where the CPU has it in hardware, else fp32",
+        "precision of the model; auto = bf16 if the CPU has it in hardware, else fp32",
         "embedder",
         choices=("auto", "fp32", "bf16", "int8"),
     ),
     Setting(
         "threads",
         0,
-        "cores one forward pass uses; 0 = all physical cores, or in serve a worker's share of them (native engine)",
+        "cores for one run of the model; 0 = all physical cores, or in serve a worker's share (native engine)",
         "embedder",
         low=0,
         high=1024,
     ),
-    Setting("cache_dir", "", "private folder of compiled packages; empty = ~/.cache/pilotlight", "embedder"),
-    Setting("max_pages", 10_000, "pages fetched from one site at most", "crawl", low=1, high=100_000_000),
-    Setting("max_depth", 32, "links followed from the start page at most", "crawl", low=0, high=1_000_000),
-    Setting("timeout", 20.0, "seconds one page may take, redirects included", "crawl", low=0.01, high=86_400),
-    Setting("max_bytes", 10_000_000, "bytes of one page or file at most", "crawl", low=1, high=1_000_000_000),
+    Setting("cache_dir", "", "private folder for compiled models; empty = ~/.cache/pilotlight", "embedder"),
+    Setting("max_pages", 10_000, "most pages to fetch from one site", "crawl", low=1, high=100_000_000),
+    Setting("max_depth", 32, "most links to follow from the start page", "crawl", low=0, high=1_000_000),
+    Setting("timeout", 20.0, "seconds to wait for one page, including redirects", "crawl", low=0.01, high=86_400),
+    Setting("max_bytes", 10_000_000, "largest page or file to read, in bytes", "crawl", low=1, high=1_000_000_000),
     Setting(
         "max_total_bytes",
         10_000_000_000,
-        "bytes of all pages of one site at most",
+        "most bytes to read from one site",
         "crawl",
         low=1,
         high=1_000_000_000_000_000,
     ),
-    Setting("include", "", "paths of the pages wanted, such as /docs/,/blog/*.html$; empty = all", "crawl"),
-    Setting("exclude", "", "paths of the pages left out, in the same notation", "crawl"),
-    Setting("concurrency", 4, "pages fetched at the same time from each site", "crawl", low=1, high=64),
-    Setting("sites", 4, "sites crawled at the same time", "crawl", low=1, high=64),
-    Setting("delay", 0.0, "seconds between two requests to a site", "crawl", low=0, high=3600),
+    Setting("include", "", "paths to index, such as /docs/,/blog/*.html$; empty = all", "crawl"),
+    Setting("exclude", "", "paths to leave out, in the same notation", "crawl"),
+    Setting("concurrency", 4, "pages to fetch at the same time from each site", "crawl", low=1, high=64),
+    Setting("sites", 4, "sites to crawl at the same time", "crawl", low=1, high=64),
+    Setting("delay", 0.0, "seconds between requests to a site", "crawl", low=0, high=3600),
     Setting(
         "allow_private",
         "no",
-        "let the crawler reach loopback and private addresses: yes, or only in networks such as 10.0.0.0/8,fd00::/8",
+        "allow loopback and private addresses: yes, or only networks such as 10.0.0.0/8,fd00::/8",
         "crawl",
         bare="yes",
     ),
-    Setting("chunk_tokens", 200, "length of a passage in tokens of the model", "chunk", low=16, high=100_000),
-    Setting("chunk_overlap", 0, "tokens repeated from the passage before", "chunk", low=0, high=50_000),
+    Setting("chunk_tokens", 200, "length of a passage, in tokens", "chunk", low=16, high=100_000),
+    Setting("chunk_overlap", 0, "tokens to repeat from the previous passage", "chunk", low=0, high=50_000),
     Setting("host", "127.0.0.1", "address to listen on", "serve"),
     Setting("port", 8642, "port to listen on", "serve", low=1, high=65_535),
     Setting(
         "workers",
         0,
-        "serving processes; 0 = one for each core (native engine), or for each set of threads the cores allow",
+        "worker processes; 0 = one per core (native engine), or as many as the cores and threads allow",
         "serve",
         low=0,
         high=256,
     ),
-    Setting("max_k", 100, "hits one query may ask for at most", "serve", low=1, high=10_000),
+    Setting("max_k", 100, "most hits a query may ask for", "serve", low=1, high=10_000),
     Setting(
         "per_document",
         0,
-        "hits from one document at most, where a query does not say; 0 = any",
+        "most hits from one document, unless the query says; 0 = no limit",
         "serve",
         low=0,
         high=1000,
@@ -133,27 +134,29 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "expand",
         "none",
-        "what hits come with, where a query does not say: section adds the passages around them",
+        "what to return with hits, unless the query says: section adds the surrounding passages",
         "serve",
         choices=EXPANSIONS,
     ),
-    Setting("max_query_chars", 10_000, "characters of a query at most", "serve", low=1, high=1_000_000),
-    Setting("log_format", "text", "how the log is written", "serve", choices=("text", "json")),
-    Setting("log_queries", False, "log what is searched for", "serve"),
-    Setting("keys", "", "file of the keys that callers need; empty = keys.json in the index folder", "access"),
+    Setting("max_query_chars", 10_000, "longest query, in characters", "serve", low=1, high=1_000_000),
+    Setting("log_format", "text", "format of the log", "serve", choices=("text", "json")),
+    Setting("log_queries", False, "log the queries", "serve"),
+    Setting("keys", "", "file with the API keys; empty = keys.json in the index folder", "access"),
     Setting(
         "anonymous",
         "auto",
-        "what callers without a key may do; auto is read where there is no file of keys and only this machine listens",
+        "what callers without a key may do; auto = read if there are no keys and the server is on loopback",
         "access",
         choices=("auto", "none", "read"),
     ),
-    Setting("cors_origins", "", "origins of other sites whose pages may call the API; empty = none, * = any", "access"),
-    Setting("proxies", 0, "reverse proxies in front, whose X-Forwarded-For is believed", "access", low=0, high=10),
+    Setting("cors_origins", "", "other origins whose pages may call the API; empty = none, * = any", "access"),
+    Setting(
+        "proxies", 0, "number of reverse proxies in front, whose X-Forwarded-For is trusted", "access", low=0, high=10
+    ),
     Setting(
         "rate_limit",
         0.0,
-        "requests a second for each key, or address without one; twice as many at once; 0 = any",
+        "requests per second for each key or, without one, address; bursts of twice that; 0 = no limit",
         "access",
         low=0,
         high=1_000_000,
@@ -161,24 +164,24 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "queue",
         64,
-        "requests that one worker has under way or waiting at most; more are answered 503",
+        "most requests in progress or waiting in one worker; more get 503",
         "access",
         low=1,
         high=100_000,
     ),
-    Setting("deadline", 10.0, "seconds after which a search is answered 503", "access", low=0.01, high=3600),
+    Setting("deadline", 10.0, "seconds after which a search gets 503", "access", low=0.01, high=3600),
     Setting(
         "job_sources",
         "",
-        "addresses and folders below which callers that may write can have sources read; empty = the index's own",
+        "addresses and folders that callers with the role write may index; empty = only those of the index",
         "access",
     ),
-    Setting("answer_url", "", "OpenAI-compatible API that writes answers, such as http://127.0.0.1:8080/v1", "answers"),
-    Setting("answer_model", "", "model that it is to use", "answers"),
-    Setting("answer_key", "", "secret that it asks for; better given by the variable than by the flag", "answers"),
-    Setting("answer_timeout", 60.0, "seconds one answer may take", "answers", low=0.01, high=3600),
+    Setting("answer_url", "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", "answers"),
+    Setting("answer_model", "", "model to ask for at answer_url", "answers"),
+    Setting("answer_key", "", "API key for answer_url; safer in the variable than in the flag", "answers"),
+    Setting("answer_timeout", 60.0, "seconds to wait for one answer", "answers", low=0.01, high=3600),
 )
-_BY_NAME = {setting.name: setting for setting in SETTINGS}
+BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,7 @@ class Settings:
     def as_environment(self) -> dict[str, str]:
         """Return the variables that make `load` give these settings in another process."""
         values = dataclasses.asdict(self)
-        return {_BY_NAME[name].variable: str(value) for name, value in values.items()}
+        return {BY_NAME[name].variable: str(value) for name, value in values.items()}
 
 
 def load(
@@ -277,11 +280,11 @@ def load(
     values: dict[str, object] = {}
     for setting in SETTINGS:
         if setting.name in overrides:
-            values[setting.name] = _parse(setting, overrides[setting.name], setting.flag)
+            values[setting.name] = parse_value(setting, overrides[setting.name], setting.flag)
         elif setting.variable in environ:
-            values[setting.name] = _parse(setting, environ[setting.variable], setting.variable)
+            values[setting.name] = parse_value(setting, environ[setting.variable], setting.variable)
         elif setting.name in configured:
-            values[setting.name] = _parse(
+            values[setting.name] = parse_value(
                 setting, configured[setting.name], f"{setting.name} in the configuration file"
             )
         else:
@@ -289,7 +292,8 @@ def load(
     return Settings(**values)  # type: ignore[arg-type]  # the table and the fields are held together by a test
 
 
-def _parse(setting: Setting, value: object, origin: str) -> object:
+def parse_value(setting: Setting, value: object, origin: str) -> object:
+    """Read the value of a setting; `origin` says in an error where it was given. Raises SettingsError."""
     kind = type(setting.default)
     try:
         parsed = _READERS[kind](value)
@@ -297,15 +301,15 @@ def _parse(setting: Setting, value: object, origin: str) -> object:
         raise SettingsError(f"{origin} must be a {TYPE_NAMES[kind]}, not {value!r}") from None
     if setting.choices and parsed not in setting.choices:
         raise SettingsError(f"{origin} must be one of {', '.join(setting.choices)}, not {value!r}")
-    bounded = setting.low is not None and setting.high is not None
-    if bounded and not setting.low <= parsed <= setting.high:  # type: ignore[operator]  # a bounded row is a number
-        raise SettingsError(f"{origin} must be from {setting.low:g} to {setting.high:g}, not {value!r}")
+    low, high = setting.low, setting.high
+    if low is not None and high is not None and not low <= parsed <= high:  # type: ignore[operator]  # it is a number
+        raise SettingsError(f"{origin} must be from {plain(low)} to {plain(high)}, not {value!r}")
     return parsed
 
 
 WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _READERS: dict[type, Callable[[object], object]] = {
-    str: str,
+    str: lambda value: ",".join(map(str, value)) if isinstance(value, list) else str(value),
     int: lambda value: int(str(value)),
     float: lambda value: float(str(value)),
     bool: lambda value: WORDS[str(value).lower()],

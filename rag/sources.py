@@ -9,6 +9,7 @@ from typing import Literal
 
 from indexer.documents import open_read_only
 from indexer.generation import current_id
+from indexer.kept import own_of
 from indexer.layout import GENERATIONS
 from indexer.manifest import DOCUMENTS, corrupt, read_manifest
 
@@ -27,6 +28,7 @@ class SourceFacts:
 
     source: str
     kind: Kind  # a path that is not there any more is "missing"
+    own: dict[str, str]  # settings that are kept with it, by name
     documents: int
     chunks: int
     fetched_at: str | None  # ISO 8601, UTC: when the newest of its documents was read
@@ -51,7 +53,9 @@ def read_sources(index_dir: Path) -> tuple[str, list[SourceFacts]]:
     except sqlite3.Error as error:
         raise corrupt(path, f"cannot be read ({error})") from error
     names = dict.fromkeys([*manifest.sources, *found])
-    return generation, [SourceFacts(name, kind_of(name), *found.get(name, (0, 0, None, None))) for name in names]
+    nothing = (0, 0, None, None)
+    facts = [SourceFacts(name, kind_of(name), own_of(manifest, name), *found.get(name, nothing)) for name in names]
+    return generation, facts
 
 
 def kind_of(source: str) -> Kind:

@@ -33,13 +33,11 @@ def store_at(place: str) -> Store:
     scheme = _SCHEME.match(place)
     if scheme is None:
         if not place:
-            raise StoreAddressError(
-                "an empty text is no place: give the folder of an index, or milvus://HOST:PORT/NAME"
-            )
+            raise StoreAddressError("empty place: give the folder of an index, or milvus://HOST:PORT/NAME")
         return FolderStore(Path(place).expanduser())
     if scheme[1].lower() not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise StoreAddressError(f"{scheme[0]} is no kind of store; there are folders, {known}")
+        raise StoreAddressError(f"{scheme[0]} is not a kind of store; use a folder or {known}")
     from indexer.milvus_store import MilvusStore
 
     return MilvusStore.at(place, seconds=_seconds, token=os.environ.get(TOKEN, ""))
@@ -131,7 +129,7 @@ def verify_generation(store: Store, generation_id: str, embedder: Embedder | Non
     ]
     if embedder is not None:
         fields = differing_fields(manifest.fingerprint, embedder.fingerprint)
-        told = f"was made by another embedder than the settings name (by {', '.join(fields)})"
+        told = f"was built with a different embedder than the settings name ({', '.join(fields)})"
         checks.append(Check("embedder", not fields, told if fields else "is the one that the settings name"))
     return checks
 

@@ -16,12 +16,14 @@ from indexer.archive import export_archive, export_documents, import_archive
 from indexer.collections import drop_collection, list_collections, size_of
 from indexer.errors import IndexMissing
 from indexer.generation import current_id
-from indexer.layout import GENERATIONS
+from indexer.kept import with_leave
+from indexer.layout import DEFAULT, GENERATIONS, collection_dir
 from indexer.manifest import Manifest, differing_fields, read_manifest
 from indexer.publish import disk_errors
 from indexer.remote import Place
 from indexer.upload import upload
 from indexer.verification import problems_of
+from indexer.wording import counted
 from rag.commands import Result, lazy_embedder, published
 from rag.configs import embedder_config
 from rag.copying import copy as copy_generation
@@ -30,6 +32,9 @@ from rag.errors import CollectionMissing, SettingsError
 from rag.settings import Settings
 from rag.sources import read_sources
 from rag.stores import chosen_store, live_id, roll_back, store_at, verify_generation
+
+# Endings of archives that export does not write; any other name is the user's choice.
+_OTHER_ARCHIVES = {".zip", ".7z", ".rar", ".bz2", ".tbz", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".jar"}
 
 
 def verify(settings: Settings, *, generation: str | None = None, quick: bool = False) -> Result:
@@ -50,7 +55,7 @@ def verify(settings: Settings, *, generation: str | None = None, quick: bool = F
     }
     width = max(len(check.name) for check in checks)
     lines = [f"{'ok' if check.ok else 'FAILED':<6}  {check.name:<{width}}  {check.what}" for check in checks]
-    return report, "\n".join([*lines, f"generation {generation} is {'whole' if ok else 'damaged'}"])
+    return report, "\n".join([*lines, f"generation {generation} is {'intact' if ok else 'damaged'}"])
 
 
 def rollback(settings: Settings, generation: str | None) -> Result:
@@ -59,7 +64,7 @@ def rollback(settings: Settings, generation: str | None) -> Result:
         before = live_id(store)
         now = roll_back(store, generation)
     report = {"collection": settings.collection, "generation": now, "before": before}
-    return report, f"generation {now} is live; before it was {before or 'none'}"
+    return report, f"generation {now} is live; previously {before or 'none'}"
 
 
 def generations(settings: Settings) -> Result:
@@ -98,7 +103,7 @@ def copy(settings: Settings, source: str, target: str, *, generation: str | None
 def sources(settings: Settings) -> Result:
     """List what the live generation was made from."""
     generation, listed = read_sources(published(settings))
-    rows = [("source", "kind", "documents", "chunks", "fetched", "modified")]
+    rows = [("source", "kind", "documents", "chunks", "fetched", "modified", "settings")]
     rows += [
         (
             item.source,
@@ -107,6 +112,7 @@ def sources(settings: Settings) -> Result:
             _number(item.chunks),
             item.fetched_at or "-",
             item.modified or "-",
+            " ".join(f"--{name.replace('_', '-')} {value or repr('')}" for name, value in item.own.items()),
         )
         for item in listed
     ]
@@ -120,12 +126,14 @@ def sources(settings: Settings) -> Result:
 
 def export(settings: Settings, file: Path, *, generation: str | None = None, jsonl: bool = False) -> Result:
     """Write a generation into an archive, or its documents into a file of JSON Lines."""
+    if not jsonl and file.suffix.lower() in _OTHER_ARCHIVES:
+        raise SettingsError(f"{file}: export writes .tar, .tar.gz or .tgz, not {file.suffix}; name the file so")
     index = published(settings)
     manifest = (export_documents if jsonl else export_archive)(index, file, generation)
     size = file.stat().st_size
     report = {"file": str(file), "file_bytes": size, **_described(manifest)}
-    what = f"{manifest.counts.documents:,} documents" if jsonl else f"generation {manifest.id}"
-    return report, f"{what} {'are' if jsonl else 'is'} in {file}, {size / 1e6:,.1f} MB"
+    what = counted(manifest.counts.documents, "document") if jsonl else f"generation {manifest.id}"
+    return report, f"wrote {what} to {file}, {size / 1e6:,.1f} MB"
 
 
 def import_(settings: Settings, file: Path) -> Result:
@@ -137,10 +145,16 @@ def import_(settings: Settings, file: Path) -> Result:
     try:
         if fields := differing_fields(manifest.fingerprint, Plan(embedder_config(settings)).fingerprint):
             names = ", ".join(fields)
-            warnings.append(f"serve refuses it with these settings: it was built by another embedder (by {names})")
+            warnings.append(
+                f"serve will refuse it with these settings: it was built with a different embedder ({names})"
+            )
     except PilotlightError as error:
-        warnings.append(f"whether these settings can serve it is not known: {error}")
+        warnings.append(f"cannot tell whether these settings can serve it: {error}")
     report = {"file": str(file), "collection": settings.collection, **_described(manifest), "warnings": warnings}
+    warnings += [
+        f"{source} was read with --allow-private, which is not imported: index it again with the flag"
+        for source in with_leave(manifest)
+    ]
     lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
     return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
 
@@ -200,14 +214,16 @@ def collections(settings: Settings) -> Result:
 def drop(settings: Settings, name: str, *, yes: bool) -> Result:
     """Remove a named collection."""
     folders = list_collections(settings.index_dir)
-    if not yes:
-        raise SettingsError(f"drop removes collection {name!r} with all its generations for good; confirm with --yes")
+    if not collection_dir(settings.index_dir, name).is_dir():
+        raise CollectionMissing(name, folders)
+    if not yes and name != DEFAULT:
+        raise SettingsError(f"drop deletes collection {name!r} and all its generations permanently; confirm with --yes")
     try:
         with disk_errors(settings.index_dir):
             drop_collection(settings.index_dir, name)
     except IndexMissing as error:
         raise CollectionMissing(name, folders) from error
-    return {"dropped": name}, f"collection {name} is gone"
+    return {"dropped": name}, f"deleted collection {name}"
 
 
 def _described(manifest: Manifest) -> dict[str, Any]:
@@ -257,5 +273,5 @@ def keys(settings: Settings, action: str, name: str | None, *, role: str, from_s
     given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
     shown = file.add(name, role, given)
     made = next(key for key in file.read() if key.name == name)
-    text = f"{shown}\nkey {name} ({role}) is in {file.path}; it is not shown again"
+    text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
     return {"name": name, "role": role, "created": made.created, "key": shown}, text

@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace, source: Path, work: Path) -> Result:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("embed", *VERBS))
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("--out", type=Path, help="write the JSON object to a file too")
     parser.add_argument("--plot", type=Path, help="embed: draw to an .svg or .png file")
     parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")

@@ -28,7 +28,7 @@ from web.sharing import shared_file
 PUBLIC = frozenset({"static"})  # endpoints of Flask's own, which nothing describes
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters
-BARRED = "Too many requests with a wrong key, or none, came from this address: try again later."
+BARRED = "Too many requests without a valid key came from this address: try again later."
 REFUSALS_S = 5.0  # of an address, to callers without a good key; twice as many may come at once
 _PORT = re.compile(r":[0-9]*\Z")
 
@@ -96,10 +96,10 @@ class Access:
         if g.caller.role == "write" or g.caller.role == role:
             return
         if g.caller.name:
-            raise Forbidden(f"The key {g.caller.name!r} may only read.")
+            raise Forbidden(f"The key {g.caller.name!r} has the role read; this requires the role write.")
         if role == "write":
-            raise _unauthorized("This needs a key that may write, as Authorization: Bearer KEY.", role)
-        raise _unauthorized("A key is needed, as Authorization: Bearer KEY, or as the password of any user.", role)
+            raise _unauthorized("This requires a key with the role write: send Authorization: Bearer KEY.", role)
+        raise _unauthorized("A key is required: send Authorization: Bearer KEY, or give it as the password.", role)
 
     def _caller(self, role: str) -> Caller:
         header = request.headers.get("Authorization")
@@ -109,10 +109,10 @@ class Access:
         key = _key_of(header, role)
         if not key:
             known = "Bearer KEY" if role == "write" else "Bearer KEY, or Basic with the key as the password"
-            raise _unauthorized(f"The Authorization header is not of the form {known}.", role)
+            raise _unauthorized(f"The Authorization header must be {known}.", role)
         found = self._ring.find(key)
         if found is None:
-            raise _unauthorized("This key is not known here, or not any more.", role)
+            raise _unauthorized("This key is unknown or has been removed.", role)
         return Caller(found.name, found.role)
 
     def _is_open(self) -> bool:

@@ -67,7 +67,7 @@ def answer() -> Response:
     endpoint = Endpoint.of(current_app.extensions["limits"])
     fields = read_object(MAX_SEARCH_BYTES)
     search = search_from_object({"k": min(DEFAULT_K, limits().max_k), **fields}, limits())
-    full = NotReady("as many answers as this server writes at once are being written: ask again in a while")
+    full = NotReady("the server is already writing as many answers as it can: try again shortly")
     give_back = _slots.take(full)
     try:
         found = search.run(retriever())

@@ -55,7 +55,7 @@ def document(id: str) -> Response:
 def documents() -> Response:
     """Stream every document of the generation that is live as the request comes in."""
     found = retriever().documents(collection_in_address())
-    full = ServiceUnavailable("There are as many exports under way as are allowed: try again in a moment.")
+    full = ServiceUnavailable("Too many exports are running: try again shortly.")
     give_back = _slots.take(full)
     deadline.lift()
     response = Response(_lines(found), content_type=JSON_LINES)

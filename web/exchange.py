@@ -103,7 +103,7 @@ class Exchange:
         has_begun = self._response is not None and self._response.headers_sent
         if not isinstance(error, _NO_HTTP):
             log.error("Error handling request", exc_info=error)
-            said = refusal(500, "The server failed on this request.", closes=True)
+            said = refusal(500, "The server failed to handle this request.", closes=True)
         else:
             status, detail = FRAMING_PROBLEMS.get(type(error), (400, MALFORMED))
             said = refusal(status, detail, closes=True)

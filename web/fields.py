@@ -66,10 +66,10 @@ def _check_text(field: str, value: object, schema: Schema) -> None:
     if len(value) > schema.get("maxLength", len(value)):
         raise FieldError(field, f"{field} has {len(value)} characters; at most {schema['maxLength']} are allowed.")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise FieldError(field, f"{field} holds half of a surrogate pair, which is not a character.")
+        raise FieldError(field, f"{field} contains half of a surrogate pair, which is not a character.")
     pattern = schema.get("pattern")
     if not value or (pattern == SOMETHING and is_blank(value)):
-        raise FieldError(field, f"{field} is empty: give the text that is meant.")
+        raise FieldError(field, f"{field} is empty: enter a query.")
     if pattern not in (None, SOMETHING) and not re.search(pattern, value):
         raise FieldError(field, f"{field} does not match the pattern {pattern}")
 
@@ -89,7 +89,7 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], what: str) -> Non
     known = tuple(known)
     for name in names:
         if name not in known:
-            raise FieldError(name, f"{quoted(name)} is not a field of {what}; known are: {', '.join(known)}.")
+            raise FieldError(name, f"{quoted(name)} is not a field of {what}; known fields are: {', '.join(known)}.")
 
 
 def quoted(name: str) -> str:

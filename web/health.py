@@ -40,7 +40,7 @@ def readyz() -> Response:
     """Answer 200 with the retriever's status while a search would be answered, else 503 with the reason."""
     status = retriever().status()
     if current_app.extensions["draining"].is_set():
-        return respond(problem(503, "The server is draining: it ends what it has begun, then stops."))
+        return respond(problem(503, "The server is shutting down: it finishes running requests, then stops."))
     if retriever().ready:
         return jsonify({**status, "ready": True})
     return respond(problem(503, str(status.get("reason") or "The model and the index are still loading.")))

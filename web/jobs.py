@@ -16,14 +16,15 @@ MOST_SOURCES = 1000
 STATES = ["running", "cancelling", "done", "failed", "cancelled"]
 SOURCE = {"type": "string", "minLength": 1, "maxLength": 2000}
 FLAGS = {
-    "add": {"type": "boolean", "default": False, "description": "whether the sources of the index are kept beside"},
-    "full": {"type": "boolean", "default": False, "description": "whether pages that have not changed are read anew"},
+    "add": {"type": "boolean", "default": False, "description": "whether to keep the sources of the index as well"},
+    "full": {"type": "boolean", "default": False, "description": "whether to reprocess unchanged pages too"},
 }
-SOURCES = listed(SOURCE, maxItems=MOST_SOURCES) | {"description": "what the index is to hold; none: as it is now"}
+SOURCES = listed(SOURCE, maxItems=MOST_SOURCES) | {"description": "sources of the index; none: those it has now"}
 NAME = COLLECTION | {"pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
 REQUEST = define("Build", structure({}, {"sources": SOURCES, **FLAGS, "collection": NAME}))
 _PROGRESS = structure(
     {
+        "phase": {"type": "string"},
         "pages": COUNT,
         "pages_due": COUNT,
         "chunks_embedded": COUNT,
@@ -57,8 +58,8 @@ blueprint = Blueprint("jobs", __name__, url_prefix="/api/v1")
 
 @blueprint.post("/index")
 @operation(
-    summary="Begin to build the index.",
-    description="One build runs at a time. Searches go on meanwhile, and answer from it as soon as it is done.",
+    summary="Start building the index.",
+    description="One build runs at a time. Searches continue meanwhile, and use the new index once it is published.",
     role="write",
     request=REQUEST,
     responses={202: JOB},
@@ -93,7 +94,7 @@ def list_all() -> Response:
 
 
 @blueprint.get("/index/<id>")
-@operation(summary="Tell how a build is.", role="write", parameters=[_ID], responses={200: JOB}, errors=(404, 501))
+@operation(summary="Show a build.", role="write", parameters=[_ID], responses={200: JOB}, errors=(404, 501))
 def show(id: str) -> Response:
     """Answer one job."""
     given_in_address()
@@ -103,7 +104,7 @@ def show(id: str) -> Response:
 @blueprint.delete("/index/<id>")
 @operation(
     summary="Cancel a build.",
-    description="The index stays as it was. The process takes a moment to end.",
+    description="The index does not change. The process takes a moment to stop.",
     role="write",
     parameters=[_ID],
     responses={202: JOB},
@@ -118,5 +119,5 @@ def cancel(id: str) -> tuple[Response, int]:
 def _jobs() -> Jobs:
     jobs: Jobs | None = current_app.extensions["jobs"]
     if jobs is None:
-        raise NotSetUp("This server has nothing to build an index with.")
+        raise NotSetUp("This server cannot build indexes.")
     return jobs

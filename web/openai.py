@@ -68,7 +68,7 @@ def embed() -> Response:
     options = {name: check(name, fields[name], schema) for name, schema in OPTIONS.items() if name in fields}
     texts, role = texts_of(fields), role_of(fields)
     if model != model_name():
-        raise NotFound(f"There is no model {model[:80]!a}; the one that is served is {model_name()}.")
+        raise NotFound(f"There is no model {model[:80]!a}; this server has {model_name()}.")
     vectors = retriever().embed(texts, role)
     dimension = vectors.shape[1]
     if options.get("dimensions", dimension) != dimension:

@@ -155,7 +155,7 @@ def read_object(most: int) -> dict[str, object]:
     except HTTPException:
         raise
     except Exception as error:  # a server's errors for bad framing have no common base class
-        raise BadRequest("The body could not be read to its end: it was cut short or badly framed.") from error
+        raise BadRequest("The body was cut short or badly framed.") from error
     return parse_json_object(body)
 
 
@@ -215,7 +215,7 @@ def _search(
 def check_query(field: str, value: object, limits: Limits) -> str:
     """Return the query if it is text with something to read in it. Raises FieldError."""
     if value is None:
-        raise FieldError(field, f"{field} is missing: give the text to search for.")
+        raise FieldError(field, f"{field} is missing: enter a query.")
     return str(check(field, value, query_schema(limits)))
 
 

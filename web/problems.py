@@ -16,12 +16,12 @@ RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})  # that an error may bring along
 REASONS = {413: "too_large", 429: "rate"}  # under which refusals are counted
 DETAILS = {
-    400: "The request could not be understood.",
+    400: "The request is not valid.",
     404: "There is nothing at this address.",
-    405: "This address does not take that method; the Allow header names those it takes.",
+    405: "This address does not support that method; see the Allow header.",
     413: "The body is too large.",
     415: "Send the search as application/json.",
-    500: "The search failed inside the server; the server's log says why.",
+    500: "The search failed; see the server's log.",
 }
 
 log = logging.getLogger("pilotlight")
@@ -88,7 +88,7 @@ def problem_of(error: Exception) -> dict[str, object]:
         return problem(503, str(error))
     if isinstance(error, KeysError):
         log.error("%s", error)
-        return problem(503, "The server cannot read its file of keys; its log says why.")
+        return problem(503, "The server cannot read its key file; see its log.")
     # %r because a path may hold line breaks, which would forge log lines
     log.error("%s %r failed", request.method, request.path, exc_info=error)
     return problem(500, DETAILS[500])

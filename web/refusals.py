@@ -11,10 +11,10 @@ from web.intake import Verdict
 from web.problems import MACHINE_PATHS, MEDIA_TYPE, page, problem
 
 MAX_REQUEST_LINE = 8190  # bytes, the most gunicorn takes
-BUSY = "The server has as much to do as it can: try again."
+BUSY = "The server is overloaded: try again."
 LONG_HEAD = "The request has too many headers, or one that is too long."
 MALFORMED = "The request is not valid HTTP."
-UNKNOWN_CODING = "Of transfer codings only chunked is understood."
+UNKNOWN_CODING = "The only transfer coding supported is chunked."
 FRAMING_PROBLEMS = {
     http_errors.LimitRequestLine: (
         414,
@@ -22,7 +22,7 @@ FRAMING_PROBLEMS = {
     ),
     http_errors.LimitRequestHeaders: (431, LONG_HEAD),
     http_errors.UnsupportedTransferCoding: (501, UNKNOWN_CODING),
-    http_errors.ExpectationFailed: (417, "The Expect header asks for something this server does not do."),
+    http_errors.ExpectationFailed: (417, "The Expect header asks for something this server does not support."),
 }
 REFUSALS = {
     Verdict.HEAD_TOO_LARGE: (431, LONG_HEAD, "too_large"),

@@ -36,6 +36,6 @@ def test_without_a_key_the_page_says_what_to_do(browser: Browser, key: str, serv
     context = browser.new_context(base_url=server, http_credentials={"username": "anybody", "password": "guessed"})
     page = context.new_page()
     page.goto("/?q=index")
-    expect(page.get_by_role("heading", name="A key is needed")).to_be_visible()
+    expect(page.get_by_role("heading", name="Key required")).to_be_visible()
     expect(page.locator("body")).not_to_have_css("background-color", "rgba(0, 0, 0, 0)")  # its style sheet is public
     context.close()

@@ -37,7 +37,7 @@ def is_said(page: Page, heading: str, path: str) -> None:
 def test_too_busy_for_a_search(page: Page, retriever: FakeRetriever) -> None:
     retriever.error = DeadlinePassed()
     page.goto("/?q=index")
-    is_said(page, "Too busy at the moment", "/?q=index")
+    is_said(page, "Busy right now", "/?q=index")
     retriever.error, retriever.hits = None, echo
     expect(titles(page)).to_have_text("About index")
 
@@ -46,7 +46,7 @@ def test_too_busy_for_a_search(page: Page, retriever: FakeRetriever) -> None:
 @pytest.mark.parametrize("settings", [LATE], indirect=True)
 def test_too_busy_for_any_page(page: Page, path: str) -> None:
     page.goto(path)
-    is_said(page, "Not possible at the moment", path)
+    is_said(page, "Not available right now", path)
 
 
 def test_the_page_of_the_operator_comes_by_itself_once_there_is_time(page: Page, retriever: FakeRetriever) -> None:
@@ -71,7 +71,7 @@ def test_too_busy_to_look_at_a_request(browser: Browser, tmp_path: Path) -> None
         waiting = pool.submit(server.http.get, "/api/v1/search?q=wait")
         until(lambda: server.waiting() == 1)
         page.goto("/?q=index")
-        is_said(page, "Not possible at the moment", "/?q=index")
+        is_said(page, "Not available right now", "/?q=index")
         (tmp_path / "go-on").touch()
         assert waiting.result().status_code == 200
     expect(titles(page).first).to_be_visible()
@@ -89,7 +89,7 @@ def test_too_busy_to_make_a_page(page: Page, retriever: FakeRetriever) -> None:
     page.goto("/")
     page.route("**/?q=*", refuse)
     box(page).fill("index")
-    is_said(page, "Too busy at the moment", "/?q=index")
+    is_said(page, "Busy right now", "/?q=index")
     page.unroute("**/?q=*")
     expect(titles(page)).to_have_text("About index")
 
@@ -102,14 +102,14 @@ def test_a_key_is_needed(browser: Browser, server: str, settings: FakeSettings, 
     context = browser.new_context(base_url=server, http_credentials=credentials)  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(path)
-    is_said(page, "A key is needed", path)
+    is_said(page, "Key required", path)
     context.close()
 
 
 @PAGES
 def test_not_under_this_name(page: Page, server: str, path: str) -> None:
     page.goto(server.replace("127.0.0.1", "docs.test") + path)
-    is_said(page, "This is not allowed", path)
+    is_said(page, "Not allowed", path)
     expect(page.get_by_text("This server only answers to names of this machine.")).to_be_visible()
 
 

@@ -252,22 +252,21 @@ def test_importing_embedder_sets_the_environment_and_imports_no_torch():
     assert child(code).stdout.split() == ["False", "1024"]
 
 
-def test_doctor_says_why():
+def test_doctor_says_why(monkeypatch):
+    monkeypatch.delenv("PILOTLIGHT_ISA", raising=False)
     code = "from rag.cli import main; raise SystemExit(main(['doctor', '--json']))"
     found = cpu.detect()
     free = json.loads(child(code).stdout)
     assert free["cpu"]["isa_reason"]
     assert free["cpu"]["isas"] == list(found.isas)
-    assert free["embedder"]["engine_reason"].startswith(
-        f"{free['embedder']['engine']}: all-MiniLM-L6-v2 is of a family"
-    )
+    assert free["embedder"]["engine_reason"] == "native supports all-MiniLM-L6-v2"
     forced = json.loads(child(code, PILOTLIGHT_ISA="generic").stdout)
     assert (forced["cpu"]["isa"], forced["cpu"]["isa_reason"]) == ("generic", "forced by PILOTLIGHT_ISA")
-    assert f"PILOTLIGHT_ISA keeps this CPU to generic, and it could run {found.isas[0]}" in forced["warnings"]
+    assert f"PILOTLIGHT_ISA limits this CPU to generic; it could run {found.isas[0]}" in forced["warnings"]
     assert forced["embedder"]["precision"] == "fp32"
     asked = json.loads(child(code, PILOTLIGHT_ENGINE="eager", PILOTLIGHT_PRECISION="fp32").stdout)["embedder"]
-    assert (asked["engine_reason"], asked["precision_reason"]) == ("asked for", "asked for")
+    assert (asked["engine_reason"], asked["precision_reason"]) == ("requested", "requested")
     text = child("from rag.cli import main; raise SystemExit(main(['doctor']))").stdout
-    assert f"  {'bf16':<24} {'yes' if found.has_bf16 else 'no'}\n" in text
-    assert f"  {'isas':<24} {', '.join(found.isas)}\n" in text
+    assert f"  {'fast bf16':<24} {'yes' if found.has_bf16 else 'no'}\n" in text
+    assert f"  {'all it runs':<24} {', '.join(found.isas)}\n" in text
     assert "[" not in text.partition("\nindex")[0]

@@ -245,7 +245,7 @@ def test_a_server_goes_on_and_starts_with_what_is_whole(
         served = started.search("fish").generation
         assert served == (bad if name == "CURRENT" else good)
         wait_for(lambda: str(path) in started.status()["reason"])
-        assert started.status()["reason"].endswith(f"; until then generation {served} is served")
+        assert started.status()["reason"].endswith(f"; meanwhile generation {served} is served")
         assert started.ready
         assert running.search("fish").generation == bad, "what is open stays open"
         mended = rebuild(index, *world.sources)

@@ -62,13 +62,14 @@ class Work:
         *sources: object,
         full: bool = False,
         within: Mapping[str, tuple[str, ...]] | None = None,
+        limits: CrawlLimits | None = None,
         **chunk: int,
     ) -> BuildReport:
-        limits = CrawlLimits(allow_private=True, timeout=1.0, within=within or {})
+        limits = limits or CrawlLimits(allow_private=True, timeout=1.0, within=within or {})
         config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk))
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]
-        report = build(names, self.index, self.embedder, config, progress=Progress(stream, "lines"), full=full)
+        report = build(names, self.index, self.embedder, config, progress=Progress(stream, "shown"), full=full)
         self.said, self.embedded = stream.getvalue(), self.embedder.encoded - before
         assert report.embedded == self.embedded
         assert report.generation == current_id(self.index)

@@ -208,7 +208,7 @@ def test_a_site_whose_robots_fails_is_left_alone(site: Site, limits: CrawlLimits
 
 @pytest.mark.parametrize("url", ["http://", "http://:80/", "http://a b/", "https://[/"])
 def test_addresses_that_make_no_sense(url: str, limits: CrawlLimits) -> None:
-    with pytest.raises(SourceError, match="not a usable http or https address"):
+    with pytest.raises(SourceError, match="not a valid http or https address"):
         list(crawl(url, limits, lambda due: None))
 
 

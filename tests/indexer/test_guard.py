@@ -50,7 +50,7 @@ def test_no_spelling_of_loopback_reaches_it(host: str, sentinel: Site) -> None:
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "100.64.0.1", "[fec0::1]"])
 def test_special_ranges_are_named_and_refused(host: str) -> None:
-    with pytest.raises(SourceError, match=r"has the .* address .* refused; --allow-private"):
+    with pytest.raises(SourceError, match=r"has the .* address .* refused; allow it with --allow-private"):
         list(crawl(f"http://{host}/", PUBLIC, lambda due: None))
 
 

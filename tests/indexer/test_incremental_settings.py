@@ -24,9 +24,7 @@ def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: S
     work.build(site.url)
     site.routes["/dogs"] = Reply(b"", 503)
     report = work.build(site.url, tokens=50)
-    assert work.said.startswith(
-        "chunk_tokens 200 -> 50: every page is read and cut anew, and what differs is embedded\n"
-    )
+    assert work.said.startswith("chunk_tokens 200 -> 50: reading every page again, and embedding what differs\n")
     assert [failure.url for failure in report.kept] == [f"{site.url}/dogs"]
     assert (report.published, report.unchanged, report.changed.count, report.fetched) == (True, 3, 0, 4)
     assert len(work.content()[f"{site.url}/dogs"][1]) > 1, "a page out of reach is cut from its passages"
@@ -44,7 +42,7 @@ def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, mo
     work.build(site.url)
     monkeypatch.setattr(build_module, "READING", 99)
     report = work.build(site.url)
-    assert f"reading {READING} -> 99: every page is read and cut anew" in work.said
+    assert f"reading {READING} -> 99: reading every page again" in work.said
     assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
 
 
@@ -85,7 +83,7 @@ def test_another_model_embeds_everything_anew_and_says_so(work: Work, site: Site
     work.embedder = DummyEmbedder(dimension=32)
     site.routes["/dogs"] = Reply(b"", 503)
     report = work.build(site.url)
-    assert work.said.startswith("dimension 64 -> 32: every page is read and embedded anew\n")
+    assert work.said.startswith("dimension 64 -> 32: reading and embedding every page again\n")
     assert (report.published, report.embedded, report.carried, len(report.kept)) == (True, first.chunks, 0, 1)
     assert len(work.content()[f"{site.url}/dogs"][2][0]) == 32
 
@@ -158,7 +156,7 @@ def test_a_damaged_generation_is_said_and_not_built_on(work: Work, docs: Path) -
     path = work.index / "generations" / current_id(work.index) / "documents.sqlite"
     path.write_bytes(path.read_bytes()[:-1])
     report = work.build(docs)
-    assert work.said.startswith("everything is read and embedded anew, because the live generation cannot be used: ")
+    assert work.said.startswith("reading and embedding everything again, as the live generation cannot be used: ")
     assert "documents.sqlite" in work.said
     assert (report.published, report.new.count, report.embedded, report.carried) == (True, 3, 5, 0)
     assert not work.build(docs).published

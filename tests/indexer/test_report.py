@@ -39,7 +39,7 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
     assert report.generation in table
     assert "bad.txt: binary data" in table
     assert f"new          3, such as {first[0]}" in table
-    assert "chunks       5 (5 embedded, 0 carried over)" in table
+    assert "chunks       5 (5 embedded, 0 reused)" in table
     assert "kept" not in table
     assert f"2 chunks, 0 kB   {(docs / 'cats.html').as_uri()}" in table
     assert report.line() == f"3 new, 0 changed, 0 gone, 0 unchanged, 1 failed: generation {report.generation}"

@@ -34,7 +34,7 @@ def test_patterns(pattern: str, path: str, matches: bool) -> None:
 def test_exclude_goes_before_include() -> None:
     scope = Scope(patterns("/a, /b,"), patterns("/a/x"))
     refused = [scope.refusal(f"http://h.test{path}") for path in ("/a", "/b", "/a/x", "/c")]
-    assert refused == [None, None, "excluded by /a/x", "not among what is included"]
+    assert refused == [None, None, "excluded by /a/x", "excluded by --include"]
 
 
 def test_a_pattern_that_is_no_path_is_refused() -> None:
@@ -49,9 +49,9 @@ def test_a_crawl_asks_for_nothing_that_is_left_out(site: Site) -> None:
     pages, skips, failures = run(site, limits)
     assert (pages, failures) == (["/docs/a"], {})
     assert skips == {
-        "/": "not among what is included",
-        "/blog": "not among what is included",
+        "/": "excluded by --include",
+        "/blog": "excluded by --include",
         "/docs/old": "excluded by */old",
-        "/docs/away": "redirect to a page that is not among what is included",
+        "/docs/away": "redirect to a page that is excluded by --include",
     }
     assert "/blog" not in site.hits

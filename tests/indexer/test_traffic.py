@@ -47,7 +47,7 @@ def test_a_site_that_asks_for_an_hour_is_left_alone_at_once(site: Site) -> None:
     with Fetcher(SMALL) as fetcher:
         with pytest.raises(Unavailable, match="HTTP 429"):
             fetcher.get(f"{site.url}/p")
-        with pytest.raises(Unavailable, match=r"asks to be left alone for 3,\d\d\d s"):
+        with pytest.raises(Unavailable, match=r"asks to wait 3,\d\d\d s"):
             fetcher.get(f"{site.url}/p")
     assert site.hits == ["/p"]
 

@@ -21,7 +21,7 @@ from indexer.rollback import roll_back
 from indexer.verification import verify
 from tests.dummy import DummyEmbedder
 
-FAULTS = [(errno.EMFILE, "ulimit -n"), (errno.EIO, "look after the disk"), (errno.ENOMEM, "free some memory")]
+FAULTS = [(errno.EMFILE, "ulimit -n"), (errno.EIO, "check the disk"), (errno.ENOMEM, "free some memory")]
 
 
 def rebuild(index: Path, docs: Path, **kw: Any) -> str:
@@ -117,7 +117,7 @@ def test_an_export_names_the_file_of_the_index(index: Path, tmp_path: Path, monk
 
     real = Path.open
     monkeypatch.setattr(Path, "open", lambda path, *args: Failing() if path.name == "rows.npy" else real(path, *args))
-    with pytest.raises(IndexUnreadable, match=r"rows\.npy: Input/output error; nothing says"):
+    with pytest.raises(IndexUnreadable, match=r"rows\.npy: Input/output error; the file itself may be intact"):
         export_archive(index, tmp_path / "a.tar")
     assert [path.name for path in tmp_path.iterdir() if "a.tar" in path.name] == []
 

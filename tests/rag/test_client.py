@@ -161,7 +161,7 @@ def test_keys(retriever, tmp_path):
         with Client(url, key) as client:
             assert client.search("a").generation == "g1"
             assert key not in repr(client)
-            with pytest.raises(Refused, match="may only read") as caught:
+            with pytest.raises(Refused, match="has the role read") as caught:
                 client.index()
             assert caught.value.status == 403
         for wrong in (None, "pl_wrong"):

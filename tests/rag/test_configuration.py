@@ -26,9 +26,15 @@ def test_everything(tmp_path: Path) -> None:
             [[source]]
             url = "https://docs.example.org/"
             every = "6h"
+            include = ["/guide/", "*.html$"]
+            exclude = "*/old/,*/draft/"
+            max_depth = 3
+            delay = 0.5
+            allow_private = true
 
             [[source]]
             path = "notes"
+            max_bytes = 5_000
             watch = true
             collection = "team"
             metadata = { team = "core", audience = ["operators", "developers"] }
@@ -36,12 +42,23 @@ def test_everything(tmp_path: Path) -> None:
         )
     )
     assert read.sources == (
-        ConfiguredSource("https://docs.example.org/", every=21_600),
+        ConfiguredSource(
+            "https://docs.example.org/",
+            every=21_600,
+            own={
+                "max_depth": 3,
+                "include": ("/guide/", "*.html$"),
+                "exclude": ("*/old/", "*/draft/"),
+                "delay": 0.5,
+                "allow_private": True,
+            },
+        ),
         ConfiguredSource(
             str(tmp_path / "notes"),
             collection="team",
             watch=True,
             metadata={"team": ("core",), "audience": ("operators", "developers")},
+            own={"max_bytes": 5_000},
         ),
     )
     settings = load({"chunk_tokens": "99"}, {"PILOTLIGHT_DELAY": "2"}, read.settings)
@@ -57,8 +74,8 @@ def test_an_empty_file(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("x = ", "not valid TOML"),
-        ("color = 1", "'color' is not known there; known are: settings, source"),
-        ("[settings]\ncolor = 1", "settings: 'color' is not known"),
+        ("color = 1", "unknown name 'color'; known are: settings, source"),
+        ("[settings]\ncolor = 1", "settings: unknown name 'color'"),
         ("settings = 1", r"write \[settings\]"),
         ("source = 1", r"write \[\[source\]\]"),
         ("[[source]]", "source 1 must have either url or path"),
@@ -73,7 +90,11 @@ def test_an_empty_file(tmp_path: Path) -> None:
         ("[[source]]\npath='x'\nmetadata=1", "metadata must be a table"),
         ("[[source]]\npath='x'\nmetadata={a=1}", "metadata must be a table"),
         ("[[source]]\npath='x'\nmetadata={a=''}", "metadata has 1 names or values"),
-        ("[[source]]\npath='x'\ndepth=1", "'depth' is not known"),
+        ("[[source]]\npath='x'\ndepth=1", "unknown name 'depth', did you mean max_depth?"),
+        ("[[source]]\npath='x'\nmax_depth=1", "max_depth limits a crawl: it needs a url"),
+        ("[[source]]\nurl='http://a.test/'\nmax_depth='deep'", "source 1: max_depth must be a whole number"),
+        ("[[source]]\nurl='http://a.test/'\ninclude='docs'", "source 1: include and exclude are patterns"),
+        ("[[source]]\nurl='http://a.test/'\nallow_private='10.0.0.1/8'", "source 1: allow_private is yes, no or"),
         ("[[source]]\npath='x'\n[[source]]\npath='./x'", "given twice"),
     ],
 )

@@ -83,4 +83,4 @@ def test_without_the_extra_it_says_what_to_install(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "pilotlight: this needs the extra eval: pip install 'pilotlight[eval]'\n"
+    assert done.stderr == "pilotlight: eval is not installed: pip install 'pilotlight[eval]'\n"

@@ -114,7 +114,7 @@ def test_what_cannot_be_read_keeps_nothing_else_and_is_tried_again(tmp_path: Pat
     site.routes["/"] = Reply(b"", 503, {})
     work, said = keep(tmp_path, Entry(str(notes)), Entry(site.url, every=0.1), steps=[lambda: None, recover])
     assert "1 new" in said[0]
-    assert "failed, and will be tried again" in said[1]
+    assert "failed, will retry" in said[1]
     assert "1 new, 0 changed, 0 gone, 1 unchanged" in said[2]
     assert work.as_dict() == {"runs": 3, "published": 2, "failed": 1}
 
@@ -124,7 +124,7 @@ def test_a_site_that_goes_down_stays_in_the_index(tmp_path: Path, site: Site) ->
         site.routes["/"] = Reply(b"", 503, {})
 
     _, said = keep(tmp_path, Entry(site.url, every=0.1), steps=[fall])
-    assert "failed, and will be tried again" in said[1]
+    assert "failed, will retry" in said[1]
     assert len(documents(tmp_path / "index")) == 1
 
 
@@ -145,9 +145,9 @@ def test_a_folder_that_is_taken_away_and_put_back(tmp_path: Path, notes: Path, m
     settings = load({"index": str(tmp_path / "index")}, {})
     entries = {Entry(str(notes), watched=True): dict[str, tuple[str, ...]]()}
     Freshness(settings, CONFIG, DummyEmbedder(), entries, quiet=True, say=say).keep()
-    assert "failed, and will be tried again" in said[1]
-    assert said[-1].startswith("default: nothing has changed: 1 documents")
-    assert all("failed, and" in line for line in said[1:-1]), "nothing was taken for gone meanwhile"
+    assert "failed, will retry" in said[1]
+    assert said[-1].startswith("default: nothing has changed: 1 document,")
+    assert all("failed, will" in line for line in said[1:-1]), "nothing was taken for gone meanwhile"
 
 
 def test_a_restart_does_not_read_a_site_early(tmp_path: Path, notes: Path, site: Site) -> None:

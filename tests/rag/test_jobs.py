@@ -47,7 +47,7 @@ def test_a_job_builds_and_says_so(site, jobs):
     assert (done["state"], done["error"], done["report"]["documents"]) == ("done", None, 3)
     assert done["report"]["generation"] == current_id(site.index)
     assert done["progress"] | {"seconds": 0} == {
-        "pages": 3, "pages_due": 3, "chunks_embedded": 3, "chunks_waiting": 0, "seconds": 0,
+        "phase": "publishing", "pages": 3, "pages_due": 3, "chunks_embedded": 3, "chunks_waiting": 0, "seconds": 0,
     }  # fmt: skip
     assert done["created_at"] <= done["ended_at"]
     assert jobs.all() == own_only(site).all() == [done]
@@ -131,7 +131,7 @@ def hold_up(site, jobs):
 def test_one_at_a_time(site, jobs):
     site.build()
     job = hold_up(site, jobs)
-    with pytest.raises(JobConflict, match=f"job {job['id']} is under way"):
+    with pytest.raises(JobConflict, match=f"job {job['id']} is running"):
         own_only(site).start(sources=[str(site.source)])
     (site.source / "stop-here").unlink()
     assert ended(jobs, job)["state"] == "done"
@@ -171,7 +171,7 @@ def test_a_process_that_dies(site, jobs):
     (site.source / "crash").touch()
     job = ended(jobs, jobs.start(sources=[str(site.source)]))
     assert job["state"] == "failed"
-    assert "has died" in job["error"]
+    assert "process died" in job["error"]
     (site.source / "crash").unlink()
     assert ended(jobs, jobs.start(sources=[str(site.source)]))["state"] == "done"
 

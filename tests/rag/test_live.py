@@ -130,7 +130,7 @@ def test_a_server_that_starts_on_a_broken_generation_serves_the_one_before(site,
     served = bad if broken == "CURRENT" else good
     live.start()
     assert live.search("vacuum", k=1).generation == served
-    wait_for(lambda: live.status()["reason"].endswith(f"; until then generation {served} is served"))
+    wait_for(lambda: live.status()["reason"].endswith(f"; meanwhile generation {served} is served"))
     assert broken in live.status()["reason"]
     assert (live.ready, live.status()["generation"]) == (True, served)
     newest = site.build()

@@ -167,4 +167,4 @@ def test_what_is_checked_before_a_server_starts(place, fresh_milvus, publish, ca
     assert capsys.readouterr().err == ""
     fresh_milvus.kill()
     check_servable(settings, ours)
-    assert "the server starts, and answers once the store does" in capsys.readouterr().err
+    assert "the server starts, and will answer once the store does" in capsys.readouterr().err

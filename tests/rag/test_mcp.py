@@ -132,14 +132,16 @@ def test_read_document(retriever):
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
-        ("search", {}, "query"),
-        ("search", {"query": ""}, "query"),
-        ("search", {"query": "a", "k": 0}, "k"),
-        ("search", {"query": "a", "mode": "best"}, "mode"),
+        ("search", {}, "query is missing"),
+        ("search", {"query": ""}, "query must have at least 1 character"),
+        ("search", {"query": "a", "k": 0}, "k must be greater than or equal to 1"),
+        ("search", {"query": "a", "k": "many"}, "k must be a valid integer"),
+        ("search", {"query": "", "k": 0}, "query must have at least 1 character; k must be greater"),
+        ("search", {"query": "a", "mode": "best"}, "mode must be 'hybrid', 'dense' or 'lexical'"),
         ("search", {"query": "a", "filter": {"colour": "red"}}, "filter.colour"),
         ("search", {"query": "a", "collection": "gone"}, "there are: default, notes"),
         ("read_document", {"document": "https://d.test/gone"}, "https://d.test/gone: there is no document"),
-        ("read_document", {"document": "x", "first": 0}, "first"),
+        ("read_document", {"document": "x", "first": 0}, "first must be greater than or equal to 1"),
         ("remove", {}, "remove"),
     ],
 )
@@ -147,6 +149,8 @@ def test_bad_arguments_are_errors_of_the_tool(retriever, tool, arguments, messag
     result = call(make_server(LocalLibrary(retriever)), tool, **arguments)
     assert result.is_error
     assert message in result.content[0].text
+    assert "pydantic" not in result.content[0].text
+    assert "\n" not in result.content[0].text
 
 
 # Transports

@@ -97,7 +97,7 @@ def test_out_of_reach_with_a_copy_it_serves_that_and_says_so(site, settings, ser
         second = serve()
         wait_for(lambda: second.ready)
         wait_for(lambda: "there is no folder" in second.status()["reason"])
-    told = f"until then generation {generation} is served"
+    told = f"meanwhile generation {generation} is served"
     assert second.status()["reason"].endswith(told)
     assert sum("there is no folder" in record.message for record in caplog.records) == 1  # not at every look
     assert second.search("vacuum", k=1).generation == generation
@@ -202,7 +202,7 @@ def test_a_verb_that_reads_gets_a_copy_first(site, settings, tmp_path, capsys):
     assert current_id(settings.index_dir) == generation
     (tmp_path / "shared").rename(tmp_path / "away")
     ready_copy(settings, "verify")
-    assert f"generation {generation} is read, which was fetched before" in capsys.readouterr().err
+    assert f"using generation {generation}, fetched earlier" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["index", "remove", "rollback", "import", "drop", "push"])

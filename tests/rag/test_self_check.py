@@ -50,7 +50,7 @@ def test_a_damaged_generation_is_left_for_the_one_before(site: Site, live, damag
     status = live.status()
     assert status["ready"]
     assert name in status["reason"]
-    assert f"until then generation {first} is served" in status["reason"]
+    assert f"meanwhile generation {first} is served" in status["reason"]
 
 
 @pytest.mark.parametrize(("damage", "name"), FAULTS)

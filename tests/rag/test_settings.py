@@ -28,7 +28,7 @@ def test_every_default_is_allowed_and_survives_another_process():
     ("name", "value", "told"),
     [
         ("port", "x", "--port must be a whole number, not 'x'"),
-        ("port", "70000", "--port must be from 1 to 65535"),
+        ("port", "70000", "--port must be from 1 to 65,535"),
         ("port", "1.5", "whole number"),
         ("timeout", "nan", "--timeout must be from"),
         ("vector_index", "tree", "--vector-index must be one of auto, flat, pq, ivf, hnsw"),

@@ -86,7 +86,7 @@ def test_a_file_of_milvus_lite(tmp_path, index):
 
 def test_what_is_wrong_is_one_line(tmp_path, fresh_milvus, index):
     for arguments, told in (
-        (("search", "x", "--store", "redis://host/x"), "no kind of store"),
+        (("search", "x", "--store", "redis://host/x"), "not a kind of store"),
         (("search", "x", "--store", "milvus://user:secret@127.0.0.1/docs"), "PILOTLIGHT_MILVUS_TOKEN"),
         (("search", "x", "--store", fresh_milvus.place("none")), "there is no index in milvus://"),
         (("serve", "--store", fresh_milvus.place("none")), "there is no index in milvus://"),

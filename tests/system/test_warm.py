@@ -57,7 +57,7 @@ def test_a_second_time_it_is_there(cache):
 
 def test_engines_without_a_package():
     done = run("warm", "--engine", "eager")
-    assert "nothing to build" in done.stdout
+    assert "needs no compilation" in done.stdout
     assert json.loads(run("warm", "--engine", "eager", "--json").stdout)["package"] is None
 
 

@@ -188,7 +188,7 @@ class FakeJobs:
         self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = "default"
     ) -> dict[str, Any]:
         if not set(sources) <= {"site"}:
-            raise JobRefused("sources", "may only name sources of the index, or what the operator allows")
+            raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
         if any(job["state"] == "running" for job in self.jobs.values()):
             raise JobConflict("a job is under way")
         job_id = f"20261121T000000-{len(self.jobs):06x}"

@@ -11,7 +11,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from rag.errors import KeysError, SettingsError
-from rag.keys import KeyFile, check_exposure, is_loopback
+from rag.keys import KeyFile, KeyRing, check_exposure, is_loopback
 from rag.settings import load
 from tests.web.fakes import FakeRetriever, FakeSettings
 from tests.web.test_problems import assert_problem
@@ -58,6 +58,23 @@ def test_only_the_hash_of_a_key_is_kept(file: KeyFile) -> None:
     assert file.add("other", "read") != key
 
 
+@pytest.mark.parametrize("which", ["first", "last", "none"])
+def test_a_key_is_compared_with_every_one_in_constant_time(
+    file: KeyFile, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    keys = {"first": file.add("first", "read"), "middle": file.add("middle", "read"), "last": file.add("last", "read")}
+    compared: list[str] = []
+
+    def compare(known: str, wanted: str) -> bool:
+        compared.append(known)
+        return known == wanted
+
+    monkeypatch.setattr("rag.keys.hmac.compare_digest", compare)
+    found = KeyRing(file.path).find(keys.get(which, "pl_none"))
+    assert (found.name if found else "none") == which
+    assert compared == [known.sha256 for known in file.read()]
+
+
 def test_a_file_that_others_may_read_stays_so(file: KeyFile) -> None:
     file.add("one", "read")
     file.path.chmod(0o640)
@@ -74,10 +91,10 @@ def test_a_file_that_others_may_read_stays_so(file: KeyFile) -> None:
         ("a b", "read", None, "cannot be called"),
         ("x" * 65, "read", None, "cannot be called"),
         ("ci", "admin", None, "role must be one of read, write"),
-        ("ci", "read", "x" * 15, "has 15 bytes: at least 16"),
+        ("ci", "read", "x" * 15, "has 15 bytes: it needs at least 16"),
         ("ci", "read", "with a space in its middle", "white space"),
-        ("taken", "read", None, "is a key called 'taken' already"),
-        ("ci", "read", "0123456789abcdef", "there already, under another name"),
+        ("taken", "read", None, "a key called 'taken' already exists"),
+        ("ci", "read", "0123456789abcdef", "already exists under another name"),
     ],
 )
 def test_keys_that_cannot_be_added(file: KeyFile, name: str, role: str, key: str | None, words: str) -> None:
@@ -101,7 +118,7 @@ def test_open_reading_on_loopback_without_keys(file: KeyFile) -> None:
     assert client.get(SEARCH).status_code == 200
     assert client.get("/", headers=BROWSER).status_code == 200
     refused = client.post("/write")
-    assert "may write" in str(assert_problem(refused, 401)["detail"])
+    assert "role write" in str(assert_problem(refused, 401)["detail"])
     assert refused.headers["WWW-Authenticate"].startswith("Bearer")
 
 
@@ -147,7 +164,9 @@ def test_roles(file: KeyFile) -> None:
     for headers in (bearer(read), bearer(write), basic(read), basic(write), {"Authorization": f"bearer  {read}"}):
         assert client.get(SEARCH, headers=headers).status_code == 200
     assert client.post("/write", headers=bearer(write)).get_json() == {"by": "writer"}
-    assert "'reader' may only read" in str(assert_problem(client.post("/write", headers=bearer(read)), 403)["detail"])
+    assert "'reader' has the role read" in str(
+        assert_problem(client.post("/write", headers=bearer(read)), 403)["detail"]
+    )
     # a browser sends a saved password by itself, whoever made it send the request
     assert_problem(client.post("/write", headers=basic(write)), 401)
 
@@ -216,7 +235,7 @@ def test_a_broken_file_of_keys_opens_nothing(file: KeyFile, content: bytes) -> N
     assert_problem(client.get(SEARCH, headers=bearer(key)), 503)
     assert_problem(client.get(SEARCH), 503)
     assert client.get("/livez").status_code == 200
-    with pytest.raises(KeysError, match="is not a file of keys"):
+    with pytest.raises(KeysError, match="is not a valid key file"):
         file.add("another", "read")
 
 

@@ -121,6 +121,7 @@ def test_security_headers_and_no_inline_code(client: FlaskClient) -> None:
     policy = response.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
+    assert policy.endswith("frame-ancestors 'none'")
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.headers["Referrer-Policy"] == "no-referrer"
     assert response.headers["Cache-Control"] == "no-store"
@@ -239,17 +240,17 @@ def test_a_server_with_too_much_to_do_says_so(client: FlaskClient, retriever: Fa
     retriever.error = NotReady("too many searches are waiting")
     response = client.get("/?q=index", headers={"Accept": "text/html"})
     assert response.status_code == 503
-    assert "<h2>Too busy at the moment</h2>" in response.text
+    assert "<h2>Busy right now</h2>" in response.text
     assert "Too many searches are waiting." in response.text
 
 
 @pytest.mark.parametrize(
     ("status", "heading"),
     [
-        (401, "A key is needed"),
-        (403, "This is not allowed"),
+        (401, "Key required"),
+        (403, "Not allowed"),
         (429, "Too many requests"),
-        (503, "Not possible at the moment"),
+        (503, "Not available right now"),
     ],
 )
 def test_refusals_are_worded_for_people(app: Flask, status: int, heading: str) -> None:

@@ -44,14 +44,14 @@ def test_it_says_what_is_served_and_what_the_last_build_did(client: FlaskClient,
     retriever.describe = describe(REPORT)  # type: ignore[method-assign]
     text = text_of(client)
     for words in (
-        "Searches are answered",
+        "Ready",
         "documents 1,170",
         "built 5 hours ago",
         "Generation g1",
         "Sources docs.example /srv/docs",
         "Model all-MiniLM-L6-v2",
         "new 3 changed 2 gone 1 unchanged 1,164",
-        "took 61.2 s; 70 passages were embedded, 13,332 taken over",
+        "took 61.2 s; 70 passages were embedded, 13,332 reused",
         "fetch 20.0 s embed 40.0 s publish 0.1 s",
         "15 No text.",
         "javascript:alert(1): &lt;b&gt;no&lt;/b&gt;",
@@ -67,7 +67,7 @@ def test_speed_is_drawn_from_the_metrics(app: Flask, client: FlaskClient, monkey
     monkeypatch.setattr(app.extensions["metrics"], "overview", lambda: Overview(stages, minutes))
     html = client.get("/status").text
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
-    assert "100 searches since the server was started: half within 6 ms, 95 % within 8 ms" in text
+    assert "100 searches since the server started: half within 6 ms, 95 % within 8 ms" in text
     assert "≤ 4 ms 10 ≤ 8 ms 80 &gt; 8 ms 10" in text
     assert "Embedding 2 ms 3.8 ms 4 ms" in text
     assert "30 searches in the last hour, 10 failed; at most 40 in a minute" in text
@@ -75,9 +75,9 @@ def test_speed_is_drawn_from_the_metrics(app: Flask, client: FlaskClient, monkey
 
 
 def test_searches_are_counted(client: FlaskClient) -> None:
-    assert "No search has been answered" in text_of(client)
+    assert "No searches since" in text_of(client)
     client.get("/?q=index")
-    assert "1 search since the server was started" in text_of(client)
+    assert "1 search since the server started" in text_of(client)
     assert "1 search in the last hour" in text_of(client)
 
 

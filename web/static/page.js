@@ -107,13 +107,13 @@
     if (answer?.page) show(answer.page);
     else if (answer?.status === 200) location.reload(); // another page than that of a search: it is there now
     else if (answer?.status === 503) { // from a server too busy to make a page
-      showFailure("Too busy at the moment", "The search goes on by itself in a moment.");
+      showFailure("Busy right now", "The search will be repeated automatically.");
       timer = setTimeout(load, RETRY_MS);
     }
     else if (answer?.status === 414) showFailure("No answer", "This question is too long to send. Shorten it and try again.");
     else if (answer) showFailure("No answer", `The server answered with status ${answer.status} and no page.`);
     else if (navigator.onLine) showFailure("No answer", "The server cannot be reached. Is it running?");
-    else showFailure("You are offline", "The search goes on once there is a connection again.");
+    else showFailure("You are offline", "The search continues when you are back online.");
   }
 
   function search() {

@@ -1,0 +1,96 @@
+"""Crawl settings of a source's own: kept with it in the index, and used by every later build until others are given."""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from indexer.bounds import bounded
+from indexer.config import OWN, BuildConfig
+from indexer.manifest import Manifest
+from indexer.report import SettingChange
+
+_OF_PATHS = ("max_bytes",)  # the rest concerns requests and addresses
+
+
+def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
+    """Return the config with what each source keeps from before, under what it is given now; None gives one up.
+
+    The places that a source may not leave are kept as well. Raises ConfigError if what was kept makes no sense.
+    """
+    config = bounded(config, sources, live)
+    before = live.settings.get("crawl", {}).get("own", {}) if live is not None else {}
+    own = {}
+    for source in sources:
+        mine = {**before.get(source, {}), **config.crawl.own.get(source, {})}
+        if used := {name: mine[name] for name in names_of(source) if mine.get(name) is not None}:
+            own[source] = used
+    return replace(config, crawl=replace(config.crawl, own=own))
+
+
+def changes(config: BuildConfig, live: Manifest | None, say: Callable[[str], None]) -> tuple[SettingChange, ...]:
+    """Find out, and say, in what the sources that were there before are read otherwise than they were."""
+    if live is None:
+        return ()
+    before, now = live.settings.get("crawl", {}), asdict(config.crawl)
+    found = []
+    for source in live.sources:
+        old, new = _effective(before, source), _effective(now, source)
+        found += [SettingChange(source, name, old[name], new[name]) for name in old if old[name] != new[name]]
+    for change in found:
+        say(f"changed: {change}")
+    return tuple(found)
+
+
+def are_kept(config: BuildConfig, live: Manifest) -> bool:
+    """Whether the live generation has the sources' own settings as they are now."""
+    own = json.loads(json.dumps(config.crawl.own, default=dict))
+    return bool(own == live.settings.get("crawl", {}).get("own", {}))
+
+
+def own_of(manifest: Manifest, source: str) -> dict[str, str]:
+    """Return a source's own settings, as text."""
+    own = manifest.settings.get("crawl", {}).get("own", {}).get(source, {})
+    return {name: as_text(value) for name, value in own.items()}
+
+
+def without_leave(manifest: Manifest) -> Manifest:
+    """Return a manifest from elsewhere without the leave to reach private addresses: that is this machine's to give."""
+    crawl = manifest.settings.get("crawl", {})
+    own = {
+        source: {name: value for name, value in given.items() if name != "allow_private"}
+        for source, given in crawl.get("own", {}).items()
+    }
+    if own == crawl.get("own", {}):
+        return manifest
+    return replace(manifest, settings=manifest.settings | {"crawl": crawl | {"own": own}})
+
+
+def with_leave(manifest: Manifest) -> list[str]:
+    """Name the sources that have leave of their own to be at private addresses."""
+    own = manifest.settings.get("crawl", {}).get("own", {})
+    return [source for source, given in own.items() if given.get("allow_private")]
+
+
+def without(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a build without what some sources keep."""
+    crawl = settings.get("crawl", {})
+    own = {source: given for source, given in crawl.get("own", {}).items() if source not in sources}
+    return {**settings, "crawl": {**crawl, "own": own}}
+
+
+def names_of(source: str) -> tuple[str, ...]:
+    """Names of the settings that a source can have of its own."""
+    return OWN if "://" in source else _OF_PATHS
+
+
+def as_text(value: object) -> str:
+    """Write a setting's value as it is given on the command line; lists with commas."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _effective(crawl: Mapping[str, Any], source: str) -> dict[str, str]:
+    values = {**crawl, **crawl.get("scope", {}), **crawl.get("own", {}).get(source, {})}
+    return {name: as_text(values[name]) for name in names_of(source) if name in values}

@@ -1,0 +1,13 @@
+"""Numbers as they are told to people."""
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 page`, `2 pages`, `1,000 pages`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,} {noun}s"
+
+
+def plain(number: float) -> str:
+    """A number in digits, never in powers of ten: `100,000,000`, `0.01`."""
+    return f"{number:,.16g}"
