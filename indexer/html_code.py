@@ -48,7 +48,8 @@ def code_of(tag: Element) -> str:
                 todo.append((len(pieces),))
             below = [child for child in node.children if not _is_gap(node, child)] if loose else node.children
             todo += reversed(below)
-    if _counts([number for _, number in numbers]):
+    lines = sum(piece.count("\n") for piece in pieces) if len(numbers) > 1 else 0
+    if lines <= len(numbers) + 1 and _counts([number for _, number in numbers]):
         for place, _ in numbers:
             pieces[place] = ""
     text = visible("".join(pieces))

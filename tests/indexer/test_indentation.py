@@ -34,6 +34,15 @@ def test_code_is_byte_equal(content_type: str, page: str) -> None:
     assert CODE in chunk.text
 
 
+def test_numbers_of_lines_go_and_numbers_that_are_printed_stay() -> None:
+    for printed, shown in (
+        ("f()\n<i>1</i>\nf()\n<i>2</i>\nf()", "f()\n1\nf()\n2\nf()"),
+        ("<i>1</i>f\n<i>2</i>g", "f\ng"),
+    ):
+        [section] = parse(make_page(f"<pre>{printed}</pre>")).sections
+        assert section.text == shown
+
+
 def test_a_first_line_keeps_its_indentation() -> None:
     code = "    if x:\n\n        y()"
     for content_type, page in (("text/html", f"<pre>\n \n{code}\n</pre>"), ("text/plain", f"\n \n{code}\n")):
