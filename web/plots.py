@@ -92,4 +92,5 @@ def _quantile(buckets: Buckets, rank: float) -> float:
 
 def _minute(minute: Minute) -> str:
     errors = f", {minute.errors:,} failed" if minute.errors else ""
-    return f"{datetime.fromtimestamp(minute.start, UTC):%H:%M} UTC: {minute.searches:,} {'search' if minute.searches == 1 else 'searches'}{errors}"
+    noun = "search" if minute.searches == 1 else "searches"
+    return f"{datetime.fromtimestamp(minute.start, UTC):%H:%M} UTC: {minute.searches:,} {noun}{errors}"
