@@ -273,7 +273,7 @@ def test_a_store_is_verified(source, target, settings, monkeypatch):
     assert text.endswith("is intact")
     monkeypatch.setattr(upkeep, "lazy_embedder", lambda settings: DummyEmbedder(name="other"))
     report, _ = upkeep.verify(settings)
-    assert "another embedder" in next(check["what"] for check in report["checks"] if not check["ok"])
+    assert "different embedder" in next(check["what"] for check in report["checks"] if not check["ok"])
     assert upkeep.verify(settings, quick=True)[0]["ok"]
     with pytest.raises(IndexMissing):
         upkeep.verify(settings, generation="20200101T000000-000000")

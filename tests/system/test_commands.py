@@ -249,7 +249,7 @@ def test_an_index_of_another_precision_is_refused_by_field(index):
     precision = other[precision_of(index)]
     for verb in (["search", "x"], ["serve"]):
         refused(run(*verb, "--index", index, "--precision", precision, "--engine", "eager"), "precision: index")
-    told = "was built with a different embedder than the settings name ( precision)"
+    told = "was built with a different embedder than the settings name (precision)"
     done = run("verify", "--index", index, "--precision", precision, "--engine", "eager")
     assert done.returncode == 2
     assert told in done.stderr
