@@ -224,7 +224,7 @@ def test_doctor(index, tmp_path):
         (["index", "--index", "TMP/none"], "there is no index"),
         (["index", "TMP/no-such-folder", "--index", "TMP/i"], "no-such-folder"),
         (["index", "TMP/empty", "--index", "TMP/i"], "no"),
-        (["index", "ftp://example.org/", "--index", "TMP/i"], "only http and https"),
+        (["index", "ftp://example.org/", "--index", "TMP/i"], "name an http or https address"),
         (["index", "http://127.0.0.1:PORT/", "--index", "TMP/i"], "--allow-private"),
         (["index", "http://127.0.0.1:PORT/", "--allow-private", "--index", "TMP/i"], "127.0.0.1"),
         (["eval", "TMP/empty"], "corpus.jsonl cannot be read"),
