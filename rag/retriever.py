@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from rag.batcher import MAX_TEXTS, QueryBatcher, Vector
 from rag.errors import FingerprintMismatch
 from rag.facets import Share, count_facets
 from rag.fusion import Rows, Scores
+from rag.headings import sample_headings
 from rag.options import EXPANSIONS, FURTHEST, MODES
 from rag.ranking import Choice, Found, Ranking, choose, extended, fused, single
 from rag.results import Answer, Hit
@@ -113,7 +115,7 @@ class Retriever:
             diversity=diversity,
             expand=expand,
         )
-        took = dict.fromkeys(("embed", "dense", "lexical", "fuse"), 0.0)
+        took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "sentences"), 0.0)
         start = time.perf_counter()
         wanted = offset + k
         depth = max(CANDIDATES, 2 * k)  # whatever the offset, for all pages to be of one ranking
@@ -144,9 +146,10 @@ class Retriever:
                 ranking, candidates = found, found.rows
             else:
                 ranking = extended(ranking, found)
+            facts = self.generation.rows_of(ranking.rows)
             choice = choose(
                 ranking,
-                self.generation.rows_of(ranking.rows),
+                facts,
                 self.generation.vectors,
                 k=wanted + 1,  # to know whether there are more
                 per_document=per_document,
@@ -160,11 +163,13 @@ class Retriever:
                 break
             depth *= 4
         has_more = (len(choice.indices) > wanted or not is_all) and wanted <= FURTHEST
-        hits = self._hits(query, ranking, choice, slice(offset, wanted), expands=expand == "section")
+        hits = self._hits(query, ranking, choice, facts, slice(offset, wanted), expands=expand == "section")
         if sentences and not all(hit.highlights for hit in hits):
             if vector is None:
                 vector, took["embed"] = self._embed_query(query)
+            began = time.perf_counter()
             hits = self._with_sentences(hits, vector)
+            took["sentences"] = time.perf_counter() - began
         counted = self._count(candidates) if facets else None
         took["total"] = time.perf_counter() - start
         return Answer(
@@ -175,6 +180,11 @@ class Retriever:
             next=wanted if has_more else None,
             facets=counted,
         )
+
+    @cached_property
+    def headings(self) -> list[str]:
+        """Headings that could be searched for; see `sample_headings`."""
+        return sample_headings(self.generation)
 
     def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts as float32 (n, dim), together with what others ask for."""
@@ -206,7 +216,16 @@ class Retriever:
         start = time.perf_counter()
         return self.generation.search_words(query, k, only), time.perf_counter() - start
 
-    def _hits(self, query: str, ranking: Ranking, choice: Choice, page: slice, *, expands: bool) -> list[Hit]:
+    def _hits(
+        self,
+        query: str,
+        ranking: Ranking,
+        choice: Choice,
+        facts: npt.NDArray[np.void],
+        page: slice,
+        *,
+        expands: bool,
+    ) -> list[Hit]:
         """Fetch what is shown of a page of the chosen passages, and the addresses of those they stand for."""
         shown = choice.indices[page].tolist()
         folded = [choice.folded.get(index, [])[:_DUPLICATES_SHOWN] for index in shown]
@@ -218,6 +237,7 @@ class Retriever:
         dense = none if ranking.dense is None else ranking.dense[shown].tolist()
         lexical = none if ranking.lexical is None else ranking.lexical[shown].tolist()
         scores = ranking.scores[shown].tolist()
+        documents = facts["document"][shown].tolist()
         hits = []
         for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):
             hits.append(
@@ -238,6 +258,7 @@ class Retriever:
                     duplicates=[next(addresses) for _ in group],
                     section_text=sections[place],
                     document=document_id(chunk.document_url),
+                    more=choice.left_out.get(documents[place], 0),
                 )
             )
         return hits

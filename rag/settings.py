@@ -23,7 +23,7 @@ class Setting:
     name: str
     default: str | int | float | bool
     help: str
-    group: str  # which part reads it: index, store, replica, build, embedder, crawl, chunk, serve, access or answers
+    group: str  # which part reads it, and its heading in docs/settings.md
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
@@ -124,7 +124,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_k", 100, "hits one query may ask for at most", "serve", low=1, high=10_000),
     Setting(
         "per_document",
-        0,
+        2,
         "hits from one document at most, where a query does not say; 0 = any",
         "serve",
         low=0,
@@ -138,6 +138,21 @@ SETTINGS: tuple[Setting, ...] = (
         choices=EXPANSIONS,
     ),
     Setting("max_query_chars", 10_000, "characters of a query at most", "serve", low=1, high=1_000_000),
+    Setting("site_name", "Pilotlight", "what the search page calls itself", "page"),
+    Setting("site_logo", "", "file of its logo: SVG, PNG, WebP or JPEG; empty = ours", "page"),
+    Setting("site_accent", "", "colour of links and buttons, such as #b3261e; empty = blue", "page"),
+    Setting(
+        "examples",
+        "",
+        "questions that the start page offers, with | between; empty = headings of the index, none = no questions",
+        "page",
+    ),
+    Setting(
+        "originals",
+        False,
+        "let whoever may search download the files of a folder that was indexed",
+        "page",
+    ),
     Setting("log_format", "text", "how the log is written", "serve", choices=("text", "json")),
     Setting("log_queries", False, "log what is searched for", "serve"),
     Setting("keys", "", "file of the keys that callers need; empty = keys.json in the index folder", "access"),
@@ -219,6 +234,11 @@ class Settings:
     per_document: int
     expand: str
     max_query_chars: int
+    site_name: str
+    site_logo: str
+    site_accent: str
+    examples: str
+    originals: bool
     log_format: str
     log_queries: bool
     keys: str
