@@ -116,5 +116,5 @@ def _is_code(lines: list[str]) -> bool:
     signs = sum(bool(_ENDS.search(line)) + bool(_SIGNS.search(line)) + 2 * bool(_PROMPT.match(line)) for line in lines)
     indented = sum(line.startswith(("  ", "\t")) for line in lines)
     if len(lines) == 1:
-        return signs >= 2
+        return signs + lines[0].rstrip().endswith(";") >= 2
     return signs + indented >= len(lines)
