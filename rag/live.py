@@ -152,6 +152,7 @@ class LiveRetriever:
             expand=expand or self._settings.expand,
             facets=facets,
             sentences=sentences,
+            close=self._settings.close,
             vector=vector,
         )
         return self._ask(collection, search)

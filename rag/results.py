@@ -69,6 +69,8 @@ def as_text(answer: dict[str, Any]) -> str:
         passage = " ".join(hit["text"].split())
         lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}"]
         lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}", ""]
+    if lines and not answer["close"]:
+        lines = ["nothing close; nearest:", "", *lines]
     took = answer["took_ms"]
     return "\n".join(
         [*lines, f"{len(answer['hits'])} hits in {took['total']:.1f} ms (embedding {took['embed']:.1f} ms)"]

@@ -19,6 +19,7 @@ from indexer.manifest import differing_fields
 from indexer.store import Searchable
 from rag.arguments import check_options, check_query
 from rag.batcher import MAX_TEXTS, QueryBatcher, Vector
+from rag.closeness import CLOSE, JUDGED, is_close
 from rag.errors import FingerprintMismatch
 from rag.facets import Share, count_facets
 from rag.fusion import Rows, Scores
@@ -85,6 +86,7 @@ class Retriever:
         expand: str = EXPANSIONS[0],
         facets: bool = False,
         sentences: bool = False,
+        close: float = CLOSE,
         vector: Vector | None = None,
     ) -> Answer:
         """Find the k passages that answer a query best.
@@ -100,6 +102,7 @@ class Retriever:
             expand: whether the hits come with the text of their sections; see EXPANSIONS.
             facets: whether the documents among the candidates are counted.
             sentences: whether hits without a word of the query say which sentence is nearest to it.
+            close: cosine from which a hit is close to the query; see `closeness`.
             vector: the query's own, float32 (dim,), where the caller has it already.
 
         Raises:
@@ -171,6 +174,9 @@ class Retriever:
             hits = self._with_sentences(hits, vector)
             took["sentences"] = time.perf_counter() - began
         counted = self._count(candidates) if facets else None
+        judged = hits[:JUDGED]
+        if offset:  # the best of all, not of this page
+            judged = self._hits(query, ranking, choice, facts, slice(0, JUDGED), expands=False)
         took["total"] = time.perf_counter() - start
         return Answer(
             query=query,
@@ -179,6 +185,7 @@ class Retriever:
             generation=self.generation.id,
             next=wanted if has_more else None,
             facets=counted,
+            close=is_close(query, judged, close),
         )
 
     @cached_property

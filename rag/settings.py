@@ -137,6 +137,14 @@ SETTINGS: tuple[Setting, ...] = (
         "serve",
         choices=EXPANSIONS,
     ),
+    Setting(
+        "close",
+        0.4,
+        "cosine from which a hit counts as close to a query; 0 = any; measured for the default model",
+        "serve",
+        low=0,
+        high=1,
+    ),
     Setting("max_query_chars", 10_000, "characters of a query at most", "serve", low=1, high=1_000_000),
     Setting("site_name", "Pilotlight", "what the search page calls itself", "page"),
     Setting("site_logo", "", "file of its logo: SVG, PNG, WebP or JPEG; empty = ours", "page"),
@@ -233,6 +241,7 @@ class Settings:
     max_k: int
     per_document: int
     expand: str
+    close: float
     max_query_chars: int
     site_name: str
     site_logo: str

@@ -21,6 +21,7 @@ _PROMPT = re.compile(r"\s*(?:\$|#|>>>|\.\.\.|%|In \[\d*\]:|\w[\w@:~/.-]*[$#>])\s
 _RULE = re.compile(r"\s*[|+]?[-=+:| ]*[-=]{3,}[-=+:| ]*\Z")
 _COLUMNS = re.compile(r"\S(?: {3,}|\t+)\S")
 _SENTENCE = re.compile(r"[^\W\d_]{2,}[,;]?(?: [^\W\d_]+[,;:']?s?){3,}[^;{}=]*[.!?:]['\")”’]*\s*\Z")
+_CALL = re.compile(r"\w\(")
 _WORDS = re.compile(r"(?:[^\W\d_]+['’]?[^\W\d_]*[,;:.]?(?:\s|\Z)){6}")
 
 
@@ -102,7 +103,9 @@ def _bounds(text: str, start: int, end: int) -> Span:
 
 
 def _is_prose(line: str) -> bool:
-    return bool(_SENTENCE.search(line) or _WORDS.search(line)) and not line.startswith(("    ", "\t"))
+    if line.startswith(("    ", "\t")):
+        return False
+    return bool(_WORDS.search(line) or (_SENTENCE.search(line) and not _CALL.search(line)))
 
 
 def _is_code(lines: list[str]) -> bool:
