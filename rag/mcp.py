@@ -108,7 +108,7 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
         collection: Annotated[str, Field(description="which collection")] = collection,
         per_document: Annotated[
             int | None,
-            Field(ge=0, le=MOST_HITS, description="passages of one document at most, 2 unless set; 0 for any"),
+            Field(ge=0, le=MOST_HITS, description="most of one document, 2 unless set; 0 for any"),
         ] = None,
         filter: Annotated[
             dict[str, Any] | None,
