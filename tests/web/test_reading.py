@@ -95,8 +95,8 @@ def test_originals_are_handed_out_only_where_that_is_set(
     assert client.get(f"{address}/original").status_code == 403
     allowing = create_app(retriever, replace(FakeSettings(), originals=True)).test_client()
     assert f'href="{address}/original" download>Download the original' in allowing.get(address).text
-    answer = allowing.get(f"{address}/original")
-    assert answer.data == file.read_bytes()
+    with allowing.get(f"{address}/original") as answer:
+        assert answer.data == file.read_bytes()
     assert answer.content_type == "application/octet-stream"
     assert answer.headers["Content-Disposition"].startswith("attachment; filename")
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
