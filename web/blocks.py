@@ -18,11 +18,12 @@ _SIGNS = re.compile(
     r"[$\w\])]\s*(?:[=!<>+*/%&|^-]?=)\s*\S|\w\(.*\)|::|->|=>|&&|\|\||\$\w|\$\{|</?\w[^>]*>|\w\.\w+\(|[{}]|(?:^|\s)--?\w[\w-]*"
 )
 _PROMPT = re.compile(r"\s*(?:\$|#|>>>|\.\.\.|%|In \[\d*\]:|\w[\w@:~/.-]*[$#>])\s+\S|\s*(?:#!|//|/\*|<!--|--\s)")
-_RULE = re.compile(r"\s*[|+]?[-=+:| ]*[-=]{3,}[-=+:| ]*\Z")
+_RULE, _DASHES = frozenset("-=+:| "), re.compile("[-=]{3}")
+_LOOKED_AT = 200  # characters at either end of a line
 _COLUMNS = re.compile(r"\S(?: {3,}|\t+)\S")
-_SENTENCE = re.compile(r"[^\W\d_]{2,}[,;]?(?: [^\W\d_]+[,;:']?s?){3,}[^;{}=]*[.!?:]['\")”’]*\s*\Z")
+_SENTENCE = re.compile(r"(?<!\w)[^\W\d_]{2,}[,;]?(?: [^\W\d_]+(?:'[^\W\d_]+)?[,;:]?){3,}[^;{}=]*[.!?:]['\")”’]*\Z")
 _CALL = re.compile(r"\w\(")
-_WORDS = re.compile(r"(?:[^\W\d_]+['’]?[^\W\d_]*[,;:.]?(?:\s|\Z)){6}")
+_WORDS = re.compile(r"(?<!\w)(?:[^\W\d_]+(?:['’][^\W\d_]+)?[,;:.]?(?:\s+|\Z)){6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +103,24 @@ def _bounds(text: str, start: int, end: int) -> Span:
     return start + piece.rfind("\n", 0, left) + 1, start + len(piece.rstrip())
 
 
+def _ends_of(line: str) -> str:
+    """What of a line is looked at, whatever its length: the time for that has a bound."""
+    line = line.rstrip()
+    return line if len(line) <= 2 * _LOOKED_AT else line[:_LOOKED_AT] + line[-_LOOKED_AT:]
+
+
 def _is_prose(line: str) -> bool:
+    line = _ends_of(line)
     if line.startswith(("    ", "\t")):
         return False
     return bool(_WORDS.search(line) or (_SENTENCE.search(line) and not _CALL.search(line)))
 
 
 def _is_code(lines: list[str]) -> bool:
-    lines = [line for line in lines if line.strip()]
-    if any(_RULE.match(line) for line in lines) and len(lines) > 1:  # the line below the head of a table
+    lines = [_ends_of(line) for line in lines if line.strip()]
+    if len(lines) > 1 and any(
+        set(line) <= _RULE and _DASHES.search(line) for line in lines
+    ):  # the line below the head of a table
         return True
     if sum(bool(_COLUMNS.search(line)) for line in lines) * 2 > len(lines) > 1:
         return True

@@ -1,9 +1,10 @@
 """What can be done with a hit, and what a hostile one cannot do."""
 
 import re
+import threading
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from rag.results import Hit
 from tests.browser.parts import EVIL, LONG, box, several, titles
@@ -28,22 +29,24 @@ def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page: Page, retrie
 
     def answer(query: str) -> list[Hit]:
         asked = retriever.narrowed[-1]["sentences"]
+        if asked:
+            release.wait(20)
         return [found[0]._replace(sentence=(12, 36)) if asked else found[0], found[1]]
 
-    held: list[Route] = []
+    release = threading.Event()
     retriever.hits = answer
-    page.route("**/?q=*sentences=true", held.append)
     page.goto("/")
     box(page).fill("winter")
     expect(titles(page)).to_have_count(2)
     expect(page.locator("mark.near")).to_have_count(0)
-    held.pop().continue_()
+    release.set()
     expect(page.locator("mark.near")).to_have_text("Snow falls on the hills.")
     expect(page).to_have_url(re.compile(r"\?q=winter$"))
     retriever.hits = [make_hit()]
     box(page).fill("index")
     expect(titles(page)).to_have_count(1)
-    assert not held
+    page.wait_for_load_state("networkidle")
+    assert not retriever.narrowed[-1]["sentences"]
 
 
 def test_more_of_a_page_is_asked_for(page: Page, retriever: FakeRetriever) -> None:

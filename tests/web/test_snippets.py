@@ -135,3 +135,11 @@ def test_everything_is_escaped() -> None:
 
 def test_spans_are_sorted_cut_and_joined() -> None:
     assert merge_spans([(8, 20), (0, 3), (2, 5), (5, 6), (9, 9), (-4, 1), (30, 40)], 10) == [(0, 6), (8, 10)]
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 50_000, "word " * 20_000 + ";", "-" * 40_000 + "x", "a.b(" * 20_000, "'a" * 30_000, ")." * 30_000]
+)
+def test_long_lines_are_looked_at_in_bounded_time(text: str) -> None:
+    assert split_blocks(text)[-1].end == len(text)
+    assert make_snippet(text, [(5, 7)]).count("<mark>") == 1
