@@ -11,7 +11,8 @@ SNIPPET_CHARS = 320
 LEAD_CHARS = 110  # shown at most before the first match of a snippet
 LEAD_LINES = 3  # of code before the line with the first match
 LONGEST_WORD = 120  # characters without a space that are kept whole: an address, a path
-_SENTENCE = re.compile(r"""(?<=[\w)\]"'”’])[.!?…]+["'”’)\]]*\s+|[。！？｡]+[」』”）]*""")
+# A full stop after a number, a single letter or before a small one seldom ends a sentence.
+_SENTENCE = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'”’)\]]*\s+(?=[^\sa-z])|[。！？｡]+[」』”）]*""")
 _BREAK = re.compile(r"\s+")
 MARK = Markup("<mark>")
 NEAR = Markup('<mark class="near">')  # a sentence that is near in meaning, but has no word of the query
