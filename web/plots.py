@@ -93,9 +93,4 @@ def _quantile(buckets: Buckets, rank: float) -> float:
 def _minute(minute: Minute) -> str:
     searches = "search" if minute.searches == 1 else "searches"
     errors = f", {minute.errors:,} failed" if minute.errors else ""
-<<<<<<< HEAD
-    noun = "search" if minute.searches == 1 else "searches"
-    return f"{datetime.fromtimestamp(minute.start, UTC):%H:%M} UTC: {minute.searches:,} {noun}{errors}"
-=======
     return f"{datetime.fromtimestamp(minute.start, UTC):%H:%M} UTC: {minute.searches:,} {searches}{errors}"
->>>>>>> ef58eba9d6d375e962489ab5be60f39dfd49b84b
