@@ -12,6 +12,9 @@ from embedder.cpu import BF16_ISAS, ISA_VARIABLE, is_arm
 
 COMMON = {
     "TOKENIZERS_PARALLELISM": "true",  # set at all, it also silences the warning after a fork
+    # turns that a thread of GNU OpenMP waits before it sleeps; by default it keeps its processor for milliseconds, from
+    # whoever has work for it
+    "GOMP_SPINCOUNT": "1000",
     "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives kept per thread: one per shape, and shapes are dynamic
 }
 GRAVITON = {

@@ -11,7 +11,7 @@ from embedder.protocol import Embedder
 from indexer.config import ChunkConfig
 from indexer.cuts import cut
 from indexer.errors import ConfigError
-from indexer.records import SEPARATOR, Chunk, Document, Section
+from indexer.records import SEPARATOR, Chunk, Document, Section, anchor_at
 from indexer.sections import join_short
 from indexer.urls import with_anchor
 
@@ -50,15 +50,17 @@ class Chunker:
         joined = join_short(sections, min(self._config.tokens, self._least_room), self._length)
         pieces = list(islice(self._pieces(document.title, joined), MOST_CHUNKS + 1))
         self._counts.clear()
-        embedded = [with_context(text, context) for _, context, text in pieces]
+        embedded = [with_context(text, context) for _, _, context, text in pieces]
         lengths = self._count(embedded)
         repeats: Counter[str] = Counter()
         chunks = []
-        for position, ((section, _, text), read, tokens) in enumerate(zip(pieces, embedded, lengths, strict=True)):
+        for position, ((section, anchor, _, text), read, tokens) in enumerate(
+            zip(pieces, embedded, lengths, strict=True)
+        ):
             chunks.append(
                 Chunk(
                     id=_chunk_id(document.url, text, repeats[text]),
-                    url=with_anchor(document.url, section.anchor),
+                    url=with_anchor(document.url, anchor),
                     document_url=document.url,
                     title=document.title,
                     section=SEPARATOR.join(section.path),
@@ -72,30 +74,41 @@ class Chunker:
             repeats[text] += 1
         return chunks
 
-    def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, str, str]]:
-        """Passages, each with its section and its heading context."""
+    def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, str | None, str, str]]:
+        """Passages, each with its section, the nearest anchor, and its heading context."""
         for section in sections:
-            context = self.context(title, section)
-            for text in self._split_section(section.text, context):
+            start = 0
+            for text, context in self._split_section(title, section):
+                place = max(section.text.find(text, start), start)
+                start = place + 1
                 if _WORD.search(text):
-                    yield section, context, text
+                    yield section, anchor_at(section, place), context, text
             if len(section.text) > _LONGEST_SECTION // 2:
                 self._counts.clear()  # its words, of which there may be any number
 
-    def _split_section(self, text: str, context: str) -> list[str]:
-        budget = min(self._config.tokens, self._room - self._length(context))
+    def _split_section(self, title: str, section: Section) -> list[tuple[str, str]]:
+        """Parts of a section's text, each with its heading context."""
+        text, context = section.text, self.context(title, section)
+        is_whole = self._length(text) <= min(self._config.tokens, self._room - self._length(context))
+        if is_whole and self._fits([with_context(text, context)]):
+            return [(text, context)]
+        later = self.context(title, section, begins=False)
+        budget = min(self._config.tokens, self._room - max(self._length(context), self._length(later)))
         while True:
             overlap = min(self._config.overlap, budget // 2)
             pieces = [text] if self._length(text) <= budget else cut(text, budget, overlap, self._lengths)
-            read = [with_context(piece, context) for piece in pieces]
-            if budget <= _LEAST or self._fits(read):
-                return pieces
+            contexts = [context, *[later] * (len(pieces) - 1)]
+            if budget <= _LEAST or self._fits(list(map(with_context, pieces, contexts))):
+                return list(zip(pieces, contexts, strict=True))
             budget = max(_LEAST, budget * 3 // 4)  # tokens of the parts did not add up to those of the whole
 
-    def context(self, title: str, section: Section) -> str:
-        """Title and heading path, shortened from the middle until it leaves room for the text."""
+    def context(self, title: str, section: Section, *, begins: bool = True) -> str:
+        """Title and heading path, shortened from the middle until it leaves room for the text.
+
+        `begins` says whether it is for a passage that has the beginning of the section.
+        """
         path = section.path
-        if path and section.text.startswith(path[-1]):
+        if begins and path and section.text.startswith(path[-1]):
             path = path[:-1]  # a definition's term stands in its text already
         # numbers help a reader to find the place, but make headings look alike to the model
         names = [_NUMBER.sub("", name, count=1) or name for name in (title, *path) if name]
@@ -138,12 +151,19 @@ class Chunker:
 
 def _parts(section: Section) -> Iterator[Section]:
     """A section, or parts of one that is too long to be cut at once; they end with lines or words if they can."""
-    text = section.text
-    while len(text) > _LONGEST_SECTION:
+    while len(section.text) > _LONGEST_SECTION:
+        text = section.text
         end = next((at for mark in ("\n\n", "\n", " ") if (at := text.rfind(mark, 1, _LONGEST_SECTION)) > 0), 0)
         yield replace(section, text=text[: end or _LONGEST_SECTION])
-        text = text[end or _LONGEST_SECTION :].lstrip("\n")
-    yield replace(section, text=text) if text != section.text else section
+        rest = text[end or _LONGEST_SECTION :].lstrip("\n")
+        section = _from(section, len(text) - len(rest))
+    yield section
+
+
+def _from(section: Section, start: int) -> Section:
+    """What a section has from a character on."""
+    marks = tuple((place - start, anchor) for place, anchor in section.marks if place > start)
+    return Section(section.path, anchor_at(section, start), section.text[start:], marks)
 
 
 def with_context(text: str, context: str) -> str:

@@ -19,7 +19,8 @@ _DEEPEST = 12  # headings in a path
 _LONGEST_HEADING = 200  # characters
 _LONGEST = 10_000_000  # characters of all sections
 _SECTION = 100  # characters that one counts for beside its text
-_BLANK_LINES = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
+_EMPTY_START = re.compile(r"\A(?:[^\S\n]*\n)+")  # leaves the indentation of the first line that says something
+_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n){2,}")
 _SPACE = re.compile(r"\s+")
 
 
@@ -38,7 +39,9 @@ def to_json(content: Content) -> dict[str, Any]:
     """Plain lists, dictionaries and texts that `from_json` understands."""
     return {
         "title": content.title,
-        "sections": [[list(section.path), section.anchor, section.text] for section in _first(content.sections)],
+        "sections": [
+            [list(section.path), section.anchor, section.text, section.marks] for section in _first(content.sections)
+        ],
         "language": content.declared.language,
         "date": content.declared.date,
         "metadata": {name: list(values) for name, values in content.declared.metadata.items()},
@@ -65,8 +68,13 @@ def from_json(answer: Mapping[str, Any]) -> Content:
     """Content of an answer, cleaned; raises ParseError if it is not one."""
     try:
         sections = tuple(
-            Section(tuple(heading for name in path[:_DEEPEST] if (heading := _line(name))), _anchor(anchor), cleaned)
-            for path, anchor, text in answer["sections"]
+            Section(
+                tuple(heading for name in path[:_DEEPEST] if (heading := _line(name))),
+                _anchor(anchor),
+                cleaned,
+                _marks(marks, len(cleaned)) if cleaned == text else (),
+            )
+            for path, anchor, text, marks in answer["sections"]
             if (cleaned := clean(text))
         )
         pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
@@ -78,9 +86,13 @@ def from_json(answer: Mapping[str, Any]) -> Content:
 
 
 def clean(text: str) -> str:
-    """Without invisible characters, spaces at line ends, and more than one blank line at a time."""
-    lines = "\n".join(line.rstrip() for line in visible(text).split("\n"))
-    return _BLANK_LINES.sub("\n\n", lines).strip("\n")
+    """Without invisible characters, and without empty lines at both ends; within, code stays as it is written."""
+    return _EMPTY_START.sub("", visible(text)).rstrip()
+
+
+def tidy(text: str) -> str:
+    """Without spaces at line ends, and more than one empty line at a time: for texts whose shape was never meant."""
+    return _EMPTY_LINES.sub("\n\n", "\n".join(line.rstrip() for line in visible(text).split("\n")))
 
 
 def _line(text: str) -> str:
@@ -89,3 +101,10 @@ def _line(text: str) -> str:
 
 def _anchor(anchor: str | None) -> str | None:
     return _line(anchor) or None if anchor is not None else None
+
+
+def _marks(marks: Any, length: int) -> tuple[tuple[int, str], ...]:
+    """Places within a text, in order, and ids; others are dropped."""
+    found = ((place, _anchor(anchor)) for place, anchor in marks)
+    known = [(place, anchor) for place, anchor in found if anchor and isinstance(place, int) and 0 <= place < length]
+    return tuple(sorted(known, key=lambda mark: mark[0]))

@@ -1,5 +1,6 @@
 """Which kinds of documents are read, by media type and by the end of a name."""
 
+import re
 from pathlib import PurePosixPath
 
 _CODE = {  # media type: suffixes
@@ -29,6 +30,7 @@ _READERS = {  # module of this package: media type: suffixes
     "markdown": {"text/markdown": ".md .markdown"},
     "plain": {"text/plain": ".txt"},
     "restructured": {"text/x-rst": ".rst", "text/prs.fallenstein.rst": ""},
+    "man": {"text/troff": ""},  # files are told by _MANUAL
     "pdf": {"application/pdf": ".pdf"},
     "word": {f"{_OFFICE}.wordprocessingml.document": ".docx"},
     "slides": {f"{_OFFICE}.presentationml.presentation": ".pptx"},
@@ -62,6 +64,8 @@ _READER_OF = {kind: reader for reader, kinds in _READERS.items() for kind in kin
 _TYPE_OF = {
     suffix: kind for kinds in _READERS.values() for kind, suffixes in kinds.items() for suffix in suffixes.split()
 }
+# ls.1, SSL_read.3ssl: no version (1.2.1), library (libz.so.1) or log that was put away (boot.log.1)
+_MANUAL = re.compile(r"(?!.*\.(?:so|log)\.)(?!.*\d\.\d).*[^.\d]\d*\.[1-9][a-z]{0,4}")
 _NAMED = frozenset({"markdown", "restructured", "csv_text", "json_text", "notebook", "mail", "source_code"})
 
 CONTAINER = "container"  # reader of archives, which hold documents and are none
@@ -70,6 +74,7 @@ LINKS, LISTING = "link_tags", "listing"  # readers of links in a page, and of si
 LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
 MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
 READERS = (*_READERS, ATTACHMENTS, LINKS, LISTING)  # all modules that see what strangers wrote
+PACKED_READERS = _NAMED | {"html", "plain", "man"}  # readers of formats that folders may have packed with gzip
 TEXT_READERS = _NAMED | {"html", "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader != CONTAINER)
@@ -77,8 +82,12 @@ CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader 
 
 def content_type_of(name: str) -> str | None:
     """Media type of a file by the end of its name, or None where files of that type are not read."""
-    suffixes = PurePosixPath(name.lower()).suffixes
-    return _TYPE_OF.get("".join(suffixes[-2:])) or _TYPE_OF.get("".join(suffixes[-1:]))
+    path = PurePosixPath(name.lower())
+    known = _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
+    if known is None and path.suffix == ".gz":
+        packed = content_type_of(path.stem)
+        return packed if packed is not None and _READER_OF[packed] in PACKED_READERS else None
+    return "text/troff" if known is None and _MANUAL.fullmatch(path.name) else known
 
 
 def effective_type(content_type: str, name: str) -> str:

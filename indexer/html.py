@@ -1,5 +1,6 @@
 """HTML to sections of readable text: which part of a page counts, and what it is called."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,10 +13,11 @@ from indexer.html_walk import Walker, fold
 from indexer.metadata import Declared
 from indexer.records import Section
 
-_CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _kinds; first unique one wins
+_CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
 _NAMED = frozenset({"main", "article"})
-_LINK_PAGE = 0.5  # share of the text inside links above which a page is a list of links
-_LINK_PAGE_LENGTH = 5_000  # characters; shorter pages are left alone
+_IDS = frozenset({"main-content", "content"})
+_AT_ONCE = re.compile(r"\s*0*(?:\.\d*)?\s*[;,]\s*url\s*=", re.IGNORECASE)
+_STUB = 200  # characters of text of a page that only leads to another
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,35 +53,38 @@ def extract(markup: str) -> Extracted:
     if not walker.text_length and container is not body:
         walker = Walker()
         walker.walk(body)
-    is_link_list = walker.text_length >= _LINK_PAGE_LENGTH and walker.link_length > _LINK_PAGE * walker.text_length
-    return Extracted(_title(tree, walker.headings), walker.sections(), is_link_list, declared(tree))
+    sections = walker.sections() if walker.text_length > _STUB or not _redirects(tree) else ()
+    is_link_list = walker.is_mostly_links and not sections
+    return Extracted(_title(tree, walker.headings), sections, is_link_list, declared(tree))
 
 
 def _container(tree: Tree) -> Element | None:
     """The element that holds the page's own text; a kind of element that occurs twice decides nothing."""
     found: dict[str, list[Element]] = {kind: [] for kind in _CONTAINERS}
     for element in tree.elements:
-        if element.attributes or element.name in _NAMED:
+        name, attributes = element.name, element.attributes
+        if name in _NAMED:
+            found[name].append(element)
+        if not attributes:
+            continue
+        if "role" in attributes and attributes["role"] == "main":
+            found["role"].append(element)
+        if "id" in attributes and attributes["id"] in _IDS:
+            found["id"].append(element)
+        if name == "div" and "class" in attributes:
             for kind in _kinds(element):
                 found[kind].append(element)
     return next((elements[0] for elements in found.values() if len(elements) == 1), None)
 
 
-def _kinds(element: Element) -> Iterator[str]:
-    if element.name in _NAMED:
-        yield element.name
-    if element.get("role") == "main":
-        yield "role"
-    if element.get("id") in ("main-content", "content"):
-        yield "id"
-    if element.name == "div":
-        names = classes(element)
-        if "body" in names:
-            yield "body"
-        if "document" in names:
-            yield "document"
-        if names == {"contents"} and _follows_a_header(element):
-            yield "contents"
+def _kinds(division: Element) -> Iterator[str]:
+    names = classes(division)
+    if "body" in names:
+        yield "body"
+    if "document" in names:
+        yield "document"
+    if names == {"contents"} and _follows_a_header(division):
+        yield "contents"
 
 
 def _follows_a_header(element: Element) -> bool:
@@ -91,6 +96,12 @@ def _follows_a_header(element: Element) -> bool:
             break
         before = node if isinstance(node, Element) else before
     return before is not None and before.name == "div" and "header" in classes(before)
+
+
+def _redirects(tree: Tree) -> bool:
+    """Whether a browser goes on to another page at once, so that nobody sees this one."""
+    refresh = next((tag.get("content") for tag in tree.named("meta") if tag.get("http-equiv").lower() == "refresh"), "")
+    return _AT_ONCE.match(refresh) is not None
 
 
 def _title(tree: Tree, headings: list[str]) -> str | None:

@@ -1,6 +1,11 @@
-"""Parts of a page while they are gathered, and how they become sections."""
+"""Parts of a page while they are gathered, and how they become sections.
 
-from collections.abc import Iterable
+Words of the interface and lists of links are told from text here, by what they are among: a short block that is all
+link, says the same again and again, or stands before or after all text, is a way to somewhere else.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from indexer.records import Section
@@ -8,6 +13,32 @@ from indexer.records import Section
 _SHORT = 200  # characters; a shorter definition stays with its neighbours
 _LINK_SHARE = 0.8  # of a short part's text inside links above which it is only a pointer elsewhere
 _SHORT_LINKS = 300  # characters
+_LABEL = 60  # characters of a block that may be a button or a badge
+_OFTEN = 3  # times that a label says the same on one page
+_TAIL = 20  # characters of a link like "Read more"
+_ENDS = (".", "!", "?", "…", "...")
+_LIST_SHARE = 0.5  # of the text of a long list inside links above which it is a list of links
+_MOST_SHARE = 0.2  # the same on a page that is mostly links
+_LONG_LIST = 2_000  # characters; shorter lists are left alone, unless the whole page is mostly links
+_LISTED = frozenset({"li", "tr", "dt", "dd"})
+_FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption", "tr", "pre", "summary"})
+
+
+@dataclass(slots=True)
+class Block:
+    """A paragraph, list item, table row or block of code."""
+
+    text: str
+    kind: str  # name of the innermost element that makes a block
+    anchor: str | None  # the nearest id before it
+    tight: bool = False  # whether no blank line goes before it
+    length: int = 0  # characters of text, white space not counted
+    linked: int = 0  # of these, characters inside links
+    tail: str = ""  # text of the link that ends it
+
+    def is_linked(self, share: float) -> bool:
+        """Whether more than this share of it leads elsewhere."""
+        return self.linked > share * self.length
 
 
 @dataclass(slots=True)
@@ -17,34 +48,137 @@ class Part:
     path: tuple[str, ...]
     anchor: str | None
     list_path: tuple[str, ...] | None = None  # of a term: path of the section its list stands in
+    above: tuple[str, ...] | None = None  # of a section under a table that names it: path of the one around it
     resumes: bool = False  # goes on with the section before a list of terms
     defined: bool = False  # whether a term has had its definition
     leads: bool = False  # says in a line what the page is about, and belongs to what follows
-    text_length: int = 0  # characters
-    link_length: int = 0  # of these, characters inside links
-    blocks: list[tuple[str, bool]] = field(default_factory=list)  # text, whether no blank line goes before it
+    emptied: bool = False  # had something that is not text
+    title: Block | None = None  # its heading, as a line of text
+    blocks: list[Block] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """Characters in all blocks."""
-        return sum(len(text) for text, _ in self.blocks)
+        return sum(len(block.text) for block in self.blocks)
 
     @property
     def only_points(self) -> bool:
         """Whether it is a few links and nothing else, like "See also"."""
-        return self.size < _SHORT_LINKS and self.link_length > _LINK_SHARE * self.text_length
+        if self.size >= _SHORT_LINKS:
+            return False
+        linked, length = sum(block.linked for block in self.blocks), sum(block.length for block in self.blocks)
+        return linked > _LINK_SHARE * length
 
     @property
     def only_announces(self) -> bool:
         """Whether it is one sentence that introduces a list, like "The module defines:"."""
-        return len(self.blocks) == 1 and self.size < _SHORT and self.blocks[0][0].endswith(":")
+        return len(self.blocks) == 1 and self.size < _SHORT and self.blocks[0].text.endswith(":")
 
-    def text(self) -> str:
-        """All blocks as one text."""
-        pieces: list[str] = []
-        for text, tight in self.blocks:
-            pieces += ("\n" if tight else "\n\n", text)
-        return "".join(pieces[1:])
+    def section(self) -> Section:
+        """All blocks as one text, with the ids that stand in it."""
+        anchor = near = self.anchor or self.blocks[0].anchor
+        text: list[str] = []
+        marks: list[tuple[int, str]] = []
+        length = 0
+        for block in self.blocks:
+            if text:
+                text.append("\n" if block.tight else "\n\n")
+                length += len(text[-1])
+                if block.anchor is not None and block.anchor != near:
+                    marks.append((length, block.anchor))
+                    near = block.anchor
+            text.append(block.text)
+            length += len(block.text)
+        return Section(self.path, anchor, "".join(text), tuple(marks))
+
+
+def text_of(parts: Sequence[Part], *, is_mostly_links: bool = False) -> list[Part]:
+    """Parts without words of the interface and long lists of links; a heading with nothing under it becomes a line.
+
+    Where a short page has nothing else, all of it is kept.
+    """
+    said = Counter(block.text for part in parts for block in part.blocks if len(block.text) <= _LABEL)
+    kept = [[block for block in part.blocks if not _is_label(block, said)] for part in parts]
+    _cut_tails([block for blocks in kept for block in blocks])
+    _drop_ends(parts, kept)
+    if not any(kept) and not is_mostly_links:
+        return [part for part in parts if part.blocks]
+    longest, share = (0, _MOST_SHARE) if is_mostly_links else (_LONG_LIST, _LIST_SHARE)
+    for part, blocks in zip(parts, kept, strict=True):
+        part.emptied = part.emptied or len(blocks) < len(part.blocks)
+        part.blocks = _without_lists(blocks, longest, share)
+        if is_mostly_links:
+            part.title = None  # a letter of an index
+    if is_mostly_links and all(block.is_linked(_LIST_SHARE) for part in parts for block in part.blocks):
+        return []
+    return _with_headings(parts)
+
+
+def _is_label(block: Block, said: Counter[str]) -> bool:
+    """Whether a block is a button, a badge or the like: a short link in no paragraph, or one that is often there."""
+    if len(block.text) > _LABEL or block.kind == "pre" or not block.is_linked(_LINK_SHARE):
+        return False
+    return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")
+
+
+def _cut_tails(blocks: Sequence[Block]) -> None:
+    """Cut links like "Read more" off: short ones after the end of a sentence that often say the same."""
+    said = Counter(block.tail for block in blocks)
+    for block in blocks:
+        if block.tail and len(block.tail) <= _TAIL and said[block.tail] >= _OFTEN and block.text.endswith(block.tail):
+            before = block.text.removesuffix(block.tail).rstrip()
+            if before.endswith(_ENDS):
+                block.text = before
+
+
+def _drop_ends(parts: Sequence[Part], kept: Sequence[list[Block]]) -> None:
+    """Leave out links before the first heading and after all text: where one is, and what comes next."""
+    headed = [place for place, part in enumerate(parts) if part.path]
+    if headed:
+        for blocks in kept[: headed[0]]:
+            blocks[:] = [block for block in blocks if len(block.text) > _SHORT or not block.is_linked(_LIST_SHARE)]
+    for blocks in reversed(kept):
+        while blocks and blocks[-1].kind not in _FLOW and blocks[-1].is_linked(_LINK_SHARE):
+            if len(blocks[-1].text) > _SHORT:
+                return
+            blocks.pop()
+        if blocks:
+            return
+
+
+def _without_lists(blocks: list[Block], longest: int, share: float) -> list[Block]:
+    """Blocks without runs of list items or rows of more than so many characters, of which this share is links."""
+    kept: list[Block] = []
+    run: list[Block] = []
+    for block in [*blocks, None]:
+        if block is not None and block.kind in _LISTED:
+            run.append(block)
+            continue
+        linked, length = sum(item.linked for item in run), sum(item.length for item in run)
+        if length <= longest or linked <= share * length:
+            kept += run
+        run = []
+        if block is not None:
+            kept.append(block)
+    return kept
+
+
+def _with_headings(parts: Sequence[Part]) -> list[Part]:
+    """Parts that say something; one of which there is only the heading becomes a line of the part before it."""
+    filled: list[Part] = []
+    below: tuple[str, ...] = ()  # path of the part that follows
+    for part in reversed(parts):
+        title = part.title
+        is_above = len(below) > len(part.path) and below[: len(part.path)] == part.path
+        if part.blocks:
+            filled.append(part)
+        elif title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE):
+            if not is_above:
+                continue
+        else:
+            filled.append(Part(part.path[:-1], part.anchor, blocks=[title], resumes=True))
+        below = part.path
+    return filled[::-1]
 
 
 def join_parts(parts: Iterable[Part]) -> tuple[Section, ...]:
@@ -76,4 +210,4 @@ def join_parts(parts: Iterable[Part]) -> tuple[Section, ...]:
             kept.append(home)
             homes.setdefault(path, home)
         home.blocks += part.blocks
-    return tuple(Section(part.path, part.anchor, part.text()) for part in kept)
+    return tuple(part.section() for part in kept if part.blocks)

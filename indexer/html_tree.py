@@ -44,6 +44,11 @@ class Element:
         """Value of an attribute; empty if there is none."""
         return self.attributes.get(name, "")
 
+    @property
+    def anchor(self) -> str | None:
+        """The id, which a browser can go to."""
+        return (self.get("id") or (self.get("name") if self.name == "a" else "")).strip() or None
+
     def nodes(self) -> Iterator["Element | str"]:
         """Everything below, in document order."""
         todo = self.children[::-1]
@@ -65,6 +70,22 @@ class Element:
             node = todo.pop()
             if isinstance(node, str):
                 pieces.append(node)
+            elif node.name not in _NOT_TEXT:
+                todo += reversed(node.children)
+        return "".join(pieces)
+
+    def short_text(self, most: int) -> str | None:
+        """All text below, if it has so many characters at most, white space around it not counted."""
+        pieces: list[str] = []
+        length = 0
+        todo: list[Element | str] = self.children[::-1]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, str):
+                pieces.append(node)
+                length += len(node.strip())
+                if length > most:
+                    return None
             elif node.name not in _NOT_TEXT:
                 todo += reversed(node.children)
         return "".join(pieces)

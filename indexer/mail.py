@@ -5,7 +5,7 @@ from email.message import EmailMessage
 from email.parser import BytesParser
 from email.utils import parsedate_to_datetime
 
-from indexer.content import Content
+from indexer.content import Content, tidy
 from indexer.html import extract
 from indexer.metadata import Declared
 from indexer.records import Section
@@ -35,7 +35,7 @@ def _texts(message: EmailMessage) -> list[str]:
         payload = part.get_payload(decode=True)
         text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else ""
     if part.get_content_subtype() != "html":
-        return [str(text)]
+        return [tidy(str(text))]
     return [section.text for section in extract(str(text)).sections]
 
 

@@ -8,7 +8,16 @@ from urllib.parse import unquote, urlsplit
 from indexer.content import Content, from_json
 from indexer.decoding import visible
 from indexer.errors import ParseError
-from indexer.formats import CONTAINER, CONTENT_TYPES, TEXT_READERS, content_type_of, effective_type, reader_of
+from indexer.formats import (
+    CONTAINER,
+    CONTENT_TYPES,
+    PACKED_READERS,
+    TEXT_READERS,
+    content_type_of,
+    effective_type,
+    reader_of,
+)
+from indexer.gzipped import MAGIC
 from indexer.metadata import day_of
 from indexer.records import Document, Page
 from indexer.sandbox import Sandbox, borrowed
@@ -34,7 +43,12 @@ def parse(page: Page, sandbox: Sandbox | None = None) -> Document:
     content_type = effective_type(page.content_type, urlsplit(page.url).path)
     reader = reader_of(content_type)
     is_text = reader is None or reader in TEXT_READERS
-    if is_text and page.body[:1024].count(0) and not page.body.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if (
+        is_text
+        and page.body[:1024].count(0)
+        and not _is_packed(page, reader)
+        and not page.body.startswith((b"\xff\xfe", b"\xfe\xff"))
+    ):
         raise ParseError("binary data where text was promised")
     if reader is None or reader == CONTAINER:
         raise ParseError(f"content type {content_type} is not read")
@@ -66,6 +80,11 @@ def _read(reader: str, page: Page, sandbox: Sandbox | None) -> Content:
     with closing(sandbox.ask(reader, page.charset, page.body)) as answers:
         [(answer, _)] = answers
     return from_json(answer)
+
+
+def _is_packed(page: Page, reader: str | None) -> bool:
+    """Whether it is a text that is packed with gzip, as folders have them."""
+    return reader in PACKED_READERS and page.body.startswith(MAGIC) and page.url.startswith("file:")
 
 
 def _name(url: str) -> str:

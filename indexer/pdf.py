@@ -10,7 +10,7 @@ from typing import Any
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from indexer.content import Content
+from indexer.content import Content, tidy
 from indexer.errors import ParseError
 from indexer.metadata import Declared
 from indexer.records import Section
@@ -71,4 +71,4 @@ def _text(document: Any, index: int) -> str:
         return ""
     finally:
         page.close()
-    return _WRAPPED.sub(" ", text)
+    return _WRAPPED.sub(" ", tidy(text))

@@ -2,17 +2,16 @@
 
 import re
 
-from indexer.content import Content
-from indexer.decoding import decode, visible
+from indexer.content import Content, clean, tidy
+from indexer.decoding import decode
 from indexer.records import Section
 
 _TITLE_LENGTH = 100  # characters of the first line that may be the title
-_BLANK_LINES = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 
 
 def read(body: bytes, charset: str | None) -> Content:
     """Read a text."""
-    text = _BLANK_LINES.sub("\n\n", visible(decode(body, charset, markup=False))).strip()
+    text = clean(tidy(decode(body, charset, markup=False)))
     first = text.partition("\n")[0].strip(" \t#=-*")
     title = first if len(first) <= _TITLE_LENGTH and re.match(r"\w", first) else None
     return Content(title, (Section((), None, text),) if text else ())

@@ -101,6 +101,12 @@ class Section:
     path: tuple[str, ...]  # heading texts from the outermost to the nearest
     anchor: str | None  # id to append to the url as a fragment
     text: str
+    marks: tuple[tuple[int, str], ...] = ()  # ids further on: from which character of the text each is the nearest
+
+
+def anchor_at(section: Section, place: int) -> str | None:
+    """The nearest id before a character of a section's text."""
+    return next((anchor for start, anchor in reversed(section.marks) if start <= place), section.anchor)
 
 
 @dataclass(frozen=True, slots=True)

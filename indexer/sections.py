@@ -1,6 +1,6 @@
 """Sections before they are cut: one that is too short to stand alone joins its neighbours."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from indexer.records import SEPARATOR, Section
@@ -43,7 +43,7 @@ def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[Section]
         lead = joined[-1] if joined else None
         is_within = lead and len(section.path) > len(lead.path) and _shared(section.path, lead.path) == lead.path
         if lead and is_within and 0 < length(lead.text) < _SHORT:
-            joined[-1] = replace(section, text=f"{lead.text}\n\n{section.text}")
+            joined[-1] = _chained(section.path, [lead, section])
         else:
             joined.append(section)
     return joined
@@ -62,17 +62,31 @@ def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _joined(path: tuple[str, ...], members: Iterable[Section]) -> str:
-    return "\n\n".join(_with_heading(member, len(path)) for member in members)
+    return "\n\n".join(_with_heading(member, len(path)).text for member in members)
 
 
-def _with_heading(section: Section, depth: int) -> str:
+def _with_heading(section: Section, depth: int) -> Section:
     names = section.path[depth:]
     if not names or section.text.startswith(names[-1]):  # a definition's term stands in its text already
-        return section.text
-    return f"{SEPARATOR.join(names)}\n\n{section.text}"
+        return section
+    heading = f"{SEPARATOR.join(names)}\n\n"
+    marks = tuple((place + len(heading), anchor) for place, anchor in section.marks)
+    return replace(section, text=heading + section.text, marks=marks)
+
+
+def _chained(path: tuple[str, ...], members: Sequence[Section]) -> Section:
+    """Sections one after the other, under one path; the anchors of all of them stay where they are."""
+    text, marks = "", []
+    for member in members:
+        text += "\n\n" if text else ""
+        own = [(0, member.anchor)] if member.anchor is not None else []
+        marks += [(place + len(text), anchor) for place, anchor in (*own, *member.marks)]
+        text += member.text
+    first = members[0].anchor
+    return Section(path, first, text, tuple(marks[1:] if first is not None else marks))
 
 
 def _as_section(group: _Group) -> Section:
     if len(group.members) == 1:
         return group.members[0]
-    return replace(group.members[0], path=group.path, text=_joined(group.path, group.members))
+    return _chained(group.path, [_with_heading(member, len(group.path)) for member in group.members])

@@ -20,8 +20,9 @@ from indexer import language
 from indexer.confinement import confine
 from indexer.content import to_json
 from indexer.errors import ParseError
-from indexer.formats import ATTACHMENTS, CONTAINER, LINKS, LISTING, READERS
+from indexer.formats import ATTACHMENTS, CONTAINER, LINKS, LISTING, PACKED_READERS, READERS
 from indexer.frames import read_frame, write_frame
+from indexer.gzipped import MAGIC, unpacked
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
@@ -79,6 +80,8 @@ def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dic
             yield module.find(body, argument) | {"done": True}, b""
             return
         else:
+            if reader in PACKED_READERS and body.startswith(MAGIC):
+                body = unpacked(body)
             yield to_json(module.read(body, argument)) | {"done": True}, b""
             return
     except ParseError as error:

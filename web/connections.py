@@ -1,5 +1,6 @@
 """The connections of one worker: what each is waiting for, and which is closed where there is no room for another."""
 
+import selectors
 import socket
 import time
 from collections import Counter
@@ -42,6 +43,16 @@ class Connection:
     def __post_init__(self) -> None:
         """Note whose it is."""
         self.address = self.peer[0] if isinstance(self.peer, tuple) else ""
+
+    def watch(self, poller: selectors.BaseSelector, events: int) -> None:
+        """Have a poller tell of these events of its socket, and of no others."""
+        if events and not self.watched:
+            poller.register(self.sock, events, self)
+        elif events and events != self.watched:
+            poller.modify(self.sock, events, self)
+        elif self.watched and not events:
+            poller.unregister(self.sock)
+        self.watched = events
 
 
 class Connections:

@@ -125,7 +125,7 @@ class Loop:
         self._connections.enter(conn, State.READING)
         self._receive(conn)  # it is usually there
         if conn.state is State.READING:
-            self._watch(conn, selectors.EVENT_READ)
+            conn.watch(self._poller, selectors.EVENT_READ)
 
     def _relieve(self) -> bool:
         """Close the connection that is worth least; return whether there was one."""
@@ -137,27 +137,9 @@ class Loop:
         if conn.state is State.SENDING:
             self._send(conn)
         elif conn.state is State.ANSWERING:  # its client has sent more, or left: that is for later
-            self._watch(conn, 0)
+            conn.watch(self._poller, 0)
         elif conn.state is not State.CLOSED:  # by what happened to another in the same turn
             self._receive(conn)
-
-    def _watch(self, conn: Connection, events: int) -> None:
-        """Have `turn` move a connection at these events from now on. One that is being answered is left as it was."""
-        if events and not conn.watched:
-            self._poller.register(conn.sock, events, conn)
-        elif events and events != conn.watched:
-            self._poller.modify(conn.sock, events, conn)
-        elif conn.watched and not events:
-            self._poller.unregister(conn.sock)
-        conn.watched = events
-
-    def _read(self, conn: Connection, data: bytes = b"") -> None:
-        """Wait for a request, of which these bytes are there."""
-        conn.intake = Intake()
-        self._connections.enter(conn, State.READING)
-        self._watch(conn, selectors.EVENT_READ)
-        if data:
-            self._feed(conn, data)
 
     def _receive(self, conn: Connection) -> None:
         try:
@@ -233,7 +215,7 @@ class Loop:
         if conn.outbox.waiting:
             self._unread += conn.outbox.waiting
             self._connections.enter(conn, State.SENDING)
-            self._watch(conn, selectors.EVENT_WRITE)
+            conn.watch(self._poller, selectors.EVENT_WRITE)
             while self._unread > MAX_UNREAD_BYTES and (oldest := self._sending()):
                 self._close(oldest)
         else:
@@ -252,7 +234,7 @@ class Loop:
             return
         self._unread -= before - conn.outbox.waiting
         if not conn.outbox.waiting:
-            self._watch(conn, 0)  # it would be told again and again that there is room
+            conn.watch(self._poller, 0)  # it would be told again and again that there is room
             self._connections.enter(conn, State.ANSWERING)
             self._go_on(conn)
 
@@ -262,8 +244,11 @@ class Loop:
         if exchange is not None and not exchange.ended:
             self._work(conn, Kind.CALLER, exchange.run)
         elif exchange is not None and exchange.keeps:
-            conn.exchange = None
-            self._read(conn, conn.rest)
+            conn.exchange, conn.intake = None, Intake()
+            self._connections.enter(conn, State.READING)
+            conn.watch(self._poller, selectors.EVENT_READ)
+            if conn.rest:
+                self._feed(conn, conn.rest)
         else:
             self._linger(conn)
 
@@ -306,11 +291,11 @@ class Loop:
             self._close(conn)
         else:
             self._connections.enter(conn, State.LINGERING)
-            self._watch(conn, selectors.EVENT_READ)
+            conn.watch(self._poller, selectors.EVENT_READ)
 
     def _close(self, conn: Connection) -> None:
         self._release(conn)
-        self._watch(conn, 0)
+        conn.watch(self._poller, 0)
         self._connections.remove(conn)
         conn.state = State.CLOSED
         self._listeners.note(len(self._connections))

@@ -91,6 +91,6 @@ def _quantile(buckets: Buckets, rank: float) -> float:
 
 
 def _minute(minute: Minute) -> str:
+    searches = "search" if minute.searches == 1 else "searches"
     errors = f", {minute.errors:,} failed" if minute.errors else ""
-    noun = "search" if minute.searches == 1 else "searches"
-    return f"{datetime.fromtimestamp(minute.start, UTC):%H:%M} UTC: {minute.searches:,} {noun}{errors}"
+    return f"{datetime.fromtimestamp(minute.start, UTC):%H:%M} UTC: {minute.searches:,} {searches}{errors}"

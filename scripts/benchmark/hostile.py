@@ -3,6 +3,7 @@
 import heapq
 import http.client
 import itertools
+import json
 import multiprocessing
 import selectors
 import socket
@@ -29,6 +30,7 @@ CLIENTS = 16
 CONNECTIONS = 2000
 _AGAIN_S = 1.0  # after which a connection that was closed is made again, and one that drips sends more
 _PROBE_S = 0.05
+_TEXTS = 2040
 _HOST = b"Host: localhost\r\n"
 _POST = b"POST /api/v1/search HTTP/1.1\r\n" + _HOST
 
@@ -74,11 +76,17 @@ def hostile(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
         server.await_workers()
         measure(server.port, key, 3)  # warms up
         alone = measure(server.port, key, seconds)
-        crowd = multiprocessing.get_context("spawn").Process(target=attack, args=(server.port, seconds + 8.0))
+        context = multiprocessing.get_context("spawn")
+        crowd = context.Process(target=attack, args=(server.port, seconds + 8.0))
         crowd.start()
         time.sleep(5)  # until all are there
         attacked = measure(server.port, key, seconds)
         crowd.join()
+        greedy = context.Process(target=embed, args=(server.port, key, seconds + 3.0))
+        greedy.start()
+        time.sleep(2)
+        beside = measure(server.port, key, seconds)
+        greedy.join()
     what = f"{CLIENTS} clients"
     return [
         {"name": what, "contestant": OURS, **alone},
@@ -87,6 +95,12 @@ def hostile(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
             "contestant": OURS,
             **attacked,
             "ratio": round(attacked["per_second"] / alone["per_second"], 2),
+        },
+        {
+            "name": f"{what}, one that embeds {_TEXTS:,} texts at once",
+            "contestant": OURS,
+            **beside,
+            "ratio": round(beside["per_second"] / alone["per_second"], 2),
         },
     ]
 
@@ -137,6 +151,18 @@ def probe(port: int, seconds: float, sender: Connection) -> None:
         connection.close()
         time.sleep(_PROBE_S)
     sender.send((took, others))
+
+
+def embed(port: int, key: str, seconds: float) -> None:
+    """Ask for the vectors of as many and as long texts as one request may have, again and again."""
+    end = time.monotonic() + seconds
+    body = json.dumps({"input": ["every one of these texts has as many words as make a kilobyte " * 15] * _TEXTS})
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    while time.monotonic() < end:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("POST", "/v1/embeddings", body, headers)
+        connection.getresponse().read()
+        connection.close()
 
 
 def _ask(

@@ -252,7 +252,8 @@ def test_importing_embedder_sets_the_environment_and_imports_no_torch():
     assert child(code).stdout.split() == ["False", "1024"]
 
 
-def test_doctor_says_why():
+def test_doctor_says_why(monkeypatch):
+    monkeypatch.delenv("PILOTLIGHT_ISA", raising=False)
     code = "from rag.cli import main; raise SystemExit(main(['doctor', '--json']))"
     found = cpu.detect()
     free = json.loads(child(code).stdout)

@@ -1,12 +1,12 @@
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.cuts import cut
+from indexer.cuts import _cheapest_of_few, _cheapest_of_many, cut
 from tests.dummy import DummyEmbedder
 
 
@@ -107,3 +107,11 @@ def test_the_tokenizer_is_asked_a_few_times_however_long_the_text() -> None:
 
     cut("\n\n".join([words(300), *(words(20) for _ in range(500)), "y" * 5000]), 100, 0, lengths)
     assert len(asked) < 10
+
+
+@given(st.lists(st.tuples(st.floats(0, 9), st.integers(0, 40)), min_size=1, max_size=80), st.integers(1, 400))
+def test_few_and_many_units_are_cut_alike(units: list[tuple[float, int]], size: int) -> None:
+    best = [cost for cost, _ in units]
+    reach = list(accumulate(tokens for _, tokens in units))
+    end = reach[-1] + 1
+    assert _cheapest_of_few(best, reach, end, size) == _cheapest_of_many(best, reach, end, size)

@@ -1,7 +1,7 @@
 import pytest
 
 from indexer.html import Extracted, extract
-from indexer.records import Section
+from indexer.records import Section, anchor_at
 
 
 def text(markup: str) -> str:
@@ -42,8 +42,20 @@ def test_headings_find_an_anchor(heading: str) -> None:
     assert sections(f"<p>intro</p>{heading}<p>text")[1] == (("T",), "x", "text")
 
 
-def test_an_anchor_above_other_text_is_not_the_headings() -> None:
-    assert sections('<div id="a"><p>some text</p><h2>T</h2><p>text</div>')[1] == (("T",), None, "text")
+def test_the_nearest_anchor_is_taken_whatever_stands_between() -> None:
+    assert sections('<div id="a"><p>some text</p><h2>T</h2><p>text</div>')[1] == (("T",), "a", "text")
+    assert sections('<p>x<section id="m"><span>1.0</span><i>y</i><h4>fn m()</h4></section><p>text')[1][1] == "m"
+    assert sections('<p>x<a id="p" class="headerlink" href="#p">¶</a><div><h2>T</h2></div><p>text')[1][1] == "p"
+
+
+def test_anchors_within_a_section_are_marked() -> None:
+    [section] = extract("<h2 id=t>T</h2><p>one<p id=b>two<p>three<span id=c></span><p>four").sections
+    assert section.anchor == "t"
+    assert [(section.text[place:][:4].strip(), anchor) for place, anchor in section.marks] == [
+        ("two", "b"),
+        ("four", "c"),
+    ]
+    assert [anchor_at(section, section.text.index(word)) for word in ("one", "two", "three", "four")] == [*"tbbc"]
 
 
 def test_paragraphs_lists_breaks_and_white_space() -> None:
@@ -67,7 +79,7 @@ def test_a_table_made_for_layout_is_transparent() -> None:
 
 
 def test_preformatted_text_keeps_its_shape() -> None:
-    assert text("<p>a<pre>\n  if x:\n      <b>y</b>  \n\n  z\u200b\n</pre>b") == "a\n\n  if x:\n      y\n\n  z\n\nb"
+    assert text("<p>a<pre>\n  if x:\n      <b>y</b>  \n\n  z\u200b\n</pre>b") == "a\n\n  if x:\n      y  \n\n  z\n\nb"
 
 
 @pytest.mark.parametrize(
@@ -241,3 +253,81 @@ def test_the_main_part_of_a_doxygen_page() -> None:
     assert [section.text for section in extract(markup).sections] == ["Own text."]
     contents = '<body><p>Before.</p><h2>Contents</h2><div class="contents"><p>One.</p></div></body>'
     assert "Before." in extract(contents).sections[0].text
+
+
+NOISE = [
+    '<div><h4>fn f()</h4><span>1.0 · <a href="/src">source</a> · <a href="javascript:void(0)">[−]</a></span></div>',
+    '<section><span><a href="/src">Source</a></span><h4>fn f()</h4></section>',
+    '<h4>fn f() <span>[<a href="/edit">edit</a>]</span></h4>',
+    '<div><pre>f()</pre><a href="https://run.test">Run</a></div>',
+    "<details open><summary><span>Expand description</span></summary><p>f</p></details>",
+    '<div><a href="https://t.test/edit/p.md">Edit this page</a></div>',
+    '<p>f <a href="#n" title="note">ⓘ</a></p>',
+    '<div role="toolbar">Copy</div>',
+    '<ul><li><a href="#a">Edit a</a><li><a href="#b">Copy b</a></ul>',
+    '<p>f <span class="tooltip">ⓘ<span>Source of this</span></span></p>',
+]
+
+
+@pytest.mark.parametrize("markup", NOISE)
+def test_words_of_the_interface_are_told_by_their_role(markup: str) -> None:
+    page = f"<main><h1>T</h1><p>Own text of the page.</p>{markup}<p>More of it.</p></main>"
+    found = " ".join(" ".join((*path, shown)) for path, _, shown in sections(page))
+    assert "Own text" in found
+    assert "More of it." in found
+    for word in ("Source", "source", "dit", "Run", "Expand", "Copy", "ⓘ", "[", "1.0"):
+        assert word not in found
+
+
+def test_what_ends_paragraph_after_paragraph_is_cut_off() -> None:
+    markup = "".join(f'<h2>Part {n}</h2><p>It is number {n}. <a href="/{n}">Read more</a></p>' for n in range(4))
+    assert "more" not in text(markup)
+    assert text(markup).count("It is number") == 4
+    assert text('<h1>A</h1><p>Once. <a href="/x">Read more</a></p>') == "Once. Read more"
+
+
+def test_text_beside_headings_and_code_stays() -> None:
+    assert "Three of them" in text("<div><h2>Cats</h2><span>Three of them live here.</span></div>")
+    assert "see this" in text('<main><h1>T</h1><p>x</p><pre>f()</pre><a href="/x">see this</a> and that</main>')
+    assert "Why?" in text("<details><summary>Why?</summary><p>So.</p></details>")
+    assert "[RFC 1]" in text('<p>As <a href="/rfc">[RFC 1]</a> says.</p>')
+
+
+def test_a_long_list_of_links_goes_and_what_the_page_is_about_stays() -> None:
+    items = "".join(f"<li><a href=/{n}>impl Display for Type number {n}</a></li>" for n in range(400))
+    found = extract(
+        f"<title>Display</title><h1>Display</h1><p>Formats a value.</p><h2>Implementors</h2><ul>{items}</ul>"
+    )
+    assert not found.is_link_list
+    assert [(section.path, section.text) for section in found.sections] == [(("Display",), "Formats a value.")]
+
+
+def test_a_heading_with_nothing_under_it_is_a_line_of_the_text() -> None:
+    markup = "<h1>T</h1><p>Text.</p><h2>Methods</h2><h3>fn one()</h3><h3>fn two()</h3><h2>Contents</h2><nav>x</nav>"
+    assert sections(markup)[-1] == (("T", "Methods"), None, "fn one()\n\nfn two()")
+
+
+def test_a_page_that_leads_to_another_at_once_has_no_text() -> None:
+    stub = '<meta http-equiv="refresh" content="{}"><p>Redirecting to <a href=b.html>b.html</a>...'
+    assert text(stub.format("0;URL=b.html")) == ""
+    assert text(stub.format("300")) != ""
+
+
+def test_long_terms_and_tables_of_one_symbol_are_sections() -> None:
+    listed = f"<h1>ABI</h1><dl><dt>/sys/a</dt><dd>{LONG}</dd><dt>/sys/b</dt><dd>{LONG}</dd></dl>"
+    assert [path for path, _, _ in sections(listed)] == [("ABI", "/sys/a"), ("ABI", "/sys/b")]
+    table = "<table id=abi-{0}><tr><td>/sys/{0}</td></tr><tr><td>Defined in x</td></tr></table><p>" + LONG
+    found = sections(f"<h1>ABI</h1><p>intro</p>{''.join(map(table.format, 'abc'))}")
+    assert [(path, anchor) for path, anchor, _ in found] == [
+        (("ABI",), None),
+        (("ABI", "/sys/a"), "abi-a"),
+        (("ABI", "/sys/b"), "abi-b"),
+        (("ABI", "/sys/c"), "abi-c"),
+    ]
+    row = f"<tr id={{0}}><td>{{0}}()</td><td>{LONG}</td></tr>"
+    found = sections(f"<h1>API</h1><table><tr><th>Name<th>What</tr>{row.format('f')}{row.format('g')}</table>")
+    assert [(path, anchor) for path, anchor, _ in found] == [
+        (("API",), None),
+        (("API", "f()"), "f"),
+        (("API", "g()"), "g"),
+    ]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from indexer.records import Section
@@ -39,7 +41,9 @@ def test_what_is_joined(sections: list[tuple[str, str]], joined: list[tuple[str,
 
 def test_a_lead_in_joins_the_subsection_it_introduces_however_long() -> None:
     lead, within = section("A", "For more see elsewhere."), section("A/B", words(200))
-    assert join_short([lead, within], 100, length) == [section("A/B", f"{lead.text}\n\n{within.text}")]
+    assert join_short([lead, within], 100, length) == [
+        replace(section("A/B", f"{lead.text}\n\n{within.text}"), anchor="a", marks=((len(lead.text) + 2, "a/b"),))
+    ]
     long = section("A", words(60))
     assert join_short([long, within], 100, length) == [long, within]
 

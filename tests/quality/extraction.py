@@ -1,117 +1,196 @@
-"""How much of a page's own words is extracted, and how much navigation, by each generator's own main element.
+"""What is read of pages that many generators made, against gold, beside other extractors.
 
-`python -m tests.quality.extraction [ROOT]` prints the table; ROOT is where Debian's packages lie, / unless told.
+`python -m tests.quality.extraction` fetches the pages where it can, measures, and prints the table of
+docs/evaluation.md. The generators of the half that is held out are only measured: nobody who changes how pages are
+read looks at them.
 """
 
-import re
+import argparse
+import hashlib
+import importlib.util
 import sys
+from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from bs4 import BeautifulSoup
+from tests.quality.extractors import OTHERS, Passage, Reading, pilotlight
+from tests.quality.gold import Generator, Gold, gold, read_generators, words
+from tests.quality.packages import NotFetched, fetch
 
-from indexer.folder import read_path
-from indexer.parsing import LinkList, parse
-from indexer.records import Page
-
-PAGES = 55  # of each generator, spread over the names in order
+SITE = 60  # pages read as one site: those with gold, and others
+OWN_TEXT = 300  # characters of own text above which a page may not be dropped
+CACHE = Path.home() / ".cache" / "pilotlight" / "extraction"
 _STEP = 7919  # a prime, so that multiples of it visit the names of a folder in no order of theirs
-_LEAST = 100  # words of a page that counts
+_LARGEST = 1_000_000  # bytes of another page of the site
+_LEADS = (12, 8, 5)  # words by which the place of a passage is found
 
 
 @dataclass(frozen=True, slots=True)
-class Generator:
-    """Pages of one generator, and where it puts what."""
+class Counts:
+    """Sums over pages, of which the shares are made."""
 
-    name: str
-    folder: str  # below the root; of the Debian package
-    package: str
-    main: str  # selects the main element; the body where it is empty
-    within: str  # selects navigation within it: permalinks, contents lists, links to other pages
+    pages: int = 0
+    own: int = 0  # words
+    kept: int = 0  # of them
+    interface: int = 0  # words
+    let_in: int = 0  # of them
+    read: int = 0  # words that were read, without those that count neither way
+    passages: int = 0  # with text of the page itself
+    anchored: int = 0  # with the nearest anchor
+    code: int = 0  # blocks
+    code_kept: int = 0  # byte-equal
+    dropped: int = 0  # pages with much text of their own
 
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
-GENERATORS = (
-    Generator(
-        "DocBook", "usr/share/doc/postgresql-doc-15/html", "postgresql-doc-15", "body", ".navheader, .navfooter, .toc"
-    ),
-    Generator(
-        "Sphinx", "usr/share/doc/python3.11/html/library", "python3.11-doc", "div.body", ".headerlink, .toctree-wrapper"
-    ),
-    Generator("Doxygen", "usr/share/doc/libglfw3-dev/html", "libglfw3-doc", "div.contents", ".permalink, .toc"),
-    Generator("Texinfo", "usr/share/doc/octave/octave.html", "octave-doc", "body", ".header, .menu, .contents"),
-)
+    @property
+    def f1(self) -> float:
+        """Of words: the harmonic mean of the share kept and the share of what was read that is the page's own."""
+        return 2 * self.kept / max(1, self.own + self.read)
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """What became of the words of some pages."""
+class Pages:
+    """The pages of a generator where they lie."""
 
-    pages: int
-    kept: float  # share of the body's words that were extracted
-    navigation: float  # share of the navigation's words that were
+    generator: Generator
+    root: Path
+    golds: Mapping[str, Gold]
+    others: tuple[str, ...]
 
 
-def measure(generator: Generator, root: Path = Path("/")) -> Shares:
-    """Read pages that have a main element of 100 words at least, and that are no mere list of links."""
-    body = navigation = found = leaked = pages = 0
-    names = sorted((root / generator.folder).glob("*.html"))
+def load(generator: Generator, cache: Path) -> Pages:
+    """Find the pages of a generator; raises NotFetched where they cannot be had, or are others than were annotated."""
+    root = fetch(generator.package, cache) / generator.root
+    golds = {}
+    for page in generator.pages:
+        body = (root / page.path).read_bytes() if (root / page.path).is_file() else b""
+        if hashlib.sha256(body).hexdigest() != page.sha256:
+            raise NotFetched(f"{page.path} of {generator.name} is not the page that was annotated")
+        golds[page.path] = gold(body, page)
+    found = {path for glob in generator.site for path in root.glob(glob) if path.is_file()}
+    names = sorted(str(path.relative_to(root)) for path in found if path.stat().st_size <= _LARGEST)
     spread = sorted(range(len(names)), key=lambda place: place * _STEP % len(names))
-    for path in (names[place] for place in spread):
-        own, other = truth(generator, path)
-        got = extracted(path) if own.total() >= _LEAST else None
-        if got is None:
-            continue
-        body += own.total()
-        navigation += other.total()
-        text, headings = got
-        found += (own & (text + headings)).total()
-        leaked += (other & (text - own)).total()
-        pages += 1
-        if pages == PAGES:
-            break
-    return Shares(pages, found / body, leaked / max(1, navigation))
+    others = [names[place] for place in spread if names[place] not in golds]
+    return Pages(generator, root, golds, tuple(others[: SITE - len(golds)]))
 
 
-def truth(generator: Generator, path: Path) -> tuple[Counter[str], Counter[str]]:
-    """Words of the main element, and those of the rest of the page."""
-    soup = BeautifulSoup(path.read_bytes(), "lxml")
-    for tag in soup.select("script, style, noscript, head, template"):
-        tag.decompose()
-    everything = words(soup.get_text(" "))
-    main = soup.select_one(generator.main)
-    if main is None:
-        return Counter(), everything
-    for tag in main.select(generator.within):
-        tag.decompose()
-    own = words(main.get_text(" "))
-    return own, everything - own
+def measure(pages: Pages, *, others: bool = True) -> dict[str, Counts]:
+    """Counts of Pilotlight, and of the others that are installed if they are wanted."""
+    readings = {"Pilotlight": pilotlight(pages.root, pages.golds, pages.others)}
+    for name, extract in OTHERS.items() if others else ():
+        if importlib.util.find_spec(name) is not None:
+            readings[name] = {path: extract((pages.root / path).read_bytes()) for path in pages.golds}
+    return {
+        name: sum((judge(found, read.get(path)) for path, found in pages.golds.items()), Counts())
+        for name, read in readings.items()
+    }
 
 
-def extracted(path: Path) -> tuple[Counter[str], Counter[str]] | None:
-    """Words of the text and of the headings that the build reads; None for a page left out as a list of links."""
-    [page] = read_path(str(path), 10_000_000, lambda _: None)
-    assert isinstance(page, Page)
-    try:
-        document = parse(page)
-    except LinkList:
-        return None
-    headings = {section.path[-1] for section in document.sections if section.path}
-    return words(" ".join(section.text for section in document.sections)), words(" ".join(headings))
+def judge(found: Gold, reading: Reading | None) -> Counts:
+    """Counts of one page; None for a page that was left out."""
+    own = Counter(found.own)
+    reading = reading or Reading("")
+    anchored = [passage.anchor in allowed for passage, allowed in _anchors(found, reading.passages)]
+    text, headings = Counter(words(reading.text)), Counter(words(" ".join(reading.headings)))
+    read = text + (headings & (own - text)) + (headings - own)
+    read += Counter(words(reading.title)) & (own - read)  # shown with every hit, but says the site's name too
+    read -= (read - own) & found.either
+    return Counts(
+        pages=1,
+        own=own.total(),
+        kept=(own & read).total(),
+        interface=found.interface.total(),
+        let_in=(found.interface & (read - own)).total(),
+        read=read.total(),
+        passages=len(anchored),
+        anchored=sum(anchored),
+        code=len(found.code),
+        code_kept=sum(any(text in reading.text for text in block) for block in found.code),
+        dropped=int(found.length >= OWN_TEXT and not reading.text.strip()),
+    )
 
 
-def words(text: str) -> Counter[str]:
-    """Runs of letters and digits, in lower case."""
-    return Counter(re.findall(r"\w+", text.lower()))
+def _anchors(found: Gold, passages: Iterable[Passage]) -> Iterator[tuple[Passage, set[str | None]]]:
+    """Passages with text of the page itself, and the ids that each may carry."""
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(found.order):
+        places.setdefault(word, []).append(place)
+    cursor = 0
+    for passage in passages:
+        start = _place(words(passage.text), found.order, places, cursor)
+        if start is not None:
+            yield passage, found.allowed(start)
+            cursor = start + 1
+
+
+def _place(text: Sequence[str], order: tuple[str, ...], places: Mapping[str, list[int]], cursor: int) -> int | None:
+    """Where in the page's words a passage begins, without what is no text of the page before that.
+
+    Of several places it is the next after the last one, or else the first at all.
+    """
+    for ahead in (True, False):
+        for begin in range(len(text)):
+            for length in _LEADS:
+                lead = tuple(text[begin : begin + length])
+                starts = places.get(lead[0], []) if len(lead) == length or not begin else []
+                for start in starts[bisect_left(starts, cursor) if ahead else 0 :]:
+                    if order[start : start + len(lead)] == lead:
+                        return start
+    return None
+
+
+def table(measured: Mapping[str, tuple[Generator, Mapping[str, Counts]]]) -> str:
+    """The table of docs/evaluation.md, in Markdown: shares in percent, extractors in the order of its head."""
+    lines = []
+    for half in ("development", "held-out"):
+        rows = [(name, counts) for name, (generator, counts) in measured.items() if generator.half == half]
+        lines += [_row(name, counts) for name, counts in rows]
+        names = list(rows[0][1]) if rows else []
+        whole = {name: sum((counts[name] for _, counts in rows), Counts()) for name in names}
+        lines += [_row(f"**{half}, all**", whole)] if rows else []
+    head = "generator | pages | words kept | interface let in | F1 | code byte-equal | dropped | nearest anchor"
+    return "\n".join([f"| {head} |", "|---" * (head.count("|") + 1) + "|", *lines])
+
+
+def _row(name: str, counts: Mapping[str, Counts]) -> str:
+    mine, every = counts["Pilotlight"], counts.values()
+    cells = (
+        name,
+        str(mine.pages),
+        " · ".join(_share(one.kept, one.own) for one in every),
+        " · ".join(_share(one.let_in, one.interface) for one in every),
+        " · ".join(f"{one.f1:.3f}" for one in every),
+        " · ".join(str(one.code_kept) for one in every) + f" of {mine.code}" if mine.code else "none",
+        " · ".join(str(one.dropped) for one in every),
+        f"{_share(mine.anchored, mine.passages)} of {mine.passages}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "–"
 
 
 def main() -> None:
-    """Print the table in Markdown."""
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else "/")
-    print("| generator | pages | words of the body kept | words of the navigation let in |\n|---|---|---|---|")
-    for generator in GENERATORS:
-        shares = measure(generator, root)
-        print(f"| {generator.name} | {shares.pages} | {shares.kept:.2%} | {shares.navigation:.2%} |")
+    """Fetch, measure, and print the table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="generators to measure; all of them by default")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="folder that fetched pages are kept in")
+    parser.add_argument("--half", choices=("development", "held-out"), help="measure only this half")
+    args = parser.parse_args()
+    measured = {}
+    for generator in read_generators():
+        if args.half in (None, generator.half) and (not args.names or generator.name in args.names):
+            try:
+                measured[generator.name] = generator, measure(load(generator, args.cache))
+            except NotFetched as error:
+                print(f"skipped: {generator.name}: {error}", file=sys.stderr)
+    print(f"Extractors, in this order: {', '.join(['Pilotlight', *OTHERS])}.\n")
+    print(table(measured))
 
 
 if __name__ == "__main__":

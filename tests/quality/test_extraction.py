@@ -1,20 +1,92 @@
-"""Main text and navigation of real manuals, where they are installed."""
+"""What is read of pages, against gold: the gold of a small page, and real manuals where they were fetched."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.quality.extraction import GENERATORS, PAGES, Generator, measure
+from tests.quality.extraction import CACHE, Counts, judge, load, measure
+from tests.quality.extractors import Passage, Reading
+from tests.quality.gold import Annotated, Generator, gold, read_generators
+from tests.quality.packages import folder_of
 
-FEWEST = 30  # pages, as one of the manuals has no more that are text
+GENERATORS = read_generators()
+MADE = [generator for generator in GENERATORS if "made" in generator.package]
+FETCHED = [generator for generator in GENERATORS if "made" not in generator.package]
+LETS_IN = {"GitBook, HonKit", "Hugo"}  # above the bar of 2 % today; see docs/evaluation.md
+PAGE = Annotated("page.html", "", "main", ".button", ".list", "pre", "", "p.entry")
+MARKUP = b"""<title>Pumps - Manual</title><nav>Home</nav>
+<main id=top><h1>Pumps</h1><p>What they do.</p>
+<section id=start><a class=button>source</a><h2>Starting</h2><p>Open the valve.</p><pre class=c>
+if x:
+
+    go()
+</pre></section><p class=entry>pump <a id=stop>stop</a></p><p>It st<b>op</b>s.</p><ul class=list><li>Links</ul>
+</main>"""
+
+
+def test_the_gold_of_a_page_follows_from_its_annotations() -> None:
+    found = gold(MARKUP, PAGE)
+    assert " ".join(found.own) == "pumps what they do starting open the valve if x go pump stop it stops"
+    assert found.interface == Counter(("home", "source"))
+    assert found.either == Counter(("links",))
+    assert found.code == (("if x:\n\n    go()", "if x:\n\n    go()"),)
+    assert found.allowed(1) == {None, "top"}
+    assert found.allowed(5) == {"start"}
+    assert found.allowed(13) == {"stop"}
+
+
+def test_a_page_is_judged_by_its_gold() -> None:
+    found = gold(MARKUP, PAGE)
+    passages = (Passage(None, "What they do."), Passage(None, "Open the valve."), Passage("stop", "It stops."))
+    text = "What they do.\n\nsource\n\nOpen the valve.\n\nif x:\n\n    go()\n\npump stop\n\nIt stops.\n\nLinks"
+    counts = judge(found, Reading(text, "Pumps - Manual", ("Starting",), passages))
+    assert (counts.own, counts.kept) == (15, 15)
+    assert (counts.interface, counts.let_in) == (found.interface.total(), 1)
+    assert (counts.code, counts.code_kept) == (1, 1)
+    assert (counts.passages, counts.anchored) == (3, 2)
+    assert judge(found, None).kept == 0
 
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=lambda generator: generator.name)
-@pytest.mark.filterwarnings("ignore::bs4.XMLParsedAsHTMLWarning")
-def test_main_text_and_nothing_else(generator: Generator) -> None:
-    if not (Path("/") / generator.folder).is_dir():
-        pytest.skip(f"{generator.package} is not installed")
-    shares = measure(generator)
-    assert FEWEST <= shares.pages <= PAGES
-    assert shares.kept >= 0.98
-    assert shares.navigation <= 0.03
+def test_annotations_name_five_pages_each(generator: Generator) -> None:
+    assert generator.half in ("development", "held-out")
+    assert len({page.path for page in generator.pages}) == 5
+
+
+def test_half_of_at_least_fifteen_generators_is_held_out() -> None:
+    held_out = [generator for generator in GENERATORS if generator.half == "held-out"]
+    assert len(GENERATORS) >= 15
+    assert len(held_out) >= len(GENERATORS) // 2
+
+
+def measured(generator: Generator, cache: Path) -> Counts:
+    if "debian" in generator.package and not folder_of(generator.package, cache).is_dir():
+        pytest.skip(f"{generator.package['debian']} was not fetched: python -m tests.quality.extraction")
+    return measure(load(generator, cache), others=False)["Pilotlight"]
+
+
+@pytest.mark.parametrize("generator", MADE, ids=lambda generator: generator.name)
+def test_pages_that_are_kept_here_are_read_as_they_are(generator: Generator, tmp_path: Path) -> None:
+    counts = measured(generator, tmp_path)
+    assert counts.kept >= 0.97 * counts.own
+    assert counts.anchored >= 0.95 * counts.passages
+    assert counts.code_kept == counts.code > 0
+    assert not counts.dropped
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [pytest.param(one, marks=[pytest.mark.xfail(strict=True)] if one.name in LETS_IN else []) for one in MADE],
+    ids=lambda generator: generator.name,
+)
+def test_interface_stays_out_of_pages_that_are_kept_here(generator: Generator, tmp_path: Path) -> None:
+    counts = measured(generator, tmp_path)
+    assert counts.let_in <= 0.02 * counts.interface
+
+
+@pytest.mark.parametrize("generator", FETCHED, ids=lambda generator: generator.name)
+def test_manuals_are_read_whole(generator: Generator) -> None:
+    counts = measured(generator, CACHE)
+    assert counts.kept >= 0.96 * counts.own
+    assert not counts.dropped

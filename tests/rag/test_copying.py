@@ -234,7 +234,9 @@ def test_a_build_that_cannot_be_published_is_kept(site, settings, target, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(type(target), "write", refuse)
-        with pytest.raises(NotPublished, match=r"nobody answers; the build is complete.*pilotlight copy --from") as told:
+        with pytest.raises(
+            NotPublished, match=r"nobody answers; the build is complete.*pilotlight copy --from"
+        ) as told:
             commands.index([str(site.source)], settings, quiet=True)
     where, place = str(told.value).split("--from ")[1].split(" --to ")
     report, text = upkeep.copy(settings, where, place, quiet=True)

@@ -97,7 +97,7 @@ def test_sources(index, source):
     [listed] = report["sources"]
     assert (listed["source"], listed["kind"], listed["documents"]) == (str(source), "folder", len(PAGES))
     assert run("sources", "--index", index).stdout.splitlines()[0].split() == [
-        *("source", "kind", "documents", "chunks", "fetched", "modified")
+        *("source", "kind", "documents", "chunks", "fetched", "modified", "settings")
     ]
 
 

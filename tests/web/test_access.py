@@ -11,7 +11,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from rag.errors import KeysError, SettingsError
-from rag.keys import KeyFile, check_exposure, is_loopback
+from rag.keys import KeyFile, KeyRing, check_exposure, is_loopback
 from rag.settings import load
 from tests.web.fakes import FakeRetriever, FakeSettings
 from tests.web.test_problems import assert_problem
@@ -56,6 +56,23 @@ def test_only_the_hash_of_a_key_is_kept(file: KeyFile) -> None:
     assert file.path.stat().st_mode & 0o777 == 0o600
     assert [(known.name, known.role) for known in file.read()] == [("ci", "read")]
     assert file.add("other", "read") != key
+
+
+@pytest.mark.parametrize("which", ["first", "last", "none"])
+def test_a_key_is_compared_with_every_one_in_constant_time(
+    file: KeyFile, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    keys = {"first": file.add("first", "read"), "middle": file.add("middle", "read"), "last": file.add("last", "read")}
+    compared: list[str] = []
+
+    def compare(known: str, wanted: str) -> bool:
+        compared.append(known)
+        return known == wanted
+
+    monkeypatch.setattr("rag.keys.hmac.compare_digest", compare)
+    found = KeyRing(file.path).find(keys.get(which, "pl_none"))
+    assert (found.name if found else "none") == which
+    assert compared == [known.sha256 for known in file.read()]
 
 
 def test_a_file_that_others_may_read_stays_so(file: KeyFile) -> None:

@@ -121,6 +121,7 @@ def test_security_headers_and_no_inline_code(client: FlaskClient) -> None:
     policy = response.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
+    assert policy.endswith("frame-ancestors 'none'")
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.headers["Referrer-Policy"] == "no-referrer"
     assert response.headers["Cache-Control"] == "no-store"

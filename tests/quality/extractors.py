@@ -1,0 +1,137 @@
+"""Pilotlight and others, each reading pages to text."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from shutil import copyfile
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+
+from embedder.protocol import Role
+from indexer.build import build
+from indexer.config import BuildConfig, ChunkConfig
+from indexer.documents import StoredChunk
+from indexer.errors import NothingToIndex
+from indexer.generation import Generation
+from indexer.progress import Progress
+from indexer.records import SEPARATOR
+from tests.dummy import DummyEmbedder
+from tests.quality.gold import parsed
+
+_WHOLE = 100_000  # tokens of a passage that holds a whole section
+_MODEL = 256  # tokens that the default model reads
+
+
+class Unseeing(DummyEmbedder):
+    """Counts tokens and makes no vectors worth the name, as nothing is searched."""
+
+    def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
+        """Return the same vector for every text."""
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        vectors[:, 0] = 1.0
+        return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage as a reader is led to it."""
+
+    anchor: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What became of a page."""
+
+    text: str
+    title: str = ""
+    headings: tuple[str, ...] = ()  # shown above passages, not in them
+    passages: tuple[Passage, ...] = ()
+
+
+def pilotlight(root: Path, wanted: Iterable[str], others: Iterable[str]) -> dict[str, Reading]:
+    """Build an index of a site and take from it what it holds of the wanted pages; those it leaves out are missing.
+
+    Two builds: one cuts passages as they are by default, the other leaves sections whole, so that code is not cut.
+    """
+    wanted = list(wanted)
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder).resolve() / "site"
+        for name in {*wanted, *others}:
+            copy = site / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copyfile(root / name, copy)
+        whole = _chunks(site, Path(folder) / "whole", ChunkConfig(tokens=_WHOLE), _WHOLE + 1_000)
+        cut = _chunks(site, Path(folder) / "cut", ChunkConfig(), _MODEL)
+        urls = {name: (site / name).as_uri() for name in wanted}
+    return {name: _reading(whole[url], cut.get(url, [])) for name, url in urls.items() if url in whole}
+
+
+def _chunks(site: Path, index: Path, cut: ChunkConfig, length: int) -> dict[str, list[StoredChunk]]:
+    embedder = Unseeing(max_length=length)
+    try:
+        build([str(site)], index, embedder, BuildConfig(chunk=cut), progress=Progress(sys.stderr, "quiet"))
+    except NothingToIndex:
+        return {}
+    found: dict[str, list[StoredChunk]] = {}
+    with closing(Generation.open(index)) as generation:
+        for chunk in generation.chunks(np.arange(generation.chunk_count)):
+            found.setdefault(chunk.url.partition("#")[0], []).append(chunk)
+    return found
+
+
+def _reading(whole: list[StoredChunk], cut: list[StoredChunk]) -> Reading:
+    paths: dict[tuple[str, ...], None] = {}
+    for chunk in whole:
+        names = chunk.section.split(SEPARATOR) if chunk.section else []
+        shown = len(names) - bool(names and chunk.text.startswith(names[-1]))
+        paths |= {tuple(names[: end + 1]): None for end in range(shown)}
+    passages = tuple(Passage(unquote(chunk.url.partition("#")[2]) or None, chunk.text) for chunk in cut)
+    text = "\n\n".join(chunk.text for chunk in whole)
+    return Reading(text, whole[0].title, tuple(path[-1] for path in paths), passages)
+
+
+def _other(extract: Callable[[bytes], str]) -> Callable[[bytes], Reading]:
+    def read(body: bytes) -> Reading:
+        title = parsed(body).title
+        return Reading(extract(body), title.get_text() if title is not None else "")
+
+    return read
+
+
+def _trafilatura(body: bytes) -> str:
+    return import_module("trafilatura").extract(body, include_comments=False) or ""
+
+
+def _readability(body: bytes) -> str:
+    summary = import_module("readability").Document(str(parsed(body))).summary()
+    return _html_text(summary)
+
+
+def _resiliparse(body: bytes) -> str:
+    html2text = import_module("resiliparse.extract.html2text")
+    return str(html2text.extract_plain_text(parsed(body).decode(), preserve_formatting=True, main_content=True))
+
+
+def _html_text(markup: str) -> str:
+    """Text of the markup that an extractor gives, which is no text: lines at blocks, preformatted text as it is."""
+    soup = parsed(markup.encode())
+    for tag in soup.find_all(True):
+        if tag.find_parent("pre") is None and tag.name in ("p", "div", "li", "tr", "td", "th", "br", "pre", "dt", "dd"):
+            tag.insert_before("\n")
+            tag.append("\n")
+    return soup.get_text()
+
+
+OTHERS: Mapping[str, Callable[[bytes], Reading]] = {
+    "trafilatura": _other(_trafilatura),
+    "readability": _other(_readability),
+    "resiliparse": _other(_resiliparse),
+}
