@@ -21,7 +21,7 @@ from rag.usage import Parser
 _GROUPS = {
     "index": ("index", "store", "build", "embedder", "crawl", "chunk"),
     "remove": ("index", "store", "build"),
-    "serve": ("index", "store", "replica", "embedder", "serve", "access", "answers"),
+    "serve": ("index", "store", "replica", "embedder", "serve", "page", "access", "answers"),
     "mcp": ("index", "store", "replica", "embedder"),
     "search": ("index", "store", "replica", "embedder", "serve"),
     "eval": ("embedder",),

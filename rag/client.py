@@ -30,7 +30,7 @@ class SearchOptions(TypedDict, total=False):
     mode: str
     filter: Filter | Mapping[str, Any] | None
     collection: str
-    per_document: int
+    per_document: int | None
     diversity: float
     expand: str
     facets: bool

@@ -162,6 +162,7 @@ def search(
         per_document=settings.per_document,
         diversity=diversity,
         expand=settings.expand,
+        close=settings.close,
     ).as_dict()
     return answer, as_text(answer)
 

@@ -73,6 +73,12 @@ class DocumentMissing(NotThere):
         super().__init__(f"there is no document {document[:80]!r} in collection {collection!r}")
 
 
+class OriginalMissing(NotThere):
+    """The file of a document, which is not there, or which there never was."""
+
+    field = "id"
+
+
 class JobMissing(NotThere):
     """A job that is not known, or not any more."""
 

@@ -3,18 +3,19 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder, Role
-from indexer.errors import FilterError, IndexCorrupt, IndexMissing, StoreError
+from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
 from indexer.layout import DEFAULT
+from indexer.original import open_original
 from rag import deadline
 from rag.batcher import Vector
-from rag.errors import CollectionMissing, DeadlinePassed, DocumentMissing, NotReady, QueryError
+from rag.errors import CollectionMissing, DeadlinePassed, DocumentMissing, NotReady, OriginalMissing, QueryError
 from rag.following import LOADING, Follower, Model
 from rag.outcomes import Outcomes
 from rag.results import Answer
@@ -151,6 +152,7 @@ class LiveRetriever:
             expand=expand or self._settings.expand,
             facets=facets,
             sentences=sentences,
+            close=self._settings.close,
             vector=vector,
         )
         return self._ask(collection, search)
@@ -172,6 +174,22 @@ class LiveRetriever:
         if found is None:
             raise DocumentMissing(id, collection)
         return found
+
+    def original(self, id: str, collection: str = DEFAULT) -> tuple[str, BinaryIO]:
+        """Open the file that a document was read from; see `open_original`.
+
+        Raises OriginalMissing, and as `document` does.
+        """
+        found = self.document(id, collection)
+        crawl = self._serving(collection).generation.manifest.settings.get("crawl", {})
+        try:
+            return open_original(found["url"], found["source"], crawl.get("within", {}).get(found["source"], ()))
+        except SourceError as error:
+            raise OriginalMissing(str(error)) from error
+
+    def headings(self, collection: str = DEFAULT) -> list[str]:
+        """Return headings from all over the index that could be searched for. Raises as `search` does."""
+        return self._ask(collection, lambda retriever: retriever.headings)
 
     def documents(self, collection: str = DEFAULT) -> Iterator[dict[str, Any]]:
         """Return every document of the generation that is live now, as `document` does. Raises as `search` does."""

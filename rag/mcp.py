@@ -69,6 +69,7 @@ class SearchResult(BaseModel):
 
     query: str
     generation: str
+    close: bool = Field(description="whether any of them is near to the question; else they are merely the nearest")
     hits: list[Found]
 
 
@@ -127,6 +128,10 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
             Literal["hybrid", "dense", "lexical"], Field(description="by meaning and words, meaning alone, words alone")
         ] = "hybrid",
         collection: Annotated[str, Field(description="which collection")] = collection,
+        per_document: Annotated[
+            int | None,
+            Field(ge=0, le=MOST_HITS, description="most of one document, 2 unless set; 0 for any"),
+        ] = None,
         filter: Annotated[
             dict[str, Any] | None,
             Field(description='only documents like this: {"path": "/docs", "language": "en"}; also date, metadata'),
@@ -136,7 +141,9 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
 
         with _errors_told():
             wanted = Filter.parse(filter) if filter else None
-            answer = library.search(query, k=k, mode=mode, filter=wanted, collection=collection)
+            answer = library.search(
+                query, k=k, mode=mode, filter=wanted, collection=collection, per_document=per_document
+            )
         hits = [Found.model_validate(hit, from_attributes=True) for hit in answer.hits]
         passages = [
             delimited(
@@ -146,10 +153,10 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
             )
             for number, hit in enumerate(hits, 1)
         ]
-        result = SearchResult(query=query, generation=answer.generation, hits=hits)
-        return _answer(
-            result, f"{counted(len(hits), 'passage')}, best first." if hits else "Nothing was found.", passages
-        )
+        result = SearchResult(query=query, generation=answer.generation, close=answer.close, hits=hits)
+        order = "best first" if answer.close else "none of them close to the question; the nearest first"
+        said = f"{counted(len(hits), 'passage')}, {order}." if hits else "Nothing was found."
+        return _answer(result, said, passages)
 
     @server.tool(annotations=READS)
     def read_document(

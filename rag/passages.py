@@ -10,7 +10,14 @@ class Searcher(Protocol):
     """What answers searches: `rag.Client`, or `rag.live.LiveRetriever` in the same process."""
 
     def search(
-        self, query: str, *, k: int = ..., mode: str = ..., filter: Filter | None = ..., collection: str = ...
+        self,
+        query: str,
+        *,
+        k: int = ...,
+        mode: str = ...,
+        filter: Filter | None = ...,
+        collection: str = ...,
+        per_document: int | None = ...,
     ) -> Answer:
         """Return the k best passages."""
 

@@ -72,6 +72,7 @@ class Choice:
 
     indices: npt.NDArray[np.int64]
     folded: dict[int, list[int]]  # by index into the ranking
+    left_out: dict[int, int]  # by document: how many of those compared are of it, but above the limit
 
 
 def choose(
@@ -101,8 +102,10 @@ def choose(
         leaders[:_COMPARED] = collapse(facts["signature"][: min(looked_at, _COMPARED)])
         stands = leaders == np.arange(looked_at)
         kept = np.flatnonzero(stands)
+        beyond = kept[:0]
         if per_document:
-            kept = kept[cap(facts["document"][kept], per_document)]
+            within = cap(facts["document"][kept], per_document)
+            kept, beyond = kept[within], kept[~within]
         if len(kept) >= k or looked_at == len(facts):
             break
         looked_at = min(len(facts), 4 * looked_at)
@@ -115,4 +118,5 @@ def choose(
     folded: dict[int, list[int]] = {}
     for index in np.flatnonzero(~stands).tolist():
         folded.setdefault(int(leaders[index]), []).append(index)
-    return Choice(kept, folded)
+    documents, counts = np.unique(facts["document"][beyond], return_counts=True)
+    return Choice(kept, folded, dict(zip(documents.tolist(), counts.tolist(), strict=True)))

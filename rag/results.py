@@ -28,6 +28,7 @@ class Hit(NamedTuple):
     section_text: str | None = None  # the passage with those around it in its section; None where not asked for
     document: str = ""  # id of the document, the same in every generation
     sentence: tuple[int, int] | None = None  # span in text of what is nearest in meaning, where no word matches
+    more: int = 0  # passages of the same document that were compared with these and left out by per_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,11 @@ class Answer:
 
     query: str
     hits: list[Hit]
-    took_ms: dict[str, float]  # embed, dense, lexical, fuse, total
+    took_ms: dict[str, float]  # embed, dense, lexical, fuse, sentences, total
     generation: str
     next: int | None = None  # offset of the hits after these; None where there are no more
     facets: dict[str, list[Share]] | None = None  # see `facets.count_facets`; None where not asked for
+    close: bool = True  # whether any hit is near to the query; else they are merely the nearest there are
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, which shares its values with the answer; JSON turns spans into two-element lists."""
@@ -48,6 +50,7 @@ class Answer:
             "hits": [hit._asdict() for hit in self.hits],
             "next": self.next,
             "facets": self.facets,
+            "close": self.close,
             "took_ms": self.took_ms,
             "generation": self.generation,
         }
@@ -67,6 +70,8 @@ def as_text(answer: dict[str, Any]) -> str:
         passage = " ".join(hit["text"].split())
         lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}"]
         lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}", ""]
+    if lines and not answer["close"]:
+        lines = ["nothing close; nearest:", "", *lines]
     took = answer["took_ms"]
     return "\n".join(
         [*lines, f"{counted(len(answer['hits']), 'hit')} in {took['total']:.1f} ms (embedding {took['embed']:.1f} ms)"]

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,11 @@ from indexer.manifest import differing_fields
 from indexer.store import Searchable
 from rag.arguments import check_options, check_query
 from rag.batcher import MAX_TEXTS, QueryBatcher, Vector
+from rag.closeness import CLOSE, JUDGED, is_close
 from rag.errors import FingerprintMismatch
 from rag.facets import Share, count_facets
 from rag.fusion import Rows, Scores
+from rag.headings import sample_headings
 from rag.options import EXPANSIONS, FURTHEST, MODES
 from rag.ranking import Choice, Found, Ranking, choose, extended, fused, single
 from rag.results import Answer, Hit
@@ -83,6 +86,7 @@ class Retriever:
         expand: str = EXPANSIONS[0],
         facets: bool = False,
         sentences: bool = False,
+        close: float = CLOSE,
         vector: Vector | None = None,
     ) -> Answer:
         """Find the k passages that answer a query best.
@@ -98,6 +102,7 @@ class Retriever:
             expand: whether the hits come with the text of their sections; see EXPANSIONS.
             facets: whether the documents among the candidates are counted.
             sentences: whether hits without a word of the query say which sentence is nearest to it.
+            close: cosine from which a hit is close to the query; see `closeness`.
             vector: the query's own, float32 (dim,), where the caller has it already.
 
         Raises:
@@ -113,7 +118,7 @@ class Retriever:
             diversity=diversity,
             expand=expand,
         )
-        took = dict.fromkeys(("embed", "dense", "lexical", "fuse"), 0.0)
+        took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "sentences"), 0.0)
         start = time.perf_counter()
         wanted = offset + k
         depth = max(CANDIDATES, 2 * k)  # whatever the offset, for all pages to be of one ranking
@@ -144,9 +149,10 @@ class Retriever:
                 ranking, candidates = found, found.rows
             else:
                 ranking = extended(ranking, found)
+            facts = self.generation.rows_of(ranking.rows)
             choice = choose(
                 ranking,
-                self.generation.rows_of(ranking.rows),
+                facts,
                 self.generation.vectors,
                 k=wanted + 1,  # to know whether there are more
                 per_document=per_document,
@@ -160,12 +166,17 @@ class Retriever:
                 break
             depth *= 4
         has_more = (len(choice.indices) > wanted or not is_all) and wanted <= FURTHEST
-        hits = self._hits(query, ranking, choice, slice(offset, wanted), expands=expand == "section")
+        hits = self._hits(query, ranking, choice, facts, slice(offset, wanted), expands=expand == "section")
         if sentences and not all(hit.highlights for hit in hits):
             if vector is None:
                 vector, took["embed"] = self._embed_query(query)
+            began = time.perf_counter()
             hits = self._with_sentences(hits, vector)
+            took["sentences"] = time.perf_counter() - began
         counted = self._count(candidates) if facets else None
+        judged = hits[:JUDGED]
+        if offset:  # the best of all, not of this page
+            judged = self._hits(query, ranking, choice, facts, slice(0, JUDGED), expands=False)
         took["total"] = time.perf_counter() - start
         return Answer(
             query=query,
@@ -174,7 +185,13 @@ class Retriever:
             generation=self.generation.id,
             next=wanted if has_more else None,
             facets=counted,
+            close=is_close(query, judged, close),
         )
+
+    @cached_property
+    def headings(self) -> list[str]:
+        """Headings that could be searched for; see `sample_headings`."""
+        return sample_headings(self.generation)
 
     def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts as float32 (n, dim), together with what others ask for."""
@@ -206,7 +223,16 @@ class Retriever:
         start = time.perf_counter()
         return self.generation.search_words(query, k, only), time.perf_counter() - start
 
-    def _hits(self, query: str, ranking: Ranking, choice: Choice, page: slice, *, expands: bool) -> list[Hit]:
+    def _hits(
+        self,
+        query: str,
+        ranking: Ranking,
+        choice: Choice,
+        facts: npt.NDArray[np.void],
+        page: slice,
+        *,
+        expands: bool,
+    ) -> list[Hit]:
         """Fetch what is shown of a page of the chosen passages, and the addresses of those they stand for."""
         shown = choice.indices[page].tolist()
         folded = [choice.folded.get(index, [])[:_DUPLICATES_SHOWN] for index in shown]
@@ -218,6 +244,7 @@ class Retriever:
         dense = none if ranking.dense is None else ranking.dense[shown].tolist()
         lexical = none if ranking.lexical is None else ranking.lexical[shown].tolist()
         scores = ranking.scores[shown].tolist()
+        documents = facts["document"][shown].tolist()
         hits = []
         for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):
             hits.append(
@@ -238,6 +265,7 @@ class Retriever:
                     duplicates=[next(addresses) for _ in group],
                     section_text=sections[place],
                     document=document_id(chunk.document_url),
+                    more=choice.left_out.get(documents[place], 0),
                 )
             )
         return hits

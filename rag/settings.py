@@ -24,7 +24,7 @@ class Setting:
     name: str
     default: str | int | float | bool
     help: str
-    group: str  # which part reads it: index, store, replica, build, embedder, crawl, chunk, serve, access or answers
+    group: str  # which part reads it, and its heading in docs/settings.md
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
@@ -125,7 +125,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_k", 100, "most hits a query may ask for", "serve", low=1, high=10_000),
     Setting(
         "per_document",
-        0,
+        2,
         "most hits from one document, unless the query says; 0 = no limit",
         "serve",
         low=0,
@@ -138,7 +138,30 @@ SETTINGS: tuple[Setting, ...] = (
         "serve",
         choices=EXPANSIONS,
     ),
+    Setting(
+        "close",
+        0.4,
+        "cosine from which a hit is close to the query; 0 = any (the default is measured for the default model)",
+        "serve",
+        low=0,
+        high=1,
+    ),
     Setting("max_query_chars", 10_000, "longest query, in characters", "serve", low=1, high=1_000_000),
+    Setting("site_name", "Pilotlight", "name of the search page", "page"),
+    Setting("site_logo", "", "logo of the search page, an SVG, PNG, WebP or JPEG file; empty = Pilotlight's", "page"),
+    Setting("site_accent", "", "colour of links and buttons, such as #b3261e; empty = blue", "page"),
+    Setting(
+        "examples",
+        "",
+        "example questions on the start page, separated by |; empty = headings of the index, none = no questions",
+        "page",
+    ),
+    Setting(
+        "originals",
+        False,
+        "let callers who may search download the indexed files of folders",
+        "page",
+    ),
     Setting("log_format", "text", "format of the log", "serve", choices=("text", "json")),
     Setting("log_queries", False, "log the queries", "serve"),
     Setting("keys", "", "file with the API keys; empty = keys.json in the index folder", "access"),
@@ -221,7 +244,13 @@ class Settings:
     max_k: int
     per_document: int
     expand: str
+    close: float
     max_query_chars: int
+    site_name: str
+    site_logo: str
+    site_accent: str
+    examples: str
+    originals: bool
     log_format: str
     log_queries: bool
     keys: str

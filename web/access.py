@@ -25,7 +25,7 @@ from web.problems import wants_page
 from web.retriever import Limits
 from web.sharing import shared_file
 
-PUBLIC = frozenset({"static"})  # endpoints of Flask's own, which nothing describes
+PUBLIC = frozenset({"static", "branding.logo", "branding.style"})  # files of the pages, which nothing describes
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters
 BARRED = "Too many requests without a valid key came from this address: try again later."

@@ -10,6 +10,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from web import (
     access,
     answers,
+    branding,
     cors,
     documents,
     embeddings,
@@ -21,6 +22,7 @@ from web import (
     openapi,
     page,
     problems,
+    reading,
     search,
     status,
     telemetry,
@@ -28,8 +30,7 @@ from web import (
 from web.encoding import JsonProvider
 from web.retriever import Jobs, Limits, Retriever
 
-PARTS = (search, answers, page, status, health, openapi, embeddings, openai, documents, jobs)
-YEAR_S = 365 * 24 * 3600
+PARTS = (search, answers, page, status, health, openapi, embeddings, openai, documents, jobs, reading)
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -47,13 +48,13 @@ SECURITY_HEADERS = {
 def create_app(retriever: Retriever, settings: Limits, builds: Jobs | None = None) -> Flask:
     """Build the Flask application around a retriever; the caller starts and closes the retriever.
 
-    Raises SettingsError for an origin that is none.
+    Raises SettingsError for an origin that is none, or a logo or colour that cannot be used.
     """
     app = Flask(__name__)
     app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
     app.config["MAX_CONTENT_LENGTH"] = intake.MAX_BODY_BYTES + 1
     app.extensions["draining"] = threading.Event()  # set by the server once it is told to stop
-    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # safe because `asset` names a file by its content
+    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = branding.YEAR_S  # safe because `asset` names a file by its content
     app.json = JsonProvider(app)
     app.extensions["retriever"] = retriever
     app.extensions["limits"] = settings
@@ -61,6 +62,7 @@ def create_app(retriever: Retriever, settings: Limits, builds: Jobs | None = Non
     telemetry.install(app, retriever, log_queries=settings.log_queries)  # first, so that it sees what others refuse
     for part in PARTS:
         app.register_blueprint(part.blueprint)
+    branding.register(app, settings)
     problems.register(app)
     cors.register(app, settings)
     access.register(app, settings)
@@ -81,7 +83,8 @@ def create_app(retriever: Retriever, settings: Limits, builds: Jobs | None = Non
 
 
 def _protect(response: Response) -> Response:
-    response.headers.update(SECURITY_HEADERS)
+    for name, value in SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)  # a route may have a stricter policy of its own
     # answers change when the index does
     response.headers.setdefault("Cache-Control", "no-store")
     return response

@@ -1,28 +1,19 @@
 """Hits as the page shows them: grouped by page, with addresses that are safe to follow."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import unquote
+from typing import Any
 
+from flask import url_for
 from markupsafe import Markup
 
+from rag.options import DEFAULT_COLLECTION
 from rag.results import Hit, section_within
+from web.narrowing import Asked
+from web.places import BIDI_CONTROLS, SAFE_URL, Link, is_file, link_to, place_of
 from web.snippets import make_section, make_snippet
 
-# anything else, javascript: above all, is shown as text; white space and controls can hide a scheme
-SAFE_URL = re.compile(r"(?:https?://|file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
-BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # they let a url read backwards
-
 ALSO = 3  # addresses of the same passage that are shown
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """An address as people read it, which may be one to follow."""
-
-    href: str | None  # None where it is not
-    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +24,12 @@ class Passage:
     rank: int
     link: Link
     section: str
-    scores: list[tuple[str, str]]  # what it is of, and how much
+    scores: list[tuple[str, str]]  # what it is of, and how much; none unless asked for
     snippet: Markup
     whole: Markup | None  # with its section, where that was asked for
     citation: str
     also: list[Link]
-    more: int  # such addresses that are not shown
+    beyond: int  # such addresses that are not shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,46 +41,59 @@ class PageHits:
     language: str | None
     date: str | None
     passages: list[Passage]
+    more: int  # passages of it that were left out
+    all: str  # address of a search that gives these too
 
 
-def group_hits(hits: Iterable[Hit]) -> list[PageHits]:
+def group_hits(hits: Iterable[Hit], asked: Asked) -> list[PageHits]:
     """Group hits, best first, by the page that they are of; `section_text` is shown where a hit has it."""
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
         groups.setdefault(hit.url.partition("#")[0], []).append(hit)
     return [
         PageHits(
-            title=own[0].title or place_of(own[0].url),
-            place=place_of(own[0].url),
+            title=own[0].title or place_of(url),
+            place=place_of(url),
             language=own[0].language,
             date=own[0].date,
-            passages=[_passage(hit) for hit in own],
+            passages=[_passage(hit, asked) for hit in own],
+            more=own[-1].more,
+            all=asked.within(url),
         )
-        for own in groups.values()
+        for url, own in groups.items()
     ]
 
 
-def _passage(hit: Hit) -> Passage:
+def _passage(hit: Hit, asked: Asked) -> Passage:
     section = section_within(hit.title, hit.section)
     return Passage(
         id=hit.id,
         rank=hit.rank,
-        link=link_to(hit.url),
+        link=_link(hit, asked),
         section=section,
-        scores=_scores(hit),
+        scores=_scores(hit) if asked.explains else [],
         snippet=make_snippet(hit.text, hit.highlights, hit.sentence),
         whole=make_section(hit.section_text, hit.text, hit.highlights) if hit.section_text else None,
         citation=_citation(hit, section),
         also=[link_to(url) for url in hit.duplicates[:ALSO]],
-        more=len(hit.duplicates[ALSO:]),
+        beyond=len(hit.duplicates[ALSO:]),
     )
+
+
+def _link(hit: Hit, asked: Asked) -> Link:
+    """Where a hit leads: to its page, or for a file, which browsers do not open from a page, to its text here."""
+    if not (is_file(hit.url) and SAFE_URL.fullmatch(hit.url) and hit.document):
+        return link_to(hit.url)
+    kept: dict[str, Any] = {} if asked.collection == DEFAULT_COLLECTION else {"collection": asked.collection}
+    address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.query, **kept, _anchor="passage")
+    return Link(address, place_of(hit.url))
 
 
 def _scores(hit: Hit) -> list[tuple[str, str]]:
     """The scores of the retrievers that found a hit; the fused score only orders, and says nothing by itself."""
     dense, lexical = hit.scores.get("dense"), hit.scores.get("lexical")
-    found = [("Meaning", f"{dense:.2f}")] if dense is not None else []
-    return found + ([("Words", f"{lexical:.1f}")] if lexical is not None else [])
+    found = [("dense", f"{dense:.2f}")] if dense is not None else []
+    return found + ([("lexical", f"{lexical:.1f}")] if lexical is not None else [])
 
 
 def _citation(hit: Hit, section: str) -> str:
@@ -97,17 +101,3 @@ def _citation(hit: Hit, section: str) -> str:
     name = " › ".join(" ".join(part.split()) for part in (hit.title, section) if part)
     parts = [f"“{name}”" if name else "", hit.url, hit.date or ""]
     return BIDI_CONTROLS.sub("", ", ".join(filter(None, parts)))
-
-
-def link_to(url: str) -> Link:
-    """Make a link of an address that is safe to follow, and text of any other."""
-    return Link(url if SAFE_URL.fullmatch(url) else None, place_of(url))
-
-
-def place_of(url: str) -> str:
-    """Return an address as people read it: without scheme and anchor, unescaped."""
-    bare = url.partition("#")[0]
-    if not SAFE_URL.fullmatch(bare):
-        return url
-    host, slash, path = bare.partition("://")[2].partition("/")
-    return BIDI_CONTROLS.sub("", host + slash + unquote(path)).rstrip("/")

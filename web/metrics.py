@@ -29,7 +29,7 @@ from web.openapi import Content, operation
 from web.sharing import FOLDER_VARIABLE, claim_slot
 from web.throughput import Minute, Throughput
 
-STAGES = ("embed", "dense", "lexical", "fuse", "total")
+STAGES = ("embed", "dense", "lexical", "fuse", "sentences", "total")
 SECONDS = (
     *(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.025, 0.035),
     *(0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),

@@ -10,7 +10,7 @@ from rag.facets import FACETS, Share
 from rag.filters import METADATA
 from rag.options import DEFAULT_COLLECTION, MODES
 from web.filters import filter_from_parameters, parameters_of
-from web.listing import place_of
+from web.places import place_of
 
 Pair = tuple[str, str]
 
@@ -62,14 +62,17 @@ class Asked:
     mode: str
     pairs: tuple[Pair, ...]  # the collection, if it is another than the default one, and the filter
     offset: str  # of the hits that are shown; empty for the first ones
+    per_document: str = ""  # as it was asked for; empty for the default
+    explains: bool = False  # scores and times are shown
 
     @classmethod
-    def read(cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]]) -> "Asked":
+    def read(cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]], *, explains: bool = False) -> "Asked":
         """Put parameters in their usual order. Raises FilterError."""
         collection = parameters.get("collection", [DEFAULT_COLLECTION])[0]
         pairs = [("collection", collection)] if collection != DEFAULT_COLLECTION else []
         narrowed = (*pairs, *parameters_of(filter_from_parameters(parameters)))
-        return cls(query, mode, narrowed, parameters.get("offset", [""])[0])
+        offset, per_document = (parameters.get(name, [""])[0] for name in ("offset", "per_document"))
+        return cls(query, mode, narrowed, offset, per_document, explains)
 
     @property
     def collection(self) -> str:
@@ -81,15 +84,24 @@ class Asked:
         kept = [("q", self.query)] if self.query else []
         kept += [("mode", self.mode)] if self.mode != MODES[0] else []
         kept += self.pairs if pairs is None else pairs
+        more = {"per_document": self.per_document, "explain": "true" if self.explains else "", **more}
         kept += [(name, str(value)) for name, value in more.items() if value]
         return f"{url_for('page.index')}{'?' if kept else ''}{urlencode(kept)}"
 
+    def within(self, url: str) -> str:
+        """Address of all hits of this search in one document."""
+        others = [pair for pair in self.pairs if pair[0] != "url_prefix"]
+        return self.address([*others, ("url_prefix", url)], per_document="0")
+
     def narrowed(self) -> list[Narrowed]:
         """What the search is narrowed to."""
-        return [
-            Narrowed(name, value, _chip(name, value), self.address([*self.pairs[:place], *self.pairs[place + 1 :]]))
-            for place, (name, value) in enumerate(self.pairs)
-        ]
+        found = []
+        for place, (name, value) in enumerate(self.pairs):
+            others = [*self.pairs[:place], *self.pairs[place + 1 :]]
+            # all passages of one page were asked for; of several, that would be a list of one page again
+            limit = "" if name == "url_prefix" else self.per_document
+            found.append(Narrowed(name, value, _chip(name, value), self.address(others, per_document=limit)))
+        return found
 
     def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[Facet]:
         """What it can be narrowed to: values that some of the documents found have and others have not."""

@@ -1,15 +1,21 @@
 """The search page, rendered here in full so that it works without JavaScript."""
 
+import random
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, g, render_template, request
+from werkzeug.exceptions import UnsupportedMediaType
 
+from rag.errors import NotReady, NotThere
 from rag.options import MODES
 from rag.results import Answer
 from web.fields import is_blank
 from web.filters import is_filter
+from web.intake import MAX_BODY_BYTES
+from web.limits import read_body
 from web.listing import group_hits
 from web.narrowing import Asked
 from web.openapi import HTML, Parameter, operation
@@ -17,19 +23,24 @@ from web.parameters import check_mode, limits, parse_query_string, retriever, se
 from web.retriever import Limits
 from web.schemas import search_parameters
 
-KNOWN = ("q", "mode", "collection", "offset", "open")
-STAGES = {"embed": "embedding", "dense": "search", "lexical": "words", "fuse": "fusion"}
+KNOWN = ("q", "mode", "collection", "offset", "per_document", "sentences", "open", "explain")
+STAGES = ("embed", "dense", "lexical", "fuse", "sentences")
+EXAMPLES = 4
+ANSWERED = {200: HTML}
+DESCRIPTION = "Fields that are empty or not known are left alone, so that links that others added to still work."
 
 blueprint = Blueprint("page", __name__)
 
 
 def _parameters(limits: Limits) -> list[Parameter]:
     text = {"in": "query", "schema": {"type": "string"}}
+    flag = {"in": "query", "schema": {"type": "boolean", "default": False}}
     others = [one for one in search_parameters(limits) if one["name"] in KNOWN[1:] or is_filter(one["name"])]
     return [
         {"name": "q", **text, "description": "what to search for"},
         *others,
         {"name": "open", **text, "description": "id of a passage to show with its whole section"},
+        {"name": "explain", **flag, "description": "whether scores and the time of each stage are shown"},
     ]
 
 
@@ -37,54 +48,90 @@ def _parameters(limits: Limits) -> list[Parameter]:
 @operation(
     summary="The search page",
     role="read",
-    description="Fields that are empty or not known are left alone, so that links that others added to still work.",
+    description=DESCRIPTION,
     parameters=_parameters,
-    responses={200: HTML},
+    responses=ANSWERED,
     errors=(404,),
 )
 def index() -> str:
-    """Show the search box and, with `?q=`, the passages that answer.
+    """Show the search box and, with `?q=`, the passages that answer."""
+    return _page(request.query_string)
 
-    `open` is the id of a passage to show with its whole section.
-    """
+
+@blueprint.post("/")
+@operation(
+    summary="The search page, for a query that is too long for an address",
+    role="read",
+    description="Takes the fields of the query string as `application/x-www-form-urlencoded`.",
+    responses=ANSWERED,
+    errors=(404, 413, 415),
+)
+def index_of_long() -> str:
+    """Show the same page for the fields of a form."""
+    if request.mimetype != "application/x-www-form-urlencoded":
+        raise UnsupportedMediaType("Send the fields as application/x-www-form-urlencoded.")
+    return _page(read_body(MAX_BODY_BYTES))
+
+
+def _page(fields: bytes) -> str:
     # other parameters are left alone: links people share pick up tracking parameters on the way
     parameters = {
         name: values
-        for name, values in parse_query_string(request.query_string).items()
+        for name, values in parse_query_string(fields).items()
         if (name in KNOWN or is_filter(name)) and any(values)
     }
     query = parameters.pop("q", [""])[0].strip()
     opened = parameters.pop("open", [""])[0]
+    explains = parameters.pop("explain", [""])[0] == "true"
     status = retriever().status()
-    g.form = {"query": query[: limits().max_query_chars], "status": status}  # for the page that shows an error
+    longest = limits().max_query_chars
+    g.form = {"query": query[:longest], "longest": longest, "status": status}  # for the page that shows an error
     mode = check_mode(parameters.get("mode", [MODES[0]])[0])
-    asked = Asked.read(query, mode, parameters)
+    asked = Asked.read(query, mode, parameters, explains=explains)
     collections = [one["name"] for one in status.get("collections", [])]
     offers = len(collections) > 1 and asked.collection in collections
     g.form |= {"mode": mode, "collection": asked.collection, "collections": collections if offers else []}
     g.form["narrowed"] = [one for one in asked.narrowed() if not (offers and one.name == "collection")]
     if is_blank(query):
-        return render_template("page.html", state="empty", day=_day(status.get("created_at")), **g.form)
+        examples = [(text, replace(asked, query=text).address()) for text in _examples(status, asked.collection)]
+        day = _day(status.get("created_at"))
+        return render_template("page.html", state="empty", day=day, examples=examples, **g.form)
     search = search_from_parameters({"q": [query], **parameters}, limits())
-    search = replace(search, facets=True, sentences=True, expand="section" if opened else "none")
+    search = replace(search, facets=True, expand="section" if opened else "none")
     answer = search.run(retriever())
-    return render_template("page.html", **g.form, **_shown(answer, asked, opened))
+    return render_template("page.html", **g.form, **_shown(answer, asked, opened, marks=search.sentences))
 
 
-def _shown(answer: Answer, asked: Asked, opened: str) -> dict[str, Any]:
+def _shown(answer: Answer, asked: Asked, opened: str, *, marks: bool) -> dict[str, Any]:
     return {
         "state": "answer" if answer.hits else "none",
-        "pages": group_hits(answer.hits),
+        "pages": group_hits(answer.hits, asked),
         "passages": len(answer.hits),
+        "is_close": answer.close,
         "facets": asked.facets(answer.facets or {}),
         "asked": asked,
         "opened": opened,
         "next": answer.next,
-        "total": milliseconds(answer.took_ms.get("total", 0.0)),
-        "stages": [
-            (label, milliseconds(answer.took_ms[stage])) for stage, label in STAGES.items() if answer.took_ms.get(stage)
+        "unmarked": not marks and any(not hit.highlights for hit in answer.hits),
+        "took": [
+            (stage, milliseconds(answer.took_ms[stage])) for stage in ("total", *STAGES) if answer.took_ms.get(stage)
         ],
     }
+
+
+def _examples(status: Mapping[str, Any], collection: str) -> list[str]:
+    """Questions for the start page: the operator's, or headings from all over the index."""
+    if chosen := [text for part in limits().examples.split("|") if (text := part.strip())]:
+        return [] if chosen == ["none"] else chosen
+    if not status["ready"]:
+        return []
+    try:
+        headings = retriever().headings(collection)
+    except (NotReady, NotThere):  # the page says so by its status, or once it is asked
+        return []
+    questions = [text for text in headings if text.endswith("?")]
+    candidates = questions if len(questions) >= EXAMPLES else questions + headings[len(questions) :]
+    return random.Random(f"{status.get('created_at')}").sample(candidates, min(EXAMPLES, len(candidates)))  # noqa: S311
 
 
 def _day(moment: str | None) -> str | None:

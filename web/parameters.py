@@ -42,7 +42,7 @@ class SearchRequest:
     mode: str
     filter: Filter | None
     collection: str
-    per_document: int | None  # None: as the server is set
+    per_document: int
     diversity: float
     expand: str | None  # None: as the server is set
     facets: bool
@@ -75,7 +75,12 @@ def search_options(limits: Limits) -> dict[str, dict[str, Any]]:
         "offset": _whole(0, FURTHEST, "hits to leave out at the start: `next` of the answer before", default=0),
         "mode": MODE,
         "collection": COLLECTION,
-        "per_document": _whole(0, limits.max_k, "hits from one document at most; 0 for any number"),
+        "per_document": _whole(
+            0,
+            limits.max_k,
+            "hits from one document at most; 0 for any number",
+            default=min(limits.per_document, limits.max_k),
+        ),
         "diversity": {
             "type": "number",
             "minimum": 0,

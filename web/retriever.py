@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,15 @@ class Retriever(Protocol):
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
         """Return a document with its passages, JSON-ready. Raises DocumentMissing, CollectionMissing or NotReady."""
 
+    def original(self, id: str, collection: str = DEFAULT_COLLECTION) -> tuple[str, BinaryIO]:
+        """Open the file that a document was read from; return its name and the open file, at its beginning.
+
+        Raises OriginalMissing, and as `document` does.
+        """
+
+    def headings(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
+        """Return titles and headings from all over the index that could be searched for. Raises as `document` does."""
+
     def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[dict[str, Any]]:
         """Return every document of one generation, as `document` does. Raises CollectionMissing or NotReady."""
 
@@ -112,6 +121,30 @@ class Limits(Protocol):
     @property
     def max_query_chars(self) -> int:
         """Longest query, in characters."""
+
+    @property
+    def per_document(self) -> int:
+        """Most passages of one document, where a query does not say; 0 for any number."""
+
+    @property
+    def site_name(self) -> str:
+        """What the search page calls itself."""
+
+    @property
+    def site_logo(self) -> str:
+        """File of its logo; empty for ours."""
+
+    @property
+    def site_accent(self) -> str:
+        """Colour of its links, #rrggbb; empty for ours."""
+
+    @property
+    def examples(self) -> str:
+        """Questions of the start page, with | between; empty for headings of the index."""
+
+    @property
+    def originals(self) -> bool:
+        """Whether files of folders may be downloaded."""
 
     @property
     def log_queries(self) -> bool:

@@ -99,6 +99,7 @@ HIT = define(
             "section_text": MAYBE,
             "document": STRING,
             "sentence": {"anyOf": [SPAN, {"type": "null"}]},
+            "more": COUNT | {"description": "passages of this document that `per_document` left out"},
         }
     ),
 )
@@ -111,8 +112,12 @@ ANSWER_FIELDS = structure(
         "hits": listed(HIT),
         "next": {"type": ["integer", "null"], "description": "`offset` of the hits after these, if there are any"},
         "facets": {"anyOf": [FACETS_SCHEMA, {"type": "null"}]},
+        "close": {
+            "type": "boolean",
+            "description": "whether any hit is near to the query; else they are merely the nearest there are",
+        },
         "took_ms": structure(
-            {name: MILLISECONDS for name in ("embed", "dense", "lexical", "fuse", "total")}  # noqa: C420
+            {name: MILLISECONDS for name in ("embed", "dense", "lexical", "fuse", "sentences", "total")}  # noqa: C420
         ),
         "generation": STRING,
     }

@@ -1,19 +1,24 @@
-"""Turns a passage and the spans that match into safe HTML: a piece around the matches, or its whole section."""
+"""Turns a passage and the spans that match into safe HTML: a piece around the matches, or all of it."""
 
 import re
 from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-Span = tuple[int, int]  # characters [start, end)
+from web.blocks import Block, Span, lines_of, split_blocks
 
 SNIPPET_CHARS = 320
-LEAD_CHARS = 90  # shown at most before the first match of a snippet
-SNAP_CHARS = 24  # how far the end may move to fall between words
-SENTENCE_BREAK = re.compile(r"[.!?:]\s+|\n\s*")
-WORD_BREAK = re.compile(r"\s+")
+LEAD_CHARS = 110  # shown at most before the first match of a snippet
+LEAD_LINES = 3  # of code before the line with the first match
+LONGEST_WORD = 120  # characters without a space that are kept whole: an address, a path
+# A full stop after a number, a single letter or before a small one seldom ends a sentence.
+_SENTENCE = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'”’)\]]*\s+(?=[^\sa-z])|[。！？｡]+[」』”）]*""")
+_BREAK = re.compile(r"\s+")
 MARK = Markup("<mark>")
 NEAR = Markup('<mark class="near">')  # a sentence that is near in meaning, but has no word of the query
+PARAGRAPH = Markup("<p>{}</p>")
+CODE = Markup('<pre tabindex="0"><code>{}</code></pre>')  # reached by keys, to be scrolled
+CUT = Markup('<span class="cut">…</span>')
 
 
 def make_snippet(
@@ -21,17 +26,22 @@ def make_snippet(
 ) -> Markup:
     """Cut about `size` characters around the richest run of matches and mark the matches in it.
 
-    Where there are none, `sentence` is marked instead.
+    It begins and ends where a sentence or a line of code does; a longer one is cut between words. Where nothing
+    matches, `sentence` is marked instead.
     """
     text = text.rstrip()
     spans, opening = merge_spans(highlights, len(text)), MARK
     if not spans and sentence:
         spans, opening = merge_spans([sentence], len(text)), NEAR
-    if len(text) <= size + SNAP_CHARS:
-        return mark(text, spans, 0, len(text), opening)
-    start, end = _window(text, spans, size)
-    before, after = "… " if start > 0 else "", " …" if end < len(text) else ""
-    return escape(before) + mark(text, spans, start, end, opening) + after
+    blocks = split_blocks(text)
+    start, end = (0, len(text)) if len(text) <= size else _window(text, blocks, spans, size)
+    return _render(text, blocks, spans, start, end, opening)
+
+
+def make_text(text: str, highlights: Iterable[Span] = ()) -> Markup:
+    """Show a text whole, with the spans that match marked."""
+    text = text.rstrip()
+    return _render(text, split_blocks(text), merge_spans(highlights, len(text)), 0, len(text), MARK)
 
 
 def make_section(section: str, text: str, highlights: Iterable[Span]) -> Markup:
@@ -39,12 +49,12 @@ def make_section(section: str, text: str, highlights: Iterable[Span]) -> Markup:
     section, text = section.rstrip(), text.rstrip()
     start = section.find(text)
     if start < 0:
-        return escape(section)
-    passage = mark(text, merge_spans(highlights, len(text)), 0, len(text))
+        return make_text(section)
+    passage = make_text(text, highlights)
     if len(text) == len(section):
         return passage
-    parts = (escape(section[:start]), Markup('<span class="passage">'), passage, Markup("</span>"))
-    return Markup("").join([*parts, escape(section[start + len(text) :])])
+    parts = (make_text(section[:start]), Markup('<div class="passage">'), passage, Markup("</div>"))
+    return Markup("").join([*parts, make_text(section[start + len(text) :].lstrip("\n"))])
 
 
 def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
@@ -74,34 +84,76 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int, opening: Markup
     return Markup("").join(pieces)
 
 
-def _window(text: str, spans: list[Span], size: int) -> Span:
-    def words_from(first: Span) -> int:
-        limit = first[0] + size - LEAD_CHARS
-        inside = (text[start:end] for start, end in spans if first[0] <= start and end <= limit)
+def _render(text: str, blocks: Iterable[Block], spans: list[Span], start: int, end: int, opening: Markup) -> Markup:
+    """The blocks of text[start:end], each an element; what is cut off at either end is said by an ellipsis."""
+    shown = [Block(max(block.start, start), min(block.end, end), block.is_code) for block in blocks]
+    shown = [block for block in shown if block.start < block.end]
+    pieces: list[Markup] = []
+    for block in shown:
+        inner = mark(text, spans, block.start, block.end, opening)
+        gap = "\n" if block.is_code else " "
+        if block is shown[0] and text[:start].strip():
+            inner = CUT + gap + inner
+        if block is shown[-1] and text[end:].strip():
+            inner = inner + gap + CUT
+        pieces.append((CODE if block.is_code else PARAGRAPH).format(inner))
+    return Markup("").join(pieces)
+
+
+def _window(text: str, blocks: list[Block], spans: list[Span], size: int) -> Span:
+    units = [unit for block in blocks for unit in _units(text, block, size)]
+
+    def words_from(first: int) -> int:
+        limit = units[first][0] + size
+        inside = (text[start:end] for start, end in spans if units[first][0] <= start and end <= limit)
         # by their first letters, so that the forms of one word count once
         return len({word[:4].casefold() for word in inside})
 
+    matched = [at for at, unit in enumerate(units) if any(start < unit[1] and unit[0] < end for start, end in spans)]
     # max() keeps the earliest of equals, so the snippet stays near the first match
-    first_match = max(spans, key=words_from)[0] if spans else 0
-    start = _start_before(text, min(first_match, len(text) - size))
-    return start, _snap_back(text, min(len(text), start + size))
+    first = last = max(matched, key=words_from) if matched else 0
+    while last + 1 < len(units) and units[last + 1][1] - units[first][0] <= size:
+        last += 1
+    in_code = any(block.is_code and block.start <= units[first][0] < block.end for block in blocks)
+    for _ in range(LEAD_LINES if in_code else 1):
+        if first == 0 or units[last][1] - units[first - 1][0] > size + LEAD_CHARS:
+            break
+        first -= 1
+    while first > 0 and last + 1 == len(units) and units[last][1] - units[first - 1][0] <= size:
+        first -= 1
+    return units[first][0], units[last][1]
 
 
-def _start_before(text: str, position: int) -> int:
-    earliest = max(0, position - LEAD_CHARS)
-    if earliest == 0:
-        return 0
-    for pattern in (SENTENCE_BREAK, WORD_BREAK):
-        breaks = [found.end() for found in pattern.finditer(text, earliest, position)]
-        if breaks:
-            return breaks[-1] if pattern is SENTENCE_BREAK else breaks[0]
-    return earliest
+def _units(text: str, block: Block, size: int) -> list[Span]:
+    """Lines of code and sentences: what a snippet has whole or not at all; longer ones are cut between words."""
+    units: list[Span] = []
+    for start, end in lines_of(text, block.start, block.end):
+        if block.is_code:
+            pieces = [(start, end)]
+        else:
+            stops = [found.end() for found in _SENTENCE.finditer(text, start, end)]
+            pieces = list(zip([start, *stops], [*stops, end], strict=True))
+        for piece in pieces:
+            units += _between_words(text, *_stripped(text, *piece, keep_indent=block.is_code), size)
+    return [unit for unit in units if unit[0] < unit[1]] or [(block.start, block.end)]
 
 
-def _snap_back(text: str, position: int) -> int:
-    if position == len(text):
-        return position
-    for index in range(position, position - SNAP_CHARS, -1):
-        if text[index].isspace():
-            return index
-    return position
+def _stripped(text: str, start: int, end: int, *, keep_indent: bool) -> Span:
+    piece = text[start:end]
+    return start if keep_indent else start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+
+
+def _between_words(text: str, start: int, end: int, size: int) -> list[Span]:
+    """Pieces of at most `size` characters that begin and end between words, where a word is not longer than it may."""
+    pieces: list[Span] = []
+    most = size // 2
+    while end - start > size:
+        stops = [found.start() for found in _BREAK.finditer(text, start + 1, start + most)]
+        if stops:
+            stop = stops[-1]
+        else:
+            after = _BREAK.search(text, start + most, min(end, start + most + LONGEST_WORD))
+            stop = after.start() if after else start + most
+        pieces.append((start, stop))
+        start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
+    return [*pieces, (start, end)]

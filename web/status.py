@@ -8,12 +8,12 @@ from flask import Blueprint, current_app, render_template
 
 from rag.errors import NotReady
 from web import plots
-from web.listing import link_to
 from web.metrics import Metrics
 from web.openapi import HTML, operation
 from web.parameters import COLLECTION, collection_in_address, retriever
+from web.places import link_to
 
-STAGES = {"embed": "Embedding", "dense": "Meaning", "lexical": "Words", "fuse": "Fusion"}
+STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}
 BUILD_STAGES = ("fetch", "parse", "chunk", "embed", "write", "publish")  # as they follow each other
 FAILURES = 10  # that are listed
 

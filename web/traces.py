@@ -93,6 +93,7 @@ class Traces:
         inside = set_span_in_context(whole)
         found = began + max(took.get("embed", 0) + took.get("dense", 0), took.get("lexical", 0))
         starts = {"embed": began, "dense": began + took.get("embed", 0), "lexical": began, "fuse": found}
+        starts["sentences"] = now - took.get("sentences", 0)
         for stage, at in starts.items():
             if took.get(stage):
                 self._tracer.start_span(stage, inside, start_time=at).end(at + took[stage])

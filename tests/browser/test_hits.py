@@ -1,10 +1,12 @@
 """What can be done with a hit, and what a hostile one cannot do."""
 
 import re
+import threading
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from rag.results import Hit
 from tests.browser.parts import EVIL, LONG, box, several, titles
 from tests.web.fakes import FakeRetriever, make_hit
 
@@ -21,13 +23,65 @@ def test_hits_of_a_page_stand_together(page: Page, retriever: FakeRetriever) -> 
     expect(page.locator("mark.near")).to_have_text("Schnee fällt auf die Hügel.")
 
 
+def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page: Page, retriever: FakeRetriever) -> None:
+    unmarked = make_hit(1, text="It is cold. Snow falls on the hills.", highlights=[], url="https://a.example/1")
+    found = [unmarked, make_hit(2, url="https://a.example/2")]
+
+    def answer(query: str) -> list[Hit]:
+        asked = retriever.narrowed[-1]["sentences"]
+        if asked:
+            release.wait(20)
+        return [found[0]._replace(sentence=(12, 36)) if asked else found[0], found[1]]
+
+    release = threading.Event()
+    retriever.hits = answer
+    page.goto("/")
+    box(page).fill("winter")
+    expect(titles(page)).to_have_count(2)
+    expect(page.locator("mark.near")).to_have_count(0)
+    release.set()
+    expect(page.locator("mark.near")).to_have_text("Snow falls on the hills.")
+    expect(page).to_have_url(re.compile(r"\?q=winter$"))
+    retriever.hits = [make_hit()]
+    box(page).fill("index")
+    expect(titles(page)).to_have_count(1)
+    page.wait_for_load_state("networkidle")
+    assert not retriever.narrowed[-1]["sentences"]
+
+
+def test_more_of_a_page_is_asked_for(page: Page, retriever: FakeRetriever) -> None:
+    url = "https://docs.example/indexes.html"
+    retriever.hits = [make_hit(1, url=f"{url}#a", more=1), make_hit(2, url=f"{url}#b", more=1)]
+    page.goto("/?q=index")
+    retriever.hits = [make_hit(rank, url=f"{url}#{rank}") for rank in (1, 2, 3)]
+    page.get_by_role("link", name="1 more from this page").click()
+    expect(page.get_by_role("row")).to_have_count(3)
+    expect(page.get_by_role("link", name=re.compile("Remove url prefix"))).to_be_visible()
+    assert retriever.narrowed[-1]["per_document"] == 0
+
+
+def test_a_file_opens_in_the_page_at_its_passage(page: Page, plain_page: Page, retriever: FakeRetriever) -> None:
+    text = "Before the passage.\n\n" + LONG
+    hit = make_hit(url="file:///srv/notes/archive.zip!/a.md", title="Notes", section="Notes › Part", text=text)
+    retriever.hits = [hit]
+    for each in (page, plain_page):
+        each.goto("/?q=index")
+        titles(each).get_by_role("link").click()
+        expect(each).to_have_url(re.compile(rf"/document/{hit.document}\?passage=chunk-1&q=index#passage$"))
+        expect(each.get_by_role("heading", level=1)).to_have_text("Notes")
+        expect(each.locator("#passage")).to_contain_text("Before the passage.")
+        expect(each.locator("#passage")).to_be_in_viewport()
+        each.get_by_role("link", name="Back to the results").click()
+        expect(titles(each)).to_have_text("Notes")
+
+
 def test_a_section_can_be_read_in_place(page: Page, retriever: FakeRetriever) -> None:
     at = LONG.index("partial")
     whole = "Heading.\n" * 30 + LONG.strip() + "\nThe end." * 30
     retriever.hits = [make_hit(text=LONG, highlights=[(at, at + 7)], section_text=whole)]
     page.set_viewport_size({"width": 800, "height": 600})
     page.goto("/?q=partial")
-    expect(page.locator(".text")).to_contain_text("… A partial index is here.")
+    expect(page.locator(".text")).to_contain_text("Words before. A partial index is here. Words after.")
     top = page.locator(".text").bounding_box()
     page.get_by_role("link", name="Read the section").press("Enter")
     expect(page.locator(".passage")).to_have_text(LONG.strip())
@@ -41,7 +95,7 @@ def test_a_section_can_be_read_in_place(page: Page, retriever: FakeRetriever) ->
     expect(page.get_by_role("link", name="Show less")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator(".passage")).to_have_count(0)
-    expect(page.locator(".text")).to_contain_text("… A partial index is here.")
+    expect(page.locator(".text")).to_contain_text("Words before. A partial index is here. Words after.")
 
 
 @pytest.mark.parametrize("clipboard", [True, False])

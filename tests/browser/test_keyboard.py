@@ -91,7 +91,7 @@ def test_every_control_is_reached_by_tab_and_shows_focus(page: Page, retriever: 
         assert page.evaluate(outlined) == "solid", seen
     around = [f"{tool} passage {rank}" for rank in (1, 2) for tool in ("Read the section around", "Copy citation of")]
     assert [" ".join(name.split()) for name in seen] == [
-        *("Pilotlight", "Status", "Auto", "q", "Search", "mode", "default notes", "Narrow"),
+        *("Pilotlight", "Status", "Theme", "q", "Search", "mode", "default notes", "Narrow"),
         *("Indexes", *around[:2], "Examples", *around[2:]),
     ]
     page.keyboard.press("Shift+Tab")

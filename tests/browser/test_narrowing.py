@@ -14,15 +14,15 @@ pytestmark = pytest.mark.browser
 
 def test_mode_is_switched_at_once_and_back_works(page: Page, retriever: FakeRetriever) -> None:
     page.goto("/?q=index")
-    page.locator("fieldset").get_by_text("Meaning").click()
+    page.locator("fieldset").get_by_text("Dense").click()
     expect(page).to_have_url(re.compile(r"/\?q=index&mode=dense$"))
     page.keyboard.press("ArrowRight")
     expect(page).to_have_url(re.compile(r"/\?q=index&mode=lexical$"))
-    expect(page.get_by_role("radio", name="Words")).to_be_checked()
+    expect(page.get_by_role("radio", name="Lexical")).to_be_checked()
     page.go_back()
-    expect(page.get_by_role("radio", name="Meaning")).to_be_checked()
+    expect(page.get_by_role("radio", name="Dense")).to_be_checked()
     page.go_back()
-    expect(page.get_by_role("radio", name="Both")).to_be_checked()
+    expect(page.get_by_role("radio", name="Hybrid")).to_be_checked()
     expect(page).to_have_url(re.compile(r"/\?q=index$"))
 
 
@@ -48,11 +48,11 @@ def test_filters_stay_while_typing_until_removed(page: Page, retriever: FakeRetr
 def test_mode_and_filter_without_javascript(plain_page: Page, retriever: FakeRetriever) -> None:
     plain_page.goto("/?language=en&path=/guide")
     box(plain_page).fill("index")
-    plain_page.locator("fieldset").get_by_text("Words").click()
+    plain_page.locator("fieldset").get_by_text("Lexical").click()
     plain_page.get_by_role("button", name="Search").click()
     expect(titles(plain_page)).to_have_count(1)
     plain_page.get_by_role("link", name="Remove folder /guide").click()
-    expect(plain_page.get_by_role("radio", name="Words")).to_be_checked()
+    expect(plain_page.get_by_role("radio", name="Lexical")).to_be_checked()
     assert retriever.calls == [("index", 10, "lexical")] * 2
     assert [call["filter"] for call in retriever.narrowed] == [
         Filter.parse({"language": "en", "path": "/guide"}),

@@ -159,5 +159,5 @@ def test_too_few_vectors(generation: Path) -> None:
 
 def test_another_embedder_is_named_by_field(generation: Path) -> None:
     other = DummyEmbedder(name="other")
-    assert "(by model)" in failed(verify(generation, other))["embedding"]
+    assert "(model)" in failed(verify(generation, other))["embedding"]
     assert other.encoded == 0

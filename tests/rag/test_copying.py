@@ -234,7 +234,9 @@ def test_a_build_that_cannot_be_published_is_kept(site, settings, target, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(type(target), "write", refuse)
-        with pytest.raises(NotPublished, match=r"nobody answers; the build is whole.*pilotlight copy --from") as told:
+        with pytest.raises(
+            NotPublished, match=r"nobody answers; the build is complete.*pilotlight copy --from"
+        ) as told:
             commands.index([str(site.source)], settings, quiet=True)
     where, place = str(told.value).split("--from ")[1].split(" --to ")
     report, text = upkeep.copy(settings, where, place, quiet=True)
@@ -270,10 +272,10 @@ def test_a_store_is_verified(source, target, settings, monkeypatch):
     copied(source, target)
     report, text = upkeep.verify(settings)
     assert (report["ok"], report["generation"]) == (True, source.live_id())
-    assert text.endswith("is whole")
+    assert text.endswith("is intact")
     monkeypatch.setattr(upkeep, "lazy_embedder", lambda settings: DummyEmbedder(name="other"))
     report, _ = upkeep.verify(settings)
-    assert "another embedder" in next(check["what"] for check in report["checks"] if not check["ok"])
+    assert "different embedder" in next(check["what"] for check in report["checks"] if not check["ok"])
     assert upkeep.verify(settings, quick=True)[0]["ok"]
     with pytest.raises(IndexMissing):
         upkeep.verify(settings, generation="20200101T000000-000000")

@@ -70,6 +70,7 @@ def test_at_most_so_many_of_a_document():
     signatures = [1 << 5 * n | 0x1F << 5 * n for n in range(6)]
     choice = choose(ranked(6), facts([0, 0, 0, 1, 0, 1], signatures), no_vectors, k=6, per_document=2)
     assert choice.indices.tolist() == [0, 1, 3, 5]
+    assert choice.left_out == {0: 2}
 
 
 def test_variety_looks_at_vectors():

@@ -97,7 +97,7 @@ def test_sources(index, source):
     [listed] = report["sources"]
     assert (listed["source"], listed["kind"], listed["documents"]) == (str(source), "folder", len(PAGES))
     assert run("sources", "--index", index).stdout.splitlines()[0].split() == [
-        *("source", "kind", "documents", "chunks", "fetched", "modified")
+        *("source", "kind", "documents", "chunks", "fetched", "modified", "settings")
     ]
 
 
@@ -224,7 +224,7 @@ def test_doctor(index, tmp_path):
         (["index", "--index", "TMP/none"], "there is no index"),
         (["index", "TMP/no-such-folder", "--index", "TMP/i"], "no-such-folder"),
         (["index", "TMP/empty", "--index", "TMP/i"], "no"),
-        (["index", "ftp://example.org/", "--index", "TMP/i"], "only http and https"),
+        (["index", "ftp://example.org/", "--index", "TMP/i"], "name an http or https address"),
         (["index", "http://127.0.0.1:PORT/", "--index", "TMP/i"], "--allow-private"),
         (["index", "http://127.0.0.1:PORT/", "--allow-private", "--index", "TMP/i"], "127.0.0.1"),
         (["eval", "TMP/empty"], "corpus.jsonl cannot be read"),
@@ -249,7 +249,7 @@ def test_an_index_of_another_precision_is_refused_by_field(index):
     precision = other[precision_of(index)]
     for verb in (["search", "x"], ["serve"]):
         refused(run(*verb, "--index", index, "--precision", precision, "--engine", "eager"), "precision: index")
-    told = "was built with a different embedder than the settings name ( precision)"
+    told = "was built with a different embedder than the settings name (precision)"
     done = run("verify", "--index", index, "--precision", precision, "--engine", "eager")
     assert done.returncode == 2
     assert told in done.stderr

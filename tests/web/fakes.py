@@ -4,14 +4,22 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Role
 from indexer.catalogue import DocumentFacts, document_id
-from rag.errors import CollectionMissing, DocumentMissing, JobConflict, JobMissing, JobRefused, NotReady
+from rag.errors import (
+    CollectionMissing,
+    DocumentMissing,
+    JobConflict,
+    JobMissing,
+    JobRefused,
+    NotReady,
+    OriginalMissing,
+)
 from rag.facets import count_facets
 from rag.filters import Filter
 from rag.results import Answer, Hit
@@ -22,6 +30,12 @@ from tests.dummy import DummyEmbedder
 class FakeSettings:
     max_k: int = 100
     max_query_chars: int = 10_000
+    per_document: int = 2
+    site_name: str = "Pilotlight"
+    site_logo: str = ""
+    site_accent: str = ""
+    examples: str = ""
+    originals: bool = False
     log_queries: bool = False
     host: str = "127.0.0.1"
     keys_file: Path = Path("/nonexistent/keys.json")
@@ -79,6 +93,9 @@ class FakeRetriever:
         self.collections = ("default", "notes")
         self.narrowed: list[dict[str, Any]] = []  # the other arguments of each call
         self.closed = threading.Event()
+        self.is_close = True
+        self.asked_headings: list[str] = ["How is a table made?", "Partial Indexes"]
+        self.files: dict[str, Path] = {}  # originals, by the id of their document
 
     def status(self) -> dict[str, Any]:
         facts = {"generation": "g1", "model": "all-MiniLM-L6-v2", "documents": 1170, "chunks": 13402}
@@ -122,7 +139,7 @@ class FakeRetriever:
         )
         self._check(collection)
         hits = self.hits(query) if callable(self.hits) else self.hits
-        took = {"embed": 2.04, "dense": 0.71, "lexical": 0.0, "fuse": 0.0, "total": 3.12}
+        took = {"embed": 2.04, "dense": 0.71, "lexical": 0.0, "fuse": 0.0, "sentences": 0.0, "total": 3.12}
         page = [hit._replace(rank=offset + place) for place, hit in enumerate(hits[offset : offset + k], 1)]
         return Answer(
             query=query,
@@ -133,6 +150,7 @@ class FakeRetriever:
             facets=count_facets(DocumentFacts(hit.url, "site", hit.language, hit.content_type) for hit in hits)
             if facets
             else None,
+            close=self.is_close,
         )
 
     def describe(self, collection: str = "default") -> dict[str, Any]:
@@ -160,6 +178,16 @@ class FakeRetriever:
             if document["id"] == id:
                 return document
         raise DocumentMissing(id, collection)
+
+    def original(self, id: str, collection: str = "default") -> tuple[str, BinaryIO]:
+        self.document(id, collection)
+        if id not in self.files:
+            raise OriginalMissing("it is not where it was when it was indexed")
+        return self.files[id].name, self.files[id].open("rb")
+
+    def headings(self, collection: str = "default") -> list[str]:
+        self._check(collection)
+        return self.asked_headings
 
     def documents(self, collection: str = "default") -> Iterator[dict[str, Any]]:
         self._check(collection)

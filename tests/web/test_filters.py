@@ -57,8 +57,8 @@ def test_every_filter_by_post_and_get(client: FlaskClient, retriever: FakeRetrie
     by_post, by_get, by_page = retriever.narrowed
     assert by_post == {"filter": Filter.parse(FIELDS), **options, "offset": 0, "facets": False, "sentences": False}
     assert by_get == by_post
-    own = {"expand": "none", "facets": True, "sentences": True}
-    assert by_page == {**by_post, "per_document": None, "diversity": 0.0, **own}
+    own = {"expand": "none", "facets": True}
+    assert by_page == {**by_post, "per_document": 2, "diversity": 0.0, **own}
 
 
 def test_parameters_are_read_back() -> None:

@@ -43,7 +43,7 @@ def test_defaults_are_ten_hits_and_hybrid(client: FlaskClient, retriever: FakeRe
     assert post(client, query="fsync").status_code == 200
     assert client.get(URL + "?q=fsync").status_code == 200
     assert retriever.calls == [("fsync", 10, "hybrid")] * 2
-    usual = {"filter": None, "collection": "default", "per_document": None, "diversity": 0.0, "expand": None}
+    usual = {"filter": None, "collection": "default", "per_document": 2, "diversity": 0.0, "expand": None}
     usual |= {"offset": 0, "facets": False, "sentences": False}
     assert retriever.narrowed == [usual] * 2
 

@@ -1,19 +1,21 @@
 import pytest
 
-from web.snippets import SNIPPET_CHARS, make_section, make_snippet, mark, merge_spans
+from web.blocks import split_blocks
+from web.snippets import CUT, LEAD_CHARS, SNIPPET_CHARS, make_section, make_snippet, make_text, mark, merge_spans
 
 
 def test_short_passage_is_shown_whole() -> None:
-    assert make_snippet("A partial index.", [(2, 9)]) == "A <mark>partial</mark> index."
+    assert make_snippet("A partial index.", [(2, 9)]) == "<p>A <mark>partial</mark> index.</p>"
 
 
 def test_long_passage_is_cut_around_the_match() -> None:
     text = "Filler words go on. " * 60 + "A partial index is here. " + "More filler follows. " * 60
     at = text.index("partial")
     snippet = make_snippet(text, [(at, at + 7)])
-    assert snippet.startswith("… A <mark>partial</mark> index is here.")
-    assert snippet.endswith(" …")
-    assert len(snippet) < SNIPPET_CHARS + 60
+    assert "words go on. A <mark>partial</mark> index is here. More filler" in snippet
+    assert snippet.startswith(f"<p>{CUT} Filler words")
+    assert snippet.endswith(f"filler follows. {CUT}</p>")
+    assert len(snippet.striptags()) < SNIPPET_CHARS + LEAD_CHARS + 10
 
 
 def test_the_richest_run_of_matches_wins() -> None:
@@ -26,31 +28,94 @@ def test_the_richest_run_of_matches_wins() -> None:
 
 def test_without_matches_the_beginning_is_shown() -> None:
     snippet = make_snippet("word " * 200, [])
-    assert snippet.startswith("word word")
-    assert snippet.endswith("word …")
+    assert snippet.startswith("<p>word word")
+    assert snippet.endswith(f"word {CUT}</p>")
 
 
 def test_a_sentence_is_marked_only_where_no_word_is() -> None:
     text = "Filler words go on. " * 60 + "Here & now it is said. " + "More filler follows. " * 60
     span = (text.index("Here"), text.index(" More"))
-    assert make_snippet(text, [], span).startswith('… <mark class="near">Here &amp; now it is said.</m')
+    assert 'go on. <mark class="near">Here &amp; now it is said.</mark> More filler' in make_snippet(text, [], span)
     assert "near" not in make_snippet(text, [(0, 6)], span)
-    assert make_snippet("Short one.", [], (6, 400)) == 'Short <mark class="near">one.</mark>'
+    assert make_snippet("Short one.", [], (6, 400)) == '<p>Short <mark class="near">one.</mark></p>'
+
+
+CODE = """The example makes a table and asks it:
+
+CREATE TABLE t (
+    a integer,
+
+    b text
+);
+SELECT a FROM t
+    WHERE b = 'x';
+
+And so it goes on in words, as before."""
+
+
+def test_code_keeps_its_lines() -> None:
+    html = make_text(CODE, [(CODE.index("SELECT"), CODE.index("SELECT") + 6)])
+    assert "<p>The example makes a table and asks it:</p>" in html
+    inside = html.partition("<code>")[2].partition("</code>")[0]
+    assert "CREATE TABLE t (\n    a integer,\n\n    b text\n);\n<mark>SELECT</mark> a FROM t\n    WHERE b" in inside
+    assert html.endswith("<p>And so it goes on in words, as before.</p>")
+
+
+def test_a_line_of_code_that_matches_stands_in_its_context() -> None:
+    lines = [f"    value_{number} = compute({number});" for number in range(60)]
+    text = "\n".join(lines)
+    at = text.index("value_30")
+    html = make_snippet(text, [(at, at + 8)])
+    shown = [line for line in html.striptags().splitlines() if "…" not in line]
+    assert html.startswith(f'<pre tabindex="0"><code>{CUT}\n    value_27 = ')
+    assert "    <mark>value_30</mark> = compute(30);\n    value_31" in html
+    assert html.endswith(f");\n{CUT}</code></pre>")
+    assert all(line.endswith(");") for line in shown[1:-1])
+
+
+@pytest.mark.parametrize("length", [10, 60, 119])
+def test_a_path_is_never_cut(length: int) -> None:
+    path = "/" + "/".join(["etc"] * (length // 4))
+    text = " ".join(f"{path}/{number}" for number in range(60))
+    for number in range(0, 60, 7):
+        at = text.index(f"{path}/{number}")
+        words = make_snippet(text, [(at, at + 5)]).striptags().replace("…", " ").split()
+        assert set(words) <= set(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_code"),
+    [
+        ("for i in range(3):\n    print(i)", True),
+        ("$ make install\n$ make test", True),
+        ("fn main() {\n    let x = 5;\n}", True),
+        (" a | b\n---+---\n 1 | 2", True),
+        ("```\nanything at all in a fence\n```", True),
+        ("CREATE INDEX i ON t (a, b);", True),
+        ("Plain words in a row, over\ntwo lines that were wrapped.", False),
+        ("- one thing\n- another (with brackets)", False),
+        ("A sentence; with a semicolon, and more of it follows here.", False),
+        ("Short heading", False),
+        ("See the file /etc/fstab for what is mounted where.", False),
+    ],
+)
+def test_what_counts_as_code(text: str, is_code: bool) -> None:
+    assert [block.is_code for block in split_blocks(text)] == [is_code]
 
 
 def test_a_section_sets_its_passage_off() -> None:
     section = "Before <b>.\nA partial index.\nAfter."
     assert make_section(section, "A partial index. ", [(2, 9)]) == (
-        'Before &lt;b&gt;.\n<span class="passage">A <mark>partial</mark> index.</span>\nAfter.'
+        '<p>Before &lt;b&gt;.</p><div class="passage"><p>A <mark>partial</mark> index.</p></div><p>After.</p>'
     )
-    assert make_section("A partial index.", "A partial index.", [(2, 9)]) == "A <mark>partial</mark> index."
-    assert make_section("Something <else>.", "A partial index.", [(2, 9)]) == "Something &lt;else&gt;."
+    assert make_section("A partial index.", "A partial index.", [(2, 9)]) == "<p>A <mark>partial</mark> index.</p>"
+    assert make_section("Something <else>.", "A partial index.", [(2, 9)]) == "<p>Something &lt;else&gt;.</p>"
 
 
 def test_text_without_spaces_is_cut_anyway() -> None:
     snippet = make_snippet("語" * 2000, [(1500, 1502)])
     assert "<mark>語語</mark>" in snippet
-    assert len(snippet) < SNIPPET_CHARS + 60
+    assert len(snippet.striptags()) < SNIPPET_CHARS + LEAD_CHARS + 10
 
 
 @pytest.mark.parametrize("length", [0, 1, 319, 320, 344, 345, 346, 700])
@@ -70,3 +135,11 @@ def test_everything_is_escaped() -> None:
 
 def test_spans_are_sorted_cut_and_joined() -> None:
     assert merge_spans([(8, 20), (0, 3), (2, 5), (5, 6), (9, 9), (-4, 1), (30, 40)], 10) == [(0, 6), (8, 10)]
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 50_000, "word " * 20_000 + ";", "-" * 40_000 + "x", "a.b(" * 20_000, "'a" * 30_000, ")." * 30_000]
+)
+def test_long_lines_are_looked_at_in_bounded_time(text: str) -> None:
+    assert split_blocks(text)[-1].end == len(text)
+    assert make_snippet(text, [(5, 7)]).count("<mark>") == 1

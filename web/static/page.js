@@ -6,11 +6,13 @@
   const RETRY_MS = 2000;
   const USUAL = { mode: "hybrid", collection: "default" }; // left out of addresses
   const SLOW_MS = 400; // before a search is said to be going on
+  const LONGEST = 8000; // of an address; a longer query is sent in the body, and has none to come back to
   const part = (id) => document.getElementById(id);
   const [form, box, results, facets, count] = ["search", "q", "results", "facets", "count"].map(part);
   let turn = 0; // of the latest search; an answer from an earlier turn is stale
   let request = new AbortController();
   let timer = 0;
+  let asked = location.href; // what is shown, or being fetched
   let settled = true; // the address in the bar is one to come back to, so the next search gets its own
 
   // --- addresses
@@ -25,14 +27,16 @@
   }
 
   function remember(url) {
-    if (url === location.href) return;
+    asked = url;
+    if (url === location.href || url.length > LONGEST) return;
     if (settled) history.pushState(null, "", url);
     else history.replaceState(null, "", url);
     settled = false;
   }
 
   function restore() {
-    const parameters = new URL(location.href).searchParams;
+    asked = location.href;
+    const parameters = new URL(asked).searchParams;
     box.value = parameters.get("q") ?? "";
     for (const [name, usual] of Object.entries(USUAL)) {
       const field = form.elements[name];
@@ -43,8 +47,13 @@
   }
 
   async function go(url) {
-    history.pushState(null, "", url);
-    await restore();
+    if (url.length > LONGEST) {
+      asked = url;
+      await load();
+    } else {
+      history.pushState(null, "", url);
+      await restore();
+    }
     scrollTo(0, 0);
     // the link that was followed is gone
     if (document.activeElement === document.body) (form.querySelector("#narrowed li:last-child a") ?? box).focus();
@@ -55,7 +64,7 @@
   function show(page) {
     const fresh = page.getElementById("results");
     const open = facets.querySelector("details")?.open;
-    results.dataset.state = fresh.dataset.state;
+    for (const name of ["state", "marks"]) results.dataset[name] = fresh.dataset[name] ?? "";
     for (const id of ["results", "facets", "narrowed", "timing"]) {
       part(id).replaceChildren(...page.getElementById(id).childNodes);
     }
@@ -63,6 +72,7 @@
     count.textContent = page.getElementById("count").textContent.trim();
     document.title = page.title;
     dress();
+    mark();
     if (fresh.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
   }
 
@@ -71,6 +81,7 @@
     content.querySelector("h2").textContent = title;
     content.querySelector("p").textContent = message;
     results.dataset.state = "failure";
+    results.dataset.marks = "";
     results.replaceChildren(content);
     facets.replaceChildren();
     part("timing").replaceChildren();
@@ -79,7 +90,10 @@
   }
 
   async function fetchPage(url, signal) {
-    const reply = await fetch(url, { headers: { Accept: "text/html" }, signal });
+    const { origin, pathname, searchParams } = new URL(url, location.href);
+    const long = url.length > LONGEST;
+    const sent = long ? { method: "POST", body: searchParams } : {};
+    const reply = await fetch(long ? origin + pathname : url, { headers: { Accept: "text/html" }, signal, ...sent });
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     return { status: reply.status, page: page.getElementById("results") ? page : null };
   }
@@ -96,7 +110,7 @@
     }, SLOW_MS);
     let answer = null;
     try {
-      answer = await fetchPage(location.href, request.signal);
+      answer = await fetchPage(asked, request.signal);
     } catch {
       // aborted, in which case the turn has moved on, or unreachable, which is said below
     }
@@ -119,6 +133,26 @@
   function search() {
     remember(address());
     return load();
+  }
+
+  // the sentence nearest in meaning takes longer to find than all hits together, so they are shown before
+  async function mark() {
+    const url = results.dataset.marks;
+    const mine = turn;
+    if (!url) return;
+    results.dataset.marks = "";
+    let fresh = null;
+    try {
+      fresh = (await fetchPage(url, request.signal)).page;
+    } catch {
+      // then nothing is marked
+    }
+    if (!fresh || mine !== turn) return;
+    for (const hit of results.querySelectorAll(".hit")) {
+      const [text, marked] = [hit, fresh.getElementById(hit.id)].map((one) => one?.querySelector(".text:not(.whole)"));
+      if (text && marked?.querySelector(".near")) text.replaceChildren(...marked.childNodes);
+    }
+    part("timing").replaceChildren(...fresh.getElementById("timing").childNodes);
   }
 
   // --- the list as the popup of a combobox: a grid, as its rows hold links and buttons
@@ -277,6 +311,7 @@
   box.setAttribute("aria-controls", "hits");
   box.setAttribute("aria-autocomplete", "list");
   dress();
+  mark();
   box.value ||= new URL(location.href).searchParams.get("q") ?? ""; // not in the page of a server too busy to look
   if (results.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
 })();

@@ -16,8 +16,7 @@
   }
 
   function label(button) {
-    button.textContent = theme[0].toUpperCase() + theme.slice(1);
-    button.title = `Colours: ${theme}`;
+    button.title = `Theme: ${theme}`; // which begins with what the button says, for those who speak to it
     button.setAttribute("aria-label", button.title);
   }
 

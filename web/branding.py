@@ -1,0 +1,142 @@
+"""What an operator makes the pages look like: name, logo and colour. All of it is public, as the style sheet is."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from flask import Blueprint, Flask, Response, current_app, url_for
+from werkzeug.exceptions import NotFound
+
+from rag.errors import SettingsError
+from web.retriever import Limits
+
+YEAR_S = 365 * 24 * 3600  # safe because each address has a digest of what is there
+LARGEST_LOGO = 500_000  # bytes
+MOST_NAME = 60  # characters
+KINDS = {
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webp": "image/webp",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+}
+# The backgrounds on which links stand, the least favourable ones of page.css, and the contrast that WCAG AA asks for.
+LIGHT, DARK, CONTRAST = (0xF4, 0xF2, 0xEC), (0x1D, 0x1D, 0x22), 4.6
+_COLOUR = re.compile(r"#([0-9a-fA-F]{6})")
+
+Colour = tuple[int, int, int]
+
+blueprint = Blueprint("branding", __name__, url_prefix="/brand")
+
+
+@dataclass(frozen=True, slots=True)
+class Brand:
+    """The looks of one application."""
+
+    name: str
+    logo: bytes | None
+    logo_type: str
+    style: str  # CSS; empty for our own colour
+
+    @classmethod
+    def of(cls, settings: Limits) -> "Brand":
+        """Read what the settings name. Raises SettingsError."""
+        name = " ".join(settings.site_name.split())
+        if not 0 < len(name) <= MOST_NAME:
+            raise SettingsError(f"--site-name must have 1 to {MOST_NAME} characters, not {len(name)}")
+        logo, logo_type = _logo(settings.site_logo) if settings.site_logo else (None, "")
+        return cls(name, logo, logo_type, _style(settings.site_accent) if settings.site_accent else "")
+
+
+def register(app: Flask, settings: Limits) -> None:
+    """Give all pages the brand. Raises SettingsError."""
+    brand = Brand.of(settings)
+    app.extensions["brand"] = brand
+    app.register_blueprint(blueprint)
+    app.jinja_env.globals["brand"] = brand
+
+    def address(what: str, content: bytes) -> str:
+        return url_for(f"branding.{what}", v=hashlib.sha256(content).hexdigest()[:12])
+
+    app.jinja_env.globals["logo"] = lambda: address("logo", brand.logo or b"")
+    app.jinja_env.globals["accent"] = lambda: address("style", brand.style.encode())
+
+
+@blueprint.get("/logo")
+def logo() -> Response:
+    """Answer with the operator's logo."""
+    brand: Brand = current_app.extensions["brand"]
+    if brand.logo is None:
+        raise NotFound
+    response = _lasting(brand.logo, brand.logo_type)
+    # an SVG that is opened by itself is a document, which could have scripts
+    response.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+    return response
+
+
+@blueprint.get("/style.css")
+def style() -> Response:
+    """Answer with the operator's colour as a style sheet."""
+    brand: Brand = current_app.extensions["brand"]
+    if not brand.style:
+        raise NotFound
+    return _lasting(brand.style.encode(), "text/css")
+
+
+def _lasting(content: bytes, media_type: str) -> Response:
+    response = Response(content, mimetype=media_type)
+    response.headers["Cache-Control"] = f"public, max-age={YEAR_S}, immutable"
+    return response
+
+
+def _logo(text: str) -> tuple[bytes, str]:
+    path = Path(text).expanduser()
+    media_type = KINDS.get(path.suffix.lower())
+    if media_type is None:
+        raise SettingsError(f"--site-logo must be a file of type {', '.join(KINDS)}, not {text!r}")
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_LOGO + 1)
+    except OSError as error:
+        raise SettingsError(f"--site-logo {text} cannot be read: {error.strerror}") from error
+    if len(content) > LARGEST_LOGO:
+        raise SettingsError(f"--site-logo {text} has more than {LARGEST_LOGO:,} bytes: use a smaller image")
+    return content, media_type
+
+
+def _style(text: str) -> str:
+    found = _COLOUR.fullmatch(text.strip())
+    if not found:
+        raise SettingsError(f"--site-accent must be a colour such as #b3261e, not {text!r}")
+    red, green, blue = bytes.fromhex(found[1])
+    accent = (red, green, blue)
+    return (
+        f":root {{ --accent: {_hex(accent)}; "
+        f"--link: light-dark({_hex(legible(accent, LIGHT))}, {_hex(legible(accent, DARK))}); }}\n"
+    )
+
+
+def legible(colour: Colour, background: Colour) -> Colour:
+    """Return the colour, made darker or lighter by as much as it takes to be read on a background."""
+    towards = 0 if _luminance(background) > 0.5 else 255
+    for step in range(21):
+        mixed = tuple(round(part + (towards - part) * step / 20) for part in colour)
+        if contrast(mixed, background) >= CONTRAST:  # type: ignore[arg-type]  # three parts, as a colour has
+            return mixed  # type: ignore[return-value]
+    return (towards, towards, towards)
+
+
+def contrast(one: Colour, other: Colour) -> float:
+    """Return the contrast ratio of WCAG 2.2, from 1 to 21."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: Colour) -> float:
+    linear = [part / 255 / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _hex(colour: Colour) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)
