@@ -97,8 +97,8 @@ def text_of(parts: Sequence[Part], *, is_mostly_links: bool = False) -> list[Par
 
     Where a short page has nothing else, all of it is kept.
     """
-    blocks = (block for part in parts for block in part.blocks)
-    said = Counter(block.text for block in blocks if block.linked and len(block.text) <= _LABEL)
+    linked = (block for part in parts for block in part.blocks if block.linked)
+    said = Counter(block.text for block in linked if len(block.text) <= _LABEL)
     kept = [[block for block in part.blocks if not (block.linked and _is_label(block, said))] for part in parts]
     _cut_tails([block for blocks in kept for block in blocks if block.tail])
     _drop_ends(parts, kept)
