@@ -147,6 +147,8 @@ SETTINGS: tuple[Setting, ...] = (
         high=1,
     ),
     Setting("max_query_chars", 10_000, "longest query, in characters", "serve", low=1, high=1_000_000),
+    Setting("log_format", "text", "format of the log", "serve", choices=("text", "json")),
+    Setting("log_queries", False, "log the queries", "serve"),
     Setting("site_name", "Pilotlight", "name of the search page", "page"),
     Setting("site_logo", "", "logo of the search page, an SVG, PNG, WebP or JPEG file; empty = Pilotlight's", "page"),
     Setting("site_accent", "", "colour of links and buttons, such as #b3261e; empty = blue", "page"),
@@ -162,8 +164,6 @@ SETTINGS: tuple[Setting, ...] = (
         "let callers who may search download the indexed files of folders",
         "page",
     ),
-    Setting("log_format", "text", "format of the log", "serve", choices=("text", "json")),
-    Setting("log_queries", False, "log the queries", "serve"),
     Setting("keys", "", "file with the API keys; empty = keys.json in the index folder", "access"),
     Setting(
         "anonymous",
@@ -246,13 +246,13 @@ class Settings:
     expand: str
     close: float
     max_query_chars: int
+    log_format: str
+    log_queries: bool
     site_name: str
     site_logo: str
     site_accent: str
     examples: str
     originals: bool
-    log_format: str
-    log_queries: bool
     keys: str
     anonymous: str
     cors_origins: str

@@ -44,7 +44,7 @@ _components: dict[str, Schema | Callable[[Limits], Schema]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An answer that is not JSON."""
+    """A body that is not JSON."""
 
     media_type: str
     schema: Schema
@@ -59,7 +59,7 @@ class Operation:
 
     summary: str
     role: Role | None  # what a key must allow; None is open to everybody: probes alone
-    request: Schema | None
+    request: Schema | Content | None
     parameters: Sequence[Parameter] | Callable[[Limits], Sequence[Parameter]]
     responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None]
     errors: tuple[int, ...]
@@ -70,7 +70,7 @@ def operation(
     *,
     summary: str,
     role: Role | None,
-    request: Schema | None = None,
+    request: Schema | Content | None = None,
     parameters: Sequence[Parameter] | Callable[[Limits], Sequence[Parameter]] = (),
     responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None],
     errors: Sequence[int] = (),
@@ -81,7 +81,7 @@ def operation(
     Args:
         summary: one line.
         role: what a key must allow; None for probes, which everybody may ask.
-        request: schema of the JSON body, best one that `define` gave; None where there is no body.
+        request: schema of the JSON body, best one that `define` gave, or a `Content`; None where there is no body.
         parameters: parameter objects of the query string and the path, or what makes them from the limits.
         responses: by status: a schema of JSON, a `Content`, several of these, or None for no body.
         errors: statuses that are answered with a problem, beside those that every such route has.
@@ -185,7 +185,8 @@ def _described(rule: Rule, described: Operation, limits: Limits) -> dict[str, An
     if parameters:
         result["parameters"] = list(parameters(limits) if callable(parameters) else parameters)
     if described.request is not None:
-        result["requestBody"] = {"required": True, "content": {"application/json": {"schema": described.request}}}
+        [(media_type, body)] = _contents(described.request).items()
+        result["requestBody"] = {"required": True, "content": {media_type: body}}
     # reading may be open to all: that is the operator's choice
     allowed: dict[Role | None, list[dict[str, list[str]]]] = {
         None: [],
@@ -196,13 +197,19 @@ def _described(rule: Rule, described: Operation, limits: Limits) -> dict[str, An
 
 
 def _answer(status: int, content: Schema | Content | Sequence[Schema | Content] | None) -> dict[str, Any]:
-    several = [] if content is None else content if isinstance(content, Sequence) else [content]
-    kinds = [one if isinstance(one, Content) else Content("application/json", one) for one in several]
+    kinds = _contents(content)
     meaning = {200: "The answer.", 201: "It has been made.", 202: "It has begun.", 204: "It is done."}.get(status, "")
     described: dict[str, Any] = {"description": meaning or MEANINGS[status]}
     if kinds:
-        described["content"] = {kind.media_type: {"schema": kind.schema} for kind in kinds}
+        described["content"] = kinds
     return described
+
+
+def _contents(content: Schema | Content | Sequence[Schema | Content] | None) -> dict[str, dict[str, Schema]]:
+    """Schemas by media type."""
+    several = [] if content is None else content if isinstance(content, Sequence) else [content]
+    kinds = [one if isinstance(one, Content) else Content("application/json", one) for one in several]
+    return {kind.media_type: {"schema": kind.schema} for kind in kinds}
 
 
 def _problem(status: int) -> dict[str, Any]:

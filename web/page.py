@@ -18,14 +18,15 @@ from web.intake import MAX_BODY_BYTES
 from web.limits import read_body
 from web.listing import group_hits
 from web.narrowing import Asked
-from web.openapi import HTML, Parameter, operation
+from web.openapi import HTML, Content, Parameter, define, operation
 from web.parameters import check_mode, limits, parse_query_string, retriever, search_from_parameters
 from web.retriever import Limits
-from web.schemas import search_parameters
+from web.schemas import search_parameters, structure
 
 KNOWN = ("q", "mode", "collection", "offset", "per_document", "sentences", "open", "explain")
 STAGES = ("embed", "dense", "lexical", "fuse", "sentences")
 EXAMPLES = 4
+FORM = "application/x-www-form-urlencoded"
 ANSWERED = {200: HTML}
 DESCRIPTION = "Fields that are empty or not known are left alone, so that links that others added to still work."
 
@@ -42,6 +43,12 @@ def _parameters(limits: Limits) -> list[Parameter]:
         {"name": "open", **text, "description": "id of a passage to show with its whole section"},
         {"name": "explain", **flag, "description": "whether scores and the time of each stage are shown"},
     ]
+
+
+def _form(limits: Limits) -> dict[str, Any]:
+    return structure(
+        {}, {one["name"]: {**one["schema"], "description": one["description"]} for one in _parameters(limits)}
+    )
 
 
 @blueprint.get("/")
@@ -62,14 +69,15 @@ def index() -> str:
 @operation(
     summary="The search page, for a query that is too long for an address",
     role="read",
-    description="Takes the fields of the query string as `application/x-www-form-urlencoded`.",
+    description=DESCRIPTION,
+    request=Content(FORM, define("SearchForm", _form)),
     responses=ANSWERED,
-    errors=(404, 413, 415),
+    errors=(404,),
 )
 def index_of_long() -> str:
     """Show the same page for the fields of a form."""
-    if request.mimetype != "application/x-www-form-urlencoded":
-        raise UnsupportedMediaType("Send the fields as application/x-www-form-urlencoded.")
+    if request.mimetype != FORM:
+        raise UnsupportedMediaType(f"Send the fields as {FORM}.")
     return _page(read_body(MAX_BODY_BYTES))
 
 

@@ -6,9 +6,9 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from flask import Blueprint, Response, render_template, url_for
+from flask import Blueprint, Response, abort, render_template, url_for
 from markupsafe import Markup
-from werkzeug.exceptions import Forbidden, ServiceUnavailable
+from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline
 from rag.options import DEFAULT_COLLECTION
@@ -118,12 +118,12 @@ def read(id: str) -> str:
     description="Of a folder, and only where the operator allows it (`originals`). Of what is in an archive, that one.",
     parameters=[_ID, _COLLECTION],
     responses={200: Content("application/octet-stream", {"type": "string", "format": "binary"})},
-    errors=(404,),
+    errors=(404, 501),
 )
 def original(id: str) -> Response:
     """Send a file to be saved: a browser never shows it here, where its scripts would be ours."""
     if not limits().originals:
-        raise Forbidden("This server does not hand out files: its operator can allow it with originals = true.")
+        abort(501, "This server does not hand out files; its operator can allow it by the setting originals.")
     name, file = retriever().original(id, collection_in_address())
     try:
         full = ServiceUnavailable("There are as many downloads under way as are allowed: try again in a moment.")

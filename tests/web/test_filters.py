@@ -241,11 +241,11 @@ def test_language_date_scores_and_duplicates_of_a_hit(client: FlaskClient, retri
             duplicates=["javascript:alert(1)", *others],
         )
     ]
-    html = client.get("/?q=index").text
+    html = client.get("/?q=index&explain=true").text
     assert '<h3 lang="de">' in html
-    assert '<p class="text" lang="de">' in html
+    assert '<div class="text" lang="de">' in html
     assert '<time datetime="2026-03-04">2026-03-04</time>' in html
-    assert re.findall(r">(meaning|words) ([\d.]+)<", html) == [("meaning", "0.72"), ("words", "14.3")]
+    assert re.findall(r">(dense|lexical) ([\d.]+)<", html) == [("dense", "0.72"), ("lexical", "14.3")]
     [also] = re.findall(r'<p class="also">(.*)</p>', html)
     assert re.findall('href="([^"]+)"', also) == others[:2]
     assert also.endswith("and 3 more")
@@ -253,13 +253,13 @@ def test_language_date_scores_and_duplicates_of_a_hit(client: FlaskClient, retri
 
 @pytest.mark.parametrize(
     ("scores", "shown"),
-    [({"dense": None, "lexical": 3.0}, ["words 3.0"]), ({"dense": 0.0, "lexical": None}, ["meaning 0.00"]), ({}, [])],
+    [({"dense": None, "lexical": 3.0}, ["lexical 3.0"]), ({"dense": 0.0, "lexical": None}, ["dense 0.00"]), ({}, [])],
 )
 def test_only_scores_there_are_are_shown(
     client: FlaskClient, retriever: FakeRetriever, scores: dict[str, float | None], shown: list[str]
 ) -> None:
     retriever.hits = [make_hit(scores=scores)]
-    assert re.findall(r">((?:meaning|words) [\d.]+)<", client.get("/?q=index").text) == shown
+    assert re.findall(r">((?:dense|lexical) [\d.]+)<", client.get("/?q=index&explain=true").text) == shown
 
 
 @pytest.mark.parametrize("value", ["all", "", "Section"])

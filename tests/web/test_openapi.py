@@ -21,6 +21,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from rag.keys import KeyFile
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import FakeJobs, FakeRetriever, FakeSettings, make_hit
+from web.access import PUBLIC
 from web.app import create_app
 from web.openapi import HTML, document, operations
 
@@ -39,7 +40,7 @@ def test_every_route_is_in_it(app: Flask, client: FlaskClient) -> None:
     there = {
         (rule.rule.replace("<", "{").replace(">", "}"), method)
         for rule in app.url_map.iter_rules()
-        if rule.endpoint != "static"
+        if rule.endpoint not in PUBLIC
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
     assert known == there
@@ -54,7 +55,7 @@ def test_operations_have_names_of_their_own(app: Flask) -> None:
 
 def test_only_pages_are_html(app: Flask) -> None:
     pages = {rule.rule for rule, _, described in operations(app) if described.responses.get(200) is HTML}
-    assert pages == {"/", "/status"}
+    assert pages == {"/", "/status", "/document/<id>"}
 
 
 def test_limits_of_the_server_are_in_it(retriever: FakeRetriever) -> None:
@@ -76,7 +77,9 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
     retriever.hits = [make_hit(rank) for rank in range(1, 25)]
     with fake_endpoint() as endpoint:
         endpoint.answers("Over a subset [1].")
-        settings = FakeSettings(keys_file=keys.path, anonymous="read", answer_url=endpoint.url, max_k=100)
+        settings = FakeSettings(
+            keys_file=keys.path, anonymous="read", answer_url=endpoint.url, max_k=100, originals=True
+        )
         server = make_server(
             "127.0.0.1", 0, create_app(retriever, settings, FakeJobs()), threaded=True, request_handler=Quiet
         )
@@ -91,6 +94,8 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
 def settings_of(key: str) -> SchemathesisConfig:
     lenient = {"negative_data_rejection": {"enabled": False}}
     operations = [{"include-name": name, "checks": lenient} for name in FREE]
+    # days of a filter that end before they begin, which a schema cannot say
+    operations.append({"include-name": "POST /", "checks": lenient | {"positive_data_acceptance": {"enabled": False}}})
     # a build that was cancelled can still be looked at
     operations.append({"include-name": "GET /api/v1/index/{id}", "checks": {"use_after_free": {"enabled": False}}})
     return SchemathesisConfig.from_dict(

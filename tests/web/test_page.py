@@ -114,7 +114,7 @@ def test_a_file_leads_to_its_text_here(client: FlaskClient, retriever: FakeRetri
     address = f"/document/{hit.document}?passage=chunk-1&amp;q=my+index&amp;collection=notes#passage"
     assert re.findall('<h3><a href="([^"]*)"', html) == [address]
     assert 'href="file:' not in html
-    assert "The same at srv/d.md" in html or "The same at /srv/d.md" in html
+    assert "Also at /srv/d.md" in html
 
 
 def test_a_page_has_few_passages_and_says_how_many_more_there_are(

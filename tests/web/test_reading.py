@@ -92,7 +92,7 @@ def test_originals_are_handed_out_only_where_that_is_set(
     file = tmp_path / "a “b”.html"
     file.write_text("<script>alert(1)</script>")
     retriever.files[document_id(URL)] = file
-    assert client.get(f"{address}/original").status_code == 403
+    assert client.get(f"{address}/original").status_code == 501
     allowing = create_app(retriever, replace(FakeSettings(), originals=True)).test_client()
     assert f'href="{address}/original" download>Download the original' in allowing.get(address).text
     with allowing.get(f"{address}/original") as answer:

@@ -21,13 +21,19 @@ def test_post_answers_with_the_rest_body(client: FlaskClient, retriever: FakeRet
     assert response.status_code == 200
     assert response.mimetype == "application/json"
     body = response.get_json()
-    assert list(body) == ["query", "hits", "next", "facets", "took_ms", "generation"]
+    assert list(body) == ["query", "hits", "next", "facets", "close", "took_ms", "generation"]
     assert body["query"] == "partial index"
     assert body["generation"] == "g1"
     assert body["took_ms"]["total"] == pytest.approx(3.12)
     assert [hit["rank"] for hit in body["hits"]] == [1, 2]
     names = "rank id url title section text highlights score scores language date content_type metadata duplicates"
-    assert list(body["hits"][0]) == [*names.split(), "section_text", "document", "sentence"]
+    assert list(body["hits"][0]) == [
+        *names.split(),
+        "section_text",
+        "document",
+        "sentence",
+        "more",
+    ]
     assert body["hits"][0]["highlights"] == [[2, 9], [10, 15]]
     assert retriever.calls == [("partial index", 2, "dense")]
 
