@@ -79,7 +79,9 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
     retriever.hits = [make_hit(rank) for rank in range(1, 25)]
     with fake_endpoint() as endpoint:
         endpoint.answers("Over a subset [1].")
-        settings = FakeSettings(keys_file=keys.path, anonymous="read", answer_url=endpoint.url, max_k=100)
+        settings = FakeSettings(
+            keys_file=keys.path, anonymous="read", answer_url=endpoint.url, max_k=100, originals=True
+        )
         server = make_server(
             "127.0.0.1", 0, create_app(retriever, settings, FakeJobs()), threaded=True, request_handler=Quiet
         )
