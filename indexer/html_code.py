@@ -11,6 +11,7 @@ _LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements th
 _CELLS = frozenset({"td", "th"})
 _PRE_STYLE = re.compile(r"white-space\s*:\s*pre(?:\s|;|$|-wrap)", re.IGNORECASE)
 _EMPTY_ENDS = re.compile(r"\A(?:[^\S\n]*\n)+|\s+\Z")
+_ONLY_CLASS = {"class"}  # attributes of an element that only colours its text
 _LINE = "line"  # class of the lines that Doxygen writes
 
 
@@ -33,21 +34,26 @@ def code_of(tag: Element) -> str:
         node = todo.pop()
         if isinstance(node, str):
             pieces.append(node)
-        elif isinstance(node, tuple):
+            continue
+        if isinstance(node, tuple):
             if len(pieces) > node[0] and not pieces[-1].endswith("\n"):
                 pieces.append("\n")
-        elif node.name == "br":
+            continue
+        if node.name == "br":
             pieces.append("\n")
-        elif not (has_noise_class(node) if _is_coloured(node) else is_noise(node)):
-            only = node.children[0] if len(node.children) == 1 else None
-            if isinstance(only, str) and (not pieces or pieces[-1][-1:] == "\n") and only.strip().isdecimal():
-                numbers.append((len(pieces), int(only)))
-            if node.name in _LINES:
-                if pieces and not pieces[-1].endswith("\n"):
-                    pieces.append("\n")
-                todo.append((len(pieces),))
-            below = [child for child in node.children if not _is_gap(node, child)] if loose else node.children
-            todo += reversed(below)
+            continue
+        is_coloured = node.name == "span" and (not node.attributes or node.attributes.keys() == _ONLY_CLASS)
+        if has_noise_class(node) if is_coloured else is_noise(node):
+            continue
+        begins = not pieces or pieces[-1][-1:] == "\n"
+        if begins and (number := node.first_text().strip()).isdecimal() and len(node.children) == 1:
+            numbers.append((len(pieces), int(number)))
+        if node.name in _LINES:
+            if not begins:
+                pieces.append("\n")
+            todo.append((len(pieces),))
+        below = [child for child in node.children if not _is_gap(node, child)] if loose else node.children
+        todo += reversed(below)
     lines = sum(piece.count("\n") for piece in pieces) if len(numbers) > 1 else 0
     if lines <= len(numbers) + 1 and _counts([number for _, number in numbers]):
         for place, _ in numbers:
@@ -57,11 +63,6 @@ def code_of(tag: Element) -> str:
         text = text.replace("\u00a0", " ")
     text = _EMPTY_ENDS.sub("", text)
     return "" if _numbers_lines(tag, text) else text
-
-
-def _is_coloured(tag: Element) -> bool:
-    """Whether an element most likely only colours its text, as most do; it has a class at most."""
-    return tag.name == "span" and (not tag.attributes or (len(tag.attributes) == 1 and "class" in tag.attributes))
 
 
 def _is_fragment(tag: Element) -> bool:

@@ -31,7 +31,8 @@ _FEW = 2  # links of a table of contents
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
 _TITLES = frozenset({"dt", *_HEADINGS})
-_AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
+_HEADED = _HEADINGS | {"pre"}
+AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _TEXT_PARENTS = frozenset({"main", "article", "section"})
 _NEAR = 20  # elements looked at above one; a limit, so that depth costs little
 _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
@@ -39,6 +40,7 @@ _NO_NAMES: frozenset[str] = frozenset()
 _SEARCHED = 5_000  # elements and strings looked at below one
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|user-select\s*:\s*none", re.IGNORECASE)
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
+_FRAMED = _LABELS | _HEADINGS | _NEVER  # all that an element has which is only a frame around a heading
 _LISTS = frozenset({"ul", "ol"})
 _LABEL = 80  # characters of what stands beside a heading, such as a version and a link to the source
 _BUTTON = 30  # characters of what stands beside a block of code, such as "Run"
@@ -46,7 +48,6 @@ _BESIDE = 12  # nodes around a heading or block of code; an element that has mor
 _TOGGLE = 3  # words of what opens and closes a part of a page that is open already
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
-_BRACKETED = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
 
 
 def classes(tag: Element) -> frozenset[str]:
@@ -74,8 +75,8 @@ def is_noise(tag: Element) -> bool:
         return True
     if tag.attributes and (_is_hidden(tag) or tag.get("role") in _NOISE_ROLES or has_noise_class(tag)):
         return True
-    if name in _LABELS:
-        return (name == "a" and _is_control(tag)) or _stands_beside(tag)
+    if name == "a":
+        return _is_control(tag)
     if name in _LISTS:
         return _leads_within(tag)
     if name == "header":  # of the site, unless it stands inside the text
@@ -89,11 +90,8 @@ def is_noise(tag: Element) -> bool:
 
 def is_permalink(link: Element) -> bool:
     """Whether a link into the page has no words, and so leads to where it stands."""
-    first: Element | str = link
-    while isinstance(first, Element) and first.children:
-        first = first.children[0]
-    if isinstance(first, str) and _WORD.search(first):
-        return False  # as most have words
+    if _WORD.search(link.first_text()):
+        return False
     sign = link.short_text(_BUTTON)
     if sign is None or _WORD.search(sign):
         return False
@@ -112,30 +110,39 @@ def _is_control(link: Element) -> bool:
     return is_permalink(link)
 
 
-def _stands_beside(tag: Element) -> bool:
-    """Whether a short link or badge is all that an element has beside a heading or a block of code."""
-    parent = tag.parent
-    if parent is None or parent.name not in _AROUND or len(parent.children) > _BESIDE:
+def text_within(tag: Element) -> list[Element | str]:
+    """Children of one of `AROUND`, without short links and badges that are all it has beside a heading or code."""
+    children = tag.children
+    if tag.name in _TITLES:
+        return [node for node in children if isinstance(node, str) or not _is_bracketed(node)]
+    if len(children) > _BESIDE:
+        return children
+    names = {node.name for node in children if isinstance(node, Element)}
+    if names.isdisjoint(_HEADED) or any(isinstance(node, str) and not node.isspace() for node in children):
+        return children
+    if "pre" in names:
+        return [node for node in children if isinstance(node, str) or not _is_button(node)]
+    if not names <= _FRAMED:
+        return children
+    return [node for node in children if isinstance(node, str) or not _is_badge(node)]
+
+
+def _is_bracketed(tag: Element) -> bool:
+    if tag.name not in _LABELS or not tag.first_text().lstrip().startswith("["):
         return False
-    if parent.name in _TITLES:
-        text = tag.short_text(_BUTTON)
-        return text is not None and _BRACKETED.fullmatch(text) is not None and _has_link(tag)
-    around = {node.name for node in parent.children if isinstance(node, Element)}
-    is_code = "pre" in around and tag.name == "a"
-    if not is_code and around.isdisjoint(_HEADINGS):
-        return False
-    if any(isinstance(node, str) and not node.isspace() for node in parent.children):
-        return False
-    if is_code:
-        return tag.short_text(_BUTTON) is not None
-    if not all(node.name in _LABELS or node.name in _HEADINGS or node.name in _NEVER for node in _elements(parent)):
+    text = tag.short_text(_BUTTON)
+    return text is not None and text.rstrip().endswith("]") and _has_link(tag)
+
+
+def _is_button(tag: Element) -> bool:
+    return tag.name == "a" and tag.short_text(_BUTTON) is not None
+
+
+def _is_badge(tag: Element) -> bool:
+    if tag.name not in _LABELS:
         return False
     text = tag.short_text(_LABEL)
     return text is not None and (_has_link(tag) or not _LETTER.search(text)) and not holds(tag, _HEADINGS)
-
-
-def _elements(tag: Element) -> list[Element]:
-    return [node for node in tag.children if isinstance(node, Element)]
 
 
 def _has_link(tag: Element) -> bool:

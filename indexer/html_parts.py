@@ -97,9 +97,10 @@ def text_of(parts: Sequence[Part], *, is_mostly_links: bool = False) -> list[Par
 
     Where a short page has nothing else, all of it is kept.
     """
-    said = Counter(block.text for part in parts for block in part.blocks if len(block.text) <= _LABEL)
-    kept = [[block for block in part.blocks if not _is_label(block, said)] for part in parts]
-    _cut_tails([block for blocks in kept for block in blocks])
+    linked = (block for part in parts for block in part.blocks if block.linked)
+    said = Counter(block.text for block in linked if len(block.text) <= _LABEL)
+    kept = [[block for block in part.blocks if not (block.linked and _is_label(block, said))] for part in parts]
+    _cut_tails([block for blocks in kept for block in blocks if block.tail])
     _drop_ends(parts, kept)
     if not any(kept) and not is_mostly_links:
         return [part for part in parts if part.blocks]
@@ -116,7 +117,7 @@ def text_of(parts: Sequence[Part], *, is_mostly_links: bool = False) -> list[Par
 
 def _is_label(block: Block, said: Counter[str]) -> bool:
     """Whether a block is a button, a badge or the like: a short link in no paragraph, or one that is often there."""
-    if len(block.text) > _LABEL or block.kind == "pre" or not block.is_linked(_LINK_SHARE):
+    if len(block.text) > _LABEL or not block.is_linked(_LINK_SHARE):
         return False
     return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")
 
@@ -125,7 +126,7 @@ def _cut_tails(blocks: Sequence[Block]) -> None:
     """Cut links like "Read more" off: short ones after the end of a sentence that often say the same."""
     said = Counter(block.tail for block in blocks)
     for block in blocks:
-        if block.tail and len(block.tail) <= _TAIL and said[block.tail] >= _OFTEN and block.text.endswith(block.tail):
+        if len(block.tail) <= _TAIL and said[block.tail] >= _OFTEN and block.text.endswith(block.tail):
             before = block.text.removesuffix(block.tail).rstrip()
             if before.endswith(_ENDS):
                 block.text = before
@@ -148,6 +149,8 @@ def _drop_ends(parts: Sequence[Part], kept: Sequence[list[Block]]) -> None:
 
 def _without_lists(blocks: list[Block], longest: int, share: float) -> list[Block]:
     """Blocks without runs of list items or rows of more than so many characters, of which this share is links."""
+    if not any(block.linked and block.kind in _LISTED for block in blocks):
+        return blocks
     kept: list[Block] = []
     run: list[Block] = []
     for block in [*blocks, None]:

@@ -78,6 +78,15 @@ class Element:
                 todo += reversed(node.children)
         return "".join(pieces)
 
+    def first_text(self) -> str:
+        """The text that it begins with; empty where it begins with an element that has none."""
+        node: Element | str = self
+        while isinstance(node, Element):
+            if not node.children:
+                return ""
+            node = node.children[0]
+        return node
+
     def short_text(self, most: int) -> str | None:
         """All text below, if it has so many characters at most, white space around it not counted."""
         pieces: list[str] = []

@@ -7,7 +7,7 @@ their own (a setting in a manual, a function in an API reference), because that 
 import re
 
 from indexer.html_code import MAY_BE_CODE, code_of, is_code
-from indexer.html_noise import classes, is_noise, is_permalink, titles_a_box
+from indexer.html_noise import AROUND, classes, is_noise, is_permalink, text_within, titles_a_box
 from indexer.html_parts import Block, Part, join_parts, text_of
 from indexer.html_tables import Row, Table, Tables
 from indexer.html_tree import Element, fold
@@ -83,9 +83,9 @@ class Walker:
                 if node.name in _SHAPING:
                     self._enter(node)
                     todo.append((node,))
-                elif node.attributes:
+                elif "id" in node.attributes:
                     self._note_anchor(node)
-                todo += reversed(node.children)
+                todo += reversed(text_within(node) if node.name in AROUND and len(node.children) > 1 else node.children)
         self._flush()
 
     def sections(self) -> tuple[Section, ...]:

@@ -208,9 +208,9 @@ def test_as_dict_is_read_back() -> None:
     [
         ("en", "filter", "must be an object"),
         (["en"], "filter", "must be an object"),
-        ({"lang": "en"}, "filter.lang", "known are: source"),
-        ({"a\nb" * 99: "en"}, "filter.a\\nb", "is not a field"),
-        ({7: "en"}, "filter.7", "is not a field"),
+        ({"lang": "en"}, "filter.lang", "known fields are: source"),
+        ({"a\nb" * 99: "en"}, "filter.a\\nb", "is not a filter field"),
+        ({7: "en"}, "filter.7", "is not a filter field"),
         ({"language": 1}, "filter.language", "must be a text or a list of texts"),
         ({"language": None}, "filter.language", "must be a text"),
         ({"language": []}, "filter.language", "must be a text"),

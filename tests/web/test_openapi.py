@@ -59,7 +59,9 @@ def test_only_pages_are_html(app: Flask) -> None:
 
 
 def test_limits_of_the_server_are_in_it(retriever: FakeRetriever) -> None:
-    schemas = document(create_app(retriever, FakeSettings(max_k=7, max_query_chars=77)))["components"]["schemas"]
+    schemas = document(create_app(retriever, FakeSettings(originals=True, max_k=7, max_query_chars=77)))["components"][
+        "schemas"
+    ]
     properties = schemas["Search"]["properties"]
     assert (properties["k"]["maximum"], properties["query"]["maxLength"]) == (7, 77)
 
