@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
-from indexer.collections import live_id
 from indexer.config import OWN
-from indexer.layout import is_url
+from indexer.layout import CURRENT, is_url
 from rag.settings import SETTINGS, Settings, load
 from rag.usage import Parser
 
@@ -212,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _untouched(args: Mapping[str, Any], settings: Settings | None) -> str:
     """What to say of the index when a command that writes one was stopped."""
-    if settings is None or args["verb"] not in {"index", "remove"} or live_id(settings.collection_dir) is None:
+    if settings is None or args["verb"] not in {"index", "remove"} or not (settings.collection_dir / CURRENT).exists():
         return ""
     return "; the live index has not changed"
 

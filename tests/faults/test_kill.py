@@ -1,4 +1,4 @@
-"""Whatever writes an index is killed at every step it takes; the index is then exactly the old or the new one, whole,
+"""Whatever writes an index is killed at steps of every kind; the index is then exactly the old or the new one, whole,
 the next build works, and nothing is left of what was killed."""
 
 import random
@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,23 @@ def assert_killed(outcome: Outcome) -> None:
     assert outcome.signal == signal.SIGKILL or is_over, outcome
 
 
-@pytest.mark.parametrize(
-    ("action", "stride"),
-    # what a removal writes is written as a build does
-    [("first build", 1), ("build", 1), ("remove", 5), ("rollback", 1), ("import", 1)],
-)
-def test_killed_at_every_step(disturb: Disturb, undisturbed: Undisturb, world: World, action: str, stride: int) -> None:
+def of_every_kind(steps: Sequence[tuple[str, str]]) -> list[int]:
+    """Numbers, from 1, of all steps, but of the writes of one file the first, the middle and the last alone."""
+    chosen = [number for number, (kind, _) in enumerate(steps, start=1) if kind != "write"]
+    for name in {path for kind, path in steps if kind == "write"}:
+        writes = [number for number, step in enumerate(steps, start=1) if step == ("write", name)]
+        chosen += {writes[0], writes[len(writes) // 2], writes[-1]}
+    return sorted(chosen)
+
+
+@pytest.mark.parametrize("action", ["first build", "build", "remove", "rollback", "import"])
+def test_killed_at_steps_of_every_kind(disturb: Disturb, undisturbed: Undisturb, world: World, action: str) -> None:
     template = None if action == "first build" else world.index
     action = action.removeprefix("first ")
     before = state(world.index) if template else None
     after = undisturbed(world, action, template)
     newest = undisturbed(world, "build", world.index).content
-    jobs = [Job("kill", step) for step in range(1, len(after.steps) + 1, stride)]
+    jobs = [Job("kill", step) for step in of_every_kind(after.steps)]
     jobs += [Job("tear", job.step) for job in jobs if after.steps[job.step - 1][0] == "write"]
     seen = set()
     for outcome in disturb(world, action, template, jobs):

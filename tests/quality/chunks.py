@@ -85,8 +85,8 @@ def read_questions() -> list[tuple[str, str]]:
 
 def section_path(manual: Path, url: str) -> tuple[str, ...]:
     """Headings down to the section with this anchor."""
-    [path] = {section.path for section in _sections(manual, url) if section.anchor == url.partition("#")[2]}
-    return path
+    anchor = url.partition("#")[2]  # which terms below, without one of their own, have too
+    return next(section.path for section in _sections(manual, url) if section.anchor == anchor)
 
 
 def sections_about(manual: Path, url: str) -> list[Section]:
@@ -98,7 +98,8 @@ def sections_about(manual: Path, url: str) -> list[Section]:
 def answers(hit: Hit, manual: Path, url: str) -> bool:
     """Whether a hit is of the section with this anchor or of one below it, or holds one of these whole."""
     page, sections = (manual / url.partition("#")[0]).as_uri(), sections_about(manual, url)
-    return hit.url in {with_anchor(page, section.anchor) for section in sections} or (
+    anchors = {section.anchor for section in sections} | {anchor for each in sections for _, anchor in each.marks}
+    return hit.url in {with_anchor(page, anchor) for anchor in anchors} or (
         hit.url.partition("#")[0] == page and any(section.text in hit.text for section in sections)
     )
 

@@ -59,7 +59,7 @@ def test_requests_in_flight_are_answered_and_readyz_says_that_it_drains(running:
         probe.close()
         status, _, body = said[-1]
         assert status == 503
-        assert "draining" in json.loads(body)["detail"]
+        assert "shutting down" in json.loads(body)["detail"]
         (running.folder / "go-on").touch()
         assert [answer.result(DEADLINE_S) for answer in answers] == [(200, "wait")] * IN_FLIGHT
     assert running.stop() == (0, "")

@@ -50,7 +50,7 @@ def test_a_second_time_it_is_there(cache):
     assert not report["built"]
     assert report["package"] == str(cache / "packages" / before[0])
     done = run("warm", "--cache-dir", cache)
-    assert "is there already" in done.stdout
+    assert "was compiled before" in done.stdout
     assert done.stderr == ""
     assert sorted(path.name for path in (cache / "packages").iterdir()) == before
 
