@@ -252,8 +252,10 @@ def test_importing_embedder_sets_the_environment_and_imports_no_torch():
     assert child(code).stdout.split() == ["False", "1024"]
 
 
-def test_doctor_says_why(monkeypatch):
+def test_doctor_says_why(monkeypatch, request):
     monkeypatch.delenv("PILOTLIGHT_ISA", raising=False)
+    cpu.detect.cache_clear()  # of what the variable said
+    request.addfinalizer(cpu.detect.cache_clear)
     code = "from rag.cli import main; raise SystemExit(main(['doctor', '--json']))"
     found = cpu.detect()
     free = json.loads(child(code).stdout)
