@@ -46,6 +46,7 @@ _LABEL = 80  # characters of what stands beside a heading, such as a version and
 _BUTTON = 30  # characters of what stands beside a block of code, such as "Run"
 _BESIDE = 12  # nodes around a heading or block of code; an element that has more of them is no frame around one
 _TOGGLE = 3  # words of what opens and closes a part of a page that is open already
+_BUBBLE = re.compile(r"tooltip[-_]?(?:text|content|inner|box)")
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 
@@ -199,9 +200,7 @@ def _said_by(value: str) -> bool | None:
 def _is_bubble(tag: Element) -> bool:
     """Whether an element is what a pointer opens, or the sign that it opens by; not the words that it explains."""
     first = next((node for node in islice(tag.nodes(), _NEAR) if isinstance(node, str) and not node.isspace()), "")
-    return not _WORD.search(first) or any(
-        re.search(r"tooltip[-_]?(?:text|content|inner|box)", name) for name in classes(tag)
-    )
+    return not _WORD.search(first) or any(_BUBBLE.search(name) for name in classes(tag))
 
 
 def _is_hidden(tag: Element) -> bool:

@@ -19,7 +19,7 @@ def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | No
     The places that a source may not leave are kept as well. Raises ConfigError if what was kept makes no sense.
     """
     config = bounded(config, sources, live)
-    before = live.settings.get("crawl", {}).get("own", {}) if live is not None else {}
+    before = _own(live.settings) if live is not None else {}
     own = {}
     for source in sources:
         mine = {**before.get(source, {}), **config.crawl.own.get(source, {})}
@@ -45,38 +45,34 @@ def changes(config: BuildConfig, live: Manifest | None, say: Callable[[str], Non
 def are_kept(config: BuildConfig, live: Manifest) -> bool:
     """Whether the live generation has the sources' own settings as they are now."""
     own = json.loads(json.dumps(config.crawl.own, default=dict))
-    return bool(own == live.settings.get("crawl", {}).get("own", {}))
+    return bool(own == _own(live.settings))
 
 
 def own_of(manifest: Manifest, source: str) -> dict[str, str]:
     """Return a source's own settings, as text."""
-    own = manifest.settings.get("crawl", {}).get("own", {}).get(source, {})
-    return {name: as_text(value) for name, value in own.items()}
+    return {name: as_text(value) for name, value in _own(manifest.settings).get(source, {}).items()}
 
 
 def without_leave(manifest: Manifest) -> Manifest:
     """Return a manifest from elsewhere without the leave to reach private addresses: that is this machine's to give."""
-    crawl = manifest.settings.get("crawl", {})
+    before = _own(manifest.settings)
     own = {
         source: {name: value for name, value in given.items() if name != "allow_private"}
-        for source, given in crawl.get("own", {}).items()
+        for source, given in before.items()
     }
-    if own == crawl.get("own", {}):
+    if own == before:
         return manifest
-    return replace(manifest, settings=manifest.settings | {"crawl": crawl | {"own": own}})
+    return replace(manifest, settings=_with_own(manifest.settings, own))
 
 
 def with_leave(manifest: Manifest) -> list[str]:
     """Name the sources that have leave of their own to be at private addresses."""
-    own = manifest.settings.get("crawl", {}).get("own", {})
-    return [source for source, given in own.items() if given.get("allow_private")]
+    return [source for source, given in _own(manifest.settings).items() if given.get("allow_private")]
 
 
 def without(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
     """Return the settings of a build without what some sources keep."""
-    crawl = settings.get("crawl", {})
-    own = {source: given for source, given in crawl.get("own", {}).items() if source not in sources}
-    return {**settings, "crawl": {**crawl, "own": own}}
+    return _with_own(settings, {source: given for source, given in _own(settings).items() if source not in sources})
 
 
 def names_of(source: str) -> tuple[str, ...]:
@@ -89,6 +85,15 @@ def as_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _own(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """What the settings of a build say of each source."""
+    return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON of a manifest
+
+
+def _with_own(settings: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {**settings, "crawl": {**settings.get("crawl", {}), "own": own}}
 
 
 def _effective(crawl: Mapping[str, Any], source: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ _INLINE = frozenset(
     "Ad An Ap Ar At Bx Cd Cm Dv Em Er Ev Fa Fd Fn Ft Ic In Lb Li Lk Ms Mt No Ns Nx Ox Pa Rv Sm St Sx Sy Tn Ux Va Vt Xo "
     "Xc %A %B %D %I %J %N %O %P %R %T %U %V Fo Fc Nm Fl Xr Pf".split()
 )
+_SPOKEN = _INLINE | _QUOTES.keys()
 _TIGHT = frozenset(") ] } . , ; : ! ? ”".split())
 _MOST_LINES = 200_000
 
@@ -120,7 +121,7 @@ class _Page:
             self._text(_joined(given)) if given else None
         elif name in _ALTERNATING:
             self._text("".join(given))
-        elif name in _INLINE or name in _QUOTES:
+        elif name in _SPOKEN:
             self._text(_words([name, *given], self._name))
 
     def _term(self, name: str, given: list[str]) -> None:
@@ -175,13 +176,14 @@ def _words(given: list[str], command: str) -> str:
         if word in _INLINE or word in ("Oo", "Oc"):
             flag = word == "Fl"
             glued = glued or word in ("Ns", "Ap", "Oc")
+            is_last = place + 1 == len(given) or given[place + 1] in _SPOKEN  # no word follows that is its own
             if word in ("Oo", "Oc"):
                 said.append(_QUOTES[word].strip() if glued else f" {_QUOTES[word].strip()}")
                 glued = word == "Oo"
-            elif word == "Nm" and command and (place + 1 == len(given) or given[place + 1] in _INLINE | _QUOTES.keys()):
+            elif word == "Nm" and command and is_last:
                 said.append(("" if glued or not said else " ") + command)
                 glued = False
-            elif word == "Fl" and (place + 1 == len(given) or given[place + 1] in _INLINE | _QUOTES.keys()):
+            elif word == "Fl" and is_last:
                 said.append(" -" if said and not glued else "-")
                 glued, flag = True, False
             continue

@@ -12,8 +12,8 @@ Length = Callable[[str], int]  # tokens of a text
 
 @dataclass(slots=True)
 class _Group:
-    path: tuple[str, ...]  # what the paths of all members begin with
     members: list[Section]
+    joined: Section  # all of them as one, under what their paths begin with
     tokens: int
 
 
@@ -27,14 +27,15 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
     for section in _with_lead_ins(sections, length):
         tokens = length(section.text)
         last = groups[-1] if groups else None
-        if last and _is_near(last.path, section.path) and min(last.tokens, tokens) < _SHORT:
-            path = _shared(last.path, section.path)
-            text = _joined(path, [*last.members, section])
-            if (total := length(text)) <= size:
-                groups[-1] = _Group(path, [*last.members, section], total)
+        if last and _is_near(last.joined.path, section.path) and min(last.tokens, tokens) < _SHORT:
+            path = _shared(last.joined.path, section.path)
+            members = [*last.members, section]
+            joined = _chained(path, [_with_heading(member, len(path)) for member in members])
+            if (total := length(joined.text)) <= size:
+                groups[-1] = _Group(members, joined, total)
                 continue
-        groups.append(_Group(section.path, [section], tokens))
-    return [_as_section(group) for group in groups]
+        groups.append(_Group([section], section, tokens))
+    return [group.joined for group in groups]
 
 
 def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[Section]:
@@ -61,10 +62,6 @@ def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     return path[:same]
 
 
-def _joined(path: tuple[str, ...], members: Iterable[Section]) -> str:
-    return "\n\n".join(_with_heading(member, len(path)).text for member in members)
-
-
 def _with_heading(section: Section, depth: int) -> Section:
     names = section.path[depth:]
     if not names or section.text.startswith(names[-1]):  # a definition's term stands in its text already
@@ -84,9 +81,3 @@ def _chained(path: tuple[str, ...], members: Sequence[Section]) -> Section:
         text += member.text
     first = members[0].anchor
     return Section(path, first, text, tuple(marks[1:] if first is not None else marks))
-
-
-def _as_section(group: _Group) -> Section:
-    if len(group.members) == 1:
-        return group.members[0]
-    return _chained(group.path, [_with_heading(member, len(group.path)) for member in group.members])

@@ -5,7 +5,9 @@ def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 page`, `2 pages`, `1,000 pages`."""
     if number == 1:
         return f"1 {noun}"
-    return f"{number:,} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,} {noun}s"
+    if noun.endswith("y"):
+        return f"{number:,} {noun[:-1]}ies"
+    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def plain(number: float) -> str:

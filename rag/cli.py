@@ -170,9 +170,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     args: dict[str, Any] = {}
     settings = None
     try:
-        args = parser().read(argv)
+        line = parser()
+        args = line.read(argv)
         if args["verb"] is None:
-            parser().print_help()
+            line.print_help()
             return 0
         configured = None
         if args["config"] is not None:

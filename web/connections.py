@@ -46,11 +46,13 @@ class Connection:
 
     def watch(self, poller: selectors.BaseSelector, events: int) -> None:
         """Have a poller tell of these events of its socket, and of no others."""
-        if events and not self.watched:
+        if events == self.watched:
+            return
+        if not self.watched:
             poller.register(self.sock, events, self)
-        elif events and events != self.watched:
+        elif events:
             poller.modify(self.sock, events, self)
-        elif self.watched and not events:
+        else:
             poller.unregister(self.sock)
         self.watched = events
 

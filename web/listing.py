@@ -7,9 +7,9 @@ from typing import Any
 from flask import url_for
 from markupsafe import Markup
 
-from rag.options import DEFAULT_COLLECTION
 from rag.results import Hit, section_within
 from web.narrowing import Asked
+from web.parameters import collection_field
 from web.places import BIDI_CONTROLS, SAFE_URL, Link, is_file, link_to, place_of
 from web.snippets import make_section, make_snippet
 
@@ -84,7 +84,7 @@ def _link(hit: Hit, asked: Asked) -> Link:
     """Where a hit leads: to its page, or for a file, which browsers do not open from a page, to its text here."""
     if not (is_file(hit.url) and SAFE_URL.fullmatch(hit.url) and hit.document):
         return link_to(hit.url)
-    kept: dict[str, Any] = {} if asked.collection == DEFAULT_COLLECTION else {"collection": asked.collection}
+    kept: dict[str, Any] = collection_field(asked.collection)
     address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.query, **kept, _anchor="passage")
     return Link(address, place_of(hit.url))
 

@@ -244,7 +244,7 @@ class Loop:
         if exchange is not None and not exchange.ended:
             self._work(conn, Kind.CALLER, exchange.run)
         elif exchange is not None and exchange.keeps:
-            conn.exchange, conn.intake = None, Intake()
+            conn.exchange = None
             self._connections.enter(conn, State.READING)
             conn.watch(self._poller, selectors.EVENT_READ)
             if conn.rest:

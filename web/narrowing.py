@@ -10,6 +10,7 @@ from rag.facets import FACETS, Share
 from rag.filters import METADATA
 from rag.options import DEFAULT_COLLECTION, MODES
 from web.filters import filter_from_parameters, parameters_of
+from web.parameters import collection_field
 from web.places import place_of
 
 Pair = tuple[str, str]
@@ -69,8 +70,7 @@ class Asked:
     def read(cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]], *, explains: bool = False) -> "Asked":
         """Put parameters in their usual order. Raises FilterError."""
         collection = parameters.get("collection", [DEFAULT_COLLECTION])[0]
-        pairs = [("collection", collection)] if collection != DEFAULT_COLLECTION else []
-        narrowed = (*pairs, *parameters_of(filter_from_parameters(parameters)))
+        narrowed = (*collection_field(collection).items(), *parameters_of(filter_from_parameters(parameters)))
         offset, per_document = (parameters.get(name, [""])[0] for name in ("offset", "per_document"))
         return cls(query, mode, narrowed, offset, per_document, explains)
 

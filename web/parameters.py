@@ -142,8 +142,17 @@ def given_in_address(known: Sequence[str] = (), what: str = "this address") -> d
 
 def collection_in_address() -> str:
     """Return `?collection=` of the request, which takes no other field. Raises BadRequest or FieldError."""
-    given = given_in_address(("collection",))
+    return collection_among(given_in_address(("collection",)))
+
+
+def collection_among(given: Mapping[str, str]) -> str:
+    """Return the collection that the fields of an address name. Raises FieldError."""
     return str(check("collection", given.get("collection", DEFAULT_COLLECTION), COLLECTION))
+
+
+def collection_field(collection: str) -> dict[str, str]:
+    """Return the field of an address that names a collection: none for the default one."""
+    return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 
 
 def read_object(most: int) -> dict[str, object]:

@@ -11,11 +11,18 @@ from markupsafe import Markup
 from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline
-from rag.options import DEFAULT_COLLECTION
 from rag.results import section_within
 from web.fields import check, from_text
 from web.openapi import HTML, Content, Parameter, operation
-from web.parameters import COLLECTION, collection_in_address, given_in_address, limits, retriever
+from web.parameters import (
+    COLLECTION,
+    collection_among,
+    collection_field,
+    collection_in_address,
+    given_in_address,
+    limits,
+    retriever,
+)
 from web.places import is_file, link_to, place_of
 from web.slots import Slots
 from web.snippets import make_text
@@ -76,14 +83,14 @@ class Section:
 def read(id: str) -> str:
     """Show a document around a passage or from a section on."""
     given = given_in_address(("passage", "section", "q", "collection"), "a document")
-    collection = str(check("collection", given.get("collection", DEFAULT_COLLECTION), COLLECTION))
+    collection = collection_among(given)
     document = retriever().document(id, collection)
     sections = sections_of(document)
     marked = given.get("passage", "")
     asked = int(check("section", from_text(given["section"], SECTION), SECTION)) if "section" in given else None
     current = _current(sections, marked, asked)
     shown = window(sections, current, before=BEFORE if asked is None else 0)
-    kept: dict[str, Any] = {"collection": collection} if collection != DEFAULT_COLLECTION else {}
+    kept: dict[str, Any] = collection_field(collection)
     asking: dict[str, Any] = {"q": given["q"]} if given.get("q") else {}
 
     def near(place: int) -> tuple[str, str] | None:

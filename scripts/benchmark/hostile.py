@@ -31,6 +31,7 @@ CONNECTIONS = 2000
 _AGAIN_S = 1.0  # after which a connection that was closed is made again, and one that drips sends more
 _PROBE_S = 0.05
 _TEXTS = 2040
+_SPAWN = multiprocessing.get_context("spawn")
 _HOST = b"Host: localhost\r\n"
 _POST = b"POST /api/v1/search HTTP/1.1\r\n" + _HOST
 
@@ -76,13 +77,12 @@ def hostile(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
         server.await_workers()
         measure(server.port, key, 3)  # warms up
         alone = measure(server.port, key, seconds)
-        context = multiprocessing.get_context("spawn")
-        crowd = context.Process(target=attack, args=(server.port, seconds + 8.0))
+        crowd = _SPAWN.Process(target=attack, args=(server.port, seconds + 8.0))
         crowd.start()
         time.sleep(5)  # until all are there
         attacked = measure(server.port, key, seconds)
         crowd.join()
-        greedy = context.Process(target=embed, args=(server.port, key, seconds + 3.0))
+        greedy = _SPAWN.Process(target=embed, args=(server.port, key, seconds + 3.0))
         greedy.start()
         time.sleep(2)
         beside = measure(server.port, key, seconds)
@@ -110,9 +110,9 @@ def measure(port: int, key: str, seconds: float) -> Row:
     end = time.monotonic() + seconds
     took: list[float] = []
     others: Counter[str] = Counter()
-    context = multiprocessing.get_context("spawn")  # a process of its own: threads here would wait for each other
-    receiver, sender = context.Pipe(duplex=False)
-    prober = context.Process(target=probe, args=(port, seconds, sender))
+    receiver, sender = _SPAWN.Pipe(duplex=False)
+    # a process of its own: threads here would wait for each other
+    prober = _SPAWN.Process(target=probe, args=(port, seconds, sender))
 
     def search(client: int) -> None:
         connection, turn = http.client.HTTPConnection("127.0.0.1", port, timeout=30), 0
@@ -157,7 +157,7 @@ def embed(port: int, key: str, seconds: float) -> None:
     """Ask for the vectors of as many and as long texts as one request may have, again and again."""
     end = time.monotonic() + seconds
     body = json.dumps({"input": ["every one of these texts has as many words as make a kilobyte " * 15] * _TEXTS})
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    headers = _bearer(key) | {"Content-Type": "application/json"}
     while time.monotonic() < end:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.request("POST", "/v1/embeddings", body, headers)
@@ -165,12 +165,16 @@ def embed(port: int, key: str, seconds: float) -> None:
         connection.close()
 
 
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
 def _ask(
     connection: http.client.HTTPConnection, path: str, key: str | None, took: list[float], others: Counter[str]
 ) -> None:
     began = time.perf_counter()
     try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {key}"} if key else {})
+        connection.request("GET", path, headers=_bearer(key) if key else {})
         answer = connection.getresponse()
         answer.read()
     except (OSError, http.client.HTTPException) as error:

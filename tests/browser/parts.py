@@ -8,17 +8,6 @@ from tests.web.fakes import make_hit
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 AXE = Axe()
-CODE = """The example makes a table and asks it:
-
-CREATE TABLE t (
-    a integer,
-
-    b text
-);
-SELECT a FROM t
-    WHERE b = 'x';
-
-And so it goes on in words, as before."""
 LONG = "Words before. " * 40 + "A partial index is here. " + "Words after. " * 40
 
 

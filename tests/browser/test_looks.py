@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.parts import CODE, assert_legible, box, echo, several
-from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from tests.browser.parts import assert_legible, box, echo, several
+from tests.web.fakes import CODE, FakeRetriever, FakeSettings, make_hit
 from tests.web.running import running
 from web.app import create_app
 

@@ -25,6 +25,18 @@ from rag.filters import Filter
 from rag.results import Answer, Hit
 from tests.dummy import DummyEmbedder
 
+CODE = """The example makes a table and asks it:
+
+CREATE TABLE t (
+    a integer,
+
+    b text
+);
+SELECT a FROM t
+    WHERE b = 'x';
+
+And so it goes on in words, as before."""
+
 
 @dataclass(frozen=True)
 class FakeSettings:

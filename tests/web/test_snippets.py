@@ -1,5 +1,6 @@
 import pytest
 
+from tests.web.fakes import CODE
 from web.blocks import split_blocks
 from web.snippets import CUT, LEAD_CHARS, SNIPPET_CHARS, make_section, make_snippet, make_text, mark, merge_spans
 
@@ -38,19 +39,6 @@ def test_a_sentence_is_marked_only_where_no_word_is() -> None:
     assert 'go on. <mark class="near">Here &amp; now it is said.</mark> More filler' in make_snippet(text, [], span)
     assert "near" not in make_snippet(text, [(0, 6)], span)
     assert make_snippet("Short one.", [], (6, 400)) == '<p>Short <mark class="near">one.</mark></p>'
-
-
-CODE = """The example makes a table and asks it:
-
-CREATE TABLE t (
-    a integer,
-
-    b text
-);
-SELECT a FROM t
-    WHERE b = 'x';
-
-And so it goes on in words, as before."""
 
 
 def test_code_keeps_its_lines() -> None:
