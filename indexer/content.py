@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from indexer.decoding import visible
+from indexer.decoding import shorten, visible
 from indexer.errors import ParseError
 from indexer.language import detect
 from indexer.metadata import Declared, collect, day_of, language_of
@@ -17,6 +17,7 @@ from indexer.records import Section
 
 _DEEPEST = 12  # headings in a path
 _LONGEST_HEADING = 200  # characters
+_LONGEST_ANCHOR = 200  # characters
 _LONGEST = 10_000_000  # characters of all sections
 _SECTION = 100  # characters that one counts for beside its text
 _EMPTY_START = re.compile(r"\A(?:[^\S\n]*\n)+")  # leaves the indentation of the first line that says something
@@ -96,11 +97,13 @@ def tidy(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return _SPACE.sub(" ", visible(text)).strip()[:_LONGEST_HEADING].strip()
+    return shorten(_SPACE.sub(" ", visible(text)).strip(), _LONGEST_HEADING)
 
 
 def _anchor(anchor: str | None) -> str | None:
-    return _line(anchor) or None if anchor is not None else None
+    # one that is cut leads nowhere
+    line = _SPACE.sub(" ", visible(anchor)).strip() if anchor is not None else ""
+    return line if 0 < len(line) <= _LONGEST_ANCHOR else None
 
 
 def _marks(marks: Any, length: int) -> tuple[tuple[int, str], ...]:

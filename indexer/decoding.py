@@ -38,6 +38,15 @@ def one_line(text: str) -> str:
     return text if text.isascii() and text.isprintable() else " ".join(visible(text).split())
 
 
+def shorten(text: str, most: int) -> str:
+    """A text of at most so many characters, cut between words where it has any; what is cut ends in an ellipsis."""
+    if len(text) <= most:
+        return text
+    cut = text[: most - 1]
+    words = cut.rpartition(" ")[0]
+    return (words if len(words) > most // 2 else cut).rstrip() + "…"
+
+
 def _encoding(body: bytes, charset: str | None, markup: bool) -> str:
     for mark, name in _BOMS:
         if body.startswith(mark):

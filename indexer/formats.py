@@ -101,3 +101,8 @@ def effective_type(content_type: str, name: str) -> str:
 def reader_of(content_type: str) -> str | None:
     """Name of the module that reads a media type, or None where it is not read."""
     return _READER_OF.get(content_type)
+
+
+def is_source_code(content_type: str) -> bool:
+    """Whether documents of a media type are programs, all of whose lines are code."""
+    return reader_of(content_type) == "source_code"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from indexer.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
 from indexer.wording import counted
 from rag.facets import Share

@@ -1,4 +1,4 @@
-"""Plain text as blocks: paragraphs, and code or tables whose lines and columns mean something.
+"""Plain text as blocks: paragraphs and headings, and code or tables whose lines and columns mean something.
 
 What was code on its page is plain text in the index, with its lines. It is recognised by how its lines are built: by
 the signs they end in and hold, by indentation and columns, and by what prose has and code has not.
@@ -6,8 +6,11 @@ the signs they end in and hold, by indentation and columns, and by what prose ha
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
 
+Kind = Literal["text", "heading", "table", "code"]
 Span = tuple[int, int]  # characters [start, end)
 
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
@@ -23,6 +26,12 @@ _LOOKED_AT = 200  # characters at either end of a line
 _COLUMNS = re.compile(r"\S(?: {3,}|\t+)\S")
 _SENTENCE = re.compile(r"(?<!\w)[^\W\d_]{2,}[,;]?(?: [^\W\d_]+(?:'[^\W\d_]+)?[,;:]?){3,}[^;{}=]*[.!?:]['\")”’]*\Z")
 _CALL = re.compile(r"\w\(")
+_PAIR = re.compile(r"\s*(?:- )?[\w.\"'-]+:(?:\s|\Z)")
+_PATH = re.compile(r"(?:^|\s)(?:~|\.{1,2})?/\w")
+CELL = " | "  # between the cells of a row
+_UNFINISHED = re.compile(r"[^\W_].*[^.,;:!…]", re.DOTALL)  # a line that is no sentence, or a question
+_LONGEST_HEADING = 80  # characters
+_WRAPPED = range(50, 121)  # characters of the longest line of a text that was wrapped by hand or by a mailer
 _WORDS = re.compile(r"(?<!\w)(?:[^\W\d_]+(?:['’][^\W\d_]+)?[,;:.]?(?:\s+|\Z)){6}")
 
 
@@ -32,19 +41,50 @@ class Block:
 
     start: int
     end: int
-    is_code: bool
+    kind: Kind
 
 
-def split_blocks(text: str) -> list[Block]:
-    """Return the blocks of a text in order; code goes on over blank lines, and has no fence around it any more."""
+def split_blocks(text: str, *, is_code: bool = False) -> list[Block]:
+    """Return the blocks of a text in order; code goes on over blank lines, and has no fence around it any more.
+
+    Args:
+        text: a passage, or passages of a section.
+        is_code: the text is of a file of source code, and so nothing else.
+    """
+    if is_code:
+        return list(_code(text, 0, len(text)))
     blocks: list[Block] = []
     for block in _blocks(text):
         last = blocks[-1] if blocks else None
-        if last and last.is_code and block.is_code and not text[last.end : block.start].strip():
-            blocks[-1] = Block(last.start, block.end, is_code=True)
+        if last and last.kind == block.kind == "code" and not text[last.end : block.start].strip():
+            blocks[-1] = Block(last.start, block.end, "code")
         else:
             blocks.append(block)
+    short = [block.kind == "text" and _is_short(text[block.start : block.end]) for block in blocks]
+    for place in range(len(blocks) - 1):
+        if short[place] and not short[place + 1]:
+            blocks[place] = replace(blocks[place], kind="heading")
     return blocks
+
+
+def unwrap(text: str, blocks: list[Block]) -> str:
+    """Return a text of the same length in which a break that only wrapped a line is a space.
+
+    Such a break stands where the next word would not have fitted into the longest line.
+    """
+    pieces, position = [], 0
+    for block in blocks:
+        lines = lines_of(text, block.start, block.end) if block.kind == "text" else []
+        width = max((end - start for start, end in lines), default=0)
+        if len(lines) < 2 or width not in _WRAPPED:
+            continue
+        for (start, end), following in pairwise(lines):
+            after = text[slice(*following)]
+            first = after.split(None, 1)[0] if after.strip() else ""
+            if first and end - start + 1 + len(first) > width and not _ITEM.match(after):
+                pieces += [text[position:end], " "]
+                position = end + 1
+    return "".join([*pieces, text[position:]])
 
 
 def lines_of(text: str, start: int, end: int) -> list[Span]:
@@ -75,7 +115,7 @@ def _blocks(text: str) -> Iterator[Block]:
 def _code(text: str, start: int, end: int) -> Iterator[Block]:
     left, right = _bounds(text, start, end)
     if left < right:
-        yield Block(left, right, is_code=True)
+        yield Block(left, right, "code")
 
 
 def _apart(text: str, start: int, end: int) -> Iterator[Block]:
@@ -90,10 +130,10 @@ def _apart(text: str, start: int, end: int) -> Iterator[Block]:
         lead = next((at for at, (_, is_prose) in enumerate(kinds) if not is_prose), len(kinds))
         rest = [line for line, _ in kinds[lead:]]
         if lead > 0 and rest and _is_code([text[slice(*line)] for line in rest]):
-            yield Block(left, kinds[lead - 1][0][1], is_code=False)
-            yield Block(rest[0][0], right, is_code=True)
+            yield Block(left, kinds[lead - 1][0][1], "text")
+            yield Block(rest[0][0], right, "code")
         else:
-            yield Block(left, right, is_code=_is_code([text[slice(*line)] for line, _ in kinds]))
+            yield Block(left, right, _kind([text[slice(*line)] for line, _ in kinds]))
 
 
 def _bounds(text: str, start: int, end: int) -> Span:
@@ -116,18 +156,50 @@ def _is_prose(line: str) -> bool:
     return bool(_WORDS.search(line) or (_SENTENCE.search(line) and not _CALL.search(line)))
 
 
+def _is_short(text: str) -> bool:
+    """Whether a paragraph is one line that ends as headings do."""
+    line = text.strip()
+    return (
+        len(line) <= _LONGEST_HEADING
+        and "\n" not in line
+        and not line[:1].islower()
+        and bool(_UNFINISHED.fullmatch(line))
+        and not _ITEM.match(line)
+    )
+
+
+def _kind(lines: list[str]) -> Kind:
+    if _is_table(lines):
+        return "table"
+    return "code" if _is_code(lines) else "text"
+
+
+def _is_table(lines: list[str]) -> bool:
+    """Whether lines are rows of a table, as readers write them: as many cells each, but for empty ones at the end."""
+    if len(lines) < 3 or any(line[:1].isspace() or _ENDS.search(_ends_of(line)) for line in lines):
+        return False
+    cells = [line.count(CELL) for line in lines]
+    return max(cells) > 0 and cells.count(max(cells)) * 4 >= len(lines) * 3 and not _has_rule(lines)
+
+
+def _has_rule(lines: list[str]) -> bool:
+    """Whether there is a line as below the head of a table."""
+    return len(lines) > 1 and any(set(line) <= _RULE and _DASHES.search(line) for line in map(_ends_of, lines))
+
+
 def _is_code(lines: list[str]) -> bool:
     lines = [_ends_of(line) for line in lines if line.strip()]
-    if len(lines) > 1 and any(
-        set(line) <= _RULE and _DASHES.search(line) for line in lines
-    ):  # the line below the head of a table
+    if _has_rule(lines):
+        return True
+    indented = sum(line.startswith(("  ", "\t")) for line in lines)
+    if indented and sum(bool(_PAIR.match(line)) for line in lines) * 3 >= len(lines) * 2:
         return True
     if sum(bool(_COLUMNS.search(line)) for line in lines) * 2 > len(lines) > 1:
         return True
     if any(_is_prose(line) or _ITEM.match(line) for line in lines[:1]) or sum(map(_is_prose, lines)) * 3 > len(lines):
         return False
     signs = sum(bool(_ENDS.search(line)) + bool(_SIGNS.search(line)) + 2 * bool(_PROMPT.match(line)) for line in lines)
-    indented = sum(line.startswith(("  ", "\t")) for line in lines)
+    signs += sum(bool(_PATH.search(line)) and not _SIGNS.search(line) for line in lines)
     if len(lines) == 1:
         return signs + lines[0].rstrip().endswith(";") >= 2
     return signs + indented >= len(lines)

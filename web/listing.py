@@ -7,7 +7,7 @@ from typing import Any
 from flask import url_for
 from markupsafe import Markup
 
-from rag.results import Hit, section_within
+from rag.results import Hit, is_source_code, section_within
 from web.narrowing import Asked
 from web.parameters import collection_field
 from web.places import BIDI_CONTROLS, SAFE_URL, Link, is_file, link_to, place_of
@@ -66,14 +66,15 @@ def group_hits(hits: Iterable[Hit], asked: Asked) -> list[PageHits]:
 
 def _passage(hit: Hit, asked: Asked) -> Passage:
     section = section_within(hit.title, hit.section)
+    is_code = is_source_code(hit.content_type)
     return Passage(
         id=hit.id,
         rank=hit.rank,
         link=_link(hit, asked),
         section=section,
         scores=_scores(hit) if asked.explains else [],
-        snippet=make_snippet(hit.text, hit.highlights, hit.sentence),
-        whole=make_section(hit.section_text, hit.text, hit.highlights) if hit.section_text else None,
+        snippet=make_snippet(hit.text, hit.highlights, hit.sentence, is_code=is_code),
+        whole=make_section(hit.section_text, hit.text, hit.highlights, is_code=is_code) if hit.section_text else None,
         citation=_citation(hit, section),
         also=[link_to(url) for url in hit.duplicates[:ALSO]],
         beyond=len(hit.duplicates[ALSO:]),

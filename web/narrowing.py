@@ -9,6 +9,7 @@ from flask import url_for
 from rag.facets import FACETS, Share
 from rag.filters import METADATA
 from rag.options import DEFAULT_COLLECTION, MODES
+from rag.results import is_source_code
 from web.filters import filter_from_parameters, parameters_of
 from web.parameters import collection_field
 from web.places import place_of
@@ -20,10 +21,20 @@ KINDS = {
     "application/json": "JSON",
     "application/pdf": "PDF",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "Word document",
+    "application/epub+zip": "Book",
+    "application/vnd.ms-excel": "Table",
+    "application/vnd.oasis.opendocument.spreadsheet": "Table",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "Slides",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "Table",
+    "application/x-ipynb+json": "Notebook",
+    "application/xhtml+xml": "Web page",
+    "message/rfc822": "E-mail",
     "text/csv": "Table",
     "text/html": "Web page",
     "text/markdown": "Markdown",
     "text/plain": "Text",
+    "text/tab-separated-values": "Table",
+    "text/troff": "Manual page",
     "text/x-rst": "reStructuredText",
 }
 
@@ -128,5 +139,10 @@ def _chip(name: str, value: str) -> str:
 
 def _label(name: str, value: str) -> str:
     if name == "content_type":
-        return KINDS.get(value, value)
-    return unquote(value) if name == "path" else place_of(value)
+        return KINDS.get(value) or (_code_name(value) if is_source_code(value) else value)
+    return unquote(value).removesuffix("!") if name == "path" else place_of(value)  # "!" is where an archive begins
+
+
+def _code_name(content_type: str) -> str:
+    name = content_type.rpartition("/")[2].removeprefix("x-")
+    return f"Code ({name})"

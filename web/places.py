@@ -28,6 +28,11 @@ def is_file(url: str) -> bool:
     return url[:5].lower() == "file:"
 
 
+def file_of(url: str) -> str:
+    """Return the name of the file at an address; of what is in an archive or comes with an e-mail, of that one."""
+    return place_of(url.partition("!/")[0]).rpartition("/")[2]
+
+
 def place_of(url: str) -> str:
     """Return an address as people read it: without scheme and anchor, unescaped."""
     bare = url.partition("#")[0]

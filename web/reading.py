@@ -11,7 +11,7 @@ from markupsafe import Markup
 from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline
-from rag.results import section_within
+from rag.results import is_source_code, section_within
 from web.fields import check, from_text
 from web.openapi import HTML, Content, Parameter, operation
 from web.parameters import (
@@ -23,7 +23,7 @@ from web.parameters import (
     limits,
     retriever,
 )
-from web.places import is_file, link_to, place_of
+from web.places import file_of, is_file, link_to, place_of
 from web.slots import Slots
 from web.snippets import make_text
 
@@ -60,9 +60,14 @@ class Section:
     heading: str  # below the title of the document; may be empty
     passages: list[dict[str, Any]]
 
-    def pieces(self, marked: str) -> list[tuple[Markup, bool]]:
+    @property
+    def name(self) -> str:
+        """What a link to the section says: its heading, or how it begins."""
+        return self.heading or str(self.passages[0]["text"]).strip().partition("\n")[0]
+
+    def pieces(self, marked: str, *, is_code: bool) -> list[tuple[Markup, bool]]:
         """Return the passages as HTML, and whether each is the marked one."""
-        return [(make_text(passage["text"]), passage["id"] == marked) for passage in self.passages]
+        return [(make_text(passage["text"], is_code=is_code), passage["id"] == marked) for passage in self.passages]
 
 
 @blueprint.get("/<id>")
@@ -88,6 +93,7 @@ def read(id: str) -> str:
     sections = sections_of(document)
     marked = given.get("passage", "")
     asked = int(check("section", from_text(given["section"], SECTION), SECTION)) if "section" in given else None
+    is_code = is_source_code(document["content_type"])
     current = _current(sections, marked, asked)
     shown = window(sections, current, before=BEFORE if asked is None else 0)
     kept: dict[str, Any] = collection_field(collection)
@@ -100,7 +106,7 @@ def read(id: str) -> str:
         anchor = f"#section-{sections[place].number}"
         if place not in shown:
             anchor = url_for("reading.read", id=id, section=sections[place].number, **asking, **kept) + anchor
-        return anchor, sections[place].heading or document["title"]
+        return anchor, sections[place].name
 
     return render_template(
         "document.html",
@@ -109,7 +115,8 @@ def read(id: str) -> str:
         link=link_to(document["url"]),
         place=place_of(document["url"]),
         original=url_for("reading.original", id=id, **kept) if has_original(document["url"]) else None,
-        sections=[(sections[place], sections[place].pieces(marked)) for place in shown],
+        file=file_of(document["url"]),
+        sections=[(sections[place], sections[place].pieces(marked, is_code=is_code)) for place in shown],
         previous=near(current - 1),
         next=near(current + 1),
         before=near(shown.start - 1),

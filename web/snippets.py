@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from web.blocks import Block, Span, lines_of, split_blocks
+from web.blocks import CELL, Block, Span, lines_of, split_blocks, unwrap
 
 SNIPPET_CHARS = 320
 LEAD_CHARS = 110  # shown at most before the first match of a snippet
@@ -16,45 +16,56 @@ _SENTENCE = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'�
 _BREAK = re.compile(r"\s+")
 MARK = Markup("<mark>")
 NEAR = Markup('<mark class="near">')  # a sentence that is near in meaning, but has no word of the query
-PARAGRAPH = Markup("<p>{}</p>")
-CODE = Markup('<pre tabindex="0"><code>{}</code></pre>')  # reached by keys, to be scrolled
+SHAPES = {  # what can be wider than the page is reached by keys, to be scrolled
+    "text": Markup("<p>{}</p>"),
+    "heading": Markup('<p class="heading">{}</p>'),
+    "table": Markup('<div class="rows" tabindex="0"><table>{}</table></div>'),
+    "code": Markup('<pre tabindex="0"><code>{}</code></pre>'),
+}
+ROW, ROW_CELL = Markup("<tr>{}</tr>"), Markup("<td>{}</td>")
 CUT = Markup('<span class="cut">…</span>')
 
 
 def make_snippet(
-    text: str, highlights: Iterable[Span], sentence: Span | None = None, *, size: int = SNIPPET_CHARS
+    text: str,
+    highlights: Iterable[Span],
+    sentence: Span | None = None,
+    *,
+    is_code: bool = False,
+    size: int = SNIPPET_CHARS,
 ) -> Markup:
     """Cut about `size` characters around the richest run of matches and mark the matches in it.
 
-    It begins and ends where a sentence or a line of code does; a longer one is cut between words. Where nothing
-    matches, `sentence` is marked instead.
+    It begins and ends where a sentence, a row or a line of code does; a longer one is cut between words. Where nothing
+    matches, `sentence` is marked instead. `is_code` says that the text is of a file of source code.
     """
     text = text.rstrip()
     spans, opening = merge_spans(highlights, len(text)), MARK
     if not spans and sentence:
         spans, opening = merge_spans([sentence], len(text)), NEAR
-    blocks = split_blocks(text)
+    text, blocks = _read(text, is_code=is_code)
     start, end = (0, len(text)) if len(text) <= size else _window(text, blocks, spans, size)
     return _render(text, blocks, spans, start, end, opening)
 
 
-def make_text(text: str, highlights: Iterable[Span] = ()) -> Markup:
+def make_text(text: str, highlights: Iterable[Span] = (), *, is_code: bool = False) -> Markup:
     """Show a text whole, with the spans that match marked."""
-    text = text.rstrip()
-    return _render(text, split_blocks(text), merge_spans(highlights, len(text)), 0, len(text), MARK)
+    text, blocks = _read(text.rstrip(), is_code=is_code)
+    return _render(text, blocks, merge_spans(highlights, len(text)), 0, len(text), MARK)
 
 
-def make_section(section: str, text: str, highlights: Iterable[Span]) -> Markup:
+def make_section(section: str, text: str, highlights: Iterable[Span], *, is_code: bool = False) -> Markup:
     """Show a section whole, its passage `text` set off and marked; without that where it is not in there verbatim."""
     section, text = section.rstrip(), text.rstrip()
     start = section.find(text)
     if start < 0:
-        return make_text(section)
-    passage = make_text(text, highlights)
+        return make_text(section, is_code=is_code)
+    passage = make_text(text, highlights, is_code=is_code)
     if len(text) == len(section):
         return passage
-    parts = (make_text(section[:start]), Markup('<div class="passage">'), passage, Markup("</div>"))
-    return Markup("").join([*parts, make_text(section[start + len(text) :].lstrip("\n"))])
+    before, after = section[:start], section[start + len(text) :].lstrip("\n")
+    around = [make_text(part, is_code=is_code) for part in (before, after)]
+    return Markup("").join([around[0], Markup('<div class="passage">'), passage, Markup("</div>"), around[1]])
 
 
 def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
@@ -84,20 +95,40 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int, opening: Markup
     return Markup("").join(pieces)
 
 
+def _read(text: str, *, is_code: bool) -> tuple[str, list[Block]]:
+    """A text without the breaks that only wrapped its lines, and its blocks."""
+    blocks = split_blocks(text, is_code=is_code)
+    return unwrap(text, blocks), blocks
+
+
 def _render(text: str, blocks: Iterable[Block], spans: list[Span], start: int, end: int, opening: Markup) -> Markup:
     """The blocks of text[start:end], each an element; what is cut off at either end is said by an ellipsis."""
-    shown = [Block(max(block.start, start), min(block.end, end), block.is_code) for block in blocks]
+    shown = [Block(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
     shown = [block for block in shown if block.start < block.end]
     pieces: list[Markup] = []
     for block in shown:
-        inner = mark(text, spans, block.start, block.end, opening)
-        gap = "\n" if block.is_code else " "
+        if block.kind == "table":
+            inner, cut, gap = _rows(text, spans, block, opening), ROW.format(ROW_CELL.format(CUT)), ""
+        else:
+            inner, cut, gap = mark(text, spans, block.start, block.end, opening), CUT, " "
+        gap = "\n" if block.kind == "code" else gap
         if block is shown[0] and text[:start].strip():
-            inner = CUT + gap + inner
+            inner = cut + gap + inner
         if block is shown[-1] and text[end:].strip():
-            inner = inner + gap + CUT
-        pieces.append((CODE if block.is_code else PARAGRAPH).format(inner))
+            inner = inner + gap + cut
+        pieces.append(SHAPES[block.kind].format(inner))
     return Markup("").join(pieces)
+
+
+def _rows(text: str, spans: list[Span], block: Block, opening: Markup) -> Markup:
+    rows = []
+    for start, end in lines_of(text, block.start, block.end):
+        cells, position = [], start
+        for cell in text[start:end].split(CELL):
+            cells.append(ROW_CELL.format(mark(text, spans, position, position + len(cell), opening)))
+            position += len(cell) + len(CELL)
+        rows.append(ROW.format(Markup("").join(cells)))
+    return Markup("").join(rows)
 
 
 def _window(text: str, blocks: list[Block], spans: list[Span], size: int) -> Span:
@@ -114,7 +145,7 @@ def _window(text: str, blocks: list[Block], spans: list[Span], size: int) -> Spa
     first = last = max(matched, key=words_from) if matched else 0
     while last + 1 < len(units) and units[last + 1][1] - units[first][0] <= size:
         last += 1
-    in_code = any(block.is_code and block.start <= units[first][0] < block.end for block in blocks)
+    in_code = any(block.kind == "code" and block.start <= units[first][0] < block.end for block in blocks)
     for _ in range(LEAD_LINES if in_code else 1):
         if first == 0 or units[last][1] - units[first - 1][0] > size + LEAD_CHARS:
             break
@@ -125,16 +156,16 @@ def _window(text: str, blocks: list[Block], spans: list[Span], size: int) -> Spa
 
 
 def _units(text: str, block: Block, size: int) -> list[Span]:
-    """Lines of code and sentences: what a snippet has whole or not at all; longer ones are cut between words."""
+    """Lines of code, rows and sentences: what a snippet has whole or not at all; longer ones are cut between words."""
     units: list[Span] = []
     for start, end in lines_of(text, block.start, block.end):
-        if block.is_code:
+        if block.kind in ("code", "table"):
             pieces = [(start, end)]
         else:
             stops = [found.end() for found in _SENTENCE.finditer(text, start, end)]
             pieces = list(zip([start, *stops], [*stops, end], strict=True))
         for piece in pieces:
-            units += _between_words(text, *_stripped(text, *piece, keep_indent=block.is_code), size)
+            units += _between_words(text, *_stripped(text, *piece, keep_indent=block.kind == "code"), size)
     return [unit for unit in units if unit[0] < unit[1]] or [(block.start, block.end)]
 
 

@@ -2,12 +2,13 @@
 
 import re
 import threading
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from rag.results import Hit
-from tests.browser.parts import EVIL, LONG, box, several, titles
+from tests.browser.parts import EVIL, LONG, assert_legible, box, several, titles
 from tests.web.fakes import FakeRetriever, make_hit
 
 pytestmark = pytest.mark.browser
@@ -138,3 +139,44 @@ def test_hostile_content_is_inert(page: Page, retriever: FakeRetriever, typed: b
     expect(page.locator("#results a:not(.toggle, .stay)")).to_have_count(0)
     assert page.locator("#results img, #results script").count() == 0
     assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_long_address_keeps_its_name_and_a_long_title_its_place(
+    page: Page, retriever: FakeRetriever, width: int
+) -> None:
+    folders = "/".join(["a folder with a long name"] * 8)
+    hit = make_hit(
+        title="A title that goes on " * 9, url=f"https://a.example/{quote(folders)}/minutes.md", language="en"
+    )
+    retriever.hits = [hit]
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto("/?q=index")
+    name = page.locator(".place span").last
+    expect(name).to_have_text("minutes.md")
+    assert name.evaluate("span => span.scrollWidth <= span.clientWidth"), "not cut"
+    place, title = page.locator(".place").bounding_box(), page.locator("h3").bounding_box()
+    assert place is not None
+    assert title is not None
+    assert place["height"] < 30
+    assert title["height"] < 80, "three lines"
+
+
+def test_rows_of_a_table_stand_in_columns(page: Page, retriever: FakeRetriever) -> None:
+    text = "disk | where | last check\nA | bank | 2026-10-05\nB | home | 2026-11-02"
+    retriever.hits = [make_hit(text=text, highlights=[(text.index("bank"), text.index("bank") + 4)])]
+    page.goto("/?q=bank")
+    expect(page.locator(".text td")).to_have_text(
+        ["disk", "where", "last check", "A", "bank", "2026-10-05", "B", "home", "2026-11-02"]
+    )
+    expect(page.locator("td mark")).to_have_text("bank")
+    assert_legible(page)
+
+
+def test_that_nothing_is_close_is_said_once(page: Page, retriever: FakeRetriever) -> None:
+    retriever.is_close = False
+    page.goto("/?q=banana+bread")
+    expect(page.get_by_role("heading", name="Nothing close")).to_be_visible()
+    expect(page.get_by_role("status")).to_have_text("Nothing close; the nearest passage")  # for screen readers
+    shown = page.get_by_role("status").evaluate("count => getComputedStyle(count).clipPath")
+    assert shown == "inset(50%)"

@@ -37,7 +37,7 @@ def test_answer_shows_title_section_url_and_marks(client: FlaskClient) -> None:
         '<a href="https://docs.example/indexes/partial.html#part-1" rel="noopener noreferrer">Partial Indexes</a>'
         in html
     )
-    assert "docs.example/indexes/partial.html</p>" in html
+    assert "<span>docs.example/indexes/</span><span>partial.html</span></p>" in html
     assert "Indexes › Partial Indexes" in html
     assert "A <mark>partial</mark> <mark>index</mark> is an index" in html
     assert "1 passage on 1 page<" in html
@@ -166,7 +166,7 @@ def test_a_long_query_is_sent_as_a_form(client: FlaskClient, retriever: FakeRetr
 def test_a_url_cannot_read_backwards(client: FlaskClient, retriever: FakeRetriever) -> None:
     retriever.hits = [make_hit(url="https://a.example/%E2%80%AEgpj.exe")]
     html = client.get("/?q=index").text
-    assert ">a.example/gpj.exe</p>" in html
+    assert "<span>a.example/</span><span>gpj.exe</span></p>" in html
 
 
 def test_missing_title_falls_back_to_the_url(client: FlaskClient, retriever: FakeRetriever) -> None:
@@ -267,6 +267,17 @@ def test_a_citation_has_title_section_address_and_date(client: FlaskClient, retr
     assert f'data-citation="{cited}"' in client.get("/?q=index").text
 
 
+def test_kinds_and_folders_are_named_for_people(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.hits = [
+        make_hit(1, url="file:///srv/a/x.eml", content_type="message/rfc822"),
+        make_hit(2, url="file:///srv/b.zip!/c/x.py", content_type="text/x-python"),
+        make_hit(3, url="file:///srv/b.zip!/c/x.sql", content_type="application/sql"),
+    ]
+    html = client.get("/?q=index").text
+    assert {"E-mail", "Code (python)", "Code (sql)"} <= set(re.findall(r'title="([^"]+)"><bdi>', html))
+    assert 'title="/srv/b.zip"' in html
+
+
 def test_facets_are_links_that_narrow(client: FlaskClient, retriever: FakeRetriever) -> None:
     retriever.hits = [
         make_hit(1, url="https://a.example/docs/17/x", language="en"),
@@ -274,7 +285,7 @@ def test_facets_are_links_that_narrow(client: FlaskClient, retriever: FakeRetrie
         make_hit(3, url="https://a.example/docs/18/z", language="en", content_type="text/markdown"),
     ]
     html = client.get("/?q=index&mode=dense").text
-    found = re.findall(r'<li><a href="([^"]+)"><bdi>([^<]+)</bdi> <span>(\d)', html)
+    found = re.findall(r'<li><a href="([^"]+)" title="([^"]+)"><bdi>.+?</bdi> <span>(\d)', html)
     assert found == [
         ("/?q=index&amp;mode=dense&amp;language=en", "en", "2"),
         ("/?q=index&amp;mode=dense&amp;language=de", "de", "1"),

@@ -94,7 +94,7 @@ def test_originals_are_handed_out_only_where_that_is_set(
     retriever.files[document_id(URL)] = file
     assert client.get(f"{address}/original").status_code == 501
     allowing = create_app(retriever, replace(FakeSettings(), originals=True)).test_client()
-    assert f'href="{address}/original" download>Download the original' in allowing.get(address).text
+    assert f'href="{address}/original" download>Download a b.md<' in allowing.get(address).text
     with allowing.get(f"{address}/original") as answer:
         assert answer.data == file.read_bytes()
     assert answer.content_type == "application/octet-stream"
@@ -113,3 +113,15 @@ def test_pages_of_a_site_are_not_downloaded(retriever: OneDocument) -> None:
     html = allowing.get(f"/document/{document_id(url)}").text
     assert "Download" not in html
     assert f'<a href="{url}" rel="noopener noreferrer">Open the page</a>' in html
+
+
+def test_a_section_without_a_heading_is_named_by_how_it_begins() -> None:
+    passages = [{"id": "1", "section": "Notes", "text": "Rotating the disks\n\nOn Mondays."}]
+    [section] = sections_of({"title": "Notes", "passages": passages})
+    assert (section.heading, section.name) == ("", "Rotating the disks")
+
+
+def test_all_of_a_program_is_shown_as_code(client: FlaskClient, retriever: OneDocument, address: str) -> None:
+    retriever.hits = [hit._replace(content_type="text/x-python") for hit in retriever.hits]
+    html = client.get(address).text
+    assert html.count("<pre") == html.count("&lt;Text&gt;") > 0

@@ -1,4 +1,5 @@
 import pytest
+from markupsafe import escape
 
 from tests.web.fakes import CODE
 from web.blocks import split_blocks
@@ -84,11 +85,14 @@ def test_a_path_is_never_cut(length: int) -> None:
         ("- one thing\n- another (with brackets)", False),
         ("A sentence; with a semicolon, and more of it follows here.", False),
         ("Short heading", False),
+        ("tar -xf a.tar\nmake all -j4\numount /mnt/disk", True),
+        ("- alert: Old\n  expr: time() > 5\n  annotations:\n    summary: It is old, and has been for days.", True),
+        ("From: Anna\nTo: Board", False),
         ("See the file /etc/fstab for what is mounted where.", False),
     ],
 )
 def test_what_counts_as_code(text: str, is_code: bool) -> None:
-    assert [block.is_code for block in split_blocks(text)] == [is_code]
+    assert [block.kind == "code" for block in split_blocks(text)] == [is_code]
 
 
 def test_a_section_sets_its_passage_off() -> None:
@@ -131,3 +135,50 @@ def test_spans_are_sorted_cut_and_joined() -> None:
 def test_long_lines_are_looked_at_in_bounded_time(text: str) -> None:
     assert split_blocks(text)[-1].end == len(text)
     assert make_snippet(text, [(5, 7)]).count("<mark>") == 1
+
+
+def test_all_of_a_program_is_code() -> None:
+    text = '"""Runs jobs at intervals, and says so in words."""\n\nimport time\n\n\n    return True'
+    assert make_text(text, is_code=True) == f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
+    assert "<p>" not in make_snippet(text, [(5, 9)], is_code=True)
+    assert "<p>" not in make_section(text, "import time", [], is_code=True)
+
+
+def test_a_table_has_rows_and_cells_of_which_none_is_cut() -> None:
+    rows = ["name | what it is", *(f"part {number} | a thing & more | {number}" for number in range(60))]
+    html = make_text("\n".join(rows[:5]))
+    assert html.startswith('<div class="rows" tabindex="0"><table><tr><td>name</td><td>what it is</td></tr><tr>')
+    assert html.count("<td>a thing &amp; more</td>") == 4
+    text = "\n".join(rows)
+    at = text.index("part 30") + 5
+    html = make_snippet(text, [(at, at + 2)])
+    assert html.startswith(f'<div class="rows" tabindex="0"><table><tr><td>{CUT}</td></tr><tr><td>part 2')
+    assert "<tr><td>part <mark>30</mark></td><td>a thing &amp; more</td><td>30</td></tr>" in html
+    assert html.endswith(f"</td></tr><tr><td>{CUT}</td></tr></table></div>")
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("Rotating the disks\n\nOn Monday the disk goes to the bank.", ["heading", "text"]),
+        ("What does it mean?\n\nThat the pump draws air.\n\nAnna", ["heading", "text", "text"]),
+        ("Dear all,\n\nthe pump has failed.", ["text", "text"]),
+        ("One\n\nTwo\n\nThree", ["text", "text", "text"]),
+        ("a | b\nc | d\ne | f", ["table"]),
+        ("ls | wc -l |\nsort | uniq |\nhead | tail;", ["code"]),
+    ],
+)
+def test_headings_and_tables_are_told_from_text(text: str, kinds: list[str]) -> None:
+    assert [block.kind for block in split_blocks(text)] == kinds
+
+
+def test_breaks_that_only_wrapped_a_line_are_not_shown() -> None:
+    wrapped = (
+        "the water pump has failed again, and the repair would cost 430 euros.\n"
+        "I suggest that we buy a new one and share what it costs over the many\n"
+        "plots.\nAnna"
+    )
+    assert make_text(wrapped) == f"<p>{wrapped.replace(chr(10), ' ', 2)}</p>", "the last break was meant"
+    listed = "- a first thing that takes all of the width that there is in a line\n- another"
+    assert "\n" in make_text(listed)
+    assert "\n" in make_text("Roses are red,\nviolets are blue")
