@@ -188,7 +188,7 @@ class LiveRetriever:
             raise OriginalMissing(str(error)) from error
 
     def headings(self, collection: str = DEFAULT) -> list[str]:
-        """Return headings from all over the index that could be searched for. Raises as `search` does."""
+        """Return headings from all over the index that are worth asking for, best first. Raises as `search` does."""
         return self._ask(collection, lambda retriever: retriever.headings)
 
     def documents(self, collection: str = DEFAULT) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """The search page, rendered here in full so that it works without JavaScript."""
 
-import random
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -134,12 +133,9 @@ def _examples(status: Mapping[str, Any], collection: str) -> list[str]:
     if not status["ready"]:
         return []
     try:
-        headings = retriever().headings(collection)
+        return retriever().headings(collection)[:EXAMPLES]
     except (NotReady, NotThere):  # the page says so by its status, or once it is asked
         return []
-    questions = [text for text in headings if text.endswith("?")]
-    candidates = questions if len(questions) >= EXAMPLES else questions + headings[len(questions) :]
-    return random.Random(f"{status.get('created_at')}").sample(candidates, min(EXAMPLES, len(candidates)))  # noqa: S311
 
 
 def _day(moment: str | None) -> str | None:

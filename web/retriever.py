@@ -84,7 +84,7 @@ class Retriever(Protocol):
         """
 
     def headings(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
-        """Return titles and headings from all over the index that could be searched for. Raises as `document` does."""
+        """Return headings from all over the index that are worth asking for, best first. Raises as `document` does."""
 
     def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[dict[str, Any]]:
         """Return every document of one generation, as `document` does. Raises CollectionMissing or NotReady."""
