@@ -101,8 +101,9 @@ def _page(fields: bytes) -> str:
     g.form["narrowed"] = [one for one in asked.narrowed() if not (offers and one.name == "collection")]
     if is_blank(query):
         examples = [(text, replace(asked, query=text).address()) for text in _examples(status, asked.collection)]
-        day = _day(status.get("created_at"))
-        return render_template("page.html", state="empty", day=day, examples=examples, **g.form)
+        index = next((one for one in status.get("collections", []) if one["name"] == asked.collection), status)
+        day = _day(index.get("created_at"))
+        return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
     search = search_from_parameters({"q": [query], **parameters}, limits())
     search = replace(search, facets=True, expand="section" if opened else "none")
     answer = search.run(retriever())

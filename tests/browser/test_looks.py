@@ -1,14 +1,14 @@
 """Legible for everybody: axe on every state in light and dark, small screens, the switch of colours."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.looks import LOOKS, Reach
 from tests.browser.parts import assert_legible, box, echo, several
-from tests.web.fakes import CODE, FakeRetriever, FakeSettings, make_hit
+from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
 from tests.web.running import running
 from web.app import create_app
 
@@ -21,80 +21,8 @@ def background(page: Page) -> str:
     return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
 
-def empty(page: Page, retriever: FakeRetriever) -> None:
-    page.goto("/")
-
-
-def answered(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = lambda query: several(query) * 4
-    page.goto("/?q=index")
-    box(page).press("ArrowDown")
-
-
-def opened(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = [make_hit(section_text="Before.\nA partial index is an index built over a subset of a table.")]
-    page.goto("/?q=index&language=en&meta.team=core&mode=dense&open=chunk-1")
-    expect(page.locator(".passage")).to_be_visible()
-
-
-def nothing(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = []
-    page.goto("/?q=zebra&language=en")
-
-
-def waiting(page: Page, retriever: FakeRetriever) -> None:
-    retriever.ready = False
-    page.goto("/?q=index")
-
-
-def unbuilt(page: Page, retriever: FakeRetriever) -> None:
-    retriever.ready, retriever.missing = False, True
-    page.goto("/")
-
-
-def refused(page: Page, retriever: FakeRetriever) -> None:
-    page.goto("/?q=index&mode=nope")
-
-
-def unreachable(page: Page, retriever: FakeRetriever) -> None:
-    page.goto("/")
-    page.context.set_offline(True)
-    box(page).fill("index")
-    expect(page.get_by_role("button", name="Try again")).to_be_visible()
-
-
-def operator(page: Page, retriever: FakeRetriever) -> None:
-    page.goto("/?q=index")
-    page.goto("/status")
-    expect(page.get_by_role("heading", name="Throughput")).to_be_visible()
-
-
-def far(page: Page, retriever: FakeRetriever) -> None:
-    retriever.is_close = False
-    page.goto("/?q=banana+bread&explain=true")
-    expect(page.get_by_role("heading", name="Nothing close")).to_be_visible()
-
-
-def code(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = [make_hit(text=CODE, highlights=[(CODE.index("SELECT"), CODE.index("SELECT") + 6)])]
-    page.goto("/?q=select")
-    expect(page.locator("pre mark")).to_have_text("SELECT")
-
-
-def reading(page: Page, retriever: FakeRetriever) -> None:
-    hit = make_hit(url="file:///srv/a.md", text=CODE)
-    retriever.hits = [hit]
-    page.goto(f"/document/{hit.document}?passage=chunk-1&q=x")
-    expect(page.locator("#passage pre")).to_be_visible()
-
-
-STATES = [empty, answered, opened, far, code, reading, nothing, waiting, unbuilt, refused, unreachable, operator]
-
-
-@pytest.mark.parametrize("reach", STATES, ids=lambda reach: reach.__name__)
-def test_axe_finds_nothing_in_light_or_dark(
-    page: Page, retriever: FakeRetriever, reach: Callable[[Page, FakeRetriever], None]
-) -> None:
+@pytest.mark.parametrize("reach", LOOKS, ids=lambda reach: reach.__name__)
+def test_axe_finds_nothing_in_light_or_dark(page: Page, retriever: FakeRetriever, reach: Reach) -> None:
     reach(page, retriever)
     assert_legible(page)
 

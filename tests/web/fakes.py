@@ -110,14 +110,18 @@ class FakeRetriever:
         self.files: dict[str, Path] = {}  # originals, by the id of their document
 
     def status(self) -> dict[str, Any]:
-        facts = {"generation": "g1", "model": "all-MiniLM-L6-v2", "documents": 1170, "chunks": 13402}
+        facts = {"generation": "g1", "documents": 1170, "chunks": 13402, "created_at": "2026-11-20T04:00:00Z"}
+        others = {"generation": "g2", "documents": 3, "chunks": 17, "created_at": "2026-11-21T04:00:00Z"}
         return {
             "ready": self.ready,
             "reason": None if self.ready else self.reason,
             "missing": self.missing,
+            "model": "all-MiniLM-L6-v2",
             **facts,
-            "collections": [{"name": name, "ready": self.ready, "reason": ""} for name in self.collections],
-            "created_at": "2026-11-20T04:00:00Z",
+            "collections": [
+                {"name": name, "ready": self.ready, "reason": "", **(facts if name == "default" else others)}
+                for name in self.collections
+            ],
         }
 
     def search(

@@ -21,6 +21,14 @@ def test_empty_page_says_what_is_indexed(client: FlaskClient, retriever: FakeRet
     assert retriever.calls == []
 
 
+def test_empty_page_says_what_the_chosen_collection_holds(client: FlaskClient) -> None:
+    html = client.get("/?collection=notes").text
+    assert "<dd>3</dd>" in html
+    assert "<dd>17</dd>" in html
+    assert "21 Nov 2026" in html
+    assert "1,170" not in html
+
+
 @pytest.mark.parametrize("query", ["", "%20", "%00", "%E2%80%8B"])
 def test_blank_query_is_the_empty_page(client: FlaskClient, retriever: FakeRetriever, query: str) -> None:
     response = client.get("/?q=" + query)
