@@ -51,6 +51,8 @@ def read_path(
     try:
         root = Path(source).expanduser().resolve(strict=True)
         kind = root.stat().st_mode
+    except FileNotFoundError as error:
+        raise SourceError(f"there is no file or folder {source}") from error
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; name a file or folder") from error

@@ -36,6 +36,7 @@ from indexer.records import SEPARATOR, Document, Section
 from indexer.rows import read_rows
 from indexer.signature import signature
 from indexer.vectors import VectorReader
+from indexer.wording import counted
 
 SAMPLE = 32  # passages that are embedded again, evenly spaced
 _ALIKE = 0.999  # cosine of a stored vector and the same text embedded again
@@ -160,7 +161,7 @@ class _Parts:
             if found != wanted:
                 raise corrupt(path, f"holds {found:,} {what} instead of {wanted:,}")
         self._lexical.check_rows()
-        return f"{documents:,} documents, {chunks:,} chunks in all four stores"
+        return f"{counted(documents, 'document')} and {counted(chunks, 'chunk')} in all four stores"
 
     def documents(self) -> str:
         spans = self._numbers("SELECT id, first_row, chunks FROM documents ORDER BY first_row", 3)
@@ -188,14 +189,14 @@ class _Parts:
             total += len(wanted)
         if next(stored, None) is not None:
             raise corrupt(self._path, "has filter terms of documents that are not there")
-        return f"{total:,} filter terms agree with the documents"
+        return f"{counted(total, 'filter term')} checked against the documents"
 
     def signatures(self) -> str:
         rows = self._sample()
         for row, (text,) in self._chunks("text", rows):
             if self._rows["signature"][row] != signature(text):
                 raise corrupt(self._rows_path, f"has another signature for chunk {row} than its text gives")
-        return f"{len(rows)} agree with their texts"
+        return f"{counted(len(rows), 'signature')} checked against the text"
 
     def embedding(self, embedder: Embedder) -> str:
         if fields := differing_fields(self._manifest.fingerprint, embedder.fingerprint):
@@ -226,7 +227,7 @@ class _Parts:
                 self._vectors_path,
                 f"has another vector for chunk {rows[worst]} than its text gives ({cosines[worst]:.4f})",
             )
-        return f"{len(rows)} passages embedded again agree with their vectors, cosine at least {cosines[worst]:.4f}"
+        return f"{counted(len(rows), 'passage')} embedded again, cosine with what is stored ≥ {cosines[worst]:.4f}"
 
     def _sample(self) -> npt.NDArray[np.int64]:
         count = self._manifest.counts.chunks

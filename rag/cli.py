@@ -152,7 +152,9 @@ def parser() -> Parser:
     verb.add_argument("--stdin", action="store_true", help="read the key from standard input instead of generating one")
     verbs.add_parser("warm", help="compile the model for this machine ahead of time")
     verbs.add_parser("doctor", help="show the CPU, engine, model and index in use, and report problems")
+    helps = {action.dest: action.help or "" for action in verbs._choices_actions}
     for name, verb in verbs.choices.items():
+        verb.description = f"{helps[name][:1].upper()}{helps[name][1:]}."
         verb.add_argument(
             "--config", metavar="FILE", type=Path, help="read settings, and sources for index, from this file"
         )
@@ -299,7 +301,8 @@ def _add_settings(verb: Parser, name: str) -> None:
     for setting in SETTINGS:
         if setting.group not in _GROUPS[name] or setting.name in _UNUSED.get(name, ()):
             continue
-        text = f"{setting.help} (default: {setting.default!s}) [{setting.variable}]".replace("%", "%%")
+        default = "" if setting.default == "" else f" (default: {setting.default!s})"
+        text = f"{setting.help}{default} [{setting.variable}]".replace("%", "%%")
         if isinstance(setting.default, bool):
             group.add_argument(setting.flag, action="store_true", default=argparse.SUPPRESS, help=text)
         elif setting.bare:

@@ -51,6 +51,9 @@ def read_configuration(path: Path) -> Configuration:
         raise SettingsError(f"cannot read {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
+    for setting in SETTINGS:
+        if setting.name in content:
+            raise SettingsError(f"{path}: move {setting.name} into the table [settings]")
     _refuse_unknown(content, _TABLES, f"{path}")
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
@@ -141,5 +144,5 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 def _refuse_unknown(names: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for name in names:
         if name not in known:
-            meant = did_you_mean(name, known) or f"; known are: {', '.join(known)}"
+            meant = did_you_mean(name, known) or f"; use one of: {', '.join(known)}"
             raise SettingsError(f"{where}: unknown name {name[:40]!r}{meant}")

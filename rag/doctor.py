@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
@@ -19,7 +20,12 @@ from indexer.sandbox import Sandbox
 from rag.commands import published
 from rag.configs import embedder_config
 from rag.retriever import check_fingerprint
-from rag.settings import Settings
+from rag.settings import SETTINGS, Settings
+from rag.stores import TOKEN
+from rag.usage import nearest
+
+PREFIX = "PILOTLIGHT_"
+_OTHERS = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")  # that are no settings
 
 
 def examine(settings: Settings) -> dict[str, Any]:
@@ -55,6 +61,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         )
     if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit() and int(threads) < processor.cores:
         warnings.append(f"OMP_NUM_THREADS={threads} limits the model to fewer than the {processor.cores} cores here")
+    warnings += _misspelled(os.environ)
     plan = _embedder(settings, report, warnings)
     _index(settings, plan, report, warnings)
     _readers(report, warnings)
@@ -189,6 +196,15 @@ _LABELS = {
     "landlock": "Landlock",
     "compiler": "C++ compiler",
 }
+
+
+def _misspelled(environ: Iterable[str]) -> list[str]:
+    """Variables that nothing reads and that are nearly one of ours; others may be somebody else's."""
+    known = [*(setting.variable for setting in SETTINGS), *_OTHERS]
+    ends = {name.removeprefix(PREFIX): name for name in known}  # what all begin with would make all of them near
+    others = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in known]
+    meant = [(name, nearest(name.removeprefix(PREFIX), ends)) for name in others]
+    return [f"nothing reads {name}, did you mean {ends[near]}?" for name, near in meant if near]
 
 
 def as_text(report: dict[str, Any]) -> str:

@@ -60,8 +60,9 @@ class CollectionMissing(NotThere):
     field = "collection"
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        there = ", ".join(known) or "none yet"
-        super().__init__(f"there is no collection {name[:80]!r}; there are: {there}")
+        there = ", ".join(known)
+        others = f"there are: {there}" if there else "the index has none yet"
+        super().__init__(f"there is no collection {name[:80]!r}; {others}")
 
 
 class DocumentMissing(NotThere):

@@ -127,6 +127,8 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
                 if not isinstance(row, dict) or "_id" not in row or "text" not in row:
                     raise DatasetError(f"{path} line {number} has no _id and text: is it in BEIR's layout?")
                 rows.append(row)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{path} cannot be read ({error}): is it in BEIR's layout?") from error
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror or error}; is the folder in BEIR's layout?") from error
+    except ValueError as error:
+        raise DatasetError(f"{path} is not JSON Lines: {error}") from error
     return rows

@@ -127,7 +127,7 @@ def sources(settings: Settings) -> Result:
 def export(settings: Settings, file: Path, *, generation: str | None = None, jsonl: bool = False) -> Result:
     """Write a generation into an archive, or its documents into a file of JSON Lines."""
     if not jsonl and file.suffix.lower() in _OTHER_ARCHIVES:
-        raise SettingsError(f"{file}: export writes .tar, .tar.gz or .tgz, not {file.suffix}; name the file so")
+        raise SettingsError(f"cannot export to {file}: use a name that ends in .tar, .tar.gz or .tgz")
     index = published(settings)
     manifest = (export_documents if jsonl else export_archive)(index, file, generation)
     size = file.stat().st_size

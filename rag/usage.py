@@ -18,6 +18,8 @@ class Parser(argparse.ArgumentParser):
         missing = message.removeprefix("the following arguments are required: ")
         if missing != message:
             message = f"{self._verb} needs {missing}"
+        elif message.endswith(": expected one argument"):
+            message = f"{message.removeprefix('argument ').removesuffix(': expected one argument')} needs a value"
         raise UsageError(f"{message}; see {self.prog} --help")
 
     def read(self, line: Iterable[str] | None) -> dict[str, Any]:
@@ -50,6 +52,13 @@ class Parser(argparse.ArgumentParser):
             )
         raise UsageError(f"{action.metavar} must be one of {', '.join(known)}, not {value!r}")
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            kind = "a whole number" if action.type is int else "a number"
+            raise UsageError(f"{action.option_strings[0]} must be {kind}, not {arg_string!r}") from None
+
     def _unknown(self, verb: str, word: str) -> str:
         flag = word.partition("=")[0]
         if not flag.startswith("-"):
@@ -70,5 +79,10 @@ class Parser(argparse.ArgumentParser):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Name what is nearest to a word, to be added to an error; empty where nothing is near."""
-    near = get_close_matches(word, list(known), n=1, cutoff=_CLOSE)
-    return f", did you mean {near[0]}?" if near else ""
+    near = nearest(word, known)
+    return f", did you mean {near}?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """What is nearest to a word; None where nothing is near."""
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=_CLOSE)), None)

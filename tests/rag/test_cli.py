@@ -130,12 +130,20 @@ def test_a_job_reads_no_more_than_was_allowed(run: Run, site: Site) -> None:
         ("search cats --filter from=soon", "--filter from must be a day"),
         ("search cats --filter url_prefix=docs", "--filter url_prefix must be an address"),
         ("search cats --filter meta.team=", "--filter meta.team is empty"),
-        ("drop foo", "there is no collection 'foo'"),
-        ("export x.zip", "x.zip: export writes .tar, .tar.gz or .tgz"),
+        ("drop foo", "there is no collection 'foo'; the index has none yet"),
+        ("export x.zip", "cannot export to x.zip: use a name that ends in .tar, .tar.gz or .tgz"),
         ("index example.org", "there is no file or folder example.org; for the site, write https://example.org"),
         ("index docs.example.org/guide/", "write https://docs.example.org/guide/"),
         ("index localhost:8000", "write http://localhost:8000"),
-        ("index notes.md", "No such file"),
+        ("index notes.md", "there is no file or folder"),
+        ("search cats -k abc", "-k must be a whole number, not 'abc'"),
+        ("search cats --diversity much", "--diversity must be a number, not 'much'"),
+        ("search cats -k", "-k needs a value; see pilotlight search --help"),
+        ("index notes --max-pages", "--max-pages needs a value"),
+        (
+            "eval nowhere",
+            "cannot read nowhere/corpus.jsonl: No such file or directory; is the folder in",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(run: Run, line: str, told: str) -> None:
@@ -175,9 +183,22 @@ def test_several_words_are_one_query(run: Run, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_help_has_what_the_command_uses(run: Run, verb: str, has: str, lacks: str) -> None:
-    words = run(verb, "--help")[1].split()
-    assert has in words
-    assert lacks not in words
+    text = run(verb, "--help")[1]
+    assert has in text.split()
+    assert lacks not in text.split()
+    assert "(default: )" not in text
+    usage, described, *_ = text.split("\n\n")
+    assert usage.startswith("usage:")
+    assert described[0].isupper()
+    assert described.endswith(".")
+
+
+def test_a_misspelled_variable_is_told(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.setenv("PILOTLIGHT_MODLE", "x")
+    monkeypatch.setenv("PILOTLIGHT_SERVICE_HOST", "10.0.0.1")  # set by Kubernetes
+    monkeypatch.setenv("PILOTLIGHT_KEY", "x")
+    told = [warning for warning in run("doctor", "--json")["warnings"] if "PILOTLIGHT_" in warning]
+    assert told == ["nothing reads PILOTLIGHT_MODLE, did you mean PILOTLIGHT_MODEL?"]
 
 
 @pytest.mark.parametrize("named", ["nothing", "a folder without text", "a site that is down"])

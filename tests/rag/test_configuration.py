@@ -74,7 +74,8 @@ def test_an_empty_file(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("x = ", "not valid TOML"),
-        ("color = 1", "unknown name 'color'; known are: settings, source"),
+        ("color = 1", "unknown name 'color'; use one of: settings, source"),
+        ('model = "x"', "move model into the table .settings."),
         ("[settings]\ncolor = 1", "settings: unknown name 'color'"),
         ("settings = 1", r"write \[settings\]"),
         ("source = 1", r"write \[\[source\]\]"),

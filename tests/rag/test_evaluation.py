@@ -60,10 +60,10 @@ def test_unknown_names(folder, named):
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
-        ("corpus.jsonl", None, "corpus.jsonl cannot be read"),
+        ("corpus.jsonl", None, "cannot read .*corpus.jsonl: No such file"),
         ("corpus.jsonl", "", "no documents"),
         ("corpus.jsonl", '{"_id": "a", "text": "t"}\n{"no": 1}', "line 2 has no _id"),
-        ("queries.jsonl", "{", "queries.jsonl cannot be read"),
+        ("queries.jsonl", "{", "queries.jsonl is not JSON Lines"),
         ("qrels/test.tsv", "a\tb\n1\t2\n", "test.tsv cannot be read"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "test.tsv cannot be read"),
     ],
