@@ -81,9 +81,7 @@ class Plan:
             native = kernel.supports(self.spec, self.precision, cpu.detect().isa)
             _ = self.spec.dimension
         except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-            raise ModelError(
-                f"{self.spec.folder}/config.json lacks or garbles {error}: fetch the model again"
-            ) from error
+            raise ModelError(f"{self.spec.folder}/config.json has no valid {error}: fetch the model again") from error
         if self.config.engine == "native" and not native:
             raise EmbedderError(
                 f"the native engine does not run {self.spec.name} in {self.precision} on {cpu.detect().isa}: it needs "

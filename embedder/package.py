@@ -86,7 +86,7 @@ def verify(folder: Path, key: PackageKey) -> None:
             )
     for path in folder.iterdir():
         if path.name not in files and path.name != _RECORD:
-            raise PackageError(f"the package file {path} is not in {_RECORD}, so nothing vouches for it: {again}")
+            raise PackageError(f"the package file {path} is not in {_RECORD}, so it cannot be trusted: {again}")
     for name, digest in files.items():
         path = folder / Path(name).name
         try:

@@ -64,7 +64,7 @@ def load_module(spec: ModelSpec) -> SentenceEncoder:
     try:
         shape = shape_of(spec.config)
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{spec.folder}/config.json lacks or garbles {error}: fetch the model again") from error
+        raise ModelError(f"{spec.folder}/config.json has no valid {error}: fetch the model again") from error
     if shape is None:
         encoder: nn.Module = TransformersEncoder(spec)
     else:

@@ -202,7 +202,7 @@ class _Archive:
             raise self._wrong(f"lacks {', '.join(sorted(missing)[:3])}")
         rest = self._read(_PADDING, least=0)
         if any(rest) or len(rest) == _PADDING:
-            raise self._wrong("goes on after its end")
+            raise self._wrong("has data after its end")
 
     def _next(self) -> tuple[str, int] | None:
         """Name and size of the next member, None at the end."""

@@ -119,15 +119,13 @@ class Cluster:
         except RayError as error:
             raise ClusterError(
                 f"a task was lost {_RETRIES + 1} times with its node or process ({_first_line(error)}): see whether "
-                "the nodes have memory enough; nothing was published"
+                "the nodes have enough memory; nothing was published"
             ) from error
 
     def _check(self) -> None:
         nodes = self._nodes()
         if not nodes:
-            raise ClusterError(
-                f"no node of the cluster has cores enough for a task, which takes {self._cores}: set --threads lower"
-            )
+            raise ClusterError(f"no node of the cluster has {self._cores} cores for a task: lower --threads")
         # without a core of its own, so that it need not wait for one where the cluster is busy
         check = ray.remote(num_cpus=0, max_retries=_RETRIES)(cluster_worker.check)
         strategies = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]

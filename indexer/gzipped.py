@@ -22,5 +22,5 @@ def unpacked(body: bytes) -> bytes:
             budget.spend(len(piece))
             pieces.append(piece)
     except zlib.error as error:
-        raise ParseError("truncated or damaged: it is not what gzip packed") from error
+        raise ParseError("truncated or damaged: it is not a gzip file") from error
     return b"".join(pieces)

@@ -37,7 +37,7 @@ class MilvusAddress:
             parts = urlsplit(text)
             port = parts.port or _PORT
         except ValueError as error:
-            raise StoreAddressError(f"that is no address of a store ({error}); {_FORMS}") from error
+            raise StoreAddressError(f"this is not the address of a store ({error}); {_FORMS}") from error
         if parts.username is not None or parts.password is not None:
             raise StoreAddressError(
                 f"the address of the store at {parts.hostname} holds credentials, which would end up in logs: "

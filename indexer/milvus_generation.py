@@ -235,7 +235,7 @@ def read_manifest(milvus: Milvus, generation_id: str) -> Manifest:
     records = MilvusCollection(milvus, records_of(name))
     found = records.query("part < 0", ["part", "body"], consistency_level="Strong")
     if not found:
-        raise IndexMissing(f"{where} is not complete: what wrote it did not come to its end")
+        raise IndexMissing(f"{where} is incomplete: writing it was interrupted")
     try:
         raw = schema.manifest_in(record["body"] for record in sorted(found, key=itemgetter("part"), reverse=True))
     except ValueError as error:

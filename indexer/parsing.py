@@ -49,7 +49,7 @@ def parse(page: Page, sandbox: Sandbox | None = None) -> Document:
         and not _is_packed(page, reader)
         and not page.body.startswith((b"\xff\xfe", b"\xfe\xff"))
     ):
-        raise ParseError("binary data where text was promised")
+        raise ParseError("binary data instead of text")
     if reader is None or reader == CONTAINER:
         raise ParseError(f"content type {content_type} is not read")
     content = _read(reader, page, sandbox)

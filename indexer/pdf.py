@@ -30,7 +30,7 @@ def read(body: bytes, charset: str | None) -> Content:
     except pypdfium2.PdfiumError as error:
         if error.err_code == pdfium.FPDF_ERR_PASSWORD:
             raise ParseError("encrypted: it opens only with a password") from error
-        raise ParseError("truncated or damaged: it is no readable PDF") from error
+        raise ParseError("truncated or damaged: it is not a readable PDF") from error
     try:
         return _content(document)
     finally:

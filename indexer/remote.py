@@ -202,7 +202,7 @@ class Place:
                 raise StoreRefused(
                     f"{self.url}: there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
                 ) from error
-            remedy = "free some space" if "No space left" in text else "look after its address and the network"
+            remedy = "free some space" if "No space left" in text else "check the address and the network"
             raise StoreUnreachable(
                 f"{self._shown(name)}: the store does not answer as it should ({_first_line(error)}); {remedy}"
             ) from error

@@ -141,7 +141,7 @@ class Sandbox:
         if answer is None:
             with suppress(subprocess.TimeoutExpired):
                 if process.wait(_GRACE) == -signal.SIGSYS:
-                    raise ParseError("its reader was ended: it asked the system for what no reader may")
+                    raise ParseError("its reader was stopped: it made a forbidden system call")
             raise ParseError(f"reading it crashed, or took more than {self._memory >> 20:,} MB of memory")
         return answer
 

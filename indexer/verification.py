@@ -117,7 +117,7 @@ def _strangers(folder: Path, manifest: Manifest) -> str:
     known = {folder / name for name in (MANIFEST, *manifest.files)}
     strangers = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in known)
     if strangers:
-        raise corrupt(strangers[0], "is no part of the generation")
+        raise corrupt(strangers[0], "is not part of the generation")
     return "none"
 
 
@@ -247,7 +247,7 @@ class _Parts:
             try:
                 pairs = metadata_from_json(metadata)
             except (ValueError, AttributeError, TypeError) as error:
-                raise corrupt(self._path, f"has metadata of {url} that is no JSON object of texts") from error
+                raise corrupt(self._path, f"has metadata of {url} that is not a JSON object of texts") from error
             yield number, Document(url, source, "", (), "", None, None, "", content_type, language, date, pairs)
 
     def _numbers(self, query: str, width: int) -> npt.NDArray[np.int64]:

@@ -87,7 +87,7 @@ def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dic
     except ParseError as error:
         yield {"error": str(error)}, b""
     except MemoryError:
-        yield {"error": "reading it takes more memory than a document may"}, b""
+        yield {"error": "reading it takes more memory than is allowed"}, b""
     except RecursionError:
         yield {"error": "elements nested too deep"}, b""
     except Exception as error:  # noqa: BLE001 - whatever a library trips over, the fault lies in the document

@@ -42,7 +42,7 @@ class Package:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(body))
         except DAMAGED as error:
-            raise ParseError("truncated or damaged: it is no readable zip file") from error
+            raise ParseError("truncated or damaged: it is not a readable zip file") from error
         self._names = {info.filename: info for info in self._zip.infolist()}
         self._read = 0
         if len(self._names) > _MOST_PARTS:
@@ -114,7 +114,7 @@ def parse_xml(data: bytes) -> Any:
     except (etree.LxmlError, ValueError) as error:
         raise ParseError(f"XML that cannot be read: {' '.join(str(error).split())[:100]}") from error
     if root.getroottree().docinfo.internalDTD is not None:
-        raise ParseError("XML with a document type declaration, which may hide anything")
+        raise ParseError("XML with a document type declaration, which is not allowed")
     return root
 
 

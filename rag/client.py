@@ -154,5 +154,5 @@ def _fields(query: str, options: SearchOptions) -> dict[str, Any]:
 def _list_in(body: Any, name: str, length: int | None = None) -> list[Any]:
     found = body.get(name) if isinstance(body, dict) else None
     if not isinstance(found, list) or length not in (None, len(found)):
-        raise ClientError(f"the server's answer lacks the {name} that it should have: is it Pilotlight?")
+        raise ClientError(f"the server's answer has no {name}: is it Pilotlight?")
     return found

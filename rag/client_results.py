@@ -65,7 +65,7 @@ def _checked(read: Callable[P, T]) -> Callable[P, T]:
         try:
             return read(*args, **kwargs)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise ClientError(f"the server's answer lacks what it should have ({error}): is it Pilotlight?") from error
+            raise ClientError(f"the server's answer is incomplete ({error}): is it Pilotlight?") from error
 
     return reading
 

@@ -29,7 +29,7 @@ class Transport:
         if parts.scheme not in ("http", "https") or not parts.host:
             raise ClientError(f"the address of the server must be like http://127.0.0.1:8642, not {url[:80]!r}")
         if key is not None and not (key.isascii() and key.isprintable() and key):
-            raise ClientError("a key has no characters but printable ASCII: give it as it was shown when it was made")
+            raise ClientError("a key is printable ASCII: enter it exactly as it was shown")
         self.url = str(parts).rstrip("/")
         self._patience = patience
         self._timeout = timeout

@@ -92,12 +92,10 @@ async def _call(endpoint: Endpoint, messages: Sequence[dict[str, str]], put: Cal
         async with asyncio.timeout(endpoint.timeout):
             await _stream(endpoint, messages, put)
     except (TimeoutError, httpx.TimeoutException) as error:
-        raise EndpointSlow(
-            f"the endpoint that writes answers was not done after {endpoint.timeout:g} seconds"
-        ) from error
+        raise EndpointSlow(f"the answer endpoint did not finish within {endpoint.timeout:g} seconds") from error
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        log.warning("the endpoint that writes answers failed: %r", error)
-        raise EndpointFailed("the endpoint that writes answers cannot be reached, or broke off") from error
+        log.warning("the answer endpoint failed: %r", error)
+        raise EndpointFailed("the answer endpoint cannot be reached, or broke off") from error
 
 
 async def _stream(
@@ -111,14 +109,14 @@ async def _stream(
     ):
         if response.status_code != 200:
             await _log_refusal(response, endpoint)
-            raise EndpointFailed(f"the endpoint that writes answers answered with status {response.status_code}")
+            raise EndpointFailed(f"the answer endpoint returned status {response.status_code}")
         if response.headers.get("Content-Type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
-            raise EndpointFailed("the endpoint that writes answers did not stream events")
+            raise EndpointFailed("the answer endpoint did not stream events")
         decoder, size, reason = EventDecoder(), 0, ""
         async for text in response.aiter_text():
             size += len(text)
             if size > MOST_CHARACTERS:
-                raise EndpointFailed("the endpoint that writes answers does not come to an end")
+                raise EndpointFailed("the answer endpoint sends without end")
             for event in decoder.feed(text):
                 if event.data == "[DONE]":
                     put(Finished(reason or "stop"))
@@ -127,7 +125,7 @@ async def _stream(
                 if piece:
                     put(piece)
         if not reason:
-            raise EndpointFailed("the endpoint that writes answers broke off in the middle")
+            raise EndpointFailed("the answer endpoint broke off in the middle")
         put(Finished(reason))
 
 
@@ -136,8 +134,8 @@ def _read(data: str, reason: str) -> tuple[str, str]:
     try:
         chunk: Any = json.loads(data)
         if chunk.get("error"):
-            log.warning("the endpoint that writes answers failed: %.300r", chunk["error"])
-            raise EndpointFailed("the endpoint that writes answers failed in the middle")
+            log.warning("the answer endpoint failed: %.300r", chunk["error"])
+            raise EndpointFailed("the answer endpoint failed in the middle")
         choices = chunk["choices"]
         if not choices:  # figures of usage come without any
             return "", reason
@@ -146,8 +144,8 @@ def _read(data: str, reason: str) -> tuple[str, str]:
         if not isinstance(piece, str) or not isinstance(reason, str):
             raise TypeError
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        log.warning("the endpoint that writes answers sent %.300r", data)
-        raise EndpointFailed("the endpoint that writes answers sent something that is no completion") from error
+        log.warning("the answer endpoint sent %.300r", data)
+        raise EndpointFailed("the answer endpoint sent something that is not a completion") from error
     return piece, reason
 
 
@@ -160,4 +158,4 @@ async def _log_refusal(response: httpx.Response, endpoint: Endpoint) -> None:
     said = start[:300].decode("utf-8", "replace")
     if endpoint.key:
         said = said.replace(endpoint.key, "…")  # some repeat it
-    log.warning("the endpoint that writes answers answered with status %d: %r", response.status_code, said)
+    log.warning("the answer endpoint returned status %d: %r", response.status_code, said)

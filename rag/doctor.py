@@ -182,7 +182,7 @@ def _readers(report: dict[str, Any], warnings: list[str]) -> None:
 _LABELS = {
     "isa": "instruction set",
     "isa_reason": "why this one",
-    "isas": "all it runs",
+    "isas": "supported",
     "sve_bits": "SVE bits",
     "bf16": "fast bf16",
     "max_length": "longest input, tokens",

@@ -50,6 +50,6 @@ class Endpoint:
         if not settings.answer_model:
             raise SettingsError("answer_model must name a model of answer_url")
         if not settings.answer_key.isascii() or not settings.answer_key.isprintable():
-            raise SettingsError("answer_key may have no characters but printable ASCII")
+            raise SettingsError("answer_key must be printable ASCII")
         url = url.removesuffix(_PATH) + _PATH
         return cls(url, settings.answer_model, settings.answer_key, settings.answer_timeout)

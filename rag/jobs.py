@@ -144,7 +144,7 @@ class Jobs:
         if not is_collection_name(collection):
             raise JobRefused("collection", "is not a name that a collection can have")
         if any(map(_UNPRINTABLE.search, sources)):
-            raise JobRefused("sources", "may not hold control characters")
+            raise JobRefused("sources", "must not contain control characters")
         folder = collection_dir(self._settings.index_dir, collection)
         own = []
         if live_id(folder):

@@ -55,7 +55,7 @@ class Found(BaseModel):
     """One passage that answers."""
 
     id: str
-    document: str = Field(description="what read_document takes")
+    document: str = Field(description="id to pass to read_document")
     url: str
     title: str
     section: str
@@ -69,7 +69,7 @@ class SearchResult(BaseModel):
 
     query: str
     generation: str
-    close: bool = Field(description="whether any of them is near to the question; else they are merely the nearest")
+    close: bool = Field(description="whether any is close to the question; if not, these are only the nearest")
     hits: list[Found]
 
 
@@ -90,8 +90,8 @@ class DocumentResult(BaseModel):
     title: str
     date: str | None
     passages: list[Part]
-    total: int = Field(description="passages that the document has")
-    next: int | None = Field(description="`first` with which to read on; null at the end")
+    total: int = Field(description="passages in the document")
+    next: int | None = Field(description="pass it as `first` to read on; null at the end")
 
 
 class _Server(MCPServer[Any]):
@@ -130,7 +130,7 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
         collection: Annotated[str, Field(description="which collection")] = collection,
         per_document: Annotated[
             int | None,
-            Field(ge=0, le=MOST_HITS, description="most of one document, 2 unless set; 0 for any"),
+            Field(ge=0, le=MOST_HITS, description="most passages from one document (default: 2); 0 = no limit"),
         ] = None,
         filter: Annotated[
             dict[str, Any] | None,
@@ -161,7 +161,7 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
     @server.tool(annotations=READS)
     def read_document(
         document: Annotated[str, Field(min_length=1, max_length=10_000, description="id or url of a document")],
-        first: Annotated[int, Field(ge=1, description="passage to begin with")] = 1,
+        first: Annotated[int, Field(ge=1, description="number of the first passage to read")] = 1,
         count: Annotated[int, Field(ge=1, le=MOST_PASSAGES, description="passages wanted")] = 20,
         collection: Annotated[str, Field(description="which collection")] = collection,
     ) -> Annotated[CallToolResult, DocumentResult]:
@@ -172,7 +172,7 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
             found = library.document(name, collection)
         total = len(found.passages)
         if first > max(1, total):
-            raise ToolError(f"first must be from 1 to {total}, which is how many passages the document has")
+            raise ToolError(f"first must be from 1 to {total}: the document has {counted(total, 'passage')}")
         end = first - 1 + count
         parts = [
             Part(number=number, url=part.url, section=part.section, text=part.text)

@@ -42,7 +42,7 @@ class Answer:
     generation: str
     next: int | None = None  # offset of the hits after these; None where there are no more
     facets: dict[str, list[Share]] | None = None  # see `facets.count_facets`; None where not asked for
-    close: bool = True  # whether any hit is near to the query; else they are merely the nearest there are
+    close: bool = True  # whether any hit is close to the query; if not, these are only the nearest
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, which shares its values with the answer; JSON turns spans into two-element lists."""

@@ -94,7 +94,7 @@ class Exchange:
         except http_errors.NoMoreData as error:
             self._fail(error)
         except OSError as error:
-            log.debug("a client left before its answer: %s", error)
+            log.debug("a client disconnected before its answer: %s", error)
             self._break_off()
         except Exception as error:  # noqa: BLE001 - it becomes the answer
             self._fail(error)

@@ -30,7 +30,7 @@ class IndexCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield what `Retriever.status` says."""
         status = self._status()
-        yield GaugeMetricFamily("pilotlight_ready", "Whether searches are answered.", value=bool(status.get("ready")))
+        yield GaugeMetricFamily("pilotlight_ready", "Whether the server is ready.", value=bool(status.get("ready")))
         yield _info(
             "build",
             "What is running.",

@@ -19,7 +19,7 @@ FLAGS = {
     "add": {"type": "boolean", "default": False, "description": "whether to keep the sources of the index as well"},
     "full": {"type": "boolean", "default": False, "description": "whether to reprocess unchanged pages too"},
 }
-SOURCES = listed(SOURCE, maxItems=MOST_SOURCES) | {"description": "sources of the index; none: those it has now"}
+SOURCES = listed(SOURCE, maxItems=MOST_SOURCES) | {"description": "sources to index; none = those of the live index"}
 NAME = COLLECTION | {"pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
 REQUEST = define("Build", structure({}, {"sources": SOURCES, **FLAGS, "collection": NAME}))
 _PROGRESS = structure(

@@ -68,11 +68,13 @@ class Metrics:
         )
         self._requests = self._counter("http_requests", "Requests answered.", "method route status")
         self._seconds = self._histogram("http_request_seconds", "Time until an answer begins.", "route")
-        self._refused = self._counter("requests_refused", "Requests turned away, by why.", "reason")
+        self._refused = self._counter("requests_refused", "Requests refused, by reason.", "reason")
         self._batch = self._histogram("model_batch_texts", "Queries in one run of the model.", "", BATCH_TEXTS)
         self._queue = self._gauge("model_queue", "Queries that waited for the model when its last run ended.")
         self._open = self._gauge("http_requests_in_progress", "Requests being answered.")
-        self._compiled = self._counter("model_compilations", "Graphs compiled since the start; none but by `compile`.")
+        self._compiled = self._counter(
+            "model_compilations", "Graphs that engine `compile` has compiled since the start."
+        )
         self._graphs = 0
         self._children: dict[tuple[Any, ...], Any] = {}  # looking them up in the client takes longer than counting
         if folder:

@@ -16,7 +16,7 @@ from web.problems import MEDIA_TYPE
 from web.retriever import Vectors
 from web.schemas import COUNT, STRING, listed, structure
 
-MODEL = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "refused unless it is the one served"}
+MODEL = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "must be the model that is served"}
 OPTIONS: dict[str, dict[str, Any]] = {
     "encoding_format": {
         "type": "string",
@@ -28,9 +28,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "type": "integer",
         "minimum": 1,
         "maximum": 100_000,
-        "description": "refused unless it is that of the model",
+        "description": "must be the dimension of the model",
     },
-    "user": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "taken, and not looked at"},
+    "user": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "accepted and ignored"},
     "role": ROLE,
 }
 REQUEST = define("OpenAIEmbed", structure({"model": MODEL, "input": INPUT}, OPTIONS))
@@ -72,7 +72,7 @@ def embed() -> Response:
     vectors = retriever().embed(texts, role)
     dimension = vectors.shape[1]
     if options.get("dimensions", dimension) != dimension:
-        raise FieldError("dimensions", f"dimensions must be {dimension}, which is what the model gives.")
+        raise FieldError("dimensions", f"dimensions must be {dimension}, the dimension of the model.")
     tokens = sum(retriever().count_tokens(texts, role))
     encoded = _in_base64(vectors) if options.get("encoding_format") == "base64" else vectors.tolist()
     return jsonify(
@@ -86,7 +86,7 @@ def embed() -> Response:
 
 
 @blueprint.get("/models")
-@operation(summary="Name the model, as OpenAI does.", role="read", responses={200: MODELS})
+@operation(summary="List the model, as OpenAI does.", role="read", responses={200: MODELS})
 def models() -> Response:
     """Answer the one model there is."""
     only = {"id": model_name(), "object": "model", "created": 0, "owned_by": "pilotlight"}

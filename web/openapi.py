@@ -24,15 +24,15 @@ MEANINGS = {
     401: "A key is needed, or the one given is not known.",
     403: "The key may not do this.",
     404: "There is nothing of this name.",
-    409: "Something else is being done that this would disturb.",
+    409: "Something else that is running prevents this.",
     413: "The body is too large.",
     414: "The address is too long; send the fields by POST.",
-    415: "The body is not of a type that is taken here.",
-    429: "Too many requests; `Retry-After` says when to come back.",
+    415: "The body has a content type that is not supported.",
+    429: "Too many requests; `Retry-After` says when to try again.",
     500: "Something failed inside the server; its log says what.",
     501: "The server is not set up for this.",
     502: "Another server that this one needs failed.",
-    503: "It cannot be answered now; `Retry-After` says when to come back.",
+    503: "It cannot be answered now; `Retry-After` says when to try again.",
     504: "Another server that this one needs was too slow.",
 }
 _ATTRIBUTE = "pilotlight_operation"
@@ -113,7 +113,7 @@ def define(name: str, schema: Schema | Callable[[Limits], Schema]) -> Schema:
 PROBLEM = define(
     "Problem",
     {
-        "description": "A problem after RFC 9457.",
+        "description": "A problem as RFC 9457 defines it.",
         "type": "object",
         "required": ["type", "title", "status", "detail"],
         "properties": {
@@ -198,7 +198,7 @@ def _described(rule: Rule, described: Operation, limits: Limits) -> dict[str, An
 
 def _answer(status: int, content: Schema | Content | Sequence[Schema | Content] | None) -> dict[str, Any]:
     kinds = _contents(content)
-    meaning = {200: "The answer.", 201: "It has been made.", 202: "It has begun.", 204: "It is done."}.get(status, "")
+    meaning = {200: "The answer.", 201: "Created.", 202: "Started.", 204: "Done."}.get(status, "")
     described: dict[str, Any] = {"description": meaning or MEANINGS[status]}
     if kinds:
         described["content"] = kinds

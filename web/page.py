@@ -27,7 +27,7 @@ STAGES = ("embed", "dense", "lexical", "fuse", "sentences")
 EXAMPLES = 4
 FORM = "application/x-www-form-urlencoded"
 ANSWERED = {200: HTML}
-DESCRIPTION = "Fields that are empty or not known are left alone, so that links that others added to still work."
+DESCRIPTION = "Empty and unknown fields are ignored, so links with tracking parameters still work."
 
 blueprint = Blueprint("page", __name__)
 

@@ -71,14 +71,14 @@ class SearchRequest:
 def search_options(limits: Limits) -> dict[str, dict[str, Any]]:
     """Return the schemas of the fields of a search beside its query and filter, by name."""
     return {
-        "k": _whole(1, limits.max_k, "hits of an answer at most", default=DEFAULT_K),
-        "offset": _whole(0, FURTHEST, "hits to leave out at the start: `next` of the answer before", default=0),
+        "k": _whole(1, limits.max_k, "most hits to return", default=DEFAULT_K),
+        "offset": _whole(0, FURTHEST, "hits to skip: `next` of the previous answer", default=0),
         "mode": MODE,
         "collection": COLLECTION,
         "per_document": _whole(
             0,
             limits.max_k,
-            "hits from one document at most; 0 for any number",
+            "most hits from one document; 0 = no limit",
             default=min(limits.per_document, limits.max_k),
         ),
         "diversity": {
@@ -86,7 +86,7 @@ def search_options(limits: Limits) -> dict[str, dict[str, Any]]:
             "minimum": 0,
             "maximum": 1,
             "default": 0,
-            "description": "how much hits that are unlike each other are preferred to the best ones",
+            "description": "how strongly to prefer hits that differ from each other",
         },
         "expand": {
             "type": "string",
@@ -94,7 +94,7 @@ def search_options(limits: Limits) -> dict[str, dict[str, Any]]:
             "description": "`section` gives every hit the text of its section",
         },
         "facets": _flag("whether the documents found are counted by source, language, type and folder"),
-        "sentences": _flag("whether hits without a word of the query say which sentence is nearest to it"),
+        "sentences": _flag("whether hits that share no word with the query name their nearest sentence"),
     }
 
 

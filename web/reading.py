@@ -74,12 +74,12 @@ class Section:
 @operation(
     summary="A document to read",
     role="read",
-    description="Its text as the index has it, around a passage, which is marked, or from a section on.",
+    description="The text as indexed: around a passage, which is marked, or from a section onwards.",
     parameters=[
         _ID,
         {"name": "passage", "in": "query", "schema": _TEXT, "description": "`id` of the passage to mark"},
         {"name": "section", "in": "query", "schema": SECTION, "description": "section to begin with"},
-        {"name": "q", "in": "query", "schema": _TEXT, "description": "the search that the way back leads to"},
+        {"name": "q", "in": "query", "schema": _TEXT, "description": "query of the search to go back to"},
         _COLLECTION,
     ],
     responses={200: HTML},
@@ -137,10 +137,10 @@ def read(id: str) -> str:
 def original(id: str) -> Response:
     """Send a file to be saved: a browser never shows it here, where its scripts would be ours."""
     if not limits().originals:
-        abort(501, "This server does not hand out files; its operator can allow it by the setting originals.")
+        abort(501, "This server does not offer downloads; its operator can allow them with the setting originals.")
     name, file = retriever().original(id, collection_in_address())
     try:
-        full = ServiceUnavailable("There are as many downloads under way as are allowed: try again in a moment.")
+        full = ServiceUnavailable("Too many downloads are running: try again shortly.")
         give_back = _slots.take(full)
     except BaseException:
         file.close()

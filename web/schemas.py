@@ -114,7 +114,7 @@ ANSWER_FIELDS = structure(
         "facets": {"anyOf": [FACETS_SCHEMA, {"type": "null"}]},
         "close": {
             "type": "boolean",
-            "description": "whether any hit is near to the query; else they are merely the nearest there are",
+            "description": "whether any hit is close to the query; if not, these are only the nearest",
         },
         "took_ms": structure(
             {name: MILLISECONDS for name in ("embed", "dense", "lexical", "fuse", "sentences", "total")}  # noqa: C420

@@ -160,5 +160,5 @@ def test_a_node_with_another_model_is_refused(connected: Machines) -> None:
 
 
 def test_a_task_needs_a_node_that_is_large_enough(connected: Machines) -> None:
-    with pytest.raises(ClusterError, match="no node of the cluster has cores enough for a task, which takes 2"):
+    with pytest.raises(ClusterError, match="no node of the cluster has 2 cores for a task"):
         Cluster(DummyEmbedder, DummyEmbedder().fingerprint, cores=2)

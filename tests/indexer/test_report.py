@@ -34,7 +34,7 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
     assert content["skipped"] == [
         {"reason": "file type .png is not read", "count": 1, "examples": [(docs / "x.png").as_uri()]}
     ]
-    assert content["failed"] == [{"url": (docs / "bad.txt").as_uri(), "reason": "binary data where text was promised"}]
+    assert content["failed"] == [{"url": (docs / "bad.txt").as_uri(), "reason": "binary data instead of text"}]
     table = report.table()
     assert report.generation in table
     assert "bad.txt: binary data" in table

@@ -58,7 +58,7 @@ def ask(box: Sandbox, reader: str, body: bytes = b"text") -> str:
         ("spins", r"longer than 0\.5 seconds"),
         ("sleeps", r"longer than 0\.5 seconds"),
         ("crashes", "crashed, or took more than 512 MB"),
-        ("eats", "more memory than a document may"),
+        ("eats", "more memory than is allowed"),
         ("raises", "damaged, or not what it says it is .ZeroDivisionError"),
         ("nests", "nested too deep"),
         ("needs", r"cannot be loaded \(No module named 'nowhere'\); install pilotlight again"),

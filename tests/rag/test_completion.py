@@ -76,17 +76,17 @@ def test_an_endpoint_that_is_not_there(server):
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        ([b"data: not json\n\n"], "is no completion"),
-        ([b'data: {"choices": 5}\n\n'], "is no completion"),
-        ([b'data: {"choices": [5]}\n\n'], "is no completion"),
-        ([b"data: 5\n\n"], "is no completion"),
-        ([b"data: " + b"[" * 100_000 + b"\n\n"], "is no completion"),
-        ([chunk(choices=[{"delta": {"content": 5}}])], "is no completion"),
-        ([b"\xff\xfe\n\n", b"data: \xff\n\n"], "is no completion"),
+        ([b"data: not json\n\n"], "is not a completion"),
+        ([b'data: {"choices": 5}\n\n'], "is not a completion"),
+        ([b'data: {"choices": [5]}\n\n'], "is not a completion"),
+        ([b"data: 5\n\n"], "is not a completion"),
+        ([b"data: " + b"[" * 100_000 + b"\n\n"], "is not a completion"),
+        ([chunk(choices=[{"delta": {"content": 5}}])], "is not a completion"),
+        ([b"\xff\xfe\n\n", b"data: \xff\n\n"], "is not a completion"),
         (["half"], "broke off in the middle"),
         ([], "broke off in the middle"),
         (["half", chunk(error={"message": "overloaded"})], "failed in the middle"),
-        (["x" * 600_000, "x" * 600_000, DONE], "does not come to an end"),
+        (["x" * 600_000, "x" * 600_000, DONE], "sends without end"),
     ],
 )
 def test_an_endpoint_that_speaks_something_else(server, steps, message):

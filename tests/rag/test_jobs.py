@@ -75,7 +75,7 @@ def test_another_collection(site, jobs):
 def test_a_source_that_nothing_can_be_called(site, jobs, source):
     site.build()
     for sources in ([source], [str(site.source), source]):
-        with pytest.raises(JobRefused, match="sources may not hold control characters"):
+        with pytest.raises(JobRefused, match="sources must not contain control characters"):
             jobs.start(sources=sources)
 
 

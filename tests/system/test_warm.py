@@ -148,7 +148,7 @@ def test_a_cache_from_which_no_code_is_run(tmp_path):
     [
         ("model.safetensors", lambda data: data[:-100], "model.safetensors is damaged"),
         ("model.safetensors", None, "model.safetensors is missing"),
-        ("config.json", lambda data: data.replace(b"hidden_size", b"hidden_sighs"), "lacks or garbles"),
+        ("config.json", lambda data: data.replace(b"hidden_size", b"hidden_sighs"), "has no valid"),
         ("config.json", lambda data: data.replace(b'"intermediate_size": 1536', b'"intermediate_size": 1600'), "fit"),
         (
             "config.json",
