@@ -47,7 +47,7 @@ class Progress:
         self._clock = clock
         self._started = self._began = clock()
         self._phase = ""
-        self._pages = self._due = self._embedded = self._waiting = self._tokens = 0
+        self._pages = self._due = self._embedded = self._waiting = self._tokens = self._tokens_waiting = 0
         self._rates = {name: Rate() for name in ("pages", "due", "chunks", "tokens")}
         self._lock = threading.RLock()
         self._display: Display | None = None
@@ -76,10 +76,11 @@ class Progress:
             self._rates["due"].note(self._due, self._clock())
         self._changed()
 
-    def chunks(self, *, waiting: int, embedded: int, tokens: int) -> None:
-        """So many chunks, of so many tokens together, are embedded, and so many more chunks wait for it."""
+    def chunks(self, *, waiting: int, embedded: int, tokens: int, tokens_waiting: int) -> None:
+        """So many chunks, of so many tokens together, are embedded, and so many more of both wait for it."""
         with self._lock:
-            self._waiting, self._embedded, self._tokens = waiting, embedded, tokens
+            self._waiting, self._embedded = waiting, embedded
+            self._tokens, self._tokens_waiting = tokens, tokens_waiting
             self._rates["chunks"].note(embedded, self._clock())
             self._rates["tokens"].note(tokens, self._clock())
         self._changed()
@@ -127,13 +128,13 @@ class Progress:
 
     def _left(self, rates: dict[str, float | None]) -> str:
         """Say how long it may still take, where that can be known."""
-        pages, found, chunks = rates["pages"], rates["due"] or 0.0, rates["chunks"]
+        pages, found, tokens = rates["pages"], rates["due"] or 0.0, rates["tokens"]
         if pages and found > _SETTLED * pages:
             return "and more are being found"
         left = self._due - self._pages
-        if chunks and self._pages:
-            a_page = (self._embedded + self._waiting) / self._pages
-            return f"about {_duration((left * a_page + self._waiting) / chunks)} left"
+        if tokens and self._pages:  # not chunks: the longest of a block are embedded first
+            a_page = (self._tokens + self._tokens_waiting) / self._pages
+            return f"about {_duration((left * a_page + self._tokens_waiting) / tokens)} left"
         if pages:
             return f"about {_duration(left / pages)} left"
         return _duration(self._clock() - self._began)

@@ -70,7 +70,8 @@ class VectorQueue:
         self._texts: list[str] = []
         self._rows: list[int] = []
         self._lengths: list[int] = []  # of the texts, in tokens
-        self._given = self._made = self._tokens = 0  # chunks to be embedded, and what has been of them
+        self._given = self._made = 0  # chunks to be embedded, and those that are
+        self._tokens_given = self._tokens = 0  # the same in tokens
         self._told = threading.Lock()
         self._cluster = cluster
         self._pending: deque[tuple[list[int], ToCome[npt.NDArray[np.float32]] | None]] = deque()
@@ -84,6 +85,7 @@ class VectorQueue:
                 self._texts.append(chunk.embedded_text)
                 self._lengths.append(chunk.tokens)
                 self._given += 1
+                self._tokens_given += chunk.tokens
             self._rows.append(_MADE if row is None else row)
             if len(self._texts) >= self._together or len(self._rows) == _BLOCK:
                 self._start()
@@ -133,7 +135,12 @@ class VectorQueue:
         with self._told:
             self._made += len(lengths)
             self._tokens += sum(lengths)
-            self._progress.chunks(waiting=self._given - self._made, embedded=self._made, tokens=self._tokens)
+            self._progress.chunks(
+                waiting=self._given - self._made,
+                embedded=self._made,
+                tokens=self._tokens,
+                tokens_waiting=self._tokens_given - self._tokens,
+            )
 
     def _collect(self, most: int) -> None:
         """Store the oldest blocks, until no more than so many are on their way."""

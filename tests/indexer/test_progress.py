@@ -52,7 +52,7 @@ def go_on(progress: Progress, clock: Clock, pages: int, seconds: float, *, chunk
         clock.now += seconds
         progress.page()
         embedded = progress.as_dict()["chunks_embedded"] + chunks
-        progress.chunks(waiting=0, embedded=embedded, tokens=100 * embedded)
+        progress.chunks(waiting=0, embedded=embedded, tokens=100 * embedded, tokens_waiting=0)
         said.append(progress.line())
     return said
 
@@ -73,6 +73,22 @@ def test_the_time_left_does_not_rise_while_nothing_slows_down(progress: Progress
     told = [seconds_left(line) for line in go_on(progress, clock, 600, 0.5)[10:]]
     assert told == sorted(told, reverse=True)
     assert (told[0] // 60, told[-1]) == (4, 0)
+
+
+def test_the_time_left_does_not_rise_where_the_longest_are_embedded_first(progress: Progress, clock: Clock) -> None:
+    """As in each block of chunks: at so many tokens a second, the long ones are fewer chunks a second."""
+    progress.found(100)
+    told, embedded, tokens = [], 0, 0
+    for block in range(10):
+        for _ in range(10):
+            progress.page()
+        given, total = 100 * (block + 1), 10_000 * (block + 1)
+        for length in (150, 125, 100, 75, 50):
+            clock.now += 20 * length / 500
+            embedded, tokens = embedded + 20, tokens + 20 * length
+            progress.chunks(waiting=given - embedded, embedded=embedded, tokens=tokens, tokens_waiting=total - tokens)
+            told.append(seconds_left(progress.line()))
+    assert told[5:] == sorted(told[5:], reverse=True)
 
 
 def test_no_time_is_told_while_pages_are_being_found(progress: Progress, clock: Clock) -> None:
