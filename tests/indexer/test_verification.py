@@ -85,7 +85,7 @@ def test_a_broken_manifest_ends_it(generation: Path) -> None:
 
 def test_files_that_do_not_belong(generation: Path) -> None:
     (generation / "documents.sqlite-wal").write_bytes(b"x")
-    assert "documents.sqlite-wal: is no part" in failed(verify(generation))["other files"]
+    assert "documents.sqlite-wal: is not part" in failed(verify(generation))["other files"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_files_that_do_not_belong(generation: Path) -> None:
         ("UPDATE chunks SET position = 5 WHERE row = 0", "documents", "chunk 0 under the wrong document or position"),
         ("DELETE FROM terms WHERE document = 1 AND term LIKE 'content_type%'", "terms", "has other filter terms for"),
         ("INSERT INTO terms VALUES ('language:xx', 2)", "terms", "has other filter terms for"),
-        ("UPDATE documents SET metadata = '[]' WHERE id = 0", "terms", "is no JSON object of texts"),
+        ("UPDATE documents SET metadata = '[]' WHERE id = 0", "terms", "is not a JSON object of texts"),
         ("UPDATE documents SET content_type = 'text/x' WHERE id = 0", "terms", "has other filter terms for"),
         ("UPDATE chunks SET text = 'changed' WHERE row = 0", "signatures", "another signature for chunk 0"),
         ("UPDATE chunks SET content_hash = 'x'", "embedding", "content_hash"),

@@ -97,7 +97,7 @@ def archives(draw: st.DrawFn) -> bytes:
     return bytes(body)
 
 
-_FAULTS = "crashed|garbled|asked the system|not what it says"  # what no refusal may say
+_FAULTS = "crashed|garbled|forbidden system call|not what it says"  # what no refusal may say
 
 
 @pytest.fixture(scope="module")

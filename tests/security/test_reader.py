@@ -19,7 +19,7 @@ from indexer.sandbox import Sandbox
 from rag.doctor import _readers
 from tests.indexer.test_hostile import SEEDS
 
-ENDED = "asked the system for what no reader may"
+ENDED = "made a forbidden system call"
 # what is tried, as Python with ctypes, a libc, os and the path of a file outside at hand; what becomes of it
 ATTEMPTS = {
     "fork": ("os.fork()", ENDED),

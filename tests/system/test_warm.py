@@ -153,7 +153,7 @@ def test_a_cache_from_which_no_code_is_run(tmp_path):
         (
             "config.json",
             lambda data: data.replace(b'"num_attention_heads": 12', b'"num_attention_heads": 0'),
-            "garbles",
+            "has no valid",
         ),
     ],
 )
