@@ -15,6 +15,7 @@ from indexer.digest import digest_of
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreUnreachable
 from indexer.folder_store import FolderStore
 from indexer.layout import GENERATIONS
+from indexer.publish import complete
 from indexer.verification import problems_of, verify
 from rag import commands, upkeep
 from rag.copying import copy
@@ -84,6 +85,23 @@ def test_an_older_generation_is_copied_when_asked_for(site, source, target):
     assert (target.live_id(), target.ids()) == (newest, [newest, older])
     copied(source, target, older)
     assert (target.live_id(), target.ids()) == (older, [newest, older])
+
+
+def test_leave_to_reach_private_addresses_that_a_folder_does_not_take_over_is_told(source, tmp_path):
+    """A folder is another machine's, as a rule; a store that others serve from is not."""
+    address = "http://10.0.0.1/"
+    manifest = source.open().manifest
+    own = {address: {"allow_private": True}, "http://docs.test/": {"max_pages": 9}}
+    given = replace(manifest, settings={**manifest.settings, "crawl": {**manifest.settings["crawl"], "own": own}})
+    complete(source.folder / GENERATIONS / manifest.id, given)
+    target = FolderStore(tmp_path / "copy")
+    for turn in range(2):
+        report = copied(source, target)
+        assert report.copied is (turn == 0)
+        told = f"{address} was read with --allow-private, which is not copied: index it again with the flag"
+        assert report.warnings == [told]
+        assert f"warning: {told}" in report.table()
+    assert copied(target, FolderStore(tmp_path / "next")).warnings == []
 
 
 def test_older_copies_are_removed(site, source, target):
