@@ -19,6 +19,7 @@ from indexer.lexical import LexicalReader
 from indexer.manifest import (
     DOCUMENTS,
     LEXICAL,
+    REPETITION,
     ROWS,
     VECTORS,
     Manifest,
@@ -28,6 +29,7 @@ from indexer.manifest import (
     read_manifest,
     unreadable,
 )
+from indexer.repetition import Shares, read_shares
 from indexer.rows import read_rows
 from indexer.rowset import RowSet
 from indexer.vectors import VectorReader
@@ -95,6 +97,8 @@ class Generation:
             raise corrupt(folder / LEXICAL, "does not hold the chunks that the manifest says")
         if len(self.rows) != counts.chunks:
             raise corrupt(folder / ROWS, "does not hold the rows that the manifest says")
+        is_there = REPETITION in self.manifest.files
+        self._repetition = read_shares(folder / REPETITION, counts.chunks) if is_there else None
         if (self._documents.documents, self._documents.chunks) != (counts.documents, counts.chunks):
             raise corrupt(folder / DOCUMENTS, "does not hold the documents that the manifest says")
 
@@ -184,6 +188,10 @@ class Generation:
     def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
         """Document and signature by row, an array (n,) of `indexer.rows.DTYPE`."""
         return self.rows[rows]
+
+    def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
+        """Shares of the texts that repeat, by row, uint8 (n,); see `indexer.repetition`. 0 where that is not known."""
+        return np.zeros(len(rows), np.uint8) if self._repetition is None else self._repetition[rows]
 
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Chunks by row, in the order asked for.

@@ -19,6 +19,7 @@ from indexer.milvus_address import records_of
 from indexer.milvus_client import Milvus, NotLoaded
 from indexer.milvus_words import WordQuery, expression
 from indexer.records import PageRecord
+from indexer.repetition import Shares
 from indexer.rows import DTYPE
 from indexer.store import Entry, Found
 from indexer.vectors import check_query_vector
@@ -79,6 +80,7 @@ class MilvusGeneration:
         self._passages.load()
         if (found := self._passages.count()) != self.manifest.counts.chunks:
             raise corrupt(self._where, f"holds {found:,} chunks instead of {self.manifest.counts.chunks:,}")
+        self._repetition = self._read_shares()
 
     @property
     def id(self) -> str:
@@ -155,6 +157,10 @@ class MilvusGeneration:
         found = self._by_row(rows, ["document", "signature"])
         return np.array([(row["document"], schema.signature_of(row)) for row in found], dtype=DTYPE)
 
+    def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
+        """Shares of the texts that repeat, by row, uint8 (n,); 0 where that is not known."""
+        return self._repetition[rows]
+
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Chunks by row, in the order asked for."""
         return [schema.chunk_of(row) for row in self._by_row(rows, schema.SHOWN)]
@@ -193,7 +199,7 @@ class MilvusGeneration:
     def pages(self) -> Iterator[PageRecord]:
         """Yield what the next build needs to know of every page."""
         try:
-            yield from schema.pages_in(self._record_bodies())
+            yield from schema.pages_in(self._record_bodies(0))
         except (ValueError, TypeError, KeyError) as error:
             raise corrupt(self._where, f"has pages that cannot be read ({error})") from error
 
@@ -221,9 +227,22 @@ class MilvusGeneration:
             raise corrupt(self._where, f"has no chunk {missing[0]}")
         return [found[row] for row in rows.tolist()]
 
-    def _record_bodies(self) -> Iterator[str]:
-        part = 0
-        while found := self._records.query(f"part >= {part} and part < {part + 100}", ["part", "body"]):
+    def _read_shares(self) -> Shares:
+        try:
+            shares = schema.shares_in(self._record_bodies(schema.SHARES))
+        except ValueError as error:
+            raise corrupt(self._where, "has shares of repetition that cannot be read") from error
+        if not len(shares):  # of an older program
+            return np.zeros(self.chunk_count, np.uint8)
+        if len(shares) != self.chunk_count:
+            raise corrupt(self._where, f"has shares of repetition for {len(shares):,} chunks")
+        return shares
+
+    def _record_bodies(self, part: int) -> Iterator[str]:
+        """Yield what stands in the records from a part on, as far as they follow each other."""
+        while found := self._records.query(
+            f"part >= {part} and part < {part + 100}", ["part", "body"], consistency_level="Strong"
+        ):
             yield from (record["body"] for record in sorted(found, key=itemgetter("part")))
             part += 100
 

@@ -25,7 +25,7 @@ from rag.facets import Share, count_facets
 from rag.fusion import Rows, Scores
 from rag.headings import sample_headings
 from rag.options import EXPANSIONS, FURTHEST, MODES
-from rag.ranking import Choice, Found, Ranking, choose, extended, fused, single
+from rag.ranking import Choice, Found, Ranking, choose, extended, fused, lowered, single
 from rag.results import Answer, Hit
 from rag.sentences import nearest_sentences
 
@@ -145,6 +145,7 @@ class Retriever:
                 found = fused(dense, lexical, self._cosines(vector))
             else:
                 found = single(dense or lexical or _NOTHING, is_dense=dense is not None)
+            found = lowered(found, self.generation.repetition(found.rows))
             if ranking is None:
                 ranking, candidates = found, found.rows
             else:

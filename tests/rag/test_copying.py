@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from indexer.digest import digest_of
@@ -67,6 +68,18 @@ def test_a_copy_there_and_back_is_the_same(site, source, target, tmp_path):
     assert content(back) == content(target) == content(source)
     folder = back.folder / GENERATIONS / there.generation
     assert problems_of(verify(folder, DummyEmbedder())) == []
+
+
+def test_what_repeats_is_known_in_every_store(site, source, target):
+    for number in range(6):
+        (site.source / f"type{number}.md").write_text(f"# Type {number}\n\nReturns a copy of the value.\n")
+    site.build()
+    copied(source, target)
+    with closing(source.open()) as ours, closing(target.open()) as theirs:
+        rows = np.arange(ours.chunk_count)
+        shares = ours.repetition(rows)
+        assert np.count_nonzero(shares) == 6
+        assert theirs.repetition(rows).tolist() == shares.tolist()
 
 
 def test_what_is_there_already_is_not_copied_again(source, target):
