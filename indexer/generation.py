@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from indexer.manifest import (
     read_manifest,
     unreadable,
 )
+from indexer.overlap import joined
 from indexer.repetition import Shares, read_shares
 from indexer.rows import read_rows
 from indexer.rowset import RowSet
@@ -210,7 +210,7 @@ class Generation:
         Raises:
             IndexCorrupt: the row is not in the generation.
         """
-        return joined(self._documents.section(row), self.manifest)
+        return joined(self._documents.section(row), self.manifest.settings)
 
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
         """What is told of documents, given by their number, in no order. Raises IndexCorrupt."""
@@ -229,17 +229,3 @@ class Generation:
         """Release the files."""
         self._documents.close()
         self.catalogue.close()
-
-
-def joined(texts: list[str], manifest: Manifest) -> str:
-    """Join the texts of one section; what a chunk has in common with the one before it is left out."""
-    overlaps = bool(manifest.settings.get("chunk", {}).get("overlap"))
-    return "\n".join([*texts[:1], *(_after(*pair) if overlaps else pair[1] for pair in pairwise(texts))])
-
-
-def _after(before: str, text: str) -> str:
-    """A passage without the words at its start that were repeated from the end of the one before."""
-    for length in range(min(len(before), len(text) - 1), 0, -1):
-        if text[length] == " " and before.endswith(text[:length]):
-            return text[length + 1 :]
-    return text

@@ -13,11 +13,11 @@ from indexer.catalogue import DocumentFacts, is_document_id
 from indexer.documents import AROUND, StoredChunk, texts_around
 from indexer.errors import IndexMissing
 from indexer.filter import Filter
-from indexer.generation import joined
 from indexer.manifest import Manifest, corrupt, parse_manifest
 from indexer.milvus_address import records_of
 from indexer.milvus_client import Milvus, NotLoaded
 from indexer.milvus_words import WordQuery, expression
+from indexer.overlap import joined
 from indexer.records import PageRecord
 from indexer.repetition import Shares
 from indexer.rows import DTYPE
@@ -172,7 +172,7 @@ class MilvusGeneration:
         around = sorted(tuple(chunk[name] for name in fields) for chunk in found)
         if not (texts := texts_around(row, around)):
             raise corrupt(self._where, f"has no chunk {row}")
-        return joined(texts, self.manifest)
+        return joined(texts, self.manifest.settings)
 
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
         """What is told of documents, given by their number, in no order."""

@@ -10,6 +10,7 @@ from flask import Blueprint, Response, abort, render_template, url_for
 from markupsafe import Markup
 from werkzeug.exceptions import ServiceUnavailable
 
+from indexer.overlap import once, overlaps
 from rag import deadline
 from rag.results import section_within
 from web.fields import check, from_text
@@ -85,8 +86,9 @@ def read(id: str) -> str:
     given = given_in_address(("passage", "section", "q", "collection"), "a document")
     collection = collection_among(given)
     document = retriever().document(id, collection)
-    sections = sections_of(document)
     marked = given.get("passage", "")
+    overlapping = overlaps(retriever().describe(collection)["settings"])
+    sections = sections_of(document, marked, overlapping=overlapping)
     asked = int(check("section", from_text(given["section"], SECTION), SECTION)) if "section" in given else None
     current = _current(sections, marked, asked)
     shown = window(sections, current, before=BEFORE if asked is None else 0)
@@ -152,11 +154,18 @@ def has_original(url: str) -> bool:
     return limits().originals and is_file(url)
 
 
-def sections_of(document: Mapping[str, Any]) -> list[Section]:
-    """Return the passages of a document by the headings that they stand under, in reading order."""
+def sections_of(document: Mapping[str, Any], marked: str = "", *, overlapping: bool = False) -> list[Section]:
+    """Return the passages of a document by the headings that they stand under, in reading order.
+
+    What overlapping ones share is left in one of them: the one whose id is `marked`, else the first.
+    """
     sections: list[Section] = []
     for name, group in groupby(document["passages"], key=lambda passage: str(passage["section"])):
         passages = list(group)
+        if overlapping:
+            whole = next((place for place, passage in enumerate(passages) if passage["id"] == marked), None)
+            texts = once([passage["text"] for passage in passages], whole)
+            passages = [passage | {"text": text} for passage, text in zip(passages, texts, strict=True) if text]
         for start in range(0, len(passages), LONGEST):
             part = passages[start : start + LONGEST]
             sections.append(Section(len(sections) + 1, section_within(document["title"], name), part))
