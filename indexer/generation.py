@@ -216,6 +216,10 @@ class Generation:
         """What is told of documents, given by their number, in no order. Raises IndexCorrupt."""
         return self.catalogue.facts(numbers)
 
+    def facts_by_id(self, id: str) -> DocumentFacts | None:
+        """What is told of the document of an id, or None. Raises IndexCorrupt."""
+        return self.catalogue.facts_by_id(id)
+
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None. Raises IndexCorrupt."""
         found = self.catalogue.find(id)

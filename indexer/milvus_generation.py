@@ -181,6 +181,13 @@ class MilvusGeneration:
         test = f"document in {list(map(int, numbers))} and position == 0"
         return [schema.facts_of(row) for row in self._passages.query(test, ["about"])]
 
+    def facts_by_id(self, id: str) -> DocumentFacts | None:
+        """What is told of the document of an id, or None."""
+        if not is_document_id(id):
+            return None
+        found = self._passages.query(f'document_id == "{id}" and position == 0', ["about"])
+        return schema.facts_of(found[0]) if found else None
+
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None."""
         if not is_document_id(id):

@@ -77,6 +77,9 @@ class Searchable(Protocol):
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
         """What is told of documents, given by their number, in no order."""
 
+    def facts_by_id(self, id: str) -> DocumentFacts | None:
+        """What is told of the document of an id, or None; its passages are not read."""
+
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None."""
 
