@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from indexer.archive import export_archive, import_archive
 from indexer.errors import IndexCorrupt
 from indexer.generation import Generation, generation_folder
 from indexer.manifest import MANIFEST, REPETITION, read_manifest, record_file
@@ -72,16 +73,23 @@ def test_what_is_taken_over_counts(work: Work, docs: Path) -> None:
 
 def test_a_generation_of_an_older_program_is_opened(work: Work, docs: Path) -> None:
     work.build(str(docs))
-    folder = generation_folder(work.index, Generation.open(work.index).id)
-    manifest = read_manifest(folder)
-    files = {name: record for name, record in manifest.files.items() if name != REPETITION}
-    (folder / MANIFEST).write_bytes(replace(manifest, files=files).to_bytes())
-    (folder / REPETITION).unlink()
+    folder = made_older(work.index)
     assert repeating(Generation.open(work.index)) == []
     assert problems_of(verify(folder)) == []
     (docs / "new.md").write_text("# New\n\nAnother.\n")
     work.build(str(docs))
     assert len(repeating(Generation.open(work.index))) == TITLES
+
+
+def test_a_generation_of_an_older_program_goes_through_an_archive(work: Work, docs: Path, tmp_path: Path) -> None:
+    work.build(str(docs))
+    folder = made_older(work.index)
+    export_archive(work.index, tmp_path / "old.tar")
+    import_archive(tmp_path / "other", tmp_path / "old.tar", keep_generations=1)
+    imported = generation_folder(tmp_path / "other", folder.name)
+    assert sorted(path.name for path in imported.iterdir()) == sorted(path.name for path in folder.iterdir())
+    assert problems_of(verify(imported)) == []
+    assert repeating(Generation.open(tmp_path / "other")) == []
 
 
 @pytest.mark.parametrize(
@@ -106,6 +114,16 @@ def test_shares_that_the_passages_do_not_give_are_found(work: Work, docs: Path) 
     rewrite(folder, np.full(generation.chunk_count, 7, np.uint8))
     [problem] = problems_of(verify(folder))
     assert f"{REPETITION}: has other shares than the passages give" in problem
+
+
+def made_older(index: Path) -> Path:
+    """Make the live generation one of a program that did not know of shares; return its folder."""
+    folder = generation_folder(index, Generation.open(index).id)
+    manifest = read_manifest(folder)
+    files = {name: record for name, record in manifest.files.items() if name != REPETITION}
+    (folder / MANIFEST).write_bytes(replace(manifest, files=files).to_bytes())
+    (folder / REPETITION).unlink()
+    return folder
 
 
 def rewrite(folder: Path, shares: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:

@@ -17,6 +17,7 @@ from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreU
 from indexer.folder_store import FolderStore
 from indexer.layout import GENERATIONS
 from indexer.publish import complete
+from indexer.repetition import TITLES
 from indexer.verification import problems_of, verify
 from rag import commands, upkeep
 from rag.copying import copy
@@ -24,6 +25,7 @@ from rag.errors import CopyDiffers, NotPublished, SettingsError
 from rag.settings import load
 from rag.stores import live_id, store_at
 from tests.dummy import DummyEmbedder
+from tests.indexer.test_repetition import made_older
 
 KINDS = ["folder", "milvus"]
 
@@ -71,15 +73,27 @@ def test_a_copy_there_and_back_is_the_same(site, source, target, tmp_path):
 
 
 def test_what_repeats_is_known_in_every_store(site, source, target):
-    for number in range(6):
+    for number in range(TITLES):
         (site.source / f"type{number}.md").write_text(f"# Type {number}\n\nReturns a copy of the value.\n")
     site.build()
     copied(source, target)
     with closing(source.open()) as ours, closing(target.open()) as theirs:
         rows = np.arange(ours.chunk_count)
         shares = ours.repetition(rows)
-        assert np.count_nonzero(shares) == 6
+        assert np.count_nonzero(shares) == TITLES
         assert theirs.repetition(rows).tolist() == shares.tolist()
+
+
+def test_what_repeats_is_found_out_where_the_source_is_of_an_older_program(site, source, target):
+    for number in range(TITLES):
+        (site.source / f"type{number}.md").write_text(f"# Type {number}\n\nReturns a copy of the value.\n")
+    site.build()
+    made_older(site.index)
+    copied(source, target)
+    with closing(source.open()) as ours, closing(target.open()) as theirs:
+        rows = np.arange(ours.chunk_count)
+        assert np.count_nonzero(ours.repetition(rows)) == 0
+        assert np.count_nonzero(theirs.repetition(rows)) == TITLES
 
 
 def test_what_is_there_already_is_not_copied_again(source, target):
