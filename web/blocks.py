@@ -40,7 +40,8 @@ def split_blocks(text: str) -> list[Block]:
     blocks: list[Block] = []
     for block in _blocks(text):
         last = blocks[-1] if blocks else None
-        if last and last.is_code and block.is_code and not text[last.end : block.start].strip():
+        goes_on = block.is_code or _is_indented(text[block.start : block.end].split("\n"))
+        if last and last.is_code and goes_on and not text[last.end : block.start].strip():
             blocks[-1] = Block(last.start, block.end, is_code=True)
         else:
             blocks.append(block)
@@ -114,6 +115,13 @@ def _is_prose(line: str) -> bool:
     if line.startswith(("    ", "\t")):
         return False
     return bool(_WORDS.search(line) or (_SENTENCE.search(line) and not _CALL.search(line)))
+
+
+def _is_indented(lines: list[str]) -> bool:
+    """Whether lines may stand within the code before them, whatever they are built like."""
+    return not any(_is_prose(line) or _ITEM.match(line) for line in lines) and all(
+        line.startswith(("  ", "\t")) for line in lines if line.strip()
+    )
 
 
 def _is_code(lines: list[str]) -> bool:
