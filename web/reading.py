@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 from flask import Blueprint, Response, abort, render_template, url_for
 from markupsafe import Markup
 from werkzeug.exceptions import ServiceUnavailable
 
-from indexer.overlap import once, overlaps
 from rag import deadline
 from rag.results import section_within
+from rag.sections import by_section
 from web.fields import check, from_text
 from web.openapi import HTML, Content, Parameter, operation
 from web.parameters import (
@@ -87,8 +86,7 @@ def read(id: str) -> str:
     collection = collection_among(given)
     document = retriever().document(id, collection)
     marked = given.get("passage", "")
-    overlapping = overlaps(retriever().describe(collection)["settings"])
-    sections = sections_of(document, marked, overlapping=overlapping)
+    sections = sections_of(document, retriever().describe(collection)["settings"], marked)
     asked = int(check("section", from_text(given["section"], SECTION), SECTION)) if "section" in given else None
     current = _current(sections, marked, asked)
     shown = window(sections, current, before=BEFORE if asked is None else 0)
@@ -154,18 +152,10 @@ def has_original(url: str) -> bool:
     return limits().originals and is_file(url)
 
 
-def sections_of(document: Mapping[str, Any], marked: str = "", *, overlapping: bool = False) -> list[Section]:
-    """Return the passages of a document by the headings that they stand under, in reading order.
-
-    What overlapping ones share is left in one of them: the one whose id is `marked`, else the first.
-    """
+def sections_of(document: Mapping[str, Any], settings: Mapping[str, Any], marked: str = "") -> list[Section]:
+    """Return the sections of a document, of a build with these settings, in reading order; the marked passage whole."""
     sections: list[Section] = []
-    for name, group in groupby(document["passages"], key=lambda passage: str(passage["section"])):
-        passages = list(group)
-        if overlapping:
-            whole = next((place for place, passage in enumerate(passages) if passage["id"] == marked), None)
-            texts = once([passage["text"] for passage in passages], whole)
-            passages = [passage | {"text": text} for passage, text in zip(passages, texts, strict=True) if text]
+    for name, passages in by_section(document, settings, marked):
         for start in range(0, len(passages), LONGEST):
             part = passages[start : start + LONGEST]
             sections.append(Section(len(sections) + 1, section_within(document["title"], name), part))

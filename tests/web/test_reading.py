@@ -101,9 +101,9 @@ def test_no_document_and_strange_fields(client: FlaskClient, address: str) -> No
 
 def test_long_sections_are_shared_out() -> None:
     passages = [{"id": str(place), "section": "A", "text": "x"} for place in range(100)]
-    sections = sections_of({"title": "T", "passages": passages})
+    sections = sections_of({"title": "T", "passages": passages}, {})
     assert [len(one.passages) for one in sections] == [40, 40, 20]
-    assert sections_of({"title": "T", "passages": []}) == []
+    assert sections_of({"title": "T", "passages": []}, {}) == []
 
 
 def test_every_section_can_be_come_to() -> None:
