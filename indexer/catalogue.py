@@ -98,16 +98,16 @@ class Catalogue:
 
     def find(self, wanted: str) -> StoredDocument | None:
         """Return the document of an id, or None. Raises IndexCorrupt."""
-        if not is_document_id(wanted):
-            return None
-        key = np.uint64(int(wanted[:16], 16))
-        keys, numbers = self._sorted_ids()
-        for place in range(int(np.searchsorted(keys, key)), int(np.searchsorted(keys, key, side="right"))):
-            number = int(numbers[place])
+        for number in self._numbers(wanted):
             [found] = self._read(number, number)
             if found.id == wanted:
                 return found
         return None
+
+    def facts_by_id(self, wanted: str) -> DocumentFacts | None:
+        """What is told of the document of an id, its passages unread, or None. Raises IndexCorrupt."""
+        found = self.facts(self._numbers(wanted))
+        return next((facts for facts in found if document_id(facts.url) == wanted), None)
 
     def __iter__(self) -> Iterator[StoredDocument]:
         """Yield every document, in the order of the index. Raises IndexCorrupt."""
@@ -132,6 +132,15 @@ class Catalogue:
             ]
         except ValueError as error:
             raise corrupt(self._path, f"cannot be read ({error})") from error
+
+    def _numbers(self, wanted: str) -> list[int]:
+        """Numbers of the documents whose ids begin as an id does: one, or none, unless two share half of it."""
+        if not is_document_id(wanted):
+            return []
+        key = np.uint64(int(wanted[:16], 16))
+        keys, numbers = self._sorted_ids()
+        found = numbers[np.searchsorted(keys, key) : np.searchsorted(keys, key, side="right")]
+        return [int(number) for number in found]
 
     def _sorted_ids(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """First halves of all ids, ascending, and the number of the document of each; made once."""

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +18,7 @@ from indexer.lexical import LexicalReader
 from indexer.manifest import (
     DOCUMENTS,
     LEXICAL,
+    REPETITION,
     ROWS,
     VECTORS,
     Manifest,
@@ -28,6 +28,8 @@ from indexer.manifest import (
     read_manifest,
     unreadable,
 )
+from indexer.overlap import joined
+from indexer.repetition import Shares, read_shares
 from indexer.rows import read_rows
 from indexer.rowset import RowSet
 from indexer.vectors import VectorReader
@@ -95,6 +97,8 @@ class Generation:
             raise corrupt(folder / LEXICAL, "does not hold the chunks that the manifest says")
         if len(self.rows) != counts.chunks:
             raise corrupt(folder / ROWS, "does not hold the rows that the manifest says")
+        is_there = REPETITION in self.manifest.files
+        self._repetition = read_shares(folder / REPETITION, counts.chunks) if is_there else None
         if (self._documents.documents, self._documents.chunks) != (counts.documents, counts.chunks):
             raise corrupt(folder / DOCUMENTS, "does not hold the documents that the manifest says")
 
@@ -185,6 +189,10 @@ class Generation:
         """Document and signature by row, an array (n,) of `indexer.rows.DTYPE`."""
         return self.rows[rows]
 
+    def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
+        """Shares of the texts that repeat, by row, uint8 (n,); see `indexer.repetition`. 0 where that is not known."""
+        return np.zeros(len(rows), np.uint8) if self._repetition is None else self._repetition[rows]
+
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Chunks by row, in the order asked for.
 
@@ -202,11 +210,15 @@ class Generation:
         Raises:
             IndexCorrupt: the row is not in the generation.
         """
-        return joined(self._documents.section(row), self.manifest)
+        return joined(self._documents.section(row), self.manifest.settings)
 
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
         """What is told of documents, given by their number, in no order. Raises IndexCorrupt."""
         return self.catalogue.facts(numbers)
+
+    def facts_by_id(self, id: str) -> DocumentFacts | None:
+        """What is told of the document of an id, or None. Raises IndexCorrupt."""
+        return self.catalogue.facts_by_id(id)
 
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None. Raises IndexCorrupt."""
@@ -221,17 +233,3 @@ class Generation:
         """Release the files."""
         self._documents.close()
         self.catalogue.close()
-
-
-def joined(texts: list[str], manifest: Manifest) -> str:
-    """Join the texts of one section; what a chunk has in common with the one before it is left out."""
-    overlaps = bool(manifest.settings.get("chunk", {}).get("overlap"))
-    return "\n".join([*texts[:1], *(_after(*pair) if overlaps else pair[1] for pair in pairwise(texts))])
-
-
-def _after(before: str, text: str) -> str:
-    """A passage without the words at its start that were repeated from the end of the one before."""
-    for length in range(min(len(before), len(text) - 1), 0, -1):
-        if text[length] == " " and before.endswith(text[:length]):
-            return text[length + 1 :]
-    return text

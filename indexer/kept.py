@@ -70,6 +70,16 @@ def with_leave(manifest: Manifest) -> list[str]:
     return [source for source, given in _own(manifest.settings).items() if given.get("allow_private")]
 
 
+def leave_lost(before: Manifest, now: Manifest | None, done: str) -> list[str]:
+    """Warn of each source that had that leave and has none any more, after a generation was `done`, such as copied."""
+    still = with_leave(now) if now is not None else []
+    return [
+        f"{source} was read with --allow-private, which is not {done}: index it again with the flag"
+        for source in with_leave(before)
+        if source not in still
+    ]
+
+
 def without(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
     """Return the settings of a build without what some sources keep."""
     return _with_own(settings, {source: given for source, given in _own(settings).items() if source not in sources})

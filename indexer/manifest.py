@@ -20,6 +20,7 @@ MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
 ROWS = "rows.npy"
+REPETITION = "repetition.npy"  # not in generations of older programs
 LEXICAL = "lexical"  # a folder
 LARGEST = 64 * 1024 * 1024  # bytes of a manifest
 _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")

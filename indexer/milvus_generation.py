@@ -13,12 +13,13 @@ from indexer.catalogue import DocumentFacts, is_document_id
 from indexer.documents import AROUND, StoredChunk, texts_around
 from indexer.errors import IndexMissing
 from indexer.filter import Filter
-from indexer.generation import joined
 from indexer.manifest import Manifest, corrupt, parse_manifest
 from indexer.milvus_address import records_of
 from indexer.milvus_client import Milvus, NotLoaded
 from indexer.milvus_words import WordQuery, expression
+from indexer.overlap import joined
 from indexer.records import PageRecord
+from indexer.repetition import Shares
 from indexer.rows import DTYPE
 from indexer.store import Entry, Found
 from indexer.vectors import check_query_vector
@@ -79,6 +80,7 @@ class MilvusGeneration:
         self._passages.load()
         if (found := self._passages.count()) != self.manifest.counts.chunks:
             raise corrupt(self._where, f"holds {found:,} chunks instead of {self.manifest.counts.chunks:,}")
+        self._repetition = self._read_shares()
 
     @property
     def id(self) -> str:
@@ -155,6 +157,10 @@ class MilvusGeneration:
         found = self._by_row(rows, ["document", "signature"])
         return np.array([(row["document"], schema.signature_of(row)) for row in found], dtype=DTYPE)
 
+    def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
+        """Shares of the texts that repeat, by row, uint8 (n,); 0 where that is not known."""
+        return self._repetition[rows]
+
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Chunks by row, in the order asked for."""
         return [schema.chunk_of(row) for row in self._by_row(rows, schema.SHOWN)]
@@ -166,7 +172,7 @@ class MilvusGeneration:
         around = sorted(tuple(chunk[name] for name in fields) for chunk in found)
         if not (texts := texts_around(row, around)):
             raise corrupt(self._where, f"has no chunk {row}")
-        return joined(texts, self.manifest)
+        return joined(texts, self.manifest.settings)
 
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
         """What is told of documents, given by their number, in no order."""
@@ -174,6 +180,13 @@ class MilvusGeneration:
             return []
         test = f"document in {list(map(int, numbers))} and position == 0"
         return [schema.facts_of(row) for row in self._passages.query(test, ["about"])]
+
+    def facts_by_id(self, id: str) -> DocumentFacts | None:
+        """What is told of the document of an id, or None."""
+        if not is_document_id(id):
+            return None
+        found = self._passages.query(f'document_id == "{id}" and position == 0', ["about"])
+        return schema.facts_of(found[0]) if found else None
 
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None."""
@@ -193,7 +206,7 @@ class MilvusGeneration:
     def pages(self) -> Iterator[PageRecord]:
         """Yield what the next build needs to know of every page."""
         try:
-            yield from schema.pages_in(self._record_bodies())
+            yield from schema.pages_in(self._record_bodies(0))
         except (ValueError, TypeError, KeyError) as error:
             raise corrupt(self._where, f"has pages that cannot be read ({error})") from error
 
@@ -221,9 +234,22 @@ class MilvusGeneration:
             raise corrupt(self._where, f"has no chunk {missing[0]}")
         return [found[row] for row in rows.tolist()]
 
-    def _record_bodies(self) -> Iterator[str]:
-        part = 0
-        while found := self._records.query(f"part >= {part} and part < {part + 100}", ["part", "body"]):
+    def _read_shares(self) -> Shares:
+        try:
+            shares = schema.shares_in(self._record_bodies(schema.SHARES))
+        except ValueError as error:
+            raise corrupt(self._where, "has shares of repetition that cannot be read") from error
+        if not len(shares):  # of an older program
+            return np.zeros(self.chunk_count, np.uint8)
+        if len(shares) != self.chunk_count:
+            raise corrupt(self._where, f"has shares of repetition for {len(shares):,} chunks")
+        return shares
+
+    def _record_bodies(self, part: int) -> Iterator[str]:
+        """Yield what stands in the records from a part on, as far as they follow each other."""
+        while found := self._records.query(
+            f"part >= {part} and part < {part + 100}", ["part", "body"], consistency_level="Strong"
+        ):
             yield from (record["body"] for record in sorted(found, key=itemgetter("part")))
             part += 100
 

@@ -4,6 +4,7 @@ docs/milvus.md explains every field. Whatever a hit needs stands with its passag
 """
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -17,6 +18,7 @@ from indexer.filter import terms_of
 from indexer.manifest import Manifest
 from indexer.milvus_words import number_of, words_of
 from indexer.records import Chunk, Document, PageRecord
+from indexer.repetition import Shares
 from indexer.store import Entry
 
 SHOWN = ["row", "id", "url", "section", "text", "position", "about"]
@@ -27,6 +29,7 @@ _LINKS, _BUILDING = 32, 128  # of a node in HNSW; nodes looked at when one is ad
 _K1, _B = 1.2, 0.75  # those of the embedded store
 _TEXT = 65_535  # bytes, the most that Milvus takes
 _PART = 60_000  # characters of a record
+SHARES = 1 << 40  # part of the first record that has shares
 _MOST_TERMS = 4_096
 _DOCUMENT = (
     "url", "source", "title", "content_hash", "etag", "last_modified", "fetched_at", "content_type", "language", "date"
@@ -96,7 +99,10 @@ def filter_indexes() -> Any:
 
 
 def records_schema() -> Any:
-    """Schema of the collection of records: the manifest in parts -1, -2, …, and the pages in parts 0, 1, …"""
+    """Schema of the collection of records.
+
+    The manifest is in parts -1, -2, …, the pages in parts 0, 1, …, and shares of repetition from part SHARES on.
+    """
     from pymilvus import DataType, MilvusClient
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -134,6 +140,17 @@ def pages_in(bodies: Iterable[str]) -> Iterator[PageRecord]:
         for line in lines:
             fields = json.loads(line)
             yield PageRecord(**(fields | {"links": tuple(fields["links"])}))
+
+
+def share_records(shares: Shares) -> list[dict[str, Any]]:
+    """Return the shares of all passages as records."""
+    text = b64encode(shares.tobytes()).decode()
+    return [_record(SHARES + place, text[at : at + _PART]) for place, at in enumerate(range(0, len(text), _PART))]
+
+
+def shares_in(bodies: Iterable[str]) -> Shares:
+    """Return the shares out of their records, in their order. Raises ValueError if they are none."""
+    return np.frombuffer(b64decode("".join(bodies), validate=True), np.uint8)
 
 
 def manifest_records(manifest: Manifest) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from indexer.milvus_address import MilvusAddress, records_of
 from indexer.milvus_client import Milvus
 from indexer.milvus_generation import MilvusGeneration, read_manifest
 from indexer.records import PageRecord
+from indexer.repetition import RepetitionCounter
 from indexer.store import Entry, check_counts
 
 CONTENT = "content"
@@ -108,9 +109,9 @@ class MilvusStore:
             if id not in kept:
                 self._drop(id)
         collection = self._address.collection(manifest.id)
-        digest = Digest()
+        digest, repetition = Digest(), RepetitionCounter()
         self._create(collection, schema.passages_schema(manifest.counts.dimension))
-        self._insert(collection, self._passages(manifest, entries, digest))
+        self._insert(collection, self._passages(manifest, entries, digest, repetition))
         self._milvus.call("flush", collection, most=None)
         self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), most=None)
         with suppress(StoreRefused):  # of Milvus Lite, which has no index of arrays and reads every row
@@ -120,6 +121,7 @@ class MilvusStore:
         self._create(records, schema.records_schema())
         self._milvus.call("create_index", records, schema.records_indexes(), most=None, sync=False)
         self._insert(records, schema.page_records(pages))
+        self._insert(records, schema.share_records(repetition.shares()))
         written = replace(manifest, files={CONTENT: digest.record()})
         self._milvus.call("insert", records, schema.manifest_records(written), most=_WRITING)  # at once, as the end
         self._milvus.call("flush", records, most=None)
@@ -175,10 +177,13 @@ class MilvusStore:
         if batch:
             self._milvus.call("insert", collection, batch, most=_WRITING)
 
-    def _passages(self, manifest: Manifest, entries: Iterable[Entry], digest: Digest) -> Iterator[dict[str, Any]]:
+    def _passages(
+        self, manifest: Manifest, entries: Iterable[Entry], digest: Digest, repetition: RepetitionCounter
+    ) -> Iterator[dict[str, Any]]:
         documents = chunks = 0
         for entry in entries:
             digest.add(entry)
+            repetition.add(entry.document.title, (chunk.text for chunk in entry.chunks))
             yield from schema.passages(entry, documents, chunks)
             documents += 1
             chunks += len(entry.chunks)

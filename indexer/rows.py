@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +31,18 @@ class RowWriter:
 
 
 def read_rows(path: Path) -> npt.NDArray[np.void]:
-    """Map a published file; raises IndexCorrupt if it is not such a file, IndexUnreadable if it cannot be now."""
+    """Map a published file; raises as `read_array` does."""
+    rows = read_array(path)
+    if rows.dtype != DTYPE or rows.ndim != 1:
+        raise corrupt(path, "is an array of another kind")
+    return rows
+
+
+def read_array(path: Path) -> npt.NDArray[Any]:
+    """Map an array; raises IndexCorrupt if the file holds none, IndexUnreadable if it cannot be read for now."""
     try:
-        rows = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # a memmap is slow to index
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # a memmap is slow to index
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, EOFError) as error:
         raise corrupt(path, "is not a readable array") from error
-    if rows.dtype != DTYPE or rows.ndim != 1:
-        raise corrupt(path, "is an array of another kind")
-    return rows

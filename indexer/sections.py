@@ -13,7 +13,7 @@ Length = Callable[[str], int]  # tokens of a text
 @dataclass(slots=True)
 class _Group:
     members: list[Section]
-    joined: Section  # all of them as one, under what their paths begin with
+    joined: Section  # all of them as one, under what their paths begin with, or the last one's if the others lead to it
     tokens: int
 
 
@@ -24,30 +24,32 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
     tokens, under the parent's path and the first one's anchor; their headings go into the text.
     """
     groups: list[_Group] = []
-    for section in _with_lead_ins(sections, length):
+    for own in _with_lead_ins(sections, length):
+        section = _chained(own[-1].path, own) if len(own) > 1 else own[0]
         tokens = length(section.text)
         last = groups[-1] if groups else None
         if last and _is_near(last.joined.path, section.path) and min(last.tokens, tokens) < _SHORT:
             path = _shared(last.joined.path, section.path)
-            members = [*last.members, section]
+            members = [*last.members, *own]
             joined = _chained(path, [_with_heading(member, len(path)) for member in members])
             if (total := length(joined.text)) <= size:
                 groups[-1] = _Group(members, joined, total)
                 continue
-        groups.append(_Group([section], section, tokens))
+        groups.append(_Group(own, section, tokens))
     return [group.joined for group in groups]
 
 
-def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[Section]:
-    joined: list[Section] = []
+def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[list[Section]]:
+    """Every section with those before it that lead to it."""
+    found: list[list[Section]] = []
     for section in sections:
-        lead = joined[-1] if joined else None
+        lead = found[-1][-1] if found else None
         is_within = lead and len(section.path) > len(lead.path) and _shared(section.path, lead.path) == lead.path
-        if lead and is_within and 0 < length(lead.text) < _SHORT:
-            joined[-1] = _chained(section.path, [lead, section])
+        if lead and is_within and 0 < sum(length(one.text) for one in found[-1]) < _SHORT:
+            found[-1].append(section)
         else:
-            joined.append(section)
-    return joined
+            found.append([section])
+    return found
 
 
 def _is_near(path: tuple[str, ...], other: tuple[str, ...]) -> bool:

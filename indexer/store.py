@@ -17,6 +17,7 @@ from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.manifest import Counts, Manifest
 from indexer.records import Chunk, Document, PageRecord
+from indexer.repetition import Shares
 
 Found = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
@@ -64,6 +65,9 @@ class Searchable(Protocol):
     def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
         """Document and signature by row, an array (n,) of `indexer.rows.DTYPE`."""
 
+    def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
+        """Shares of the texts that repeat, by row, uint8 (n,); 0 where that is not known."""
+
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Chunks by row, in the order asked for."""
 
@@ -72,6 +76,9 @@ class Searchable(Protocol):
 
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
         """What is told of documents, given by their number, in no order."""
+
+    def facts_by_id(self, id: str) -> DocumentFacts | None:
+        """What is told of the document of an id, or None; its passages are not read."""
 
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None."""

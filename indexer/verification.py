@@ -24,6 +24,7 @@ from indexer.manifest import (
     DOCUMENTS,
     LEXICAL,
     MANIFEST,
+    REPETITION,
     ROWS,
     VECTORS,
     Manifest,
@@ -33,6 +34,7 @@ from indexer.manifest import (
     read_manifest,
 )
 from indexer.records import SEPARATOR, Document, Section
+from indexer.repetition import RepetitionCounter, read_shares
 from indexer.rows import read_rows
 from indexer.signature import signature
 from indexer.vectors import VectorReader
@@ -80,6 +82,7 @@ def verify(folder: Path, embedder: Embedder | None = None) -> list[Check]:
             ("documents", parts.documents),
             ("terms", parts.terms),
             ("signatures", parts.signatures),
+            ("repetition", parts.repetition),
         ):
             if not problems_of(checks):  # each relies on those before it
                 checks.append(_run(name, check))
@@ -197,6 +200,19 @@ class _Parts:
             if self._rows["signature"][row] != signature(text):
                 raise corrupt(self._rows_path, f"has another signature for chunk {row} than its text gives")
         return f"{counted(len(rows), 'signature')} checked against the text"
+
+    def repetition(self) -> str:
+        if REPETITION not in self._manifest.files:
+            return "is not known: the index is of an older program"
+        path = self._vectors_path.with_name(REPETITION)
+        counter = RepetitionCounter()
+        passages = "SELECT title, text FROM chunks JOIN documents ON documents.id = document ORDER BY row"
+        for title, text in self._select(passages):
+            counter.add(title, [text])
+        made = counter.shares()
+        if (read_shares(path, len(self._rows)) != made).any():
+            raise corrupt(path, "has other shares than the passages give")
+        return f"{np.count_nonzero(made):,} passages have lines that repeat"
 
     def embedding(self, embedder: Embedder) -> str:
         if fields := differing_fields(self._manifest.fingerprint, embedder.fingerprint):

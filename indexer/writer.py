@@ -10,8 +10,9 @@ from indexer.documents import DocumentWriter
 from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.lexical import LexicalWriter
-from indexer.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Counts, FileRecord, record_file
+from indexer.manifest import DOCUMENTS, LEXICAL, REPETITION, ROWS, VECTORS, Counts, FileRecord, record_file
 from indexer.records import Chunk, Document
+from indexer.repetition import RepetitionCounter
 from indexer.rows import RowWriter
 from indexer.signature import signature
 from indexer.vectors import VectorWriter
@@ -27,6 +28,7 @@ class GenerationWriter:
         self.documents = DocumentWriter(folder / DOCUMENTS)
         self.vectors = VectorWriter(dimension, vector_index)
         self._rows = RowWriter()
+        self._repetition = RepetitionCounter()
         self._lexical = LexicalWriter(folder / LEXICAL)
 
     @property
@@ -43,6 +45,7 @@ class GenerationWriter:
         terms = terms_of(document)
         self.documents.add(document, chunks, terms)
         self._rows.add(number, [signature(chunk.text) for chunk in chunks] if signatures is None else signatures)
+        self._repetition.add(document.title, (chunk.text for chunk in chunks))
         for offset, chunk in enumerate(chunks):
             self._lexical.add(
                 row + offset,
@@ -68,6 +71,7 @@ class GenerationWriter:
             raise VectorError(f"{self.vectors.count:,} vectors were made for {self.documents.chunks:,} chunks")
         self.documents.finish()
         self._rows.write(self._folder / ROWS)
+        np.save(self._folder / REPETITION, self._repetition.shares(), allow_pickle=False)
         self._lexical.finish()
         self.vectors.write(self._folder / VECTORS)
         files = sorted(path for path in self._folder.rglob("*") if path.is_file())

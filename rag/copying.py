@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from embedder.errors import PilotlightError
 from indexer.digest import digest_of
 from indexer.errors import IndexCorrupt
 from indexer.folder_store import FolderStore
+from indexer.kept import leave_lost
 from indexer.report import BuildReport
 from indexer.store import Entry, Found, Searchable, Store
 from indexer.wording import counted
@@ -43,6 +44,7 @@ class CopyReport:
     samples: int  # queries that both were asked, by meaning and by words
     overlap: dict[str, float]  # share of the best hits that both gave, by kind of search
     seconds: float
+    warnings: list[str]  # what the target's generation lacks that the source's had
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -60,7 +62,8 @@ class CopyReport:
             "samples": f"{self.samples}, with overlap {overlap}",
             "seconds": f"{self.seconds:,.1f}",
         }
-        return "\n".join(f"{name:<12} {value}" for name, value in rows.items())
+        lines = [f"{name:<12} {value}" for name, value in rows.items()]
+        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
 
 def copy(
@@ -100,14 +103,28 @@ def copy(
     if name != live:
         target.make_live(name)
     target.keep(keep)
-    checksum, samples, overlap = checked
-    counts, seconds = manifest.counts, round(time.monotonic() - start, 2)
     return CopyReport(
-        name, source.name, target.name, copied, counts.documents, counts.chunks, checksum, samples, overlap, seconds
+        generation=name,
+        source=source.name,
+        target=target.name,
+        copied=copied,
+        documents=manifest.counts.documents,
+        chunks=manifest.counts.chunks,
+        checksum=checked.digest,
+        samples=checked.samples,
+        overlap=checked.overlap,
+        seconds=round(time.monotonic() - start, 2),
+        warnings=checked.lost,
     )
 
 
-Checked = tuple[str, int, dict[str, float]]  # digest, samples, overlap
+class Checked(NamedTuple):
+    """What comparing a generation of two stores gave."""
+
+    digest: str
+    samples: int
+    overlap: dict[str, float]
+    lost: list[str]
 
 
 def _told(entries: Iterable[Entry], total: int, step: Callable[[str], None]) -> Iterator[Entry]:
@@ -151,13 +168,14 @@ def _check(source: Store, target: Store, name: str, step: Callable[[str], None])
             raise CopyDiffers(f"{where} has checksum {copied[:12]}… instead of {digest[:12]}…: copy it again")
         step("comparing searches")
         samples, overlap = _overlap(ours, theirs)
+        lost = leave_lost(ours.manifest, theirs.manifest, "copied")
     for kind, share in overlap.items():
         if share < _LEAST_OVERLAP[kind]:
             raise CopyDiffers(
                 f"{where} has the same content, but {kind} searches find only {share:.0%} of the same passages: "
                 "check the index of that store, and copy it again"
             )
-    return digest, samples, overlap
+    return Checked(digest, samples, overlap, lost)
 
 
 def _digest(store: Store, name: str) -> str:

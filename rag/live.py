@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder, Role
+from indexer.catalogue import DocumentFacts
 from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
 from indexer.layout import DEFAULT
+from indexer.manifest import Manifest
 from indexer.original import open_original
 from rag import deadline
 from rag.batcher import Vector
@@ -180,10 +182,16 @@ class LiveRetriever:
 
         Raises OriginalMissing, and as `document` does.
         """
-        found = self.document(id, collection)
-        crawl = self._serving(collection).generation.manifest.settings.get("crawl", {})
+
+        def look(retriever: Retriever) -> tuple[DocumentFacts | None, Manifest]:
+            return retriever.generation.facts_by_id(id), retriever.generation.manifest
+
+        found, manifest = self._ask(collection, look)
+        if found is None:
+            raise DocumentMissing(id, collection)
+        within = manifest.settings.get("crawl", {}).get("within", {})
         try:
-            return open_original(found["url"], found["source"], crawl.get("within", {}).get(found["source"], ()))
+            return open_original(found.url, found.source, within.get(found.source, ()))
         except SourceError as error:
             raise OriginalMissing(str(error)) from error
 

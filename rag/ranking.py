@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from indexer.repetition import WHOLE
 from rag.fusion import Rows, Scores, aligned, best_first, cap, collapse, mmr, reciprocal_rank, weighted_sum
 
 Found = tuple[Scores, Rows]
 _AHEAD = 3  # times k candidates are looked at first: comparing all of them takes longer than the rest together
+_BOILERPLATE = 0.1  # of its score that a passage loses which repeats from end to end; see docs/evaluation.md
 _COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
 
 
@@ -48,6 +50,18 @@ def fused(dense: Found, lexical: Found, cosines: Callable[[Rows], Scores], *, fu
     scores = reciprocal_rank(rows, [dense[1], lexical[1]]) if by_rank else weighted_sum(by_meaning, by_words)
     order = best_first(scores)
     return Ranking(rows[order], scores[order], by_meaning[order], by_words[order])
+
+
+def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
+    """Rank anew, passages of boilerplate lower; `repetition` (n,) is of `indexer.repetition`."""
+    scores = ranking.scores - np.abs(ranking.scores) * (_BOILERPLATE / WHOLE * repetition.astype(np.float32))
+    order = best_first(scores)
+    return Ranking(
+        ranking.rows[order],
+        scores[order],
+        None if ranking.dense is None else ranking.dense[order],
+        None if ranking.lexical is None else ranking.lexical[order],
+    )
 
 
 def extended(ranking: Ranking, deeper: Ranking) -> Ranking:

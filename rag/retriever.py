@@ -25,7 +25,7 @@ from rag.facets import Share, count_facets
 from rag.fusion import Rows, Scores
 from rag.headings import sample_headings
 from rag.options import EXPANSIONS, FURTHEST, MODES
-from rag.ranking import Choice, Found, Ranking, choose, extended, fused, single
+from rag.ranking import Choice, Found, Ranking, choose, extended, fused, lowered, single
 from rag.results import Answer, Hit
 from rag.sentences import nearest_sentences
 
@@ -145,6 +145,7 @@ class Retriever:
                 found = fused(dense, lexical, self._cosines(vector))
             else:
                 found = single(dense or lexical or _NOTHING, is_dense=dense is not None)
+            found = lowered(found, self.generation.repetition(found.rows))
             if ranking is None:
                 ranking, candidates = found, found.rows
             else:
@@ -166,7 +167,7 @@ class Retriever:
                 break
             depth *= 4
         has_more = (len(choice.indices) > wanted or not is_all) and wanted <= FURTHEST
-        hits = self._hits(query, ranking, choice, facts, slice(offset, wanted), expands=expand == "section")
+        judged, hits = self._hits(query, ranking, choice, facts, offset, wanted, expands=expand == "section")
         if sentences and not all(hit.highlights for hit in hits):
             if vector is None:
                 vector, took["embed"] = self._embed_query(query)
@@ -174,9 +175,6 @@ class Retriever:
             hits = self._with_sentences(hits, vector)
             took["sentences"] = time.perf_counter() - began
         counted = self._count(candidates) if facets else None
-        judged = hits[:JUDGED]
-        if offset:  # the best of all, not of this page
-            judged = self._hits(query, ranking, choice, facts, slice(0, JUDGED), expands=False)
         took["total"] = time.perf_counter() - start
         return Answer(
             query=query,
@@ -229,16 +227,28 @@ class Retriever:
         ranking: Ranking,
         choice: Choice,
         facts: npt.NDArray[np.void],
-        page: slice,
+        start: int,
+        stop: int,
         *,
         expands: bool,
-    ) -> list[Hit]:
-        """Fetch what is shown of a page of the chosen passages, and the addresses of those they stand for."""
-        shown = choice.indices[page].tolist()
-        folded = [choice.folded.get(index, [])[:_DUPLICATES_SHOWN] for index in shown]
+    ) -> tuple[list[Hit], list[Hit]]:
+        """Fetch, at once, the best of the chosen passages and those on the page from start to stop.
+
+        The best, which say whether anything is close, come as bare as that takes where they are on an earlier page.
+        """
+        before = min(start, JUDGED)
+        places = [place for place in (*range(before), *range(start, stop)) if place < len(choice.indices)]
+        shown = choice.indices[places].tolist()
+        folded = [
+            choice.folded.get(index, [])[:_DUPLICATES_SHOWN] if place >= start else []
+            for place, index in zip(places, shown, strict=True)
+        ]
         also = [index for group in folded for index in group]
         chunks = self.generation.chunks(ranking.rows[shown + also])
-        sections = [self.generation.section(row) if expands else None for row in ranking.rows[shown].tolist()]
+        sections = [
+            self.generation.section(row) if expands and place >= start else None
+            for place, row in zip(places, ranking.rows[shown].tolist(), strict=True)
+        ]
         addresses = iter([chunk.url for chunk in chunks[len(shown) :]])
         none = [None] * len(shown)
         dense = none if ranking.dense is None else ranking.dense[shown].tolist()
@@ -246,10 +256,10 @@ class Retriever:
         scores = ranking.scores[shown].tolist()
         documents = facts["document"][shown].tolist()
         hits = []
-        for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):
+        for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):  # the rest are duplicates
             hits.append(
                 Hit(
-                    rank=page.start + place + 1,
+                    rank=places[place] + 1,
                     id=chunk.id,
                     url=chunk.url,
                     title=chunk.title,
@@ -268,7 +278,7 @@ class Retriever:
                     more=choice.left_out.get(documents[place], 0),
                 )
             )
-        return hits
+        return hits[:JUDGED], hits[before:]
 
 
 _NOTHING: Found = (np.empty(0, np.float32), np.empty(0, np.int64))

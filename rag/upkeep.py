@@ -16,7 +16,7 @@ from indexer.archive import export_archive, export_documents, import_archive
 from indexer.collections import drop_collection, list_collections, size_of
 from indexer.errors import IndexMissing
 from indexer.generation import current_id
-from indexer.kept import with_leave
+from indexer.kept import leave_lost
 from indexer.layout import DEFAULT, GENERATIONS, collection_dir
 from indexer.manifest import Manifest, differing_fields, read_manifest
 from indexer.publish import disk_errors
@@ -151,10 +151,7 @@ def import_(settings: Settings, file: Path) -> Result:
     except PilotlightError as error:
         warnings.append(f"cannot tell whether these settings can serve it: {error}")
     report = {"file": str(file), "collection": settings.collection, **_described(manifest), "warnings": warnings}
-    warnings += [
-        f"{source} was read with --allow-private, which is not imported: index it again with the flag"
-        for source in with_leave(manifest)
-    ]
+    warnings += leave_lost(manifest, None, "imported")
     lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
     return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
 

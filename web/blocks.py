@@ -56,7 +56,8 @@ def split_blocks(text: str, *, is_code: bool = False) -> list[Block]:
     blocks: list[Block] = []
     for block in _blocks(text):
         last = blocks[-1] if blocks else None
-        if last and last.kind == block.kind == "code" and not text[last.end : block.start].strip():
+        goes_on = block.kind == "code" or _is_indented(text[block.start : block.end].split("\n"))
+        if last and last.kind == "code" and goes_on and not text[last.end : block.start].strip():
             blocks[-1] = Block(last.start, block.end, "code")
         else:
             blocks.append(block)
@@ -185,6 +186,13 @@ def _is_table(lines: list[str]) -> bool:
 def _has_rule(lines: list[str]) -> bool:
     """Whether there is a line as below the head of a table."""
     return len(lines) > 1 and any(set(line) <= _RULE and _DASHES.search(line) for line in map(_ends_of, lines))
+
+
+def _is_indented(lines: list[str]) -> bool:
+    """Whether lines may stand within the code before them, whatever they are built like."""
+    return not any(_is_prose(line) or _ITEM.match(line) for line in lines) and all(
+        line.startswith(("  ", "\t")) for line in lines if line.strip()
+    )
 
 
 def _is_code(lines: list[str]) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 from flask import Blueprint, Response, abort, render_template, url_for
@@ -12,6 +11,7 @@ from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline
 from rag.results import is_source_code, section_within
+from rag.sections import by_section
 from web.fields import check, from_text
 from web.openapi import HTML, Content, Parameter, operation
 from web.parameters import (
@@ -90,8 +90,8 @@ def read(id: str) -> str:
     given = given_in_address(("passage", "section", "q", "collection"), "a document")
     collection = collection_among(given)
     document = retriever().document(id, collection)
-    sections = sections_of(document)
     marked = given.get("passage", "")
+    sections = sections_of(document, retriever().describe(collection)["settings"], marked)
     asked = int(check("section", from_text(given["section"], SECTION), SECTION)) if "section" in given else None
     is_code = is_source_code(document["content_type"])
     current = _current(sections, marked, asked)
@@ -159,11 +159,10 @@ def has_original(url: str) -> bool:
     return limits().originals and is_file(url)
 
 
-def sections_of(document: Mapping[str, Any]) -> list[Section]:
-    """Return the passages of a document by the headings that they stand under, in reading order."""
+def sections_of(document: Mapping[str, Any], settings: Mapping[str, Any], marked: str = "") -> list[Section]:
+    """Return the sections of a document, of a build with these settings, in reading order; the marked passage whole."""
     sections: list[Section] = []
-    for name, group in groupby(document["passages"], key=lambda passage: str(passage["section"])):
-        passages = list(group)
+    for name, passages in by_section(document, settings, marked):
         for start in range(0, len(passages), LONGEST):
             part = passages[start : start + LONGEST]
             sections.append(Section(len(sections) + 1, section_within(document["title"], name), part))

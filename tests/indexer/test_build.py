@@ -68,6 +68,7 @@ def test_the_folder_holds_nothing_else(tmp_path: Path, docs: Path) -> None:
     assert {name for name in files if not name.startswith("lexical/")} == {
         "documents.sqlite",
         "manifest.json",
+        "repetition.npy",
         "rows.npy",
         "vectors.faiss",
     }

@@ -50,6 +50,7 @@ def test_every_document_once_with_all_its_passages(generation):
 @pytest.mark.parametrize("id", ["", "x", "0" * 32, "0" * 31, "-" + "0" * 31, "0x" + "0" * 30, "١" * 32])
 def test_unknown_id(generation, id):
     assert generation.document(id) is None
+    assert generation.facts_by_id(id) is None
 
 
 def test_facts(generation):

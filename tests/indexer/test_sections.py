@@ -30,6 +30,7 @@ def section(path: str, text: str) -> Section:
         ([("A/B", "one"), ("C/D", "two")], [("A/B", "one"), ("C/D", "two")]),
         ([("A/B", words(95)), ("A/C", words(10))], [("A/B", words(95)), ("A/C", words(10))]),  # no room
         ([("A/B", words(30)), ("A/C", words(30))], [("A/B", words(30)), ("A/C", words(30))]),  # long enough
+        ([("A", "lead"), ("A/B", "one"), ("A/C", "two")], [("A", "lead\n\nB\n\none\n\nC\n\ntwo")]),  # above its heading
         ([("A/B", words(30)), ("A/C", "end")], [("A", f"B\n\n{words(30)}\n\nC\n\nend")]),
     ],
 )

@@ -215,7 +215,11 @@ def test_documents(opened):
     wanted = list(theirs.documents())
     assert list(ours.documents()) == wanted
     assert [ours.document(document["id"]) for document in wanted] == wanted
-    assert ours.document("0" * 32) is ours.document('" or true') is None
+    facts = [theirs.facts_by_id(document["id"]) for document in wanted]
+    assert [found.url for found in facts] == [document["url"] for document in wanted]
+    assert [ours.facts_by_id(document["id"]) for document in wanted] == facts
+    for unknown in ("0" * 32, '" or true'):
+        assert ours.document(unknown) is ours.facts_by_id(unknown) is theirs.facts_by_id(unknown) is None
 
 
 def test_many_threads(opened):

@@ -43,12 +43,12 @@ def test_a_whole_generation(generation: Path) -> None:
     names = [check.name for check in checks]
     assert names[0] == "manifest"
     assert {"file documents.sqlite", "file rows.npy", "file vectors.faiss"} <= set(names)
-    assert names[-6:] == ["database", "counts", "documents", "terms", "signatures", "embedding"]
+    assert names[-7:] == ["database", "counts", "documents", "terms", "signatures", "repetition", "embedding"]
     assert 0 < embedder.encoded <= 32
 
 
 def test_without_an_embedder_nothing_is_embedded(generation: Path) -> None:
-    assert verify(generation)[-1].name == "signatures"
+    assert verify(generation)[-1].name == "repetition"
 
 
 def test_other_chunk_sizes_do_not_matter(tmp_path: Path, docs: Path) -> None:

@@ -9,12 +9,15 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from indexer.digest import digest_of
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreUnreachable
 from indexer.folder_store import FolderStore
 from indexer.layout import GENERATIONS
+from indexer.publish import complete
+from indexer.repetition import TITLES
 from indexer.verification import problems_of, verify
 from rag import commands, upkeep
 from rag.copying import copy
@@ -22,6 +25,7 @@ from rag.errors import CopyDiffers, NotPublished, SettingsError
 from rag.settings import load
 from rag.stores import live_id, store_at
 from tests.dummy import DummyEmbedder
+from tests.indexer.test_repetition import made_older
 
 KINDS = ["folder", "milvus"]
 
@@ -68,6 +72,30 @@ def test_a_copy_there_and_back_is_the_same(site, source, target, tmp_path):
     assert problems_of(verify(folder, DummyEmbedder())) == []
 
 
+def test_what_repeats_is_known_in_every_store(site, source, target):
+    for number in range(TITLES):
+        (site.source / f"type{number}.md").write_text(f"# Type {number}\n\nReturns a copy of the value.\n")
+    site.build()
+    copied(source, target)
+    with closing(source.open()) as ours, closing(target.open()) as theirs:
+        rows = np.arange(ours.chunk_count)
+        shares = ours.repetition(rows)
+        assert np.count_nonzero(shares) == TITLES
+        assert theirs.repetition(rows).tolist() == shares.tolist()
+
+
+def test_what_repeats_is_found_out_where_the_source_is_of_an_older_program(site, source, target):
+    for number in range(TITLES):
+        (site.source / f"type{number}.md").write_text(f"# Type {number}\n\nReturns a copy of the value.\n")
+    site.build()
+    made_older(site.index)
+    copied(source, target)
+    with closing(source.open()) as ours, closing(target.open()) as theirs:
+        rows = np.arange(ours.chunk_count)
+        assert np.count_nonzero(ours.repetition(rows)) == 0
+        assert np.count_nonzero(theirs.repetition(rows)) == TITLES
+
+
 def test_what_is_there_already_is_not_copied_again(source, target):
     first = copied(source, target)
     again = copied(source, target)
@@ -84,6 +112,23 @@ def test_an_older_generation_is_copied_when_asked_for(site, source, target):
     assert (target.live_id(), target.ids()) == (newest, [newest, older])
     copied(source, target, older)
     assert (target.live_id(), target.ids()) == (older, [newest, older])
+
+
+def test_leave_to_reach_private_addresses_that_a_folder_does_not_take_over_is_told(source, tmp_path):
+    """A folder is another machine's, as a rule; a store that others serve from is not."""
+    address = "http://10.0.0.1/"
+    manifest = source.open().manifest
+    own = {address: {"allow_private": True}, "http://docs.test/": {"max_pages": 9}}
+    given = replace(manifest, settings={**manifest.settings, "crawl": {**manifest.settings["crawl"], "own": own}})
+    complete(source.folder / GENERATIONS / manifest.id, given)
+    target = FolderStore(tmp_path / "copy")
+    for turn in range(2):
+        report = copied(source, target)
+        assert report.copied is (turn == 0)
+        told = f"{address} was read with --allow-private, which is not copied: index it again with the flag"
+        assert report.warnings == [told]
+        assert f"warning: {told}" in report.table()
+    assert copied(target, FolderStore(tmp_path / "next")).warnings == []
 
 
 def test_older_copies_are_removed(site, source, target):

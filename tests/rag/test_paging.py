@@ -55,6 +55,24 @@ def test_bad_offset(retriever, offset):
         retriever.search("vacuum", offset=offset)
 
 
+@pytest.mark.parametrize("offset", [0, 5, 40])
+def test_a_page_is_fetched_at_once_and_judged_by_the_best_of_all(retriever, monkeypatch, offset):
+    fetched, expanded = [], []
+    chunks, section = retriever.generation.chunks, retriever.generation.section
+    monkeypatch.setattr(retriever.generation, "chunks", lambda rows: fetched.append(len(rows)) or chunks(rows))
+    monkeypatch.setattr(retriever.generation, "section", lambda row: expanded.append(row) or section(row))
+    best = retriever.search("vacuum alpha beta", k=60, expand="section").hits
+    fetched.clear(), expanded.clear()
+    judged = []
+    monkeypatch.setattr("rag.retriever.is_close", lambda query, hits, close: judged.extend(hits) or True)
+    page = retriever.search("vacuum alpha beta", k=20, offset=offset, expand="section")
+    assert len(fetched) == 1
+    assert len(expanded) == len(page.hits) == 20
+    assert [hit.id for hit in page.hits] == [hit.id for hit in best[offset : offset + 20]]
+    assert [hit.section_text for hit in page.hits] == [hit.section_text for hit in best[offset : offset + 20]]
+    assert [hit.id for hit in judged] == [hit.id for hit in best[:10]]
+
+
 def test_facets_count_documents(retriever):
     assert retriever.search("vacuum").facets is None
     first = retriever.search("vacuum alpha", k=5, facets=True).facets

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from indexer.rows import DTYPE
-from rag.ranking import Ranking, choose, fused, single
+from rag.ranking import Ranking, choose, fused, lowered, single
 
 
 def found(pairs):
@@ -32,6 +32,20 @@ def test_what_only_words_found_gets_its_cosine():
     assert ranking.dense.tolist() == pytest.approx([0.9, 0.5, 0.4])
     assert ranking.lexical.tolist() == [6.0, 12.0, 0.0]
     assert ranking.scores.tolist() == sorted(ranking.scores.tolist(), reverse=True)
+
+
+@pytest.mark.parametrize("is_dense", [True, False])
+def test_what_repeats_is_ranked_lower(is_dense):
+    ranking = single(found([(0.8, 5), (0.75, 3), (0.4, 1), (-0.1, 9)]), is_dense=is_dense)
+    low = lowered(ranking, np.array([255, 0, 0, 255], np.uint8))
+    assert low.rows.tolist() == [3, 5, 1, 9]
+    assert low.scores.tolist() == pytest.approx([0.75, 0.72, 0.4, -0.11])
+    kept, other = (low.dense, low.lexical) if is_dense else (low.lexical, low.dense)
+    assert kept.tolist() == pytest.approx([0.75, 0.8, 0.4, -0.1]), "as it was found"
+    assert other is None
+    same = lowered(ranking, np.zeros(4, np.uint8))
+    assert same.rows.tolist() == ranking.rows.tolist()
+    assert same.scores.tolist() == ranking.scores.tolist()
 
 
 @pytest.mark.parametrize("fusion", ["weighted", "rrf"])

@@ -54,6 +54,32 @@ def test_a_document_is_shown_with_the_passage_marked(client: FlaskClient, addres
     assert "Download" not in html
 
 
+class Overlapping(FakeRetriever):
+    """Has a document whose passages begin with what the one before ends with."""
+
+    def document(self, id: str, collection: str = "default") -> dict[str, Any]:
+        texts = ["First words. Second words.", "Second words. Third words.", "Third words. Last ones."]
+        passages = [{"id": f"p{place}", "url": URL, "section": "", "text": text} for place, text in enumerate(texts)]
+        return super().document(id, collection) | {"title": "Notes", "passages": passages}
+
+    def describe(self, collection: str = "default") -> dict[str, Any]:
+        return super().describe(collection) | {"settings": {"chunk": {"tokens": 50, "overlap": 10}}}
+
+
+@pytest.mark.parametrize("marked", [None, 0, 1, 2])
+def test_what_passages_share_is_shown_once(address: str, marked: int | None) -> None:
+    retriever = Overlapping()
+    retriever.hits = [make_hit(url=URL, document=document_id(URL))]
+    client = create_app(retriever, FakeSettings()).test_client()
+    html = client.get(address if marked is None else f"{address}?passage=p{marked}").text
+    for words in ("First words.", "Second words.", "Third words.", "Last ones."):
+        assert html.count(words) == 1, words
+    assert html.count('class="passage"') == (marked is not None)
+    if marked is not None:
+        whole = retriever.document(document_id(URL))["passages"][marked]["text"]
+        assert f'<div class="passage" id="passage"><p>{whole}</p></div>' in html, "the marked one is whole"
+
+
 def test_a_long_document_is_shown_in_parts(client: FlaskClient, retriever: OneDocument, address: str) -> None:
     retriever.count = 40
     html = client.get(f"{address}?passage=p60&collection=notes").text
@@ -75,9 +101,9 @@ def test_no_document_and_strange_fields(client: FlaskClient, address: str) -> No
 
 def test_long_sections_are_shared_out() -> None:
     passages = [{"id": str(place), "section": "A", "text": "x"} for place in range(100)]
-    sections = sections_of({"title": "T", "passages": passages})
+    sections = sections_of({"title": "T", "passages": passages}, {})
     assert [len(one.passages) for one in sections] == [40, 40, 20]
-    assert sections_of({"title": "T", "passages": []}) == []
+    assert sections_of({"title": "T", "passages": []}, {}) == []
 
 
 def test_every_section_can_be_come_to() -> None:
@@ -117,7 +143,7 @@ def test_pages_of_a_site_are_not_downloaded(retriever: OneDocument) -> None:
 
 def test_a_section_without_a_heading_is_named_by_how_it_begins() -> None:
     passages = [{"id": "1", "section": "Notes", "text": "Rotating the disks\n\nOn Mondays."}]
-    [section] = sections_of({"title": "Notes", "passages": passages})
+    [section] = sections_of({"title": "Notes", "passages": passages}, {})
     assert (section.heading, section.name) == ("", "Rotating the disks")
 
 

@@ -95,6 +95,19 @@ def test_what_counts_as_code(text: str, is_code: bool) -> None:
     assert [block.kind == "code" for block in split_blocks(text)] == [is_code]
 
 
+@pytest.mark.parametrize(
+    ("text", "are_code"),
+    [
+        ("def f(x):\n    if x:\n\n        return 1\n\n    total", [True]),  # one line alone looks like nothing
+        ("def f(x):\n    return x\n\n- an item", [True, False]),
+        ("def f(x):\n    return x\n\n  An indented paragraph of plain words follows the code here.", [True, False]),
+        ("Plain words.\n\n    total", [False, False]),
+    ],
+)
+def test_code_goes_on_over_blank_lines_as_far_as_it_is_indented(text: str, are_code: list[bool]) -> None:
+    assert [block.kind == "code" for block in split_blocks(text)] == are_code
+
+
 def test_a_section_sets_its_passage_off() -> None:
     section = "Before <b>.\nA partial index.\nAfter."
     assert make_section(section, "A partial index. ", [(2, 9)]) == (

@@ -1,0 +1,52 @@
+"""What passages have in common with the one before, where they were cut to overlap, is read once."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+
+def overlaps(settings: Mapping[str, Any]) -> bool:
+    """Whether a build with these settings cuts passages to overlap."""
+    return bool(settings.get("chunk", {}).get("overlap"))
+
+
+def once(texts: Sequence[str], whole: int | None = None) -> list[str]:
+    """Passages that follow each other, each without what it begins with of the one before it.
+
+    The one at `whole` keeps its beginning, which the one before it loses at its end.
+    """
+    kept = list(texts)
+    for place, (before, text) in enumerate(pairwise(texts), 1):
+        length = shared(before, text)
+        if length and place == whole:
+            kept[place - 1] = kept[place - 1][:-length].rstrip()
+        elif length:
+            kept[place] = _after(text, length)
+    return kept
+
+
+def joined(texts: list[str], settings: Mapping[str, Any]) -> str:
+    """Join the texts of one section, of a build with these settings."""
+    return "\n".join(once(texts) if overlaps(settings) else texts)
+
+
+def shared(before: str, text: str) -> int:
+    """Length of what a text begins with and the passage before it ends with, whole words; never all of the text."""
+    start = max(0, len(before) - len(text) + 1)
+    while text and 0 <= (start := before.find(text[0], start)) < len(before):
+        length = len(before) - start
+        if text.startswith(before[start:]) and _is_edge(before, start) and _is_edge(text, length):
+            return length
+        start += 1
+    return 0
+
+
+def _after(text: str, length: int) -> str:
+    """Text beyond so many characters, from its next word or line on; a line keeps its indentation."""
+    rest = text[length:]
+    return rest.lstrip("\n") if rest.startswith("\n") else rest.lstrip()
+
+
+def _is_edge(text: str, place: int) -> bool:
+    """Whether no word goes on across a place."""
+    return not (0 < place < len(text) and text[place - 1].isalnum() and text[place].isalnum())
