@@ -13,7 +13,7 @@ from embedder import EmbedderConfig
 from embedder.config import Plan
 from tests.system.conftest import request, run, serving
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.longest]
 
 
 @pytest.fixture(scope="module")
