@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def read_path(
     found: Callable[[int], None],
     earlier: Earlier | None = None,
     within: Sequence[str] = (),
-) -> Iterator[Page | Known | Skip | Failure]:
+) -> Generator[Page | Known | Skip | Failure, None, None]:
     """Read one file, or every readable file below a folder.
 
     Symbolic links below the folder are not followed, so nothing outside it is read; neither are pipes and devices.

@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from indexer.folder import read_path
 from indexer.formats import content_type_of
 from indexer.journal import Journal
 from indexer.records import Failure, Known, Page, Skip
+from indexer.templates import Templates
 from indexer.traffic import Traffic
 from indexer.urls import normalise
 
@@ -49,6 +50,7 @@ def read_sources(
     earlier: Earlier | None = None,
     traffic: Traffic | None = None,
     journal: Journal | None = None,
+    templates: Templates | None = None,
 ) -> _Items:
     """Read every source; of pages with the same address or the same content only the first is given.
 
@@ -62,6 +64,7 @@ def read_sources(
         earlier: what an earlier build knows, if there was one; unchanged pages of a site are not read again.
         traffic: told of every request to a site.
         journal: pages that an interrupted build has fetched, and that this one will have.
+        templates: give pages the templates of their sites.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -75,7 +78,8 @@ def read_sources(
                 due[source] = pages
                 found(sum(due.values()))
 
-            yield from _read_one(source, limits, tell, earlier, traffic, journal)
+            items = _read_one(source, limits, tell, earlier, traffic, journal)
+            yield from templates.over(source, items) if templates is not None else items
 
     lanes: dict[str, list[str]] = {}
     for source in sources:
@@ -123,7 +127,7 @@ def _read_one(
     earlier: Earlier | None,
     traffic: Traffic | None,
     journal: Journal | None,
-) -> Iterator[Page | Known | Skip | Failure]:
+) -> _Items:
     limits = limits.of(source)
     scheme = _SCHEME.match(source)
     if scheme is None:
