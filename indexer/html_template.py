@@ -29,6 +29,7 @@ _BLOCKS = _HEADINGS | frozenset(
     "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
+_ENTRIES = frozenset({"li", "tr", "td", "th", "dt", "dd"})  # say something among others of their kind
 _SILENT = frozenset({"script", "style", "template", "noscript"})
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"\w")
@@ -134,7 +135,8 @@ def _matches(parent: Element, place: int, template: Template) -> Iterator[_Match
         if here in template.around and not (isinstance(unit, Element) and is_noise(unit)):
             text, linked = _measure(unit)
             if text and _text_hash(here, text) in template.texts:
-                yield _Match(parent, unit, linked >= _MOSTLY * len(text))
+                is_entry = parent.name in _ENTRIES or (isinstance(unit, Element) and unit.name in _ENTRIES)
+                yield _Match(parent, unit, linked >= _MOSTLY * len(text) and not is_entry)
                 continue
             if text and here in template.places and linked >= _LINKED * len(text):
                 yield _Match(parent, unit)

@@ -73,7 +73,7 @@ def with_leave(manifest: Manifest) -> list[str]:
 def without(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
     """Return the settings of a build without what some sources keep."""
     own = {source: given for source, given in _own(settings).items() if source not in sources}
-    learnt = {source: sites for source, sites in settings.get("templates", {}).items() if source not in sources}
+    learnt = {source: template for source, template in settings.get("templates", {}).items() if source not in sources}
     return _with_own(settings, own) | {"templates": learnt}
 
 

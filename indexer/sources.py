@@ -4,6 +4,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -78,7 +79,7 @@ def read_sources(
                 due[source] = pages
                 found(sum(due.values()))
 
-            items = _read_one(source, limits, tell, earlier, traffic, journal)
+            items = _read_one(source, limits, tell, earlier, traffic, journal, templates)
             yield from templates.over(source, items) if templates is not None else items
 
     lanes: dict[str, list[str]] = {}
@@ -127,13 +128,15 @@ def _read_one(
     earlier: Earlier | None,
     traffic: Traffic | None,
     journal: Journal | None,
+    templates: Templates | None,
 ) -> _Items:
     limits = limits.of(source)
     scheme = _SCHEME.match(source)
     if scheme is None:
         if not source.strip():
             raise SourceError("empty source; name a site, folder or file")
-        return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()))
+        study = partial(templates.study, source) if templates is not None else None
+        return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()), study)
     if scheme[1].lower() not in ("http", "https"):
         raise SourceError(f"{source}: cannot index this scheme; name an http or https address, a folder or a file")
     return crawl(source, limits, found, earlier, traffic, journal)

@@ -1,15 +1,15 @@
-"""What the pages of each site have around their text, learnt from its first pages and kept with the index.
+"""What the pages of a source have around their text, learnt from some of them and kept with the index.
 
-The first pages of a site, and of each folder at the top of a source, are read twice: once to find what they have in
-common. Which pages these are depends on the site alone. What was learnt holds for later builds too, so that pages which
-did not change need not be read again; it is learnt anew when all pages are read anew.
+The first pages of a site, or some from all over a folder, are read twice: once to find what they have in common. Which
+these are depends on the source alone. What was learnt holds for later builds too, so that pages which did not change
+need not be read again; it is learnt anew when all pages are read anew.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,65 +19,51 @@ from indexer.html_template import Template
 from indexer.records import Failure, Known, Page, Skip
 from indexer.sandbox import borrowed
 
-SAMPLE = 24  # pages
-_LARGEST = 20_000_000  # bytes of a sample
+SAMPLE = 40  # pages
+_LARGEST, _HELD = 20_000_000, 1_000  # bytes of pages, and items of a source, that are held back at most
 _LEAST_PAGES = 4  # with headings of their own; of fewer nothing is learnt
 _LEAST = 3  # pages that have the same text, or links, at a place
 _SHARE = 0.5  # of the pages that have something at this place
 _LINKED_SHARE = 0.8  # the same for links
 _TWICE = 2  # as at the top of a page and at its end
 _MOST = 512  # hashes of each kind in a template
-_MOST_SITES = 1_000  # whose templates are kept
 
 Item = Page | Known | Skip | Failure
 Items = Generator[Item, None, None]
 
 
 class Templates:
-    """Learns templates, and gives pages those of their sites."""
+    """Learns templates, and gives pages those of their sources."""
 
-    def __init__(self, kept: Mapping[str, Mapping[str, str]] | None = None) -> None:
+    def __init__(self, kept: Mapping[str, str] | None = None) -> None:
         """Take what `kept` gave after an earlier build."""
-        self._known = {source: dict(sites) for source, sites in (kept or {}).items()}
+        self._known = dict(kept or {})
 
-    def kept(self, sources: Iterable[str]) -> dict[str, dict[str, str]]:
-        """All templates of these sources, by source and folder at its top; JSON-ready."""
-        return {source: self._known[source] for source in sources if self._known.get(source)}
+    def kept(self, sources: Iterable[str]) -> dict[str, str]:
+        """What was learnt of these sources."""
+        return {source: self._known[source] for source in sources if source in self._known}
+
+    def study(self, source: str, pages: Iterable[Item]) -> None:
+        """Learn the template of a source, unless it is known, from the first of some pages, if they are enough."""
+        if source in self._known:
+            return
+        found = (page for page in pages if isinstance(page, Page) and is_html(page))
+        learnt = learn(_blocks_of(islice(found, SAMPLE)))
+        if learnt is not None:
+            self._known[source] = str(learnt)
 
     def over(self, source: str, items: Items) -> Items:
-        """Give the items of a source in their order, each page with the template of its site."""
-        root = "" if "://" in source else f"{Path(source).resolve().as_uri()}/"
-        known = self._known.setdefault(source, {})
-        tried = dict(known)
-        held: list[Item] = []
-        site, pages, size = "", 0, 0
-
-        def release() -> Items:
-            nonlocal pages, size
-            if site not in tried:
-                learnt = learn(_blocks_of(held)) if pages >= _LEAST_PAGES else None
-                tried[site] = str(learnt) if learnt is not None else tried.get("", "")
-                if learnt is not None and sum(map(len, self._known.values())) < _MOST_SITES:
-                    known[site] = tried[site]
-            yield from (_with(item, tried[site]) for item in held)
-            held.clear()
-            pages = size = 0
-
+        """Give the items of a source in their order, pages with its template; the first are held back to learn it."""
         with closing(items):
-            for item in items:
-                here = item.url.removeprefix(root).rpartition("/")[0].partition("/")[0] if root else ""
-                if here != site:
-                    yield from release()
-                    site = here
-                if site in tried:
-                    yield _with(item, tried[site])
-                    continue
-                held.append(item)
-                if isinstance(item, Page) and _is_html(item):
-                    pages, size = pages + 1, size + len(item.body)
-                if pages >= SAMPLE or size >= _LARGEST:
-                    yield from release()
-            yield from release()
+            if source not in self._known:
+                first = list(_first(items))
+                self.study(source, first)
+                yield from (self._with(source, item) for item in first)
+            yield from (self._with(source, item) for item in items)
+
+    def _with(self, source: str, item: Item) -> Item:
+        template = self._known.get(source)
+        return replace(item, template=template) if template and isinstance(item, Page) and is_html(item) else item
 
 
 def learn(pages: Iterable[Mapping[str, Any]]) -> Template | None:
@@ -110,16 +96,26 @@ def learn(pages: Iterable[Mapping[str, Any]]) -> Template | None:
     return Template(frozenset(often[:_MOST]), frozenset(links[:_MOST]), frozenset(found))
 
 
-def _blocks_of(items: Sequence[Item]) -> Generator[dict[str, Any], None, None]:
+def _first(items: Items) -> Items:
+    """Items among which there are enough pages, or which are enough to hold in memory."""
+    pages = size = 0
+    for count, item in enumerate(items, 1):
+        yield item
+        if isinstance(item, Page):
+            pages, size = pages + is_html(item), size + len(item.body)
+        if pages >= SAMPLE or size >= _LARGEST or count >= _HELD:
+            return
+
+
+def _blocks_of(pages: Iterable[Page]) -> Generator[dict[str, Any], None, None]:
     with borrowed() as sandbox:
-        for item in items:
-            if isinstance(item, Page) and _is_html(item):
-                try:
-                    with closing(sandbox.ask(TEMPLATE, item.charset, item.body)) as answers:
-                        [(answer, _)] = answers
-                    yield checked(answer)
-                except ParseError:  # whoever reads it next says so
-                    continue
+        for page in pages:
+            try:
+                with closing(sandbox.ask(TEMPLATE, page.charset, page.body)) as answers:
+                    [(answer, _)] = answers
+                yield checked(answer)
+            except ParseError:  # whoever reads it for its text says so
+                continue
 
 
 def checked(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,9 +129,6 @@ def checked(answer: Mapping[str, Any]) -> dict[str, Any]:
         raise ParseError("the reader process returned garbage") from error
 
 
-def _is_html(page: Page) -> bool:
+def is_html(page: Page) -> bool:
+    """Whether a page may have a template, and is to be read."""
     return not page.noindex and reader_of(effective_type(page.content_type, urlsplit(page.url).path)) == HTML
-
-
-def _with(item: Item, template: str) -> Item:
-    return replace(item, template=template) if template and isinstance(item, Page) and _is_html(item) else item
