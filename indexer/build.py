@@ -119,7 +119,9 @@ class _Build:
         self._held: list[tuple[int, str]] | None = None
         dimension = self._trust(full=full)
         live = earlier.manifest
-        self._templates = Templates(live.settings.get("templates") if live and earlier.is_trusted else None)
+        self._templates = Templates(
+            live.settings.get("templates") if live and earlier.is_trusted else None, self._is_new
+        )
         self._draft = Draft(
             folder,
             dimension or embedder.dimension,

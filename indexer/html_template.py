@@ -7,10 +7,11 @@ process that reads documents; `indexer.templates` counts what `find` gives.
 
 import hashlib
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from indexer.decoding import decode
@@ -18,9 +19,11 @@ from indexer.html_noise import classes, holds, is_noise
 from indexer.html_tree import Element, Tree, parse_html
 
 _DEEPEST = 16  # elements within each other that are looked at
-_EITHER_END = 300  # blocks looked at, from the beginning of a page and from its end
+_EITHER_END = 300  # blocks given, from the beginning of a page and from its end
+MOST_BLOCKS = 2 * _EITHER_END
 _LONGEST = 1_500  # characters of a block that may be of a template
 _PROSE = 600  # of these, characters outside of links
+_NAME = 500  # characters of a name with its classes
 _LINKED = 0.5  # share of the text inside links in what is navigation
 _MOSTLY = 0.8  # the same where it stands between texts
 _TITLES = frozenset({"h1", "h2"})
@@ -75,9 +78,8 @@ def find(body: bytes, charset: str | None) -> dict[str, Any]:
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read.
     """
     tree = parse_html(decode(body, charset, markup=True))
-    found = list(_blocks(tree.first("body") or tree.root, _ROOT))
-    if len(found) > 2 * _EITHER_END:
-        found = found[:_EITHER_END] + found[-_EITHER_END:]
+    blocks = _blocks(tree.first("body") or tree.root, _ROOT)
+    found = [*islice(blocks, _EITHER_END), *deque(blocks, _EITHER_END)]
     headings = [" ".join(tag.text().split()) for tag in tree.elements if tag.name in _HEADINGS]
     title = tree.first("title")
     about = "\n".join(headings) or (title.text() if title is not None else "")
@@ -102,10 +104,11 @@ def strip(tree: Tree, template: Template) -> bool:
     ]
     titled = [match for match in gone if isinstance(match.unit, Element) and holds(match.unit, _TITLES)]
     if titled and sum(tag.name in _TITLES for tag in tree.elements) <= sum(map(_titles, titled)):
-        gone = [match for match in gone if match not in titled]
-    for match in gone:
-        away = set(map(id, [match.unit] if isinstance(match.unit, Element) else match.unit))
-        match.parent.children = [node for node in match.parent.children if id(node) not in away]
+        kept = set(map(id, titled))
+        gone = [match for match in gone if id(match) not in kept]
+    away = {id(node) for match in gone for node in ([match.unit] if isinstance(match.unit, Element) else match.unit)}
+    for parent in {id(match.parent): match.parent for match in gone}.values():
+        parent.children = [node for node in parent.children if id(node) not in away]
     return bool(gone)
 
 
@@ -199,19 +202,23 @@ def _says(unit: Unit) -> bool:
 
 def _place(around: int, unit: Unit) -> int:
     if not isinstance(unit, Element):
-        return _hash(around, _RUN)
+        return _name_hash(around, _RUN)
     attributes = unit.attributes
     if not attributes:
-        return _hash(around, unit.name)
+        return _name_hash(around, unit.name)
     own = " ".join(sorted(classes(unit))) or "#" + attributes.get("id", "")
-    return _hash(around, f"{unit.name} {own}")
+    return _name_hash(around, f"{unit.name} {own}"[:_NAME])
 
 
 def _text_hash(place: int, text: str) -> int:
     return _hash(place, f"={text}")
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)  # a page repeats a few all over
+def _name_hash(around: int, name: str) -> int:
+    return _hash(around, name)
+
+
 def _hash(around: int, name: str) -> int:
     """A number below 2^64 that is the same everywhere."""
     said = f"{around}/{_NUMBER.sub('0', name)}".encode("utf-8", "replace")

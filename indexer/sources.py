@@ -23,6 +23,7 @@ from indexer.urls import normalise
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _HOST = re.compile(r"(?P<name>localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(?P<port>:\d+)?(?P<path>/.*)?$", re.IGNORECASE)
 _Items = Generator[Page | Known | Skip | Failure, None, None]
+_Lane = Generator[Page | Known | Skip | Failure | None, None, None]  # None where nothing is ready to be given
 
 
 def full_name(source: str) -> str:
@@ -72,7 +73,7 @@ def read_sources(
     """
     due: dict[str, int] = {}
 
-    def read(names: Iterable[str]) -> _Items:
+    def read(names: Iterable[str]) -> _Lane:
         for source in names:
 
             def tell(pages: int, source: str = source) -> None:
@@ -101,16 +102,17 @@ def read_sources(
                 yield item
 
 
-def _in_turn(lanes: Sequence[_Items], most: int) -> _Items:
+def _in_turn(lanes: Sequence[_Lane], most: int) -> _Items:
     """An item of each lane in turn, of so many lanes at the same time; the next one begins when one has ended."""
-    waiting, running = deque(lanes), deque[_Items]()
+    waiting, running = deque(lanes), deque[_Lane]()
     try:
         while waiting or running:
             lane = waiting.popleft() if waiting and len(running) < most else running.popleft()
-            item = next(lane, None)
-            if item is not None:
+            for item in lane:
                 running.append(lane)
-                yield item
+                if item is not None:
+                    yield item
+                break
     finally:
         for lane in lanes:
             lane.close()

@@ -1,13 +1,21 @@
 """What pages of a source have in common around their text: how it is learnt, and what becomes of it."""
 
+import zipfile
+from contextlib import closing
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 from indexer.errors import ParseError
+from indexer.generation import Generation
 from indexer.html import extract
-from indexer.html_template import find, read_template
-from indexer.templates import checked, learn
+from indexer.html_template import MOST_BLOCKS, find, read_template
+from indexer.parsing import parse
+from indexer.records import Failure, Page
+from indexer.sources import _in_turn
+from indexer.templates import SAMPLE, Templates, checked, learn
+from tests.indexer.conftest import make_page
 from tests.indexer.incremental import Work
 
 HEAD = '<div class="top"><b>Acme manual</b> <a href="/">Home</a> <a href="/all">All pages</a></div>'
@@ -118,7 +126,10 @@ def test_templates_survive_as_text() -> None:
     assert read_template(str(learnt)) == learnt
 
 
-@pytest.mark.parametrize("answer", [{}, {"about": 1}, {"about": 1, "blocks": [[1]]}, {"about": "x", "blocks": []}])
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"about": 1}, {"about": 1, "blocks": [[1]]}, {"about": "x", "blocks": []}, {"about": 2**64, "blocks": []}],
+)
 def test_what_a_reader_makes_up_is_refused(answer: dict[str, object]) -> None:
     with pytest.raises(ParseError, match="garbage"):
         checked(answer)
@@ -137,3 +148,67 @@ def test_a_build_learns_and_keeps_what_it_learnt(tmp_path: Path) -> None:
     report = work.build(folder)
     assert report.unchanged == len(NAMES)
     assert texts(work) == {*before, "About Figs there is Figs to say."}
+
+
+def test_a_new_design_is_learnt_and_a_few_changes_are_none(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    folder.mkdir()
+
+    def write(pages: dict[str, str]) -> None:
+        for name, page in pages.items():
+            (folder / f"{name}.html").write_text(page, encoding="utf-8")
+
+    def learnt() -> object:
+        with closing(Generation.open(work.index)) as generation:
+            return generation.manifest.settings["templates"]
+
+    write(site())
+    work = Work(tmp_path / "index")
+    work.build(folder)
+    before = learnt()
+    write({"Plums": site()["Plums"].replace("there is", "there still is")})
+    work.build(folder)
+    assert learnt() == before
+    write(site(foot='<div class="legal">Fruit Holdings, all rights reserved.</div>'))
+    work.build(folder)
+    assert learnt() != before
+    assert texts(work) == {f"About {name} there is {name} to say." for name in NAMES}
+
+
+def test_pages_of_an_archive_have_a_template(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "site.zip", "w") as archive:
+        for name, page in site().items():
+            archive.writestr(f"{name}.html", page)
+    work = Work(tmp_path / "index")
+    work.build(tmp_path / "site.zip")
+    assert texts(work) == {f"About {name} there is {name} to say." for name in NAMES}
+
+
+def test_pages_of_a_site_keep_their_order_and_have_its_template() -> None:
+    pages = [make_page(page, url=f"http://localhost/{name}") for name, page in site().items()]
+    failure = Failure("http://localhost/x", "gone")
+    given = list(Templates().over("http://localhost/", (item for item in [failure, *pages])))
+    assert given[: len(pages) + 1] == [None] * (len(pages) + 1)
+    rest = given[len(pages) + 1 :]
+    assert [item.url for item in rest if item is not None] == [failure.url, *(page.url for page in pages)]
+    assert all(isinstance(item, Page) and parse(item).sections[0].text.startswith("About") for item in rest[1:])
+
+
+def test_no_site_waits_for_what_another_holds_back() -> None:
+    held, ready = (None, "a", "b"), ("c", "d", "e")
+    lanes = [(item for item in lane) for lane in (held, ready)]
+    assert "".join(_in_turn(lanes, 2)) == "cadbe"
+
+
+def test_so_many_pages_are_held_back_and_no_more() -> None:
+    pages = [make_page(page, url=f"http://localhost/{name}") for name, page in site().items()] * SAMPLE
+    given = Templates().over("http://localhost/", (page for page in pages))
+    held = sum(1 for _ in takewhile(lambda item: item is None, given))
+    assert held == SAMPLE
+
+
+def test_a_page_of_very_many_blocks_gives_a_bounded_answer_and_is_stripped() -> None:
+    page = "<title>Many</title><body>" + HEAD + "<ul>" + "<li>word word</li>" * 50_000 + "</ul></body>"
+    assert len(find(page.encode(), None)["blocks"]) <= MOST_BLOCKS
+    learnt = learn(find(page.encode(), None) for page in site().values())
+    assert "Acme manual" not in extract(page, learnt).sections[0].text
