@@ -21,7 +21,7 @@ from indexer.html_tree import Element, Tree, parse_html
 _DEEPEST = 16  # elements within each other that are looked at
 _EITHER_END = 300  # blocks given, from the beginning of a page and from its end
 MOST_BLOCKS = 2 * _EITHER_END
-_LONGEST = 5_000  # characters of a block that may be of a template
+_LONGEST = 1_500  # characters of a block that may be of a template
 _PROSE = 600  # of these, characters outside of links
 _NAME = 500  # characters of a name with its classes
 _LINKED = 0.5  # share of the text inside links in what is navigation
