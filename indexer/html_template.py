@@ -47,6 +47,7 @@ class Template:
     """What is around the text of a site's pages; all numbers are hashes."""
 
     texts: frozenset[int]  # of a place and the text that is there
+    at: frozenset[int]  # places of these texts
     places: frozenset[int]  # at which each page has links of its own
     around: frozenset[int]  # all these places, and those they are in
 
@@ -136,7 +137,7 @@ def _matches(parent: Element, place: int, template: Template) -> Iterator[_Match
     for unit in _units(parent):
         here = _place(place, unit)
         if here in template.around and not (isinstance(unit, Element) and is_noise(unit)):
-            text, linked = _measure(unit)
+            text, linked = _measure(unit) if here in template.at or here in template.places else (None, 0)
             if text and _text_hash(here, text) in template.texts:
                 is_entry = parent.name in _ENTRIES or (isinstance(unit, Element) and unit.name in _ENTRIES)
                 yield _Match(parent, unit, linked >= _MOSTLY * len(text) and not is_entry)

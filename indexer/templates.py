@@ -110,11 +110,12 @@ def learn(pages: Iterable[Mapping[str, Any]]) -> Template | None:
     links = [
         place for place, count in linked.most_common() if count >= max(_LEAST_PAGES, _LINKED_SHARE * places[place])
     ]
-    found = {*(place_of[text] for text in often[:_MOST]), *links[:_MOST]}
+    at = frozenset(place_of[text] for text in often[:_MOST])
+    found = {*at, *links[:_MOST]}
     for place in tuple(found):
         while (place := around.get(place, 0)) and place not in found:
             found.add(place)
-    return Template(frozenset(often[:_MOST]), frozenset(links[:_MOST]), frozenset(found))
+    return Template(frozenset(often[:_MOST]), at, frozenset(links[:_MOST]), frozenset(found))
 
 
 def _first(items: Iterable[Item]) -> Items:
