@@ -11,7 +11,7 @@ from typing import Any
 from embedder import cpu, kernel
 from embedder.cache import default_folder
 from embedder.errors import EmbedderError, ModelError, PrecisionError
-from embedder.library import architecture
+from embedder.library import architecture, sources_digest
 from embedder.model import PACKAGED, ModelSpec, locate, read_spec
 from embedder.package import PackageKey
 
@@ -74,6 +74,7 @@ class Plan:
             isa=architecture() if native else self.isa,  # native packages hold the kernels of all
             torch="" if native else metadata.version("torch"),
             threads=0 if native else self.threads,
+            sources=sources_digest() if native else "",
         )
 
     def _engine(self) -> str:

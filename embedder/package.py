@@ -16,7 +16,7 @@ from embedder.errors import CompilerMissing, PackageError
 from embedder.failures import explained
 from embedder.library import find_compiler, has_built
 
-RECIPE = 5  # raise it when what a package holds, or how it is compiled, changes
+RECIPE = 6  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
 _RECORD = "package.json"
 _UNFINISHED = ".building-"
 _LISTED = 5  # packages that do not fit, in one error
@@ -33,6 +33,7 @@ class PackageKey:
     isa: str
     torch: str  # empty where the code does not depend on it
     threads: int  # 0 where the code does not depend on it
+    sources: str = ""  # SHA-256 of the native library's; empty for other engines
     recipe: int = RECIPE
 
     def as_dict(self) -> dict[str, Any]:

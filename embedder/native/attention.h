@@ -77,7 +77,8 @@ inline void attend(const typename Tile::Row* q, ptrdiff_t stride, int d, int tok
   for (int r = 0; r < tokens; r += height) {
     const int m = at_most(height, tokens - r);
     for (int p = 0; p < padded; p += kPanel)
-      Tile::run(q + r * stride, stride, m, 1, s.keys + size_t(p) * width, width, s.scores + p, padded);
+      Tile::run(q + r * stride, stride, m, 1, s.keys + size_t(p) * width, width, s.scores + p, padded,
+                nothing_behind(s.keys));
     float inverse[Tile::kFewRows];
     for (int i = 0; i < m; ++i) {
       float* row = s.scores + size_t(i) * padded;
@@ -106,7 +107,7 @@ inline void attend(const typename Tile::Row* q, ptrdiff_t stride, int d, int tok
       inverse[i] = 1.0f / sum(total);
     }
     for (int c = 0; c < width; c += kPanel) {
-      Tile::run(s.weights, padded, m, 1, s.values + size_t(c) * padded, padded, sums, kPanel);
+      Tile::run(s.weights, padded, m, 1, s.values + size_t(c) * padded, padded, sums, kPanel, nothing_behind(s.values));
       for (int i = 0; i < m; ++i)
         for (int j = 0; j < kPanel; j += kLanes)
           put_result(r + i, c + j, mul(load(sums + i * kPanel + j), set(inverse[i])));

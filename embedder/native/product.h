@@ -18,7 +18,8 @@ inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, in
     const auto* panel = static_cast<const typename Tile::Weight*>(w.weight) + size_t(first) * w.k;
     for (int r = 0; r < rows; r += height) {
       const int m = at_most(height, rows - r);
-      Tile::run(a.at + size_t(r) * w.k, w.k, m, panels, panel, w.k, sums, width);
+      Tile::run(a.at + size_t(r) * w.k, w.k, m, panels, panel, w.k, sums, width,
+                panel_behind(panel, size_t(width) * w.k * sizeof *panel, r, height, rows));
       for (int c = 0; c < width; c += 2 * kLanes) {
         const int n0 = first + c, n1 = n0 + kLanes;
         const V bias0 = load(w.bias + n0), bias1 = load(w.bias + n1);

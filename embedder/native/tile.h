@@ -6,8 +6,9 @@
 //   kInterleave        consecutive k that stand together for a column: a panel is [k / kInterleave][32][kInterleave]
 //   kPanels            most panels that one call multiplies
 //   place(width, r, c) where columns c to c + kLanes - 1 of row r stand in the memory of rows of that width
-//   run(rows, stride, m, panels, panel, k, out, out_stride)
-//                      out[m][32 panels] = rows[m][k] · panels; strides in elements; k is a multiple of 32
+//   run(rows, stride, m, panels, panel, k, out, out_stride, next)
+//                      out[m][32 panels] = rows[m][k] · panels; strides in elements; k is a multiple of 32; a hint of
+//                      what is multiplied after it
 //   values(from, stride, left, to)
 //                      kInterleave rows of 32 numbers in the order of a panel; rows from `left` on count as zeros
 
@@ -39,6 +40,25 @@ inline int tile_height(int rows, int most) {
   const int tiles = at_least(1, (rows + most - 1) / most);
   return round_up((rows + tiles - 1) / tiles, Tile::kPaired ? 2 : 1);
 }
+
+// Weights that a tile may fetch while it multiplies others: those of a single text come from memory or the third-level
+// cache, and asked for when they are wanted they come too late.
+struct Next {
+  const char* at;
+  ptrdiff_t step;  // bytes for each line of two vectors, 128 bytes, that the tile reads of its own panel
+};
+constexpr int kLine = 128;
+
+// The panel behind one of so many bytes. The tile of rows from r fetches its share of it, so that memory is read evenly
+// over the time that all rows take, and not in the first tile's alone.
+template <class Weight>
+inline Next panel_behind(const Weight* panel, size_t bytes, int r, int height, int rows) {
+  const char* behind = reinterpret_cast<const char*>(panel) + bytes;
+  return {behind + bytes * r / rows, (kLine * height + rows - 1) / rows};
+}
+
+// For operands that are in the cache already.
+inline Next nothing_behind(const void* panel) { return {static_cast<const char*>(panel), 0}; }
 
 // Four numbers of a row, to be spread over a register.
 template <class Four, class Row>

@@ -125,7 +125,7 @@ struct AmxBf16Tile : AmxTile {
   using Sum = float;
   static constexpr int kInterleave = 2;
 
-  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int panels, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int panels, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next) {
     const char* a = reinterpret_cast<const char*>(rows);
     const ptrdiff_t next = ptrdiff_t(k) * kPanel * 2;
     by_panels(m, panels, [&](int p, int together) {
@@ -144,12 +144,12 @@ struct AmxInt8Tile : AmxTile {
   using Sum = int32_t;
   static constexpr int kInterleave = 4;
 
-  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int panels, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int panels, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next behind) {
     const ptrdiff_t next = ptrdiff_t(k) * kPanel;
     if (k % 64) {  // a step is 64 numbers; widths that are only multiples of 32 go the way of VNNI
       for (int p = 0; p < panels; ++p)
         for (int r = 0; r < m; r += Rest::kRows)
-          Rest::run(rows + r * stride, stride, at_most(m - r, Rest::kRows), 1, panel + p * next, k, out + r * out_stride + p * kPanel, out_stride);
+          Rest::run(rows + r * stride, stride, at_most(m - r, Rest::kRows), 1, panel + p * next, k, out + r * out_stride + p * kPanel, out_stride, behind);
       return;
     }
     const char* a = reinterpret_cast<const char*>(rows);

@@ -19,9 +19,10 @@ struct Avx2Tile : RowMajor {
 
 constexpr int kRowsAtOnce = 6;
 
-// Weights of a single text come from memory or the third-level cache, and a part of a panel is every other line of it:
-// the processor alone fetches them too late.
-inline void fetch_ahead(const void* weights) { _mm_prefetch((const char*)weights + 8192, _MM_HINT_T0); }
+inline void fetch(Next& next) {
+  _mm_prefetch(next.at, _MM_HINT_T0);
+  next.at += next.step;
+}
 
 #define PL_UNROLL _Pragma("GCC unroll 8")
 
@@ -30,20 +31,22 @@ template <class T>
 inline void by_stretches(const typename T::Row* rows, ptrdiff_t stride, int m, const typename T::Weight* panel, int k,
                          typename T::Sum* out, ptrdiff_t out_stride) {
   const int blocks = (m + kRowsAtOnce - 1) / kRowsAtOnce, height = (m + blocks - 1) / blocks;
+  const int parts = blocks * (kPanel / T::kColumns);  // which fetch the next stretch together
   for (int j = 0; j < k; j += T::kStretch) {
     const int length = at_most(T::kStretch, k - j);
+    Next next{reinterpret_cast<const char*>(panel + size_t(j + length) * kPanel), (kLine + parts - 1) / parts};
     for (int c = 0; c < kPanel; c += T::kColumns) {
       const auto* weights = panel + size_t(j) * kPanel + c * T::kInterleave;
       for (int r = 0; r < m; r += height) {
         const auto* from = rows + r * stride + j;
         auto* to = out + r * out_stride + c;
         switch (at_most(height, m - r)) {
-          case 1: T::template part<1>(from, stride, weights, length, to, out_stride, j > 0); break;
-          case 2: T::template part<2>(from, stride, weights, length, to, out_stride, j > 0); break;
-          case 3: T::template part<3>(from, stride, weights, length, to, out_stride, j > 0); break;
-          case 4: T::template part<4>(from, stride, weights, length, to, out_stride, j > 0); break;
-          case 5: T::template part<5>(from, stride, weights, length, to, out_stride, j > 0); break;
-          case 6: T::template part<6>(from, stride, weights, length, to, out_stride, j > 0); break;
+          case 1: T::template part<1>(from, stride, weights, length, to, out_stride, j > 0, next); break;
+          case 2: T::template part<2>(from, stride, weights, length, to, out_stride, j > 0, next); break;
+          case 3: T::template part<3>(from, stride, weights, length, to, out_stride, j > 0, next); break;
+          case 4: T::template part<4>(from, stride, weights, length, to, out_stride, j > 0, next); break;
+          case 5: T::template part<5>(from, stride, weights, length, to, out_stride, j > 0, next); break;
+          case 6: T::template part<6>(from, stride, weights, length, to, out_stride, j > 0, next); break;
         }
       }
     }
@@ -74,11 +77,11 @@ struct Fp32Tile : Avx2Tile {
   static constexpr int kColumns = 16, kStretch = 96;
 
   template <int M>
-  static void part(const float* rows, ptrdiff_t stride, const float* panel, int k, float* out, ptrdiff_t out_stride, bool more) {
+  static void part(const float* rows, ptrdiff_t stride, const float* panel, int k, float* out, ptrdiff_t out_stride, bool more, Next& next) {
     __m256 sums[M][2];
     begin(sums, out, out_stride, more);
     for (int j = 0; j < k; ++j) {
-      fetch_ahead(panel + size_t(j) * kPanel);
+      fetch(next);
       const __m256 w0 = _mm256_loadu_ps(panel + size_t(j) * kPanel), w1 = _mm256_loadu_ps(panel + size_t(j) * kPanel + 8);
       PL_UNROLL for (int i = 0; i < M; ++i) {
         const __m256 x = _mm256_broadcast_ss(rows + i * stride + j);
@@ -88,7 +91,7 @@ struct Fp32Tile : Avx2Tile {
     }
     end(sums, out, out_stride);
   }
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride, Next) {
     by_stretches<Fp32Tile>(rows, stride, m, panel, k, out, out_stride);
   }
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
@@ -103,13 +106,13 @@ struct WideTile : Avx2Tile {
   static constexpr int kColumns = 16, kStretch = 192;
 
   template <int M>
-  static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, bool more) {
+  static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, bool more, Next& next) {
     __m256 sums[M][2];
     begin(sums, out, out_stride, more);
     const __m256i upper = _mm256_set1_epi32(int(0xffff0000));
     for (int j = 0; j < k; j += 2) {
       const __m256i* pairs = (const __m256i*)(panel + size_t(j) * kPanel);
-      fetch_ahead(pairs);
+      fetch(next);
       const __m256 even0 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(pairs), 16));
       const __m256 even1 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(pairs + 1), 16));
       PL_UNROLL for (int i = 0; i < M; ++i) {
@@ -127,7 +130,7 @@ struct WideTile : Avx2Tile {
     }
     end(sums, out, out_stride);
   }
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next) {
     by_stretches<WideTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };
@@ -141,7 +144,7 @@ struct CodeTile : Avx2Tile {
   static constexpr int kColumns = 16, kStretch = 384;
 
   template <int M>
-  static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more) {
+  static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more, Next& next) {
     __m256i sums[M][2];
     PL_UNROLL for (int i = 0; i < M; ++i) {
       sums[i][0] = more ? _mm256_loadu_si256((const __m256i*)(out + i * out_stride)) : _mm256_setzero_si256();
@@ -149,7 +152,7 @@ struct CodeTile : Avx2Tile {
     }
     for (int j = 0; j < k; j += 4) {
       const __m256i* quads = (const __m256i*)(panel + size_t(j) * kPanel);
-      fetch_ahead(quads);
+      fetch(next);
       const __m256i w0 = _mm256_loadu_si256(quads), w1 = _mm256_loadu_si256(quads + 1);
       PL_UNROLL for (int i = 0; i < M; ++i) {
         const __m256i x = _mm256_set1_epi32(four<int32_t>(rows + i * stride + j));
@@ -162,7 +165,7 @@ struct CodeTile : Avx2Tile {
       _mm256_storeu_si256((__m256i*)(out + i * out_stride + 8), sums[i][1]);
     }
   }
-  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
     by_stretches<CodeTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };
@@ -180,12 +183,12 @@ struct CodeTile : Avx2Tile {
   static constexpr int kColumns = 8, kStretch = 384;
 
   template <int M>
-  static void part(const uint16_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more) {
+  static void part(const uint16_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more, Next& next) {
     __m256i sums[M][2];
     PL_UNROLL for (int i = 0; i < M; ++i) sums[i][0] = sums[i][1] = _mm256_setzero_si256();
     for (int j = 0; j < k; j += 4) {
       const __m128i* quads = (const __m128i*)(panel + size_t(j) * kPanel);
-      fetch_ahead(quads);
+      fetch(next);
       const __m256i w0 = _mm256_cvtepi8_epi16(_mm_loadu_si128(quads)), w1 = _mm256_cvtepi8_epi16(_mm_loadu_si128(quads + 1));
       PL_UNROLL for (int i = 0; i < M; ++i) {
         // In assembly, as GCC would have more products under way than there are registers, and spill the sums.
@@ -204,7 +207,7 @@ struct CodeTile : Avx2Tile {
       _mm256_storeu_si256(to, more ? _mm256_add_epi32(_mm256_loadu_si256(to), columns) : columns);
     }
   }
-  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
     by_stretches<CodeTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };

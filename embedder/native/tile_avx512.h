@@ -57,9 +57,9 @@
 #define PL_X_EVEN(m) PL_APPLY(PL_ROW, "vfmadd231ps", "26", "27", "", PL_ARGS_##m)
 #define PL_X_ODD(m) PL_APPLY(PL_ROW, "vfmadd231ps", "26", "27", "4", PL_ARGS_##m)
 
-// Weights of a single text come from memory or the third-level cache; the processor alone fetches them too late.
+// Fetches what is next into the second-level cache, and from there what this tile will want in eight steps.
 #define PL_ADVANCE(bytes) \
-  "prefetcht0 2048(%[b])\n\tprefetcht0 2112(%[b])\n\tadd $128, %[b]\n\tadd $" bytes ", %[a]\n\tadd $" bytes ", %[a5]\n\tadd $" bytes ", %[a10]\n\t"
+  "prefetcht0 1024(%[b])\n\tprefetcht0 1088(%[b])\n\tprefetcht1 (%[n])\n\tprefetcht1 64(%[n])\n\tadd %[d], %[n]\n\tadd $128, %[b]\n\tadd $" bytes ", %[a]\n\tadd $" bytes ", %[a5]\n\tadd $" bytes ", %[a10]\n\t"
 #define PL_STEP(M, ROW) \
   "vmovups (%[b]), %%zmm28\n\tvmovups 64(%[b]), %%zmm29\n\t" PL_EACH_##M(ROW) PL_ADVANCE("4")
 #define PL_STEP_FP32(M) PL_STEP(M, PL_X_FP32)
@@ -85,8 +85,8 @@
         "mov %[out], %[a]\n\tmov %[so], %[s]\n\tlea (%[s],%[s],2), %[s3]\n\t"                                  \
         "lea (%[a],%[s],4), %[a5]\n\tadd %[s], %[a5]\n\tlea (%[a5],%[s],4), %[a10]\n\tadd %[s], %[a10]\n\t"    \
         PL_EACH_##M(PL_X_SAVE)                                                                                 \
-        : [a] "+&r"(a), [a5] "+&r"(a5), [a10] "+&r"(a10), [b] "+&r"(b), [k] "+&r"(steps), [s] "+&r"(s), [s3] "+&r"(s3) \
-        : [out] "r"(out), [so] "r"(so)                                                                         \
+        : [a] "+&r"(a), [a5] "+&r"(a5), [a10] "+&r"(a10), [b] "+&r"(b), [k] "+&r"(steps), [s] "+&r"(s), [s3] "+&r"(s3), [n] "+&r"(n) \
+        : [out] "r"(out), [so] "r"(so), [d] "r"(next.step)                                                       \
         : PL_CLOBBERED);                                                                                       \
     break;
 
@@ -101,7 +101,7 @@
   const char* b = reinterpret_cast<const char*>(panel);             \
   int64_t s = (stride), s3 = 3 * s, steps = (k);                    \
   const int64_t so = (out_stride);                                  \
-  const char *a5 = a + 5 * s, *a10 = a5 + 5 * s;
+  const char *a5 = a + 5 * s, *a10 = a5 + 5 * s, *n = next.at;
 
 namespace {
 
@@ -117,7 +117,7 @@ struct Fp32Tile : Avx512Tile {
   using Sum = float;
   static constexpr int kInterleave = 1;
 
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride, Next next) {
     PL_TILE_REGISTERS(rows, panel, k, 4 * stride, 4 * out_stride)
     switch (m) { PL_TILES_14(PL_STEP_FP32) }
   }
@@ -132,7 +132,7 @@ struct WideTile : Avx512Tile {
   static constexpr int kRows = 12;  // four registers more are taken by weights on their way to fp32
   static constexpr int kInterleave = 2;
 
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next next) {
     PL_TILE_REGISTERS(rows, panel, k / 2, 4 * stride, 4 * out_stride)
     switch (m) { PL_TILES_12(PL_STEP_WIDE) }
   }
@@ -156,7 +156,7 @@ struct Bf16Tile : Avx512Tile {
   using Sum = float;
   static constexpr int kInterleave = 2;
 
-  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next next) {
     PL_TILE_REGISTERS(rows, panel, k / 2, 2 * stride, 4 * out_stride)
     switch (m) { PL_TILES_14(PL_STEP_BF16) }
   }
@@ -171,7 +171,7 @@ struct VnniTile : Avx512Tile {
   using Sum = int32_t;
   static constexpr int kInterleave = 4;
 
-  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next next) {
     PL_TILE_REGISTERS(rows, panel, k / 4, stride, 4 * out_stride)
     switch (m) { PL_TILES_14(PL_STEP_INT8) }
   }
@@ -215,7 +215,7 @@ struct MaddTile : Avx512Tile {
       _mm256_storeu_si256((__m256i*)(out + i * out_stride + 8), columns(sums[i][1]));
     }
   }
-  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
     for (int c = 0; c < kPanel; c += 16) {
 #define PL_PART(M) case M: part<M>(rows, stride, panel + 4 * c, k, out + c, out_stride); break;
       switch (m) {

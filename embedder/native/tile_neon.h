@@ -58,7 +58,7 @@ struct Fp32Tile : NeonTile, RowMajor {
     PL_UNROLL for (int i = 0; i < M; ++i)
       PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_f32(out + i * out_stride + 4 * c, sums[i][c]);
   }
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride, Next) {
     by_height<Fp32Tile>(m, rows, stride, panel, k, out, out_stride);
   }
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
@@ -96,7 +96,7 @@ struct WideTile : NeonTile, RowMajor {
     PL_UNROLL for (int i = 0; i < M; ++i)
       PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_f32(out + i * out_stride + 4 * c, sums[i][c]);
   }
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next) {
     by_height<WideTile>(m, rows, stride, panel, k, out, out_stride);
   }
 };
@@ -128,7 +128,7 @@ struct DotTile : NeonTile, RowMajor {
     PL_UNROLL for (int i = 0; i < M; ++i)
       PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_s32(out + i * out_stride + 4 * c, sums[i][c]);
   }
-  static void run(const int8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  static void run(const int8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
     by_height<DotTile>(m, rows, stride, panel, k, out, out_stride);
   }
 };
@@ -178,7 +178,7 @@ struct PairedTile : NeonTile, RowPairs<q> {
       PL_UNROLL for (int c = 0; c < 8; c += 2)
         store_pair(out + 2 * i * out_stride + 2 * c, out_stride, m - 2 * i, sums[i][c], sums[i][c + 1]);
   }
-  static void run(const Row* rows, ptrdiff_t stride, int m, int, const Weight* panel, int k, Sum* out, ptrdiff_t out_stride) {
+  static void run(const Row* rows, ptrdiff_t stride, int m, int, const Weight* panel, int k, Sum* out, ptrdiff_t out_stride, Next) {
     for (int c = 0; c < kPanel; c += kPart) {
       const Weight* weights = panel + c * q;
       switch ((m + 1) / 2) {

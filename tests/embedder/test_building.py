@@ -52,6 +52,19 @@ def model(make_model: Callable[[str], Path]) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(("engine", "changes"), [("native", True), ("aot", False)])
+def test_changed_kernels_are_another_package(
+    model: Path, monkeypatch: pytest.MonkeyPatch, engine: str, changes: bool
+) -> None:
+    config = EmbedderConfig(model=str(model), engine=engine)
+    before = Plan(config).package_key
+    monkeypatch.setattr("embedder.config.sources_digest", lambda: "of another version")
+    after = Plan(config).package_key
+    assert before
+    assert after
+    assert (before.folder_name != after.folder_name) == changes
+
+
 @pytest.fixture
 def plan(model: Path, tmp_path: Path) -> Plan:
     return Plan(EmbedderConfig(model=str(model), engine="native", cache_dir=tmp_path / "cache"))
@@ -151,7 +164,7 @@ def held(
     plan: Plan, model: Path, tmp_path: Path, compiler: Callable[[str], None]
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process that asks for a package whose compiler does not end, and the process id of that compiler."""
-    compiler(f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/started; exec sleep 1000")
+    compiler(f"echo $$ > {tmp_path}/$$; mv {tmp_path}/$$ {tmp_path}/started; exec sleep 1000")  # several at once
     line = [sys.executable, "-c", ASK.partition("def build")[0] + "ensure_package(plan, plan.package_key)"]
     asking = subprocess.Popen([*line, str(model), str(plan.config.cache_dir)], stderr=subprocess.PIPE, text=True)
     try:
