@@ -76,8 +76,14 @@ class CompiledEngine(EagerEngine):
             raise explained(error, "the model", "set --cache-dir and TMPDIR", cache) from error
 
     def _compile_now(self) -> None:
+        # Torch's keys of what it kept leave out the instruction set, for whose vectors it wrote the loops. A home that
+        # machines share, or PILOTLIGHT_ISA, would have it run loops that write past the end of their memory.
+        from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+        config: Any = torch.compiler.config
+        tag = f"{config.cache_key_tag} {pick_vec_isa()}"
         # A size of one is compiled apart from all others, so both are compiled now and nothing later.
-        with torch.inference_mode():
+        with config.patch(cache_key_tag=tag), torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
                 self._module(ids, torch.ones_like(ids))

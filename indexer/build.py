@@ -23,6 +23,7 @@ from indexer.progress import Progress
 from indexer.records import Chunk, Document, Failure, Known, Page, PageRecord, Parsed, Skip
 from indexer.report import BuildReport, Ledger
 from indexer.sources import full_name, read_sources
+from indexer.templates import Templates
 
 if TYPE_CHECKING:
     from indexer.cluster import Cluster
@@ -117,6 +118,10 @@ class _Build:
         # differs to the end, there is nothing to publish.
         self._held: list[tuple[int, str]] | None = None
         dimension = self._trust(full=full)
+        live = earlier.manifest
+        self._templates = Templates(
+            live.settings.get("templates") if live and earlier.is_trusted else None, self._is_new
+        )
         self._draft = Draft(
             folder,
             dimension or embedder.dimension,
@@ -158,7 +163,7 @@ class _Build:
         self._draft.publish(
             index_dir,
             fingerprint=self._fingerprint,
-            settings=self._settings,
+            settings=self._settings | {"templates": self._templates.kept(self._sources)},
             sources=self._sources,
             ledger=self._ledger,
         )
@@ -182,7 +187,8 @@ class _Build:
 
     def _items(self, sources: Sequence[str], rested: Collection[str]) -> Generator[Item, None, None]:
         found, traffic = self._progress.found, self._ledger.traffic
-        with closing(read_sources(sources, self._config.crawl, found, self._earlier, traffic, self._journal)) as items:
+        reading = (self._config.crawl, found, self._earlier, traffic, self._journal, self._templates)
+        with closing(read_sources(sources, *reading)) as items:
             while True:
                 with self._ledger.stopwatch.timed("fetch"):
                     item = next(items, None)

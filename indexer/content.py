@@ -20,7 +20,8 @@ _LONGEST_HEADING = 200  # characters
 _LONGEST_ANCHOR = 200  # characters
 _LONGEST = 10_000_000  # characters of all sections
 _SECTION = 100  # characters that one counts for beside its text
-_EMPTY_START = re.compile(r"\A(?:[^\S\n]*\n)+")  # leaves the indentation of the first line that says something
+# leaves the indentation of the first line that says something, and spaces at the end of the last
+_EMPTY_ENDS = re.compile(r"\A(?:[^\S\n]*\n)+|(?:\n[^\S\n]*)+\Z|\A\s+\Z")
 _EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n){2,}")
 _SPACE = re.compile(r"\s+")
 
@@ -88,7 +89,7 @@ def from_json(answer: Mapping[str, Any]) -> Content:
 
 def clean(text: str) -> str:
     """Without invisible characters, and without empty lines at both ends; within, code stays as it is written."""
-    return _EMPTY_START.sub("", visible(text)).rstrip()
+    return _EMPTY_ENDS.sub("", visible(text))
 
 
 def tidy(text: str) -> str:

@@ -5,7 +5,7 @@ queue only when their page is taken. A page that an earlier build has read is as
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -39,7 +39,7 @@ def crawl(
     earlier: Earlier | None = None,
     traffic: Traffic | None = None,
     journal: Journal | None = None,
-) -> Iterator[Page | Known | Skip | Failure]:
+) -> Generator[Page | Known | Skip | Failure, None, None]:
     """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
     Pages that may be followed but not indexed are given too, marked `noindex`.

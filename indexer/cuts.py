@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from unicodedata import category
 
 import numpy as np
+import numpy.typing as npt
 
 Count = Callable[[Sequence[str]], list[int]]  # tokens of texts
 
@@ -160,15 +161,20 @@ def _replace(
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
     """Indexes of units before which to cut, and the end: the cheapest way to fill pieces of at most `size`."""
     reach = [0, *accumulate(counts)]  # tokens before each unit
+    reaches = np.array(reach)
     best = [0.0]
+    bests = np.zeros(len(reach))  # the same as arrays: to make one at each unit takes longer than all else
     cut_before = [0]
     first = 0  # of the longest piece that ends with a unit
     for end in range(1, len(reach)):
         while reach[end] - reach[first] > size and first < end - 1:
             first += 1
-        find = _cheapest_of_few if end - first <= _FEW else _cheapest_of_many
-        start, least = find(best[first:end], reach[first:end], reach[end], size)
+        if end - first <= _FEW:
+            start, least = _cheapest_of_few(best[first:end], reach[first:end], reach[end], size)
+        else:
+            start, least = _cheapest_of_many(bests[first:end], reaches[first:end], reach[end], size)
         best.append(least + _PIECE + costs[end - 1])
+        bests[end] = best[-1]
         cut_before.append(first + start)
     ends = [len(counts)]
     while ends[-1] and cut_before[ends[-1]]:
@@ -187,9 +193,11 @@ def _cheapest_of_few(best: Sequence[float], reach: Sequence[int], end: int, size
     return start, least
 
 
-def _cheapest_of_many(best: Sequence[float], reach: Sequence[int], end: int, size: int) -> tuple[int, float]:
+def _cheapest_of_many(
+    best: npt.NDArray[np.float64], reach: npt.NDArray[np.int64], end: int, size: int
+) -> tuple[int, float]:
     """Do the same for all at once: words without a sentence are hundreds to begin with, at each of them."""
-    missing = np.maximum(0.0, 1 - 2 * (end - np.array(reach)) / size)
-    totals = np.array(best) + _SHORT * missing * missing
+    missing = np.maximum(0.0, 1 - 2 * (end - reach) / size)
+    totals = best + _SHORT * missing * missing
     start = len(totals) - 1 - int(totals[::-1].argmin())
     return start, float(totals[start])

@@ -22,7 +22,7 @@ from indexer.records import SEPARATOR, Chunk, Document, Known, Page, PageRecord,
 from indexer.rows import read_rows
 from indexer.vectors import VectorReader
 
-READING = 4  # raise it whenever pages would be parsed or cut in another way than before
+READING = 5  # raise it whenever pages would be parsed or cut in another way than before
 INDEXED = "indexed"  # outcome of a page that became a document
 _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
 _SETTLED = timedelta(seconds=2)  # age from which a modification time, in whole seconds, tells versions apart

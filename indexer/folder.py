@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,8 +14,9 @@ from indexer.bounds import folder_above
 from indexer.container import expand
 from indexer.earlier import Earlier
 from indexer.errors import SourceError
-from indexer.formats import CONTAINER, MAIL, content_type_of, reader_of
+from indexer.formats import CONTAINER, HTML, MAIL, content_type_of, reader_of
 from indexer.records import Failure, Known, Page, PageRecord, Skip
+from indexer.templates import SAMPLE
 from indexer.tree import Tree
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # not a passing trouble
@@ -33,7 +34,8 @@ def read_path(
     found: Callable[[int], None],
     earlier: Earlier | None = None,
     within: Sequence[str] = (),
-) -> Iterator[Page | Known | Skip | Failure]:
+    study: Callable[[Iterable[Page | Known | Skip | Failure]], None] | None = None,
+) -> Generator[Page | Known | Skip | Failure, None, None]:
     """Read one file, or every readable file below a folder.
 
     Symbolic links below the folder are not followed, so nothing outside it is read; neither are pipes and devices.
@@ -44,6 +46,7 @@ def read_path(
         found: told how many files there are to read.
         earlier: what an earlier build knows; of files that fail to be read this time, its record is given.
         within: folders that the source may not leave, whatever links lead to it; none means that it may be anywhere.
+        study: shown up to `SAMPLE` pages from all over a folder, before any is given.
 
     Raises:
         SourceError: there is no such file or folder, or it cannot be read.
@@ -63,6 +66,8 @@ def read_path(
         with closing(_tree(root, top)) as tree:
             entries = list(_walk(tree, source, earlier))
             found(sum(isinstance(entry, _Entry) for entry in entries))
+            if study is not None:
+                study(item for entry in _spread(entries) for item in _read(entry, tree, source, max_bytes, None))
             for entry in entries:
                 if isinstance(entry, _Entry):
                     for item in _read(entry, tree, source, max_bytes, earlier):
@@ -81,6 +86,12 @@ def read_path(
             if isinstance(item, Skip | Failure):
                 raise SourceError(f"cannot read {source}: {item.reason}")
             yield from _documents(item, max_bytes)
+
+
+def _spread(entries: Sequence[object]) -> list[_Entry]:
+    """Up to `SAMPLE` pages at equal distances, and a page has to be HTML."""
+    pages = [entry for entry in entries if isinstance(entry, _Entry) and reader_of(entry.content_type) == HTML]
+    return [pages[place * len(pages) // SAMPLE] for place in range(SAMPLE)] if len(pages) > SAMPLE else pages
 
 
 def _tree(root: Path, top: Path) -> Tree:

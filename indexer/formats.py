@@ -71,11 +71,12 @@ _NAMED = frozenset({"markdown", "restructured", "csv_text", "json_text", "notebo
 CONTAINER = "container"  # reader of archives, which hold documents and are none
 MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
 LINKS, LISTING = "link_tags", "listing"  # readers of links in a page, and of sitemaps and feeds
+HTML, TEMPLATE = "html", "html_template"  # readers of a page, and of what it may have in common with others
 LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
 MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
-READERS = (*_READERS, ATTACHMENTS, LINKS, LISTING)  # all modules that see what strangers wrote
-PACKED_READERS = _NAMED | {"html", "plain", "man"}  # readers of formats that folders may have packed with gzip
-TEXT_READERS = _NAMED | {"html", "plain"}  # readers of formats in which there are no NUL bytes
+READERS = (*_READERS, ATTACHMENTS, LINKS, LISTING, TEMPLATE)  # all modules that see what strangers wrote
+PACKED_READERS = _NAMED | {HTML, TEMPLATE, "plain", "man"}  # readers of formats that folders may have packed with gzip
+TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader != CONTAINER)
 

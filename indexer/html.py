@@ -8,6 +8,7 @@ from indexer.content import Content
 from indexer.decoding import decode
 from indexer.html_metadata import declared
 from indexer.html_noise import classes
+from indexer.html_template import Template, read_template, strip
 from indexer.html_tree import Element, Tree, fold, parse_html
 from indexer.html_walk import Walker
 from indexer.metadata import Declared
@@ -30,22 +31,28 @@ class Extracted:
     declared: Declared
 
 
-def read(body: bytes, charset: str | None) -> Content:
-    """Read a page; of one that is a list of links only what it declares. Raises what `extract` does."""
-    found = extract(decode(body, charset, markup=True))
+def read(body: bytes, argument: str | None) -> Content:
+    """Read a page; of one that is a list of links only what it declares. Raises what `extract` does.
+
+    The argument is its charset; on a second line, the template of its site.
+    """
+    charset, _, template = (argument or "").partition("\n")
+    found = extract(decode(body, charset or None, markup=True), read_template(template) if template else None)
     return Content(found.title, () if found.is_link_list else found.sections, found.declared, found.is_link_list)
 
 
-def extract(markup: str) -> Extracted:
+def extract(markup: str, template: Template | None = None) -> Extracted:
     """Find the main part of an HTML page and cut it into sections of plain text.
 
     Paragraphs are separated by a blank line, list items and table rows by a line end; <pre> is kept as it is;
-    navigation, forms, scripts and hidden elements are left out.
+    navigation, forms, scripts and hidden elements are left out, and so is what the template of its site has, unless
+    that is all there is.
 
     Raises:
         lxml.etree.LxmlError, ValueError: the markup cannot be read.
     """
     tree = parse_html(markup)
+    is_stripped = template is not None and strip(tree, template)
     body = tree.first("body") or tree.root
     container = _container(tree) or body
     walker = Walker()
@@ -53,6 +60,8 @@ def extract(markup: str) -> Extracted:
     if not walker.text_length and container is not body:
         walker = Walker()
         walker.walk(body)
+    if is_stripped and not walker.text_length:
+        return extract(markup)
     sections = walker.sections() if walker.text_length > _STUB or not _redirects(tree) else ()
     is_link_list = walker.is_mostly_links and not sections
     return Extracted(_title(tree, walker.headings), sections, is_link_list, declared(tree))

@@ -104,7 +104,7 @@ def _is_control(link: Element) -> bool:
     attributes = link.attributes
     if "href" not in attributes:
         return "onclick" in attributes
-    if attributes["href"].startswith("javascript:"):
+    if attributes["href"].startswith("javascript:") or (attributes["href"] == "#" and "onclick" in attributes):
         return True
     if "rel" in attributes and not _NEIGHBOURS.isdisjoint(attributes["rel"].lower().split()):
         return True

@@ -82,7 +82,9 @@ def leave_lost(before: Manifest, now: Manifest | None, done: str) -> list[str]:
 
 def without(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
     """Return the settings of a build without what some sources keep."""
-    return _with_own(settings, {source: given for source, given in _own(settings).items() if source not in sources})
+    own = {source: given for source, given in _own(settings).items() if source not in sources}
+    learnt = {source: template for source, template in settings.get("templates", {}).items() if source not in sources}
+    return _with_own(settings, own) | {"templates": learnt}
 
 
 def names_of(source: str) -> tuple[str, ...]:

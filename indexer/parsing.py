@@ -11,6 +11,7 @@ from indexer.errors import ParseError
 from indexer.formats import (
     CONTAINER,
     CONTENT_TYPES,
+    HTML,
     PACKED_READERS,
     TEXT_READERS,
     content_type_of,
@@ -77,7 +78,8 @@ def _read(reader: str, page: Page, sandbox: Sandbox | None) -> Content:
     if sandbox is None:
         with borrowed() as sandbox:
             return _read(reader, page, sandbox)
-    with closing(sandbox.ask(reader, page.charset, page.body)) as answers:
+    argument = f"{page.charset or ''}\n{page.template}" if reader == HTML and page.template else page.charset
+    with closing(sandbox.ask(reader, argument, page.body)) as answers:
         [(answer, _)] = answers
     return from_json(answer)
 

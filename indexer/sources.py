@@ -2,8 +2,9 @@
 
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,12 +16,14 @@ from indexer.folder import read_path
 from indexer.formats import content_type_of
 from indexer.journal import Journal
 from indexer.records import Failure, Known, Page, Skip
+from indexer.templates import Templates
 from indexer.traffic import Traffic
 from indexer.urls import normalise
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _HOST = re.compile(r"(?P<name>localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(?P<port>:\d+)?(?P<path>/.*)?$", re.IGNORECASE)
 _Items = Generator[Page | Known | Skip | Failure, None, None]
+_Lane = Generator[Page | Known | Skip | Failure | None, None, None]  # None where nothing is ready to be given
 
 
 def full_name(source: str) -> str:
@@ -49,6 +52,7 @@ def read_sources(
     earlier: Earlier | None = None,
     traffic: Traffic | None = None,
     journal: Journal | None = None,
+    templates: Templates | None = None,
 ) -> _Items:
     """Read every source; of pages with the same address or the same content only the first is given.
 
@@ -62,20 +66,22 @@ def read_sources(
         earlier: what an earlier build knows, if there was one; unchanged pages of a site are not read again.
         traffic: told of every request to a site.
         journal: pages that an interrupted build has fetched, and that this one will have.
+        templates: give pages the templates of their sites.
 
     Raises:
         SourceError: a source cannot be read at all.
     """
     due: dict[str, int] = {}
 
-    def read(names: Iterable[str]) -> _Items:
+    def read(names: Iterable[str]) -> _Lane:
         for source in names:
 
             def tell(pages: int, source: str = source) -> None:
                 due[source] = pages
                 found(sum(due.values()))
 
-            yield from _read_one(source, limits, tell, earlier, traffic, journal)
+            items = _read_one(source, limits, tell, earlier, traffic, journal, templates)
+            yield from templates.over(source, items) if templates is not None else items
 
     lanes: dict[str, list[str]] = {}
     for source in sources:
@@ -96,16 +102,17 @@ def read_sources(
                 yield item
 
 
-def _in_turn(lanes: Sequence[_Items], most: int) -> _Items:
+def _in_turn(lanes: Sequence[_Lane], most: int) -> _Items:
     """An item of each lane in turn, of so many lanes at the same time; the next one begins when one has ended."""
-    waiting, running = deque(lanes), deque[_Items]()
+    waiting, running = deque(lanes), deque[_Lane]()
     try:
         while waiting or running:
             lane = waiting.popleft() if waiting and len(running) < most else running.popleft()
-            item = next(lane, None)
-            if item is not None:
+            for item in lane:
                 running.append(lane)
-                yield item
+                if item is not None:
+                    yield item
+                break
     finally:
         for lane in lanes:
             lane.close()
@@ -123,13 +130,15 @@ def _read_one(
     earlier: Earlier | None,
     traffic: Traffic | None,
     journal: Journal | None,
-) -> Iterator[Page | Known | Skip | Failure]:
+    templates: Templates | None,
+) -> _Items:
     limits = limits.of(source)
     scheme = _SCHEME.match(source)
     if scheme is None:
         if not source.strip():
             raise SourceError("empty source; name a site, folder or file")
-        return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()))
+        study = partial(templates.study, source) if templates is not None else None
+        return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()), study)
     if scheme[1].lower() not in ("http", "https"):
         raise SourceError(f"{source}: cannot index this scheme; name an http or https address, a folder or a file")
     return crawl(source, limits, found, earlier, traffic, journal)

@@ -20,7 +20,7 @@ from indexer import language
 from indexer.confinement import confine
 from indexer.content import to_json
 from indexer.errors import ParseError
-from indexer.formats import ATTACHMENTS, CONTAINER, LINKS, LISTING, PACKED_READERS, READERS
+from indexer.formats import ATTACHMENTS, CONTAINER, LINKS, LISTING, PACKED_READERS, READERS, TEMPLATE
 from indexer.frames import read_frame, write_frame
 from indexer.gzipped import MAGIC, unpacked
 
@@ -82,7 +82,8 @@ def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dic
         else:
             if reader in PACKED_READERS and body.startswith(MAGIC):
                 body = unpacked(body)
-            yield to_json(module.read(body, argument)) | {"done": True}, b""
+            found = module.find(body, argument) if reader == TEMPLATE else to_json(module.read(body, argument))
+            yield found | {"done": True}, b""
             return
     except ParseError as error:
         yield {"error": str(error)}, b""

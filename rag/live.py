@@ -109,7 +109,7 @@ class LiveRetriever:
             "chunks": manifest.counts.chunks,
             "sources": manifest.sources,
             "report": manifest.report,
-            "settings": manifest.settings,
+            "settings": {name: value for name, value in manifest.settings.items() if name != "templates"},
             "fingerprint": manifest.fingerprint,
         }
 

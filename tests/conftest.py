@@ -4,18 +4,37 @@ import logging
 import os
 import tempfile
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from embedder.library import find_compiler
 from tests.milvus_server import MilvusServer, running_milvus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
 
-# Fast tests first, so that a mistake shows early; then what loads the model; the browser last. The first mark counts.
+# Fast tests first, so that a mistake shows early; then the longest files; the browser last. The first mark counts.
 _ORDER = {"longest": 1, "browser": 3, "model": 2}
+# Files of long tests that share nothing: one test may run beside another. Tests of one file else stay together.
+_APART = {"tests/embedder/test_quantisation.py", "tests/security/test_documents.py", "tests/system/test_first_start.py"}
+
+
+class Scheduling(LoadFileScheduling):
+    """What each process of `--numprocesses` is given at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return nodeid if file in _APART else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """Share the tests out as above."""
+    return Scheduling(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,6 +53,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _place(item: pytest.Item) -> int:
     return next((place for name, place in _ORDER.items() if item.get_closest_marker(name)), 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what is not shown by this run, as its machine lacks data or programs."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("not checked here")
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.line(f"{reason} ({count} tests)" if count > 1 else reason)
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,8 @@ inline void put(float* p, V x) { store(p, x); }
 inline void put(uint16_t* p, V x) { store_half(p, x); }
 #endif
 
-// Quantise row r of `width` floats: x ≈ scale (q - zero), q in [0, 255], over the row's own range.
+// Quantise row r of `width` floats: x ≈ scale (q - zero), q in [0, kLevels], over the row's own range; where rows are
+// signed, q is 128 less.
 template <class Tile>
 inline void quantise(const float* x, int width, const Operand<Tile>& to, int r) {
   constexpr float shift = std::is_signed<typename Tile::Row>::value ? 128.0f : 0.0f;
@@ -72,9 +73,9 @@ inline void quantise(const float* x, int width, const Operand<Tile>& to, int r) 
     high = max(high, v);
   }
   const float least = lowest(low), most = highest(high);
-  const float scale = (most - least) / 255.0f > 1e-12f ? (most - least) / 255.0f : 1e-12f;
+  const float step = (most - least) / Tile::kLevels, scale = step > 1e-12f ? step : 1e-12f;
   const float origin = __builtin_nearbyintf(-least / scale) - shift;
-  const V inverse = set(1.0f / scale), offset = set(origin), floor = set(-shift), ceiling = set(255.0f - shift);
+  const V inverse = set(1.0f / scale), offset = set(origin), floor = set(-shift), ceiling = set(Tile::kLevels - shift);
   for (int i = 0; i < width; i += kLanes)
     store_codes(to.place(width, r, i), min(max(fma(load(x + i), inverse, offset), floor), ceiling));
   to.scale[r] = scale;

@@ -4,6 +4,7 @@
 //   Row, Weight, Sum   element types of the rows, of the panel, and of what comes out
 //   kRows, kFewRows    most rows at once, and where the memory that they take counts
 //   kInterleave        consecutive k that stand together for a column: a panel is [k / kInterleave][32][kInterleave]
+//   kLevels            int8: activations have codes from 0 to this, all of them 128 less where rows are signed
 //   kPanels            most panels that one call multiplies
 //   place(width, r, c) where columns c to c + kLanes - 1 of row r stand in the memory of rows of that width
 //   run(rows, stride, m, panels, panel, k, out, out_stride, next)
@@ -28,9 +29,12 @@ inline int at_most(int a, int b) { return a < b ? a : b; }
 inline int at_least(int a, int b) { return a < b ? b : a; }
 inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
+constexpr float kByte = 255;
+
 // Rows one after the other, as most instructions read them.
 struct RowMajor {
   static constexpr bool kPaired = false;
+  static constexpr float kLevels = kByte;
   static size_t place(int width, int r, int c) { return size_t(r) * width + c; }
 };
 

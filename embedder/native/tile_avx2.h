@@ -53,19 +53,24 @@ inline void by_stretches(const typename T::Row* rows, ptrdiff_t stride, int m, c
   }
 }
 
+inline __m256 load_sums(const float* p) { return _mm256_loadu_ps(p); }
+inline __m256i load_sums(const int32_t* p) { return _mm256_loadu_si256((const __m256i*)p); }
+inline void store_sums(float* p, __m256 x) { _mm256_storeu_ps(p, x); }
+inline void store_sums(int32_t* p, __m256i x) { _mm256_storeu_si256((__m256i*)p, x); }
+
 // Sums of 16 columns that an earlier stretch left, or zeros.
-template <int M>
-inline void begin(__m256 (&sums)[M][2], const float* out, ptrdiff_t stride, bool more) {
+template <int M, class Register, class Sum>
+inline void begin(Register (&sums)[M][2], const Sum* out, ptrdiff_t stride, bool more) {
   PL_UNROLL for (int i = 0; i < M; ++i) {
-    sums[i][0] = more ? _mm256_loadu_ps(out + i * stride) : _mm256_setzero_ps();
-    sums[i][1] = more ? _mm256_loadu_ps(out + i * stride + 8) : _mm256_setzero_ps();
+    sums[i][0] = more ? load_sums(out + i * stride) : Register{};
+    sums[i][1] = more ? load_sums(out + i * stride + 8) : Register{};
   }
 }
-template <int M>
-inline void end(const __m256 (&sums)[M][2], float* out, ptrdiff_t stride) {
+template <int M, class Register, class Sum>
+inline void end(const Register (&sums)[M][2], Sum* out, ptrdiff_t stride) {
   PL_UNROLL for (int i = 0; i < M; ++i) {
-    _mm256_storeu_ps(out + i * stride, sums[i][0]);
-    _mm256_storeu_ps(out + i * stride + 8, sums[i][1]);
+    store_sums(out + i * stride, sums[i][0]);
+    store_sums(out + i * stride + 8, sums[i][1]);
   }
 }
 
@@ -146,10 +151,7 @@ struct CodeTile : Avx2Tile {
   template <int M>
   static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more, Next& next) {
     __m256i sums[M][2];
-    PL_UNROLL for (int i = 0; i < M; ++i) {
-      sums[i][0] = more ? _mm256_loadu_si256((const __m256i*)(out + i * out_stride)) : _mm256_setzero_si256();
-      sums[i][1] = more ? _mm256_loadu_si256((const __m256i*)(out + i * out_stride + 8)) : _mm256_setzero_si256();
-    }
+    begin(sums, out, out_stride, more);
     for (int j = 0; j < k; j += 4) {
       const __m256i* quads = (const __m256i*)(panel + size_t(j) * kPanel);
       fetch(next);
@@ -160,54 +162,50 @@ struct CodeTile : Avx2Tile {
         sums[i][1] = _mm256_dpbusd_epi32(sums[i][1], x, w1);
       }
     }
-    PL_UNROLL for (int i = 0; i < M; ++i) {
-      _mm256_storeu_si256((__m256i*)(out + i * out_stride), sums[i][0]);
-      _mm256_storeu_si256((__m256i*)(out + i * out_stride + 8), sums[i][1]);
-    }
+    end(sums, out, out_stride);
   }
   static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
     by_stretches<CodeTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };
 #else
-// Without VNNI, vpmaddubsw would add products of bytes in 16 bits and overflow. Rows are held in 16 bits instead, and
-// vpmaddwd adds in 32: exact, and half as fast again as fp32. A register has 4 columns by two halves of their sums.
+// Without VNNI, vpmaddubsw adds two products of bytes in 16 bits. Activations of 7 bits keep that exact
+// (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32: three instructions for 32 products, where exact
+// ones of 8 bits would take four and more loads.
 struct CodeTile : Avx2Tile {
   struct Four {
-    uint16_t numbers[4];
+    uint8_t numbers[4];
   };
-  using Row = uint16_t;
+  using Row = uint8_t;
   using Weight = int8_t;
   using Sum = int32_t;
+  static constexpr float kLevels = 127;
   static constexpr int kInterleave = 4;
-  static constexpr int kColumns = 8, kStretch = 384;
+  static constexpr int kColumns = 16, kStretch = 384;
 
   template <int M>
-  static void part(const uint16_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more, Next& next) {
+  static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more, Next& next) {
     __m256i sums[M][2];
-    PL_UNROLL for (int i = 0; i < M; ++i) sums[i][0] = sums[i][1] = _mm256_setzero_si256();
+    begin(sums, out, out_stride, more);
+    const __m256i ones = _mm256_set1_epi16(1);
     for (int j = 0; j < k; j += 4) {
-      const __m128i* quads = (const __m128i*)(panel + size_t(j) * kPanel);
+      const __m256i* quads = (const __m256i*)(panel + size_t(j) * kPanel);
       fetch(next);
-      const __m256i w0 = _mm256_cvtepi8_epi16(_mm_loadu_si128(quads)), w1 = _mm256_cvtepi8_epi16(_mm_loadu_si128(quads + 1));
+      const __m256i w0 = _mm256_loadu_si256(quads), w1 = _mm256_loadu_si256(quads + 1);
       PL_UNROLL for (int i = 0; i < M; ++i) {
         // In assembly, as GCC would have more products under way than there are registers, and spill the sums.
         __m256i x, y;
         asm volatile(
-            "vpbroadcastq %[row], %[x]\n\tvpmaddwd %[w0], %[x], %[y]\n\tvpmaddwd %[w1], %[x], %[x]\n\t"
+            "vpbroadcastd %[row], %[x]\n\tvpmaddubsw %[w0], %[x], %[y]\n\tvpmaddubsw %[w1], %[x], %[x]\n\t"
+            "vpmaddwd %[ones], %[y], %[y]\n\tvpmaddwd %[ones], %[x], %[x]\n\t"
             "vpaddd %[y], %[s0], %[s0]\n\tvpaddd %[x], %[s1], %[s1]"
             : [s0] "+x"(sums[i][0]), [s1] "+x"(sums[i][1]), [x] "=&x"(x), [y] "=&x"(y)
-            : [w0] "x"(w0), [w1] "x"(w1), [row] "m"(*(const Four*)(rows + i * stride + j)));
+            : [w0] "x"(w0), [w1] "x"(w1), [ones] "m"(ones), [row] "m"(*(const Four*)(rows + i * stride + j)));
       }
     }
-    PL_UNROLL for (int i = 0; i < M; ++i) {
-      const __m256i halves = _mm256_hadd_epi32(sums[i][0], sums[i][1]);  // columns 0 1 4 5 2 3 6 7
-      const __m256i columns = _mm256_permute4x64_epi64(halves, 0xd8);
-      __m256i* to = (__m256i*)(out + i * out_stride);
-      _mm256_storeu_si256(to, more ? _mm256_add_epi32(_mm256_loadu_si256(to), columns) : columns);
-    }
+    end(sums, out, out_stride);
   }
-  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
     by_stretches<CodeTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };

@@ -177,51 +177,53 @@ struct VnniTile : Avx512Tile {
   }
 };
 #else
-// Without VNNI, vpmaddubsw would add products of bytes in 16 bits and overflow. Rows are held in 16 bits instead, and
-// vpmaddwd adds in 32: exact, and half as fast again as fp32. A register has 8 columns by two halves of their sums.
+// Without VNNI, vpmaddubsw adds two products of bytes in 16 bits. Activations of 7 bits keep that exact
+// (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32.
 struct MaddTile : Avx512Tile {
   struct Four {
-    uint16_t numbers[4];
+    uint8_t numbers[4];
   };
-  using Row = uint16_t;
+  using Row = uint8_t;
   using Weight = int8_t;
   using Sum = int32_t;
+  static constexpr float kLevels = 127;
   static constexpr int kRows = 12;
   static constexpr int kInterleave = 4;
 
   template <int M>
-  static void part(const uint16_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next next) {
+    const __m512i ones = _mm512_set1_epi16(1);
     __m512i sums[M][2];
 #pragma GCC unroll 12
     for (int i = 0; i < M; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_si512();
-    for (int j = 0; j < k; j += 4) {
-      const __m256i* quads = (const __m256i*)(panel + size_t(j) * kPanel);
-      const __m512i w0 = _mm512_cvtepi8_epi16(_mm256_loadu_si256(quads)), w1 = _mm512_cvtepi8_epi16(_mm256_loadu_si256(quads + 1));
+    for (int j = 0; j < k; j += 4, next.at += next.step) {
+      const __m512i* quads = (const __m512i*)(panel + size_t(j) * kPanel);
+      _mm_prefetch(next.at, _MM_HINT_T1);
+      _mm_prefetch(next.at + 64, _MM_HINT_T1);
+      const __m512i w0 = _mm512_loadu_si512(quads), w1 = _mm512_loadu_si512(quads + 1);
 #pragma GCC unroll 12
       for (int i = 0; i < M; ++i) {
         // In assembly, as GCC would have more products under way than there are registers, and spill the sums.
         __m512i x, y;
         asm volatile(
-            "vpbroadcastq %[row], %[x]\n\tvpmaddwd %[w0], %[x], %[y]\n\tvpmaddwd %[w1], %[x], %[x]\n\t"
+            "vpbroadcastd %[row], %[x]\n\tvpmaddubsw %[w0], %[x], %[y]\n\tvpmaddubsw %[w1], %[x], %[x]\n\t"
+            "vpmaddwd %[ones], %[y], %[y]\n\tvpmaddwd %[ones], %[x], %[x]\n\t"
             "vpaddd %[y], %[s0], %[s0]\n\tvpaddd %[x], %[s1], %[s1]"
             : [s0] "+v"(sums[i][0]), [s1] "+v"(sums[i][1]), [x] "=&v"(x), [y] "=&v"(y)
-            : [w0] "v"(w0), [w1] "v"(w1), [row] "m"(*(const Four*)(rows + i * stride + j)));
+            : [w0] "v"(w0), [w1] "v"(w1), [ones] "v"(ones), [row] "m"(*(const Four*)(rows + i * stride + j)));
       }
     }
-    const auto columns = [](__m512i x) { return _mm512_cvtepi64_epi32(_mm512_add_epi32(x, _mm512_srli_epi64(x, 32))); };
 #pragma GCC unroll 12
     for (int i = 0; i < M; ++i) {
-      _mm256_storeu_si256((__m256i*)(out + i * out_stride), columns(sums[i][0]));
-      _mm256_storeu_si256((__m256i*)(out + i * out_stride + 8), columns(sums[i][1]));
+      _mm512_storeu_si512(out + i * out_stride, sums[i][0]);
+      _mm512_storeu_si512(out + i * out_stride + 16, sums[i][1]);
     }
   }
-  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
-    for (int c = 0; c < kPanel; c += 16) {
-#define PL_PART(M) case M: part<M>(rows, stride, panel + 4 * c, k, out + c, out_stride); break;
-      switch (m) {
-        PL_PART(1) PL_PART(2) PL_PART(3) PL_PART(4) PL_PART(5) PL_PART(6)
-        PL_PART(7) PL_PART(8) PL_PART(9) PL_PART(10) PL_PART(11) PL_PART(12)
-      }
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next next) {
+#define PL_PART(M) case M: part<M>(rows, stride, panel, k, out, out_stride, next); break;
+    switch (m) {
+      PL_PART(1) PL_PART(2) PL_PART(3) PL_PART(4) PL_PART(5) PL_PART(6)
+      PL_PART(7) PL_PART(8) PL_PART(9) PL_PART(10) PL_PART(11) PL_PART(12)
     }
   }
 };

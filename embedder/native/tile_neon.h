@@ -139,6 +139,7 @@ struct DotTile : NeonTile, RowMajor {
 template <int q>
 struct RowPairs {
   static constexpr bool kPaired = true;
+  static constexpr float kLevels = kByte;
   static size_t place(int width, int r, int c) {
     return size_t(r / 2) * 2 * width + c / q * (2 * q) + r % 2 * q + c % q;
   }

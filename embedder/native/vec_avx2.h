@@ -51,14 +51,10 @@ inline V load_half(const uint16_t* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
 }
 
-inline __m128i to_codes(V x) {
-  const __m256i q = _mm256_cvtps_epi32(x);
-  return _mm_packus_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
-}
 inline void store_codes(uint8_t* p, V x) {
-  const __m128i q = to_codes(x);
-  _mm_storel_epi64((__m128i*)p, _mm_packus_epi16(q, q));
+  const __m256i q = _mm256_cvtps_epi32(x);
+  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+  _mm_storel_epi64((__m128i*)p, _mm_packus_epi16(words, words));
 }
-inline void store_codes(uint16_t* p, V x) { _mm_storeu_si128((__m128i*)p, to_codes(x)); }
 
 }  // namespace

@@ -45,6 +45,5 @@ inline void store_half(uint16_t* p, V x) { _mm256_storeu_si256((__m256i*)p, (__m
 
 // Round to whole numbers and store as bytes, or as 16-bit numbers; x is within their range.
 inline void store_codes(uint8_t* p, V x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(x))); }
-inline void store_codes(uint16_t* p, V x) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtusepi32_epi16(_mm512_cvtps_epi32(x))); }
 
 }  // namespace

@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -42,6 +43,26 @@ class Outcome:
         at = self.steps[self.job.step - 1] if 0 < self.job.step <= len(self.steps) else "the end"
         end = f"signal {self.signal}, error {self.error!r}"
         return f"{self.job.how} at step {self.job.step} of {len(self.steps)}, {at}: {end}"
+
+
+def of_every_kind(steps: Sequence[tuple[str, str]]) -> list[int]:
+    """Numbers, from 1, of every flush, rename and removal; of what is done again and again, the first, middle and last.
+
+    That is to write to one file, or to make files or folders in one folder. Tantivy gives a temporary file another name
+    each time.
+    """
+    chosen, again = [], defaultdict(list)
+    for number, (kind, path) in enumerate(steps, start=1):
+        folder, _, name = path.rpartition("/")
+        if kind in ("open", "mkdir") or (kind == "write" and name.startswith(".tmp")):
+            again[kind, folder].append(number)
+        elif kind == "write":
+            again[kind, path].append(number)
+        else:
+            chosen.append(number)
+    for numbers in again.values():
+        chosen += {numbers[0], numbers[len(numbers) // 2], numbers[-1]}
+    return sorted(chosen)
 
 
 @dataclass(frozen=True)

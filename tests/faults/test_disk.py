@@ -11,14 +11,15 @@ import pytest
 
 from indexer.errors import BuildLocked, IndexUnwritable
 from indexer.lock import writer_lock
-from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Undisturb
+from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Undisturb, of_every_kind
 from tests.faults.world import ACTIONS, World, assert_tidy, live, rebuild, state
 
 
 @pytest.mark.parametrize(
-    ("action", "stride"), [("first build", 3), ("build", 1), ("remove", 7), ("rollback", 1), ("import", 1)]
+    ("action", "stride"),  # of a build's steps all, and some of the like ones of what builds too
+    [("first build", 3), ("build", 1), ("remove", 7), ("rollback", 1), ("import", 1)],
 )
-def test_the_disk_fills_at_every_step(
+def test_the_disk_fills_at_steps_of_every_kind(
     disturb: Disturb, undisturbed: Undisturb, world: World, action: str, stride: int
 ) -> None:
     template = None if action == "first build" else world.index
@@ -26,8 +27,8 @@ def test_the_disk_fills_at_every_step(
     before = state(world.index) if template else None
     after = undisturbed(world, action, template)
     newest = undisturbed(world, "build", world.index).content
-    numbered = list(enumerate(after.steps, start=1))[::stride]
-    jobs = [Job("full", step) for step, (kind, _) in numbered if kind in NEEDS_ROOM]
+    steps = of_every_kind(after.steps)[::stride]
+    jobs = [Job("full", step) for step in steps if after.steps[step - 1][0] in NEEDS_ROOM]
     told = 0
     for outcome in disturb(world, action, template, jobs):
         assert outcome.signal == 0, outcome

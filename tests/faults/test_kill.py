@@ -6,30 +6,22 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from indexer.errors import IndexCorrupt
 from indexer.generation import Generation, current_id
-from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Outcome, Undisturb
+from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Outcome, Undisturb, of_every_kind
 from tests.faults.world import ACTIONS, World, assert_tidy, live, rebuild, state
+
+pytestmark = pytest.mark.longest
 
 
 def assert_killed(outcome: Outcome) -> None:
     """Or it came to its end before: the threads of Tantivy may need a step more or less."""
     is_over = (outcome.signal, outcome.error) == (0, "") and len(outcome.steps) < outcome.job.step
     assert outcome.signal == signal.SIGKILL or is_over, outcome
-
-
-def of_every_kind(steps: Sequence[tuple[str, str]]) -> list[int]:
-    """Numbers, from 1, of all steps, but of the writes of one file the first, the middle and the last alone."""
-    chosen = [number for number, (kind, _) in enumerate(steps, start=1) if kind != "write"]
-    for name in {path for kind, path in steps if kind == "write"}:
-        writes = [number for number, step in enumerate(steps, start=1) if step == ("write", name)]
-        chosen += {writes[0], writes[len(writes) // 2], writes[-1]}
-    return sorted(chosen)
 
 
 @pytest.mark.parametrize("action", ["first build", "build", "remove", "rollback", "import"])
@@ -40,7 +32,8 @@ def test_killed_at_steps_of_every_kind(disturb: Disturb, undisturbed: Undisturb,
     after = undisturbed(world, action, template)
     newest = undisturbed(world, "build", world.index).content
     jobs = [Job("kill", step) for step in of_every_kind(after.steps)]
-    jobs += [Job("tear", job.step) for job in jobs if after.steps[job.step - 1][0] == "write"]
+    last = {path: step for step, (kind, path) in enumerate(after.steps, start=1) if kind == "write"}
+    jobs += [Job("tear", step) for step in last.values()]
     seen = set()
     for outcome in disturb(world, action, template, jobs):
         assert_killed(outcome)

@@ -7,6 +7,7 @@ from tests.indexer.test_html import LONG, sections, text
 
 NOISE = [
     '<div><h4>fn f()</h4><span>1.0 · <a href="/src">source</a> · <a href="javascript:void(0)">[−]</a></span></div>',
+    '<h4>fn f()</h4><p><a href="#" onclick="copy(); return false">Copy this item</a></p>',
     '<section><span><a href="/src">Source</a></span><h4>fn f()</h4></section>',
     '<h4>fn f() <span>[<a href="/edit">edit</a>]</span></h4>',
     '<div><pre>f()</pre><a href="https://run.test">Run</a></div>',

@@ -54,3 +54,39 @@ def test_lines_of_code_that_are_elements_stay_lines() -> None:
     rows = "".join(f"<div class=line>{line}</div>" for line in ("def f():", "  if x:", "<br>", "    y()\n"))
     [section] = parse(make_page(f"<pre>{rows}</pre>")).sections
     assert section.text == "def f():\n  if x:\n\n    y()"
+
+
+@pytest.mark.parametrize("kind", ["listing", "xmp", 'div style="white-space: break-spaces"'])
+def test_other_elements_that_show_white_space_are_code(kind: str) -> None:
+    [section] = parse(make_page(f"<p>Before.</p><{kind}>{CODE}</{kind.split()[0]}><p>After.</p>")).sections
+    assert CODE in section.text
+
+
+def test_lines_of_code_are_read_without_what_a_pointer_opens() -> None:
+    lines = "".join(f'<div class="line">{line}</div>\n' for line in ("<a>def</a> f():", "", "    g()  "))
+    [section] = parse(make_page(f'<div class="fragment">{lines}<div class="ttc">What g does.</div></div>')).sections
+    assert section.text == "def f():\n\n    g()  "
+
+
+def test_spaces_at_the_end_of_code_stay() -> None:
+    [section] = parse(make_page("<p>Before.</p><pre>$ run  \n\n \n</pre>")).sections
+    assert section.text == "Before.\n\n$ run  "
+
+
+def test_a_coloured_signature_is_code_where_its_white_space_is_meant() -> None:
+    parts = '<span class="m">static</span>&nbsp;<span class="n">f</span>(<span class="p">a,\n    b</span>)'
+    [section] = parse(make_page(f"<p>Before.</p><div class=s>{parts}</div><p>After.</p>")).sections
+    assert section.text == "Before.\n\nstatic\u00a0f(a,\n    b)\n\nAfter."
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        '<span class="a">Words of</span>\n      <span class="b">a sentence.</span>\n',
+        '<span class="a">Words of</span> <span class="b">a sentence.</span>',
+        '<span class="a">Words of</span> a sentence with a name that\n is in a colour of its own.',
+    ],
+)
+def test_other_coloured_text_is_no_code(shown: str) -> None:
+    [section] = parse(make_page(f"<p>Before.</p><div>{shown}</div><p>After.</p>")).sections
+    assert "\n" not in section.text.removeprefix("Before.\n\n").removesuffix("\n\nAfter.")

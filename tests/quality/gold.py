@@ -98,7 +98,8 @@ def parsed(body: bytes) -> BeautifulSoup:
     """A page as a tree."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
-        return BeautifulSoup(body, "lxml")
+        # it takes many spaces for one, save in elements of these names
+        return BeautifulSoup(body, "lxml", preserve_whitespace_tags={"html", "pre", "textarea"})
 
 
 def gold(body: bytes, page: Annotated) -> Gold:

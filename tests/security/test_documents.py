@@ -16,6 +16,7 @@ from tests.indexer import files
 from tests.indexer.server import Reply, Site
 from tests.security.memory import watch
 
+pytestmark = pytest.mark.longest
 MOST = 600  # MB, over all processes of the build; the embedder of these tests has no model
 SIZE = 9_900_000  # bytes: just under the limit of a page
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.system.conftest import PAGES, free_port, run, write_pages
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.longest]
 
 
 def refused(done, told):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.system.conftest import PAGES, request, run, serving, wait_for, write_pages
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.longest]
 
 
 def done(*arguments):

@@ -1,6 +1,7 @@
 """`pilotlight warm`, and the servers that depend on it: no compiler, other machines' packages, a full disk."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from embedder import EmbedderConfig
 from embedder.config import Plan
 from tests.system.conftest import request, run, serving
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.longest]
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +127,10 @@ def test_a_full_disk(tmp_path, index, engine, size):
         assert list((disk / "c").glob("packages/*")) == list((disk / "c").glob("packages/.[!.]*")) == []
 
 
-def test_a_full_temporary_folder(tmp_path, index):
-    """The compiler of the engine `compile` works there."""
+def test_a_full_temporary_folder(tmp_path, index, monkeypatch):
+    """The compiler of the engine `compile` works there, and so the one that makes anew what it has made before."""
+    if compiler := os.environ.get("PILOTLIGHT_TEST_COMPILER"):
+        monkeypatch.setenv("CXX", compiler)
     with mounted(tmp_path / "disk", "size=100k"):
         chosen = ["--engine", "compile", "--cache-dir", tmp_path / "c"]
         done = run("search", "x", "--index", index, *chosen, TMPDIR=str(tmp_path / "disk"))
