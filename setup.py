@@ -11,7 +11,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).parent))
-from embedder import library
+from embedder.engines import library
 
 
 class BuildWithLibrary(build_py):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from embedder.cache import default_folder
-from embedder.model import PACKAGED
+from embedder.model.spec import PACKAGED
 
 ENGINES = ("auto", "native", "aot", "compile", "eager")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")

@@ -11,18 +11,18 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
-from embedder.building import ensure_package
 from embedder.cache import open_private
 from embedder.config import EmbedderConfig
+from embedder.engines.building import ensure_package
+from embedder.engines.native import NativeEngine
+from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
-from embedder.kernel import NativeEngine
-from embedder.plan import Plan
+from embedder.model.tokenizer import Tokenizer
 from embedder.protocol import Role
-from embedder.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from embedder.engines import Engine
-    from embedder.sentence import SentenceEncoder
+    from embedder.engines.pytorch import Engine
+    from embedder.model.sentence import SentenceEncoder
 
 
 class Embeddings(LangChainEmbeddings):
@@ -61,7 +61,7 @@ class Embeddings(LangChainEmbeddings):
 
         The engines that run a package do without it, and load it when it is first asked for.
         """
-        from embedder.sentence import load_module
+        from embedder.model.sentence import load_module
 
         module = load_module(self.spec)
         return module.to_bf16() if self.precision == "bf16" else module
@@ -103,7 +103,7 @@ class Embeddings(LangChainEmbeddings):
             return NativeEngine(folder, self.spec, self.precision, self.threads, self.plan.isa)
         import torch
 
-        from embedder import engines
+        from embedder.engines import pytorch as engines
 
         torch.set_num_threads(self.threads)
         sizes = (self.dimension, int(self.spec.config.get("pad_token_id") or 0))

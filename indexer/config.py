@@ -100,7 +100,7 @@ class BuildConfig:
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
     keep_generations: int = 2  # generations to keep, including the live one
-    vector_index: str = "auto"  # kind of the vector index, see indexer/vectors.py
+    vector_index: str = "auto"  # kind of the vector index, see indexer/generation/dense/vectors.py
 
     def __post_init__(self) -> None:
         _whole("keep_generations", self.keep_generations, 1, 1_000)

@@ -24,7 +24,7 @@ class Page:
     links: tuple[str, ...] = ()  # normalised addresses on the page's own site
     noindex: bool = False
     language: str | None = None  # primary subtag from the Content-Language header, if it named one
-    template: str = ""  # what pages of its site have around their text, see `indexer.templates`
+    template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
 
 
 @dataclass(frozen=True, slots=True)

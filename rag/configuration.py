@@ -8,9 +8,9 @@ from typing import Any
 
 from indexer.config import OWN, CrawlLimits
 from indexer.errors import ConfigError
-from indexer.metadata import collect
-from indexer.schedule import read_interval
-from indexer.sources import full_name
+from indexer.read.metadata import collect
+from indexer.sources.schedule import read_interval
+from indexer.sources.sources import full_name
 from rag.configs import own_limits
 from rag.errors import SettingsError
 from rag.settings import BY_NAME, SETTINGS, parse_value

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from indexer.overlap import once, overlaps
+from indexer.generation.overlap import once, overlaps
 
 
 def by_section(

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from embedder.cache import default_folder
-from embedder.model import PACKAGED
-from indexer.layout import KEYS, collection_dir, is_url
+from embedder.model.spec import PACKAGED
+from indexer.generation.layout import KEYS, collection_dir, is_url
 from indexer.wording import plain
 from rag.errors import SettingsError
-from rag.options import EXPANSIONS
+from rag.query.options import EXPANSIONS
 
 TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}
 

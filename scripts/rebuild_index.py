@@ -6,7 +6,7 @@ Without a SOURCE it reads the sources of the live index again. A running server 
 
 import sys
 
-from rag.cli import main
+from rag.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main(["index", *sys.argv[1:]]))

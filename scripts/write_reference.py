@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rag.cli import parser
+from rag.commands.cli import parser
 from rag.settings import SETTINGS, TYPE_NAMES, Setting, load
 from web.app import create_app
 from web.openapi import document

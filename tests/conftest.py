@@ -12,7 +12,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from embedder.library import find_compiler
+from embedder.engines.library import find_compiler
 from tests.milvus_server import MilvusServer, running_milvus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
@@ -20,7 +20,11 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
 # Fast tests first, so that a mistake shows early; then the longest files; the browser last. The first mark counts.
 _ORDER = {"longest": 1, "browser": 3, "model": 2}
 # Files of long tests that share nothing: one test may run beside another. Tests of one file else stay together.
-_APART = {"tests/embedder/test_quantisation.py", "tests/security/test_documents.py", "tests/system/test_first_start.py"}
+_APART = {
+    "tests/embedder/model/test_quantisation.py",
+    "tests/security/test_documents.py",
+    "tests/system/test_first_start.py",
+}
 
 
 class Scheduling(LoadFileScheduling):

@@ -122,7 +122,7 @@ def test_the_reference_is_there_without_a_network(tmp_path):
 
 
 def test_operations_of_a_text_are_counted_without_padding():
-    shape = importlib.import_module("embedder.shape").shape_of(
+    shape = importlib.import_module("embedder.model.shape").shape_of(
         {
             "model_type": "bert",
             "hidden_size": 4,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from indexer.filter import Filter
-from indexer.generation import Generation
+from indexer.generation.generation import Generation
 from tests.dummy import DummyEmbedder
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rag.cli import parser
+from rag.commands.cli import parser
 from rag.settings import SETTINGS, load
-from tests.web.test_server import free_port, spawn
+from tests.web.server.test_server import free_port, spawn
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "scripts" / "deploy"

@@ -15,16 +15,16 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from prometheus_client.parser import text_string_to_metric_families
 
-from indexer.build import build
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.build.report import BuildReport
 from indexer.config import BuildConfig
-from indexer.markdown import render
-from indexer.progress import Progress
-from indexer.report import BuildReport
-from rag.cli import parser
-from rag.results import Answer, Hit
+from indexer.read.files.markdown import render
+from rag.commands.cli import parser
+from rag.query.results import Answer, Hit
 from rag.settings import SETTINGS, Settings, load
 from tests.dummy import DummyEmbedder
-from web.metrics import Metrics
+from web.observe.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

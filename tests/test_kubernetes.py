@@ -7,12 +7,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from rag.cli import parser
+from rag.commands.cli import parser
 from rag.settings import SETTINGS, load
 from tests.web.fakes import FakeRetriever, FakeSettings
 from web.app import create_app
-from web.metrics import Metrics
-from web.server import GRACE_S
+from web.observe.metrics import Metrics
+from web.server.__main__ import GRACE_S
 
 DEPLOY = Path(__file__).resolve().parents[1] / "scripts" / "deploy"
 DOCS = DEPLOY.parents[1] / "docs"

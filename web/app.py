@@ -7,27 +7,13 @@ from pathlib import Path
 from flask import Flask, Response, url_for
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from web import (
-    access,
-    answers,
-    branding,
-    cors,
-    documents,
-    embeddings,
-    health,
-    jobs,
-    limits,
-    openai,
-    openapi,
-    page,
-    problems,
-    reading,
-    search,
-    status,
-    telemetry,
-)
+from web import openapi, problems
+from web.api import answers, documents, embeddings, health, jobs, openai, search
 from web.encoding import JsonProvider
+from web.guards import access, cors, limits
 from web.headers import SECURITY_HEADERS
+from web.observe import telemetry
+from web.pages import branding, page, reading, status
 from web.retriever import Jobs, Limits, Retriever
 from web.sizes import MAX_BODY_BYTES
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from rag.filters import DAYS, LISTS, METADATA, Filter, FilterError, fields_of
+from rag.query.filters import DAYS, LISTS, METADATA, Filter, FilterError, fields_of
 
 NAMES = (*LISTS, *DAYS, f"{METADATA}NAME")
 

@@ -8,7 +8,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
 from rag.errors import DeadlinePassed, JobConflict, JobRefused, KeysError, NotReady, NotThere, QueryError
-from rag.filters import FilterError
+from rag.query.filters import FilterError
 
 MEDIA_TYPE = "application/problem+json"
 MACHINE_PATHS = ("/api", "/v1", "/livez", "/readyz", "/metrics", "/openapi.json", "/static")  # never a page

@@ -1,4 +1,4 @@
-"""What the web application asks of the rest of Pilotlight; `rag.live.LiveRetriever` satisfies it."""
+"""What the web application asks of the rest of Pilotlight; `rag.live.live.LiveRetriever` satisfies it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any, BinaryIO, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rag.filters import Filter
-from rag.options import DEFAULT_COLLECTION
-from rag.results import Answer
+from rag.query.filters import Filter
+from rag.query.options import DEFAULT_COLLECTION
+from rag.query.results import Answer
 
 Role = Literal["query", "document"]
 Vector = npt.NDArray[np.float32]  # (dim,)
@@ -94,7 +94,7 @@ class Retriever(Protocol):
 
 
 class Jobs(Protocol):
-    """Builds of the index; `rag.jobs.Jobs` satisfies it, and says what each does and raises."""
+    """Builds of the index; `rag.live.jobs.Jobs` satisfies it, and says what each does and raises."""
 
     def start(
         self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = "default"

@@ -2,8 +2,8 @@
 
 from flask import Flask
 
-from rag.jobs import Jobs
-from rag.replicas import retriever_of
+from rag.live.jobs import Jobs
+from rag.live.replicas import retriever_of
 from rag.settings import Settings, load
 from web.app import create_app
 

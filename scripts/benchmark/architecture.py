@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from embedder.model import PACKAGED, locate
+from embedder.model.spec import PACKAGED, locate
 
 MPNET = "all-mpnet-base-v2"
 ARCHITECTURES = ("minilm", "mpnet", MPNET)

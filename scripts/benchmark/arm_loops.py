@@ -7,7 +7,7 @@ the figures are of the code as it is. Caches and memory are not in them.
 import re
 import subprocess
 
-from embedder import library
+from embedder.engines import library
 
 PROCESSORS = ("neoverse-v1", "neoverse-v2", "neoverse-n2", "neoverse-n1")
 MULTIPLY_ADDS = {"bfmmla": 16, "usmmla": 32, "sdot": 16, "fmla": 4}  # of one instruction

@@ -7,12 +7,12 @@ from pathlib import Path
 import tokenizers
 
 from embedder.protocol import Embedder
-from indexer.chunking import Chunker
 from indexer.config import ChunkConfig, CrawlLimits
+from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
-from indexer.parsing import parse
+from indexer.read.parsing import parse
 from indexer.records import Page
-from indexer.sources import read_sources
+from indexer.sources.sources import read_sources
 
 QUERIES = (  # 13 to 17 tokens each, so about 15
     "how do I catch several exceptions in a single except clause of a try",

@@ -73,11 +73,11 @@ def _run(kind: str, url: str) -> dict[str, Any]:
 
 
 def _pilotlight(url: str, depth: int) -> Iterator[object]:
+    from indexer.build.lookahead import Lookahead
     from indexer.config import CrawlLimits
     from indexer.errors import ParseError
-    from indexer.lookahead import Lookahead
-    from indexer.parsing import parse
-    from indexer.sources import read_sources
+    from indexer.read.parsing import parse
+    from indexer.sources.sources import read_sources
 
     limits = CrawlLimits(delay=0.0, allow_private=True, max_pages=100_000)  # of any depth: every page is found
 

@@ -18,8 +18,8 @@ from benchmark.report import Result, Row
 from benchmark.runtimes import OnnxRuntime, OpenVino
 from benchmark.timing import interleave, ratio, summarise
 from embedder import EmbedderConfig, Embeddings, cpu
-from embedder.model import read_spec
-from embedder.shape import shape_of
+from embedder.model.shape import shape_of
+from embedder.model.spec import read_spec
 
 LENGTHS = (8, 15, 32, 128, 256)
 _TEXTS = 4  # texts of a length; one turn runs them all, twice

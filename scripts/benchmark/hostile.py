@@ -23,7 +23,7 @@ from benchmark.report import OURS, Row
 from benchmark.serving import running
 from embedder import Embeddings
 from rag.configs import embedder_config
-from rag.keys import KeyFile
+from rag.live.keys import KeyFile
 from rag.settings import load
 
 CLIENTS = 16
@@ -70,7 +70,7 @@ def hostile(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     keys = KeyFile(work / "index" / "keys.json")
     keys.path.unlink(missing_ok=True)
     key = keys.add("bench", "read")
-    line = [sys.executable, "-m", "rag.cli", "serve", "--index", str(work / "index"), "--port", "{port}"]
+    line = [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(work / "index"), "--port", "{port}"]
     with ExitStack() as stack:
         stack.callback(keys.path.unlink)  # others measure without keys
         server = stack.enter_context(running(line, {"PILOTLIGHT_LOG_FORMAT": "text"}))

@@ -15,11 +15,11 @@ from benchmark.corpus import read_chunks, short_passages, write_folder
 from benchmark.report import OURS, Row
 from benchmark.serving import running
 from embedder import Embeddings
-from embedder.model import locate
-from indexer.build import build
+from embedder.model.spec import locate
+from indexer.build.build import build
+from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
-from indexer.generation import Generation
-from indexer.progress import progress_for
+from indexer.generation.generation import Generation
 
 CLIENTS = (1, 4, 16, 64)
 CONFIGURATIONS = ((1, 1), (1, 2), (2, 1), (2, 2))  # workers, threads a worker
@@ -100,7 +100,7 @@ def write_baseline(work: Path) -> list[str]:
 
 def contestants(workers: int, threads: int, work: Path, model: Path) -> Iterator[tuple[str, list[str], dict[str, str]]]:
     """Give name, command line and environment of each server."""
-    ours = [sys.executable, "-m", "rag.cli", "serve", "--index", str(work / "index")]
+    ours = [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(work / "index")]
     yield OURS, [*ours, "--workers", str(workers), "--threads", str(threads), "--port", "{port}"], {}
     theirs = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--workers", str(workers)]
     theirs += ["--threads", str(_BASELINE_THREADS), "--keep-alive", "15", "--timeout", "120", "--log-level", "error"]

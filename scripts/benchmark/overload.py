@@ -19,10 +19,10 @@ from benchmark.load import BASELINE, WORDS, contestants, make_queries, write_bas
 from benchmark.report import OURS, Row
 from benchmark.serving import Server, running
 from embedder import Embeddings, cpu
-from embedder.model import locate
-from indexer.build import build
+from embedder.model.spec import locate
+from indexer.build.build import build
+from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
-from indexer.progress import progress_for
 from rag.configs import embedder_config
 from rag.settings import load
 

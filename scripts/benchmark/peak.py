@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from embedder import cpu
-from embedder.shape import Shape
+from embedder.model.shape import Shape
 
 # rows, inner, columns: square ones, and what the linear layers of small and base models multiply in bulk
 _PRODUCTS = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 384, 1536), (4096, 1536, 384), (4096, 768, 3072))

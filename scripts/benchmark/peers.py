@@ -15,8 +15,8 @@ import tokenizers
 
 from benchmark import langchain_script
 from embedder import EmbedderConfig, Embeddings, cpu
-from embedder.batching import pad
-from embedder.model import read_spec
+from embedder.engines.batching import pad
+from embedder.model.spec import read_spec
 
 BATCH = 32  # texts; what LangChain and SentenceTransformer take by default
 Vectors = npt.NDArray[np.float32]

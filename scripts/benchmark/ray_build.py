@@ -25,7 +25,7 @@ def ray_build(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     reports: dict[str, dict[str, Any]] = {}
 
     def run(name: str, *flags: str) -> None:
-        line = [sys.executable, "-m", "rag.cli", "index", str(folder), "--quiet", "--json", *flags]
+        line = [sys.executable, "-m", "rag.commands.cli", "index", str(folder), "--quiet", "--json", *flags]
         line += ["--index", str(work / f"index-{next(turns)}"), "--chunk-tokens", str(chunks)]
         # Ray's processes give way to all others: on a machine that is shared they would be measured with less of it
         environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "RAY_worker_niceness": "0"}

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmark.peers import Batches, Setup, Vectors
 from embedder import cpu
-from embedder.model import read_spec
+from embedder.model.spec import read_spec
 
 _CALIBRATION = 128  # texts; NNCF's documentation asks for a few hundred at most
 

@@ -16,8 +16,8 @@ from benchmark.timing import interleave, summarise
 from embedder import Embeddings
 from indexer.filter import Filter
 from indexer.rowset import RowSet
-from indexer.store import Searchable
-from rag.retriever import CANDIDATES, Retriever
+from indexer.stores.store import Searchable
+from rag.query.retriever import CANDIDATES, Retriever
 
 _QUERIES = 200
 _MEASURED = 100  # of them, for time; recall takes all

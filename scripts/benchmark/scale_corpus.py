@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from benchmark.corpus import read_chunks
 from embedder.protocol import Embedder
-from indexer.lock import writer_lock
-from indexer.manifest import Manifest
-from indexer.publish import prepare, publish, start
+from indexer.generation.manifest import Manifest
+from indexer.generation.writer import GenerationWriter
+from indexer.publish.lock import writer_lock
+from indexer.publish.publish import prepare, publish, start
 from indexer.records import Chunk, Document
-from indexer.writer import GenerationWriter
 
 SHARES = (0.5, 0.1, 0.01, 0.001)  # of the documents, which a filter by metadata keeps
 REAL = 20_000  # passages embedded at most

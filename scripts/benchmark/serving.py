@@ -90,7 +90,7 @@ class Server:
 def serving(index: Path) -> AbstractContextManager[Server]:
     """Start `pilotlight serve` with one worker on an index, and stop it in the end."""
     return running(
-        [sys.executable, "-m", "rag.cli", "serve", "--index", str(index), "--workers", "1", "--port", "{port}"]
+        [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(index), "--workers", "1", "--port", "{port}"]
     )
 
 

@@ -30,9 +30,9 @@ def soak(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     ours = Embeddings()
     texts = short_passages(read_chunks(source, chunks, ours), chunks, WORDS)
     folder = write_folder(texts, work / "texts")
-    index = [sys.executable, "-m", "rag.cli", "index", "--index", str(work / "index"), "--quiet", "--json"]
+    index = [sys.executable, "-m", "rag.commands.cli", "index", "--index", str(work / "index"), "--quiet", "--json"]
     _rebuild([*index, str(folder)])
-    line = [sys.executable, "-m", "rag.cli", "serve", "--index", str(work / "index"), "--port", "{port}"]
+    line = [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(work / "index"), "--port", "{port}"]
     with running(line) as server:
         server.await_workers()
         watch = _Watch(server, seconds / _SAMPLES)

@@ -21,11 +21,11 @@ from benchmark.serving import serving
 from benchmark.soak import soak
 from benchmark.timing import interleave, ratio, summarise
 from embedder import Embeddings
-from embedder.model import locate
-from indexer.build import build
+from embedder.model.spec import locate
+from indexer.build.build import build
+from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
-from indexer.progress import progress_for
-from rag.retriever import Retriever
+from rag.query.retriever import Retriever
 
 BASELINE = "LangChain script"
 OURS = "Pilotlight"
@@ -93,7 +93,7 @@ def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     langchain_script.save(texts, ours.embed_documents(texts), langchain_script.embeddings(model), work / "store")
     wanted = " ".join(texts[len(texts) // 2].split())
     script = [sys.executable, str(Path(langchain_script.__file__)), str(model), str(work / "store")]
-    command = [sys.executable, "-m", "rag.cli", "search", "--index", str(work / "index"), "-k", "1"]
+    command = [sys.executable, "-m", "rag.commands.cli", "search", "--index", str(work / "index"), "-k", "1"]
 
     def run(line: list[str]) -> None:
         done = subprocess.run(

@@ -13,10 +13,10 @@ import ray
 from a2wsgi import WSGIMiddleware
 from ray import serve
 
-from rag.keys import check_exposure
+from rag.live.keys import check_exposure
 from rag.settings import load
-from web.admission import THREADS
-from web.server import GRACE_S
+from web.server.__main__ import GRACE_S
+from web.server.admission import THREADS
 from web.wsgi import application
 
 _LOOK_S = 0.1

@@ -3,7 +3,7 @@
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
-from rag.results import Hit
+from rag.query.results import Hit
 from tests.web.fakes import make_hit
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from rag.results import Hit
+from rag.query.results import Hit
 from tests.browser.parts import EVIL, LONG, assert_legible, box, several, titles
 from tests.web.fakes import FakeRetriever, make_hit
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from rag.keys import KeyFile
+from rag.live.keys import KeyFile
 from tests.browser.parts import box, echo, titles
 from tests.web.fakes import FakeRetriever, FakeSettings
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 from playwright.sync_api import Page, expect
 
-from rag.results import Hit
+from rag.query.results import Hit
 from tests.browser.parts import LONG, box, echo, titles
 from tests.web.fakes import FakeRetriever, make_hit
 

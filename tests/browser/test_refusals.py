@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from rag.errors import DeadlinePassed
-from rag.keys import KeyFile
+from rag.live.keys import KeyFile
 from tests.browser.parts import assert_legible, box, echo, titles
 from tests.web.fakes import FakeRetriever, FakeSettings
-from tests.web.test_server import Running, until
+from tests.web.server.test_server import Running, until
 
 pytestmark = pytest.mark.browser
 LATE = replace(FakeSettings(), deadline=0.0)  # every request has waited for too long

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from rag.errors import QueryError
-from rag.results import Hit
+from rag.query.results import Hit
 from tests.browser.parts import assert_legible, box, echo, titles
 from tests.web.fakes import FakeRetriever
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from indexer.build.ray_session import ray_session
 from indexer.errors import ClusterError
-from indexer.ray_session import ray_session
 from tests.rag.conftest import wait_for
 
 
@@ -34,7 +34,7 @@ def test_addresses_that_are_no_cluster(address: str, told: str, monkeypatch: pyt
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "rag.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "rag.commands.cli", *map(str, arguments)]
 
 
 def test_somebody_else_at_the_address_is_waited_for_a_short_time(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_somebody_else_at_the_address_is_waited_for_a_short_time(tmp_path: Path)
 BUILD = """
 import sys
 {before}
-from rag.cli import main
+from rag.commands.cli import main
 code = main(["index", sys.argv[1], "--index", sys.argv[2], "--json", {flags}])
 assert "ray" not in sys.modules or sys.modules["ray"] is None
 sys.exit(code)

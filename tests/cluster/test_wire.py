@@ -1,5 +1,5 @@
+from indexer.build.wire import pack_page, pack_parsed, pack_texts, unpack_page, unpack_parsed, unpack_texts
 from indexer.records import Chunk, Document, Page, Parsed
-from indexer.wire import pack_page, pack_parsed, pack_texts, unpack_page, unpack_parsed, unpack_texts
 from tests.indexer.conftest import make_page
 
 ODD = 'half a pair \ud83d, "quotes", \x00, é, 日本'

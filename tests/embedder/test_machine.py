@@ -187,7 +187,7 @@ def test_a_set_that_there_is_not(name):
     )
     told = child(code, PILOTLIGHT_ISA=name).stdout
     assert told == f"PILOTLIGHT_ISA={name}: this processor runs {', '.join(cpu.detect().isas)}; set one of them\n"
-    done = child("from rag.cli import main; raise SystemExit(main(['doctor']))", PILOTLIGHT_ISA=name)
+    done = child("from rag.commands.cli import main; raise SystemExit(main(['doctor']))", PILOTLIGHT_ISA=name)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"pilotlight: {told}")
 
 
@@ -256,7 +256,7 @@ def test_doctor_says_why(monkeypatch, request):
     monkeypatch.delenv("PILOTLIGHT_ISA", raising=False)
     cpu.detect.cache_clear()  # of what the variable said
     request.addfinalizer(cpu.detect.cache_clear)
-    code = "from rag.cli import main; raise SystemExit(main(['doctor', '--json']))"
+    code = "from rag.commands.cli import main; raise SystemExit(main(['doctor', '--json']))"
     found = cpu.detect()
     free = json.loads(child(code).stdout)
     assert free["cpu"]["isa_reason"]
@@ -268,7 +268,7 @@ def test_doctor_says_why(monkeypatch, request):
     assert forced["embedder"]["precision"] == "fp32"
     asked = json.loads(child(code, PILOTLIGHT_ENGINE="eager", PILOTLIGHT_PRECISION="fp32").stdout)["embedder"]
     assert (asked["engine_reason"], asked["precision_reason"]) == ("requested", "requested")
-    text = child("from rag.cli import main; raise SystemExit(main(['doctor']))").stdout
+    text = child("from rag.commands.cli import main; raise SystemExit(main(['doctor']))").stdout
     assert f"  {'fast bf16':<24} {'yes' if found.has_bf16 else 'no'}\n" in text
     assert f"  {'supported':<24} {', '.join(found.isas)}\n" in text
     assert "[" not in text.partition("\nindex")[0]

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from indexer.errors import ParseError
-from indexer.sandbox import Sandbox
-from indexer.worker import answer, preload
+from indexer.read.sandbox import Sandbox
+from indexer.read.worker import answer, preload
 from tests.faults.world import ACTIONS, World
 
 MODES = ("count", "kill", "tear", "full")

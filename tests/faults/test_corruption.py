@@ -15,16 +15,24 @@ import pytest
 import tantivy
 
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
-from indexer.generation import Generation, current_id
-from indexer.manifest import read_manifest
-from indexer.verification import problems_of, verify
-from rag.live import LiveRetriever
+from indexer.generation.generation import Generation, current_id
+from indexer.generation.manifest import read_manifest
+from indexer.publish.verification import problems_of, verify
+from rag.live.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.faults.conftest import SEGMENT
 from tests.faults.world import World, live, rebuild
 
-FILES = ("manifest.json", "documents.sqlite", "vectors.faiss", "rows.npy", "repetition.npy", "lexical/meta.json", *SEGMENT)
+FILES = (
+    "manifest.json",
+    "documents.sqlite",
+    "vectors.faiss",
+    "rows.npy",
+    "repetition.npy",
+    "lexical/meta.json",
+    *SEGMENT,
+)
 
 
 def file_of(index: Path, name: str) -> Path:
@@ -193,7 +201,7 @@ def test_opening_leaves_nothing_behind(index: Path, tmp_path: Path, monkeypatch:
 
 
 def test_no_place_for_a_temporary_folder(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag.following.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("rag.live.following.POLL_SECONDS", 0.01)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(IndexUnwritable, match=r"lexical needs a temporary folder: .*; free some space, or set TMPDIR$"):
         Generation.open(index)
@@ -230,7 +238,7 @@ def replace(path: Path, content: bytes) -> None:
 def test_a_server_goes_on_and_starts_with_what_is_whole(
     index: Path, world: World, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag.following.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("rag.live.following.POLL_SECONDS", 0.01)
     settings = load({"index": str(index)}, {})
     good = current_id(index)
     running, started = (LiveRetriever(settings, lambda _: DummyEmbedder()) for _ in range(2))

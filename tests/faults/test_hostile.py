@@ -17,15 +17,15 @@ import numpy.typing as npt
 import pytest
 import tantivy
 
-from indexer import manifest as manifests
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
-from indexer.generation import Generation, current_id
-from indexer.lexical import LexicalWriter
-from indexer.manifest import MANIFEST, read_manifest, record_file
-from indexer.vector_kinds import new_store
-from indexer.verification import problems_of, verify
-from rag.retriever import MODES, Retriever
+from indexer.generation import manifest as manifests
+from indexer.generation.dense.kinds import new_store
+from indexer.generation.generation import Generation, current_id
+from indexer.generation.manifest import MANIFEST, read_manifest, record_file
+from indexer.generation.words.lexical import LexicalWriter
+from indexer.publish.verification import problems_of, verify
+from rag.query.retriever import MODES, Retriever
 from tests.dummy import DummyEmbedder
 from tests.faults.conftest import SEGMENT
 

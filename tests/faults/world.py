@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from indexer.archive import export_archive, import_archive
-from indexer.build import build
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.build.removal import remove_sources
 from indexer.config import BuildConfig
 from indexer.errors import IndexMissing
-from indexer.generation import Generation
-from indexer.layout import BUILDING, CURRENT, GENERATIONS, LOCK
-from indexer.progress import Progress
-from indexer.removal import remove_sources
-from indexer.rollback import roll_back
-from indexer.verification import problems_of, verify
+from indexer.generation.generation import Generation
+from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK
+from indexer.publish.archive import export_archive, import_archive
+from indexer.publish.rollback import roll_back
+from indexer.publish.verification import problems_of, verify
 from tests.dummy import DummyEmbedder
 
 KEEP = 2

@@ -3,18 +3,18 @@ from pathlib import Path
 
 import pytest
 
+from indexer.build.progress import Progress
 from indexer.config import CrawlLimits
-from indexer.parsing import parse
-from indexer.progress import Progress
+from indexer.read.parsing import parse
+from indexer.read.sandbox import borrowed
 from indexer.records import Document, Page
-from indexer.sandbox import borrowed
-from tests.indexer.incremental import Work
+from tests.indexer.build.incremental import Work
 from tests.indexer.server import Site
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.fetch._BACKOFF", 0.01)
+    monkeypatch.setattr("indexer.crawl.fetch._BACKOFF", 0.01)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.encodings import zstd
 from indexer.errors import FetchError
+from tests.indexer.crawl.test_fetch import get
 from tests.indexer.server import Reply, Site
-from tests.indexer.test_fetch import get
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,

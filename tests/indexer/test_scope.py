@@ -3,8 +3,8 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.errors import ConfigError
 from indexer.scope import Scope, patterns
+from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.server import Site, redirect
-from tests.indexer.test_crawler import link, run
 
 
 @pytest.mark.parametrize(

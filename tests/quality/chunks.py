@@ -18,16 +18,16 @@ from unittest import mock
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from embedder.protocol import Embedder
-from indexer.build import build
-from indexer.chunking import Chunker, hash_text
+from indexer.build.build import build
+from indexer.build.progress import Progress, progress_for
 from indexer.config import BuildConfig, ChunkConfig
-from indexer.folder import read_path
-from indexer.parsing import parse
-from indexer.progress import Progress, progress_for
+from indexer.cut.chunking import Chunker, hash_text
+from indexer.read.parsing import parse
 from indexer.records import SEPARATOR, Chunk, Document, Page, Section
+from indexer.sources.folder import read_path
 from indexer.urls import with_anchor
-from rag.results import Hit
-from rag.retriever import Retriever
+from rag.query.results import Hit
+from rag.query.retriever import Retriever
 
 MANUAL = Path("/usr/share/doc/postgresql-doc-15/html")
 QUESTIONS = Path(__file__).with_name("postgresql.jsonl")
@@ -113,7 +113,7 @@ def _sections(manual: Path, url: str) -> tuple[Section, ...]:
 
 def make(name: str, sources: Iterable[Path], index: Path, embedder: Embedder, progress: Progress) -> int:
     """Index with one of CHUNKERS; return the number of chunks."""
-    with mock.patch("indexer.build.Chunker", CHUNKERS[name]):
+    with mock.patch("indexer.build.build.Chunker", CHUNKERS[name]):
         return build(list(map(str, sources)), index, embedder, BuildConfig(), progress=progress).chunks
 
 

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Role
-from indexer.build import build
+from indexer.build.build import build
+from indexer.build.progress import Progress
 from indexer.config import BuildConfig, ChunkConfig
-from indexer.documents import StoredChunk
 from indexer.errors import NothingToIndex
-from indexer.generation import Generation
-from indexer.progress import Progress
+from indexer.generation.documents import StoredChunk
+from indexer.generation.generation import Generation
 from indexer.records import SEPARATOR
 from tests.dummy import DummyEmbedder
 from tests.quality.gold import parsed

@@ -15,16 +15,16 @@ import numpy as np
 from ir_measures import nDCG
 
 from embedder.protocol import Embedder
-from indexer.chunking import hash_text
-from indexer.folder_store import FolderStore
-from indexer.manifest import Counts, Manifest
-from indexer.milvus_store import MilvusStore
+from indexer.cut.chunking import hash_text
+from indexer.generation.manifest import Counts, Manifest
+from indexer.generation.signature import signature
 from indexer.records import Chunk, Document
-from indexer.signature import signature
-from indexer.store import Entry, Searchable
-from rag.evaluation import Dataset, read_dataset
-from rag.options import MODES
-from rag.retriever import Retriever
+from indexer.stores.folder_store import FolderStore
+from indexer.stores.milvus.store import MilvusStore
+from indexer.stores.store import Entry, Searchable
+from rag.commands.evaluation import Dataset, read_dataset
+from rag.query.options import MODES
+from rag.query.retriever import Retriever
 
 GENERATION = "20260101T000000-000000"
 K = 10

@@ -20,13 +20,13 @@ from typing import NamedTuple
 from unittest import mock
 
 from embedder.protocol import Embedder
-from indexer.build import build
+from indexer.build.build import build
+from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
-from indexer.progress import progress_for
-from indexer.repetition import RepetitionCounter, Shares
-from rag.options import MODES
-from rag.results import Hit
-from rag.retriever import Retriever
+from indexer.generation.repetition import RepetitionCounter, Shares
+from rag.query.options import MODES
+from rag.query.results import Hit
+from rag.query.retriever import Retriever
 from tests.quality.chunks import MANUAL, answers, read_questions
 from tests.quality.packages import fetch
 
@@ -89,7 +89,7 @@ def counted(retriever: Retriever, titles: int) -> Shares:
     counter = RepetitionCounter()
     for document in retriever.generation.documents():
         counter.add(document["title"], [passage["text"] for passage in document["passages"]])
-    with mock.patch("indexer.repetition.TITLES", titles):
+    with mock.patch("indexer.generation.repetition.TITLES", titles):
         return counter.shares()
 
 
@@ -130,7 +130,7 @@ def main() -> None:
         print("|---" * 12 + "|")
         for titles, strength in CHOICES:
             with ExitStack() as stack:
-                stack.enter_context(mock.patch("rag.ranking._BOILERPLATE", strength))
+                stack.enter_context(mock.patch("rag.query.ranking._BOILERPLATE", strength))
                 for retriever in (rust, postgresql):
                     shares = counted(retriever, titles)
                     stack.enter_context(mock.patch.object(retriever.generation, "repetition", shares.__getitem__))

@@ -1,14 +1,14 @@
 """The whole path on SciFact, embedded once: as published for the model, as documented, and the same from Milvus.
 
-Nothing is trained on it. With the engine and precision of this machine; tests/embedder/test_agreement.py holds the
-others to the same vectors.
+Nothing is trained on it. With the engine and precision of this machine;
+tests/embedder/engines/test_agreement.py holds the others to the same vectors.
 """
 
 import numpy as np
 import pytest
 
 from embedder import Embeddings
-from rag.evaluation import Dataset, evaluate, read_dataset
+from rag.commands.evaluation import Dataset, evaluate, read_dataset
 from tests.quality.milvus import compare
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build import build
+from indexer.build.build import build
+from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
-from indexer.generation import current_id
-from indexer.layout import GENERATIONS, collection_dir
-from indexer.manifest import MANIFEST, VECTORS, read_manifest
-from indexer.progress import progress_for
-from indexer.publish import make_live
-from rag.live import LiveRetriever
+from indexer.generation.generation import current_id
+from indexer.generation.layout import GENERATIONS, collection_dir
+from indexer.generation.manifest import MANIFEST, VECTORS, read_manifest
+from indexer.publish.publish import make_live
+from rag.live.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 
@@ -61,7 +61,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def live(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveRetriever]:
-    monkeypatch.setattr("rag.following.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("rag.live.following.POLL_SECONDS", 0.02)
     retriever = LiveRetriever(load({"index": str(site.index)}, {}), lambda settings: DummyEmbedder())
     yield retriever
     retriever.close()

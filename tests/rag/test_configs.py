@@ -2,7 +2,7 @@ import pytest
 
 from embedder.errors import PilotlightError
 from indexer.scope import Scope
-from rag.cli import parser
+from rag.commands.cli import parser
 from rag.configs import build_config
 from rag.settings import load
 

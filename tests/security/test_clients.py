@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rag.keys import KeyFile
-from tests.web.test_server import DEADLINE_S, Running, until
-from web.admission import THREADS
-from web.listeners import most_connections
+from rag.live.keys import KeyFile
+from tests.web.server.test_server import DEADLINE_S, Running, until
+from web.server.admission import THREADS
+from web.server.listeners import most_connections
 
 QUEUE = 128
 FEW = 8

@@ -87,9 +87,9 @@ PAGES: dict[str, tuple[Callable[[], bytes], str, str]] = {  # by name on a site:
 _BUILD = """
 import json, sys
 from pathlib import Path
-from indexer.build import build
+from indexer.build.build import build
 from indexer.config import BuildConfig, CrawlLimits
-from indexer.progress import Progress
+from indexer.build.progress import Progress
 from tests.dummy import DummyEmbedder
 config = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=60.0))
 report = build([sys.argv[1]], Path(sys.argv[2]), DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))

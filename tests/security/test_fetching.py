@@ -13,7 +13,7 @@ import brotli
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawler import crawl
+from indexer.crawl.crawler import crawl
 from indexer.encodings import zstd
 from indexer.errors import ConfigError, SourceError
 from indexer.records import Failure, Known, Page, Skip

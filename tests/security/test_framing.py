@@ -13,10 +13,10 @@ from gunicorn.http import errors as http_errors
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.web.test_server import DEADLINE_S, Running
-from web.exchange import Exchange
-from web.intake import Intake, Verdict
-from web.outbox import Outbox
+from tests.web.server.test_server import DEADLINE_S, Running
+from web.server.exchange import Exchange
+from web.server.intake import Intake, Verdict
+from web.server.outbox import Outbox
 
 QUEUE = 64
 MANY = 40  # more than there are threads

@@ -1,6 +1,6 @@
 """Documents put together from the parts that formats are made of, read by a confined process as in a build.
 
-`FUZZ_EXAMPLES` says how many of each; tests/indexer/test_hostile.py damages whole documents.
+`FUZZ_EXAMPLES` says how many of each; tests/indexer/read/test_hostile.py damages whole documents.
 """
 
 import gzip
@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from indexer.crawl.links import read_links
+from indexer.crawl.sitemap import read_listing
 from indexer.errors import FetchError, ParseError
-from indexer.links import read_links
-from indexer.sandbox import Sandbox
-from indexer.sitemap import read_listing
+from indexer.read.sandbox import Sandbox
 from tests.indexer.conftest import make_page
 
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))

@@ -9,7 +9,7 @@ import pytest
 from indexer import memory
 from indexer.errors import MemoryShort
 from indexer.memory import Limit
-from tests.indexer.incremental import Work
+from tests.indexer.build.incremental import Work
 
 MB = 1 << 20
 
@@ -17,7 +17,7 @@ MB = 1 << 20
 @pytest.mark.parametrize("kilobytes", [300_000, 450_000, 580_000])
 def test_too_little_is_one_line(kilobytes: int, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("Cats sleep.")
-    index = ["-m", "rag.cli", "index", str(tmp_path / "a.md"), "--index", str(tmp_path / "index")]
+    index = ["-m", "rag.commands.cli", "index", str(tmp_path / "a.md"), "--index", str(tmp_path / "index")]
     done = subprocess.run(
         ["/bin/sh", "-c", f'ulimit -v {kilobytes}; exec "$0" "$@"', sys.executable, *index],
         capture_output=True,

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from indexer import sandbox, seccomp
-from indexer.content import from_json
 from indexer.errors import ParseError
-from indexer.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
-from indexer.sandbox import Sandbox
-from rag.doctor import _readers
-from tests.indexer.test_hostile import SEEDS
+from indexer.read import sandbox
+from indexer.read.content import from_json
+from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
+from indexer.read.isolation import seccomp
+from indexer.read.sandbox import Sandbox
+from rag.commands.doctor import _readers
+from tests.indexer.read.test_hostile import SEEDS
 
 ENDED = "made a forbidden system call"
 # what is tried, as Python with ctypes, a libc, os and the path of a file outside at hand; what becomes of it
@@ -85,10 +86,12 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     folder = tmp_path_factory.mktemp("reader")
     code = _CODE.format(attempts={name: attempt for name, (attempt, _) in ATTEMPTS.items()})
     (folder / "taken.py").write_text(code)
-    more = f"import indexer; indexer.__path__.append({str(folder)!r}); import indexer.formats; "
-    more += "indexer.formats.READERS += ('taken',); "
+    more = f"import indexer.read; indexer.read.__path__.append({str(folder)!r}); import indexer.read.formats; "
+    more += "indexer.read.formats.MODULES['taken'] = 'taken'; "
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox, "_START", sandbox._START.replace("from indexer.worker", more + "from indexer.worker"))
+        patch.setattr(
+            sandbox, "_START", sandbox._START.replace("from indexer.read.worker", more + "from indexer.read.worker")
+        )
         box = Sandbox(seconds=20.0)
         yield box
         box.close()
@@ -165,9 +168,9 @@ def test_no_reader_needs_more_than_it_has(name: str) -> None:
 
 def test_all_that_readers_use_is_loaded_before_they_are_confined() -> None:
     code = (
-        "import sys; from indexer import worker; worker.preload(); known = set(sys.modules); "
-        "from tests.indexer.test_hostile import SEEDS; known |= set(sys.modules); "
-        "from indexer.formats import content_type_of, reader_of; "
+        "import sys; from indexer.read import worker; worker.preload(); known = set(sys.modules); "
+        "from tests.indexer.read.test_hostile import SEEDS; known |= set(sys.modules); "
+        "from indexer.read.formats import content_type_of, reader_of; "
         "[list(worker.answer(reader_of(content_type_of(name)), '1000', body)) for name, body in SEEDS.items()]; "
         "sys.exit(' '.join(set(sys.modules) - known) or None)"
     )

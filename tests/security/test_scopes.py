@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from indexer.bounds import is_below
 from indexer.config import CrawlLimits
-from indexer.crawler import crawl
+from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
-from indexer.generation import current_id
-from indexer.manifest import read_manifest
+from indexer.generation.generation import current_id
+from indexer.generation.manifest import read_manifest
+from indexer.read.bounds import is_below
 from indexer.records import Page
-from indexer.sources import read_sources
-from tests.indexer.incremental import Work
+from indexer.sources.sources import read_sources
+from tests.indexer.build.incremental import Work
 from tests.indexer.server import Reply, Site, page, redirect
 
 SECRET = "secret"

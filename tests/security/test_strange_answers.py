@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer import fetch
-from tests.indexer.incremental import Work, link
+from indexer.crawl import fetch
+from tests.indexer.build.incremental import Work, link
 from tests.indexer.server import Site, page
 
 PAGES = 40

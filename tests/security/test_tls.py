@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from indexer.config import CrawlLimits
-from indexer.crawler import crawl
+from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
 from indexer.records import Page
 from tests.indexer.server import Reply, Site, page, redirect, send

@@ -26,7 +26,7 @@ PAGES = {
 
 def run(*arguments: str | Path, stdin: str | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
-    line = [sys.executable, "-m", "rag.cli", *map(str, arguments)]
+    line = [sys.executable, "-m", "rag.commands.cli", *map(str, arguments)]
     return subprocess.run(
         line, capture_output=True, text=True, env=os.environ | environ, input=stdin, timeout=300, check=False
     )
@@ -60,7 +60,7 @@ def free_port() -> int:
 def serving(index: Path, *flags: str) -> Iterator[str]:
     """Serve an index until the block ends; give the base url once the server is ready."""
     port = free_port()
-    line = [sys.executable, "-m", "rag.cli", "serve", "--index", str(index), "--port", str(port), *flags]
+    line = [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(index), "--port", str(port), *flags]
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile("w+") as said:  # a pipe that nobody reads would fill up, and stop the server
         process = subprocess.Popen(line, stderr=said)

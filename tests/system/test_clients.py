@@ -42,7 +42,7 @@ def test_a_client_and_a_written_answer(index):
 
 def test_tools_on_an_index(index):
     mcp = pytest.importorskip("mcp", reason="needs the extra mcp")
-    arguments = ["-m", "rag.cli", "mcp", "--index", str(index)]
+    arguments = ["-m", "rag.commands.cli", "mcp", "--index", str(index)]
     target = mcp.StdioServerParameters(command=sys.executable, args=arguments)
 
     async def ask() -> None:

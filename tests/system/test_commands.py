@@ -61,7 +61,17 @@ def test_a_folder_is_watched_until_the_process_is_told_to_stop(tmp_path):
     (tmp_path / "s").mkdir()
     write_pages(tmp_path / "s", ["vacuum.md"])
     where = ("--index", str(tmp_path / "i"))
-    line = [sys.executable, "-m", "rag.cli", "index", "--watch", "--quiet", "--json", str(tmp_path / "s"), *where]
+    line = [
+        sys.executable,
+        "-m",
+        "rag.commands.cli",
+        "index",
+        "--watch",
+        "--quiet",
+        "--json",
+        str(tmp_path / "s"),
+        *where,
+    ]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:

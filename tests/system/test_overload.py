@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.conftest import request, serving, wait_for
-from tests.web.test_server import DEADLINE_S, Running, until
+from tests.web.server.test_server import DEADLINE_S, Running, until
 
 QUEUE = 4
 SEARCH = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -62,7 +62,9 @@ def clone(tmp_path: Path) -> Path:
     [packages] = (folder / ".venv" / "lib").glob("python*/site-packages")
     (packages / "clone.pth").write_text("\n".join([str(folder), *sys.path[1:]]) + "\n")
     command = folder / ".venv" / "bin" / "pilotlight"
-    command.write_text(f"#!{folder}/.venv/bin/python\nimport sys\nfrom rag.cli import main\nsys.exit(main())\n")
+    command.write_text(
+        f"#!{folder}/.venv/bin/python\nimport sys\nfrom rag.commands.cli import main\nsys.exit(main())\n"
+    )
     command.chmod(0o755)
     digest = hashlib.sha256((folder / "pyproject.toml").read_bytes()).hexdigest()[:16]
     (folder / ".venv" / f"installed-base-{digest}").touch()

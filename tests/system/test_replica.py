@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from indexer.collections import size_of
-from indexer.generation import current_id
-from indexer.layout import BUILDING, GENERATIONS
-from indexer.manifest import DOCUMENTS, VECTORS, read_manifest
-from indexer.verification import problems_of, verify
+from indexer.generation.generation import current_id
+from indexer.generation.layout import BUILDING, GENERATIONS
+from indexer.generation.manifest import DOCUMENTS, VECTORS, read_manifest
+from indexer.publish.collections import size_of
+from indexer.publish.verification import problems_of, verify
 from tests.rag.conftest import Site
 from tests.system.conftest import ROOT, free_port, request, run, wait_for
 
@@ -97,7 +97,7 @@ def replica(url: str, copies: Path) -> Iterator[str]:
     settings = {"INDEX": url, "REPLICA_DIR": copies, "POLL": "0.1", "PORT": port, "WORKERS": 2}
     environ = {f"PILOTLIGHT_{name}": str(value) for name, value in settings.items()}
     with copies.with_suffix(".log").open("w+") as said:
-        line = [sys.executable, "-m", "tests.rag.replica_dummy"]
+        line = [sys.executable, "-m", "tests.rag.live.replica_dummy"]
         process = subprocess.Popen(line, cwd=ROOT, env=os.environ | environ, stderr=said)
         try:
             yield f"http://127.0.0.1:{port}"
@@ -164,7 +164,17 @@ def test_a_fetch_that_was_killed_is_gone_on_with(site: Site, bucket: str, gatewa
     files = read_manifest(site.index / GENERATIONS / generation).files
     gateway.fetched.clear()
     gateway.held = VECTORS
-    line = [sys.executable, "-m", "rag.cli", "verify", "--quick", "--index", bucket, "--replica-dir", str(tmp_path)]
+    line = [
+        sys.executable,
+        "-m",
+        "rag.commands.cli",
+        "verify",
+        "--quick",
+        "--index",
+        bucket,
+        "--replica-dir",
+        str(tmp_path),
+    ]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
     wait_for(lambda: VECTORS in gateway.fetched, "the fetch to be under way", 60)
     process.kill()
@@ -189,7 +199,7 @@ def test_a_killed_upload_leaves_what_was_live(site: Site, bucket: str, gateway: 
     second = site.build()
     gateway.fetched.clear()
     gateway.held = f"{second}/{VECTORS}"
-    line = [sys.executable, "-m", "rag.cli", "push", bucket, "--index", str(site.index)]
+    line = [sys.executable, "-m", "rag.commands.cli", "push", bucket, "--index", str(site.index)]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
     wait_for(lambda: VECTORS in gateway.fetched, "the upload to be under way", 60)
     process.kill()

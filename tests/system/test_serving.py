@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from embedder.config import EmbedderConfig
-from embedder.plan import Plan
+from embedder.engines.plan import Plan
 from tests.system.conftest import ROOT, request, run, serving, wait_for, write_pages
 
 pytestmark = pytest.mark.model

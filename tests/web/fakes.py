@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Role
-from indexer.catalogue import DocumentFacts, document_id
+from indexer.generation.catalogue import DocumentFacts, document_id
 from rag.errors import (
     CollectionMissing,
     DocumentMissing,
@@ -20,9 +20,9 @@ from rag.errors import (
     NotReady,
     OriginalMissing,
 )
-from rag.facets import count_facets
-from rag.filters import Filter
-from rag.results import Answer, Hit
+from rag.query.facets import count_facets
+from rag.query.filters import Filter
+from rag.query.results import Answer, Hit
 from tests.dummy import DummyEmbedder
 
 CODE = """The example makes a table and asks it:

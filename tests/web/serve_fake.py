@@ -11,10 +11,10 @@ from typing import Any
 
 from flask import Flask
 
-from rag.results import Answer
+from rag.query.results import Answer
 from tests.web.fakes import FakeRetriever, FakeSettings
 from web.app import create_app
-from web.server import serve
+from web.server.__main__ import serve
 
 
 @dataclass(frozen=True)

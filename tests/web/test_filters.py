@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from flask.testing import FlaskClient
 
-from rag.filters import Filter
+from rag.query.filters import Filter
 from tests.web.fakes import FakeRetriever, make_hit
 from web.filters import filter_from_parameters, parameters_of
 

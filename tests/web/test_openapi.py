@@ -18,11 +18,11 @@ from schemathesis.engine import from_schema
 from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from rag.keys import KeyFile
+from rag.live.keys import KeyFile
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import FakeJobs, FakeRetriever, FakeSettings, make_hit
-from web.access import PUBLIC
 from web.app import create_app
+from web.guards.access import PUBLIC
 from web.openapi import HTML, document, operations
 
 # Drawn for each operation; with the variable, every boundary is tried too, which are some two thousand cases more.

@@ -8,11 +8,11 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from rag.keys import KeyFile
+from rag.live.keys import KeyFile
 from tests.web.fakes import FakeRetriever, FakeSettings
 from tests.web.test_problems import assert_problem
-from web.access import PUBLIC
 from web.app import create_app
+from web.guards.access import PUBLIC
 from web.openapi import HTML, operation_of, operations
 
 PROBES = {"/livez", "/readyz"}

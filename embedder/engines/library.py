@@ -1,0 +1,120 @@
+"""The native library: the encoder's kernels for every instruction set of an architecture, in one file.
+
+Each instruction set is compiled by itself, with flags of its own, and chosen at run time, so that a library made on one
+machine runs on every other of its architecture. Needs nothing but the standard library, as the wheel's build does.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from embedder.errors import CompilerMissing, PackageError
+
+LIBRARY = "encoder.so"
+SOURCES = Path(__file__).parents[1] / "native"
+_AVX512 = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma"
+# By architecture, and from the richest: instruction sets, and the flags that native/isa_NAME.cpp is compiled with.
+ISAS = {
+    "x86_64": {
+        "amx": f"{_AVX512} -mavx512vnni -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8",
+        "avx512_bf16": f"{_AVX512} -mavx512vnni -mavx512bf16",
+        "avx512_vnni": f"{_AVX512} -mavx512vnni",
+        "avx512": _AVX512,
+        "avx_vnni": "-mavx2 -mfma -mavxvnni",
+        "avx2": "-mavx2 -mfma",
+    },
+    "aarch64": {
+        "neon_mmla": "-march=armv8.2-a+bf16+i8mm+dotprod",
+        "neon_dot": "-march=armv8.2-a+dotprod",
+        "neon": "-march=armv8-a",
+    },
+}
+# How many consecutive inputs of a column stand together in packed weights, by precision. It is what one instruction
+# multiplies; the poorer instruction sets of an architecture read the same order.
+INTERLEAVE = {
+    "x86_64": {"fp32": 1, "bf16": 2, "int8": 4},
+    "aarch64": {"fp32": 1, "bf16": 4, "int8": 8},
+}
+_FLAGS = "-O2 -std=c++17 -fPIC -pthread -fno-math-errno -fvisibility=hidden"
+
+
+def architecture() -> str:
+    """Return this machine's architecture as the tables above name it."""
+    machine = platform.machine()
+    return "aarch64" if machine == "arm64" else machine
+
+
+def find_compiler() -> str | None:
+    """Return the path of the C++ compiler to use, or None."""
+    return shutil.which(os.environ.get("CXX") or "g++")
+
+
+def built_library(machine: str) -> Path:
+    """Return where a wheel carries the library of an architecture."""
+    return SOURCES / f"encoder-{machine}.so"
+
+
+@cache
+def sources_digest() -> str:
+    """SHA-256 of the library's sources and flags."""
+    digest = hashlib.sha256(repr((ISAS, _FLAGS)).encode())
+    for path in sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp"))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def has_built() -> bool:
+    """Whether a library of this machine's architecture came with the wheel, made of the sources that are here."""
+    path = built_library(architecture())
+    return path.exists() and _made_of(path) == sources_digest()
+
+
+def provide(folder: Path) -> None:
+    """Put the library into a folder: the one that came with the wheel where it fits, else compiled from its sources.
+
+    Raises CompilerMissing, or PackageError with what the compiler said.
+    """
+    if has_built():
+        shutil.copyfile(built_library(architecture()), folder / LIBRARY)
+    else:
+        compile_library(folder / LIBRARY, architecture())
+
+
+def compile_library(target: Path, machine: str) -> None:
+    """Compile the library of an architecture. Raises CompilerMissing, or PackageError with what the compiler said."""
+    compiler = find_compiler()
+    if compiler is None:
+        raise CompilerMissing("the native encoder must be compiled and there is no C++ compiler: apt-get install g++")
+    files = {f"isa_{name}": flags for name, flags in ISAS[machine].items()}
+    files |= {"engine": f"-DPL_SOURCES={sources_digest()!r}".replace("'", '"'), "team": ""}
+    with tempfile.TemporaryDirectory() as work:
+        lines = [
+            [compiler, *_FLAGS.split(), *flags.split(), "-c", str(SOURCES / f"{name}.cpp"), "-o", f"{work}/{name}.o"]
+            for name, flags in files.items()
+        ]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(_run, lines))
+        _run([compiler, "-shared", "-pthread", "-o", str(target), *(f"{work}/{name}.o" for name in files)])
+
+
+def _run(line: list[str]) -> None:
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = next((text for text in done.stderr.splitlines() if "error" in text), done.stderr[:200])
+        raise PackageError(f"{line[0]} cannot compile the native encoder ({said}): install g++ 11 or newer")
+
+
+def _made_of(path: Path) -> str:
+    try:
+        library = ctypes.CDLL(str(path))
+        library.pl_sources.restype = ctypes.c_char_p
+        return str(library.pl_sources().decode())
+    except (OSError, AttributeError):  # of another architecture or C library, or not a library
+        return ""

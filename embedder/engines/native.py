@@ -1,0 +1,131 @@
+"""The native engine: a hand-written encoder with kernels for each instruction set, called through ctypes. No torch.
+
+The call releases the interpreter lock, needs no padding, and gives a text the same vector whatever batch it is in.
+"""
+
+import ctypes
+import json
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from embedder.engines.library import ISAS, LIBRARY, architecture
+from embedder.errors import ModelError, PackageError
+from embedder.model.shape import Shape, shape_of
+from embedder.model.spec import ModelSpec
+
+WEIGHTS = "weights.bin"
+LAYOUT = "layout.json"
+PRECISIONS = ("fp32", "bf16", "int8")  # in the order of kFp32, kBf16, kInt8 of model.h
+_POOLINGS = ("mean", "cls", "max")
+_UNKNOWN_TOKEN, _TOO_LONG = 1, 2  # what pl_encode returns
+
+
+class _CShape(ctypes.Structure):
+    """`pl_shape` of model.h."""
+
+    _fields_ = [
+        (name, ctypes.c_int32)
+        for name in (
+            "hidden",
+            "layers",
+            "heads",
+            "intermediate",
+            "vocabulary",
+            "first_position",
+            "max_length",
+            "pooling",
+            "normalize",
+            "precision",
+        )
+    ] + [("eps", ctypes.c_float)]
+
+
+def supports(spec: ModelSpec, precision: str, isa: str) -> bool:
+    """Whether the native engine runs a model of this shape, in this precision, on this instruction set."""
+    shape = shape_of(spec.config)
+    return (
+        shape is not None
+        and isa in ISAS.get(architecture(), {})
+        and not (precision == "int8" and isa == "neon")  # no dot products of bytes
+        and shape.gelu == "none"
+        and shape.hidden % 32 == 0
+        and shape.intermediate % 32 == 0
+        and (shape.hidden // shape.heads) % 32 == 0
+    )
+
+
+class NativeEngine:
+    """An encoder library and the mapped weights of one model, with a pool of threads of its own."""
+
+    def __init__(self, folder: Path, spec: ModelSpec, precision: str, threads: int, isa: str) -> None:
+        try:
+            offsets = json.loads((folder / LAYOUT).read_text(encoding="utf-8"))
+            # Mapped, not read: the workers of a server share one copy of the weights.
+            self._weights = np.memmap(folder / WEIGHTS, dtype=np.uint8, mode="r")
+            library = ctypes.CDLL(str(folder / LIBRARY))
+        except (OSError, ValueError) as error:
+            raise PackageError(
+                f"the package {folder} cannot be loaded ({error}): remove it to build it again"
+            ) from error
+        shape = shape_of(spec.config)
+        if shape is None:
+            raise PackageError(f"the package {folder} is of a model the native engine does not run: use --engine aot")
+        self._dimension, self._positions = shape.hidden, shape.positions - shape.first_position
+        self._tokenizer = spec.tokenizer
+        base = self._weights.ctypes.data
+        tensors = (ctypes.c_void_p * len(offsets))(*(None if at < 0 else base + at for at in offsets))
+        library.pl_create.restype = ctypes.c_void_p
+        library.pl_create.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+        library.pl_encode.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32, ctypes.c_void_p]
+        library.pl_destroy.argtypes = [ctypes.c_void_p]
+        library.pl_destroy.restype = None
+        self._encode = library.pl_encode
+        self._handle = library.pl_create(isa.encode(), ctypes.byref(c_shape(shape, spec, precision)), tensors, threads)
+        if not self._handle:
+            raise PackageError(f"the package {folder} has no kernels for {isa}: remove it to build it again")
+        weakref.finalize(self, library.pl_destroy, self._handle)
+
+    def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        """Map token ids, one list a text, to vectors, float32 (n, dim). Raises ModelError for an unknown token,
+        or a text with more tokens than the model has positions.
+        """
+        # Groups of like length finish together, so no thread is left with one long group at the end.
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i])) if len(rows) > 1 else [0]
+        offsets = np.zeros(len(rows) + 1, dtype=np.int32)
+        np.cumsum([len(rows[i]) for i in order], out=offsets[1:])
+        ids = np.array([token for i in order for token in rows[i]], dtype=np.int32)
+        vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
+        refused = self._encode(self._handle, ids.ctypes.data, offsets.ctypes.data, len(rows), vectors.ctypes.data)
+        if refused == _UNKNOWN_TOKEN:
+            raise ModelError(f"{self._tokenizer} has tokens that the model has no weights for: fetch the model again")
+        if refused == _TOO_LONG:
+            raise ModelError(
+                f"a text of {len(rows[order[0]])} tokens is longer than the {self._positions} that "
+                f"{self._tokenizer.parent} has positions for: truncate it"
+            )
+        if len(rows) == 1:
+            return vectors
+        result = np.empty_like(vectors)
+        result[order] = vectors
+        return result
+
+
+def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> _CShape:
+    """Return what the library calls `pl_shape`."""
+    return _CShape(
+        hidden=shape.hidden,
+        layers=shape.layers,
+        heads=shape.heads,
+        intermediate=shape.intermediate,
+        vocabulary=shape.vocabulary,
+        first_position=shape.first_position,
+        max_length=shape.positions - shape.first_position,
+        pooling=_POOLINGS.index(spec.pooling),
+        normalize=spec.normalize,
+        precision=PRECISIONS.index(precision),
+        eps=shape.eps,
+    )

@@ -1,0 +1,121 @@
+"""The torch engines: three ways to run the same module. All give the same vectors; they differ in speed and needs."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from embedder.engines import batching
+from embedder.engines.failures import explained
+from embedder.engines.library import find_compiler
+from embedder.errors import CompilerMissing, PackageError
+
+PACKAGE = "model.pt2"
+_INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+# Headers that torch would compile ahead are kept in a shared /tmp, whatever it is told; see `_keep_private`.
+_COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
+
+
+class Engine(Protocol):
+    """Runs a sentence encoder."""
+
+    def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        """Map token ids, one list a text, to vectors, float32 (n, dim)."""
+
+
+class TorchEngine:
+    """Batches and pads token rows for a module; `_run` is what the engines differ in."""
+
+    def __init__(self, dimension: int, pad: int) -> None:
+        self._dimension = dimension
+        self._pad = pad
+
+    def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        """Map token ids, one list a text, to vectors, float32 (n, dim)."""
+        vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
+        with torch.inference_mode():
+            for batch in batching.plan([len(row) for row in rows]):
+                ids, mask = batching.pad([rows[i] for i in batch], self._pad)
+                vectors[batch] = self._run(torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
+        return vectors
+
+    def _run(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Map ids and mask, int64 (b, s), to vectors, float32 (b, d), under inference mode."""
+        raise NotImplementedError
+
+
+class EagerEngine(TorchEngine):
+    """The module as it is."""
+
+    def __init__(self, module: nn.Module, dimension: int, pad: int) -> None:
+        super().__init__(dimension, pad)
+        self._module: Any = module
+
+    def _run(self, ids: Tensor, mask: Tensor) -> Tensor:
+        vectors: Tensor = self._module(ids, mask)
+        return vectors
+
+
+class CompiledEngine(EagerEngine):
+    """`torch.compile` with freezing and prepacked weights, dynamic in batch and sequence."""
+
+    def __init__(self, module: nn.Module, dimension: int, pad: int, cache: Path) -> None:
+        super().__init__(module, dimension, pad)
+        if find_compiler() is None:
+            raise CompilerMissing("engine compile needs a C++ compiler: apt-get install g++, or use --engine eager")
+        self._module = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
+        try:
+            _keep_private(cache / "inductor")
+            self._compile_now()
+        except (OSError, RuntimeError) as error:
+            raise explained(error, "the model", "set --cache-dir and TMPDIR", cache) from error
+
+    def _compile_now(self) -> None:
+        # Torch's keys of what it kept leave out the instruction set, for whose vectors it wrote the loops. A home that
+        # machines share, or PILOTLIGHT_ISA, would have it run loops that write past the end of their memory.
+        from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+        config: Any = torch.compiler.config
+        tag = f"{config.cache_key_tag} {pick_vec_isa()}"
+        # A size of one is compiled apart from all others, so both are compiled now and nothing later.
+        with config.patch(cache_key_tag=tag), torch.inference_mode():
+            for shape in ((1, 8), (2, 8), (3, 5)):
+                ids = torch.zeros(shape, dtype=torch.int64)
+                self._module(ids, torch.ones_like(ids))
+
+
+def _keep_private(folder: Path) -> None:
+    """Have compiled code, which is native code, kept in a private folder and not in a shared /tmp.
+
+    Torch reads the place from the environment alone, whenever it compiles, so it stays there. It also writes its own
+    default there, as soon as a model is loaded: only another one is the user's.
+    """
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # 2 s, which only this engine needs
+
+    default = default_cache_dir()
+    if os.environ.get(_INDUCTOR_FOLDER, default) == default:
+        os.environ[_INDUCTOR_FOLDER] = str(folder)
+
+
+class PackagedEngine(TorchEngine):
+    """An AOTInductor package. Constructed directly, the loader never looks for a compiler."""
+
+    def __init__(self, folder: Path, dimension: int, pad: int) -> None:
+        super().__init__(dimension, pad)
+        try:
+            self._loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / PACKAGE), "model", False, 1, -1)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0][:200]
+            raise PackageError(  # its files are as they were built, or it would have been refused before
+                f"the package {folder} cannot be loaded ({reason}): torch unpacks it in TMPDIR, where it needs "
+                "to write, room, and no noexec; else remove it to build it again"
+            ) from error
+
+    def _run(self, ids: Tensor, mask: Tensor) -> Tensor:
+        vectors: Tensor = self._loader.boxed_run([ids, mask])[0]  # boxed: the plain call runs a pytree each time
+        return vectors

@@ -1,0 +1,85 @@
+"""A BERT-family encoder in plain torch, loaded from a checkpoint by its config.
+
+One module serves BERT, RoBERTa, XLM-R, CamemBERT, MPNet and DistilBERT checkpoints, without importing
+transformers, and is written for ahead-of-time compilation: static structure, dynamic batch and sequence.
+Layer equations: Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative position bias, after Raffel et al. 2019).
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from embedder.model.shape import Shape
+
+
+class Layer(nn.Module):
+    """One post-norm transformer layer."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.heads = shape.heads
+        self.gelu = shape.gelu
+        self.qkv = nn.Linear(shape.hidden, 3 * shape.hidden)
+        self.out = nn.Linear(shape.hidden, shape.hidden)
+        self.norm1 = nn.LayerNorm(shape.hidden, eps=shape.eps)
+        self.up = nn.Linear(shape.hidden, shape.intermediate)
+        self.down = nn.Linear(shape.intermediate, shape.hidden)
+        self.norm2 = nn.LayerNorm(shape.hidden, eps=shape.eps)
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """Map x float32 (b, s, d) to the same; bias broadcasts to (b, heads, s, s) and is added to the scores."""
+        b, s, d = x.shape
+        narrow = self.qkv.weight.dtype  # products run in the weights' type, the residual stream and norms in fp32
+        q, k, v = self.qkv(x.to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        x = self.norm1(x + self.out(a.transpose(1, 2).reshape(b, s, d)).float())
+        y: Tensor = self.norm2(x + self.down(F.gelu(self.up(x.to(narrow)), approximate=self.gelu)).float())
+        return y
+
+
+class Encoder(nn.Module):
+    """Token ids to hidden states."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.words = nn.Embedding(shape.vocabulary, shape.hidden)
+        self.positions = nn.Embedding(shape.positions, shape.hidden)  # token type 0 is folded in
+        self.norm = nn.LayerNorm(shape.hidden, eps=shape.eps)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        if shape.relative_buckets:
+            length = shape.positions - shape.first_position
+            self.register_buffer("relative", torch.zeros(shape.heads, length, length))
+
+    def to_bf16(self) -> None:
+        """Turn the large weights to bf16; norms and positions stay in fp32, where their rounding would be felt."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding) and module is not self.positions:
+                module.to(torch.bfloat16)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to float32 (b, s, d)."""
+        s = ids.shape[1]
+        first = self.shape.first_position
+        x: Tensor = self.norm(self.words(ids).float() + self.positions.weight[first : first + s])
+        narrow = self.words.weight.dtype
+        bias = torch.where(mask.bool(), 0.0, torch.finfo(narrow).min)[:, None, None, :]
+        if self.shape.relative_buckets:
+            bias = bias + self.get_buffer("relative")[:, :s, :s]
+        bias = bias.clamp(min=torch.finfo(narrow).min).to(narrow)
+        for layer in self.layers:
+            x = layer(x, bias)
+        return x
+
+
+def relative_position_bias(table: Tensor, length: int) -> Tensor:
+    """Expand MPNet's bias table (buckets, heads) to (heads, length, length), as its reference computes it."""
+    half = table.shape[0] // 2
+    exact = half // 2
+    distance = torch.arange(length)[None, :] - torch.arange(length)[:, None]  # key minus query
+    side = (distance > 0).long() * half
+    n = distance.abs()
+    far = exact + (torch.log(n.clamp(min=1).float() / exact) / math.log(128 / exact) * (half - exact)).long()
+    return table[side + torch.where(n < exact, n, far.clamp(max=half - 1))].permute(2, 0, 1).contiguous()

@@ -1,0 +1,50 @@
+"""Texts to token ids with the model's own tokenizer. Imports no torch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import tokenizers
+
+from embedder.errors import ModelError
+from embedder.model.spec import ModelSpec
+from embedder.protocol import Role
+
+
+class Tokenizer:
+    """A model's tokenizer, with its prompts, truncation and padding. Safe to share between threads."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.max_length = spec.max_length
+        self._lowercase = spec.lowercase
+        self._prompts: dict[Role, str] = {"query": spec.query_prompt, "document": spec.document_prompt}
+        self._truncating = _load(spec.tokenizer)
+        self._truncating.enable_truncation(spec.max_length)
+        self._whole = _load(spec.tokenizer)
+        self._whole.no_truncation()
+        for tokenizer in (self._truncating, self._whole):
+            tokenizer.no_padding()
+
+    def __call__(self, texts: Sequence[str], role: Role) -> list[list[int]]:
+        """Return the ids of each text, prompt and special tokens included, at most `max_length` of them."""
+        prepared = [self._prepare(text, role) for text in texts]
+        if len(prepared) == 1:
+            return [self._truncating.encode(prepared[0]).ids]  # a batch of one starts a thread pool for nothing
+        return [encoding.ids for encoding in self._truncating.encode_batch_fast(prepared)]
+
+    def count(self, texts: Sequence[str], role: Role) -> list[int]:
+        """Return the length of each text in tokens, prompt and special tokens included, without truncation."""
+        return [len(e.ids) for e in self._whole.encode_batch_fast([self._prepare(t, role) for t in texts])]
+
+    def _prepare(self, text: str, role: Role) -> str:
+        text = self._prompts[role] + text
+        if self._lowercase:
+            text = text.lower()
+        # lone surrogates are not text to the tokenizer and would stop it
+        return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _load(path: Path) -> tokenizers.Tokenizer:
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception for every damaged file
+        raise ModelError(f"{path} is damaged ({error}): fetch the model again") from error

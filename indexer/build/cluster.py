@@ -1,0 +1,159 @@
+"""A Ray cluster as the build sees it: pages go in and come back read and cut, texts go in and come back as vectors.
+
+Each page and each block of texts is a task of its own, which Ray starts again on another node if its node is lost.
+Tasks have no effect but their result, and results are taken in the order of the build, so nothing comes twice or is
+missing.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from embedder.errors import PilotlightError
+from embedder.protocol import Embedder
+from indexer.build import cluster_worker
+from indexer.build.cluster_worker import Work
+from indexer.build.machines import AHEAD
+from indexer.build.wire import pack_page, pack_texts, unpack_parsed
+from indexer.config import ChunkConfig
+from indexer.errors import ClusterError
+from indexer.records import Page, Parsed
+
+_RETRIES = 8  # of one task, when nodes are lost
+_PER_CORE = 2  # pages under way for each core, so that none waits for the build to send it one
+_SPARE = 2  # blocks of texts that wait while every core embeds one
+_COUNTED = 5.0  # seconds for which the number of cores is believed
+_POLL = 1.0  # seconds
+_PATIENCE = 60.0  # seconds without any node: as long as some need to come back
+T = TypeVar("T")
+
+
+class Result(Generic[T]):
+    """What a task gives, once it is done."""
+
+    def __init__(self, cluster: "Cluster", task: Any, decode: Callable[[Any], T]) -> None:
+        self._cluster = cluster
+        self._task = task
+        self._decode = decode
+
+    def result(self) -> T:
+        """Wait for it. Raises what the task raised, or ClusterError where no node is left to do it."""
+        return self._decode(self._cluster.wait_for(self._task))
+
+
+class Cluster:
+    """The nodes of the cluster that this process is connected to, see `indexer.build.ray_session`."""
+
+    def __init__(self, load: Callable[[], Embedder], fingerprint: Mapping[str, Any], cores: int = 1) -> None:
+        """Check that every node is fit, which compiles the model where that has not been done yet.
+
+        Args:
+            load: gives a node its embedder; a function that can be imported there, or a partial of one.
+            fingerprint: of this machine's embedder; that of every node has to be equal.
+            cores: that one task takes.
+
+        Raises:
+            NodeDiffers: a node has other software or another model.
+            ClusterError: there is no node with so many cores.
+        """
+        self._work = Work(uuid4().hex, load, dict(fingerprint), cluster_worker.software())
+        self._cores = cores
+        self._counted_at, self._tasks = -_COUNTED, 0
+        options = {"num_cpus": cores, "max_retries": _RETRIES}
+        self._read = ray.remote(**options)(cluster_worker.read)
+        self._encode = ray.remote(**options)(cluster_worker.encode)
+        self._check()
+
+    @property
+    def pages(self) -> int:
+        """How many pages may be on their way."""
+        return max(AHEAD, _PER_CORE * self._room())
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of texts may be on their way."""
+        return self._room() + _SPARE
+
+    def read(self, page: Page, chunk: ChunkConfig) -> Result[Parsed]:
+        """Begin to read and cut a page; its result may raise ParseError."""
+        return Result(self, self._read.remote(pack_page(page), page.body, chunk, self._work), unpack_parsed)
+
+    def encode(
+        self, texts: Sequence[str], took: Callable[[Mapping[str, float]], None]
+    ) -> Result[npt.NDArray[np.float32]]:
+        """Begin to embed texts: float32 (n, dimension), in their order. `took` is told the seconds by stage."""
+
+        def decode(answer: tuple[npt.NDArray[np.float32], float]) -> npt.NDArray[np.float32]:
+            vectors, seconds = answer
+            took({"embed": seconds})
+            return vectors
+
+        return Result(self, self._encode.remote(pack_texts(texts), self._work), decode)
+
+    def wait_for(self, task: Any) -> Any:
+        """What a task gives; see `Result.result`."""
+        seen = time.monotonic()
+        while not ray.wait([task], timeout=_POLL)[0]:
+            if self._nodes():
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _PATIENCE:
+                raise ClusterError(
+                    "all nodes of the cluster that could do a task are lost: nothing was published; start some "
+                    "and index again"
+                )
+        try:
+            return ray.get(task)
+        except RayTaskError as error:
+            if isinstance(error.cause, PilotlightError):
+                raise error.cause from None
+            raise ClusterError(
+                f"a task failed on a node of the cluster: {_last_line(error)}; nothing was published"
+            ) from error
+        except RayError as error:
+            raise ClusterError(
+                f"a task was lost {_RETRIES + 1} times with its node or process ({_first_line(error)}): see whether "
+                "the nodes have enough memory; nothing was published"
+            ) from error
+
+    def _check(self) -> None:
+        nodes = self._nodes()
+        if not nodes:
+            raise ClusterError(f"no node of the cluster has {self._cores} cores for a task: lower --threads")
+        # without a core of its own, so that it need not wait for one where the cluster is busy
+        check = ray.remote(num_cpus=0, max_retries=_RETRIES)(cluster_worker.check)
+        strategies = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+        tasks = [check.options(scheduling_strategy=strategy).remote(self._work) for strategy in strategies]
+        for node, task in zip(nodes, tasks, strict=True):
+            try:
+                self.wait_for(task)
+            except ClusterError:
+                if node in self._nodes():  # one that is lost meanwhile is as if it never was
+                    raise
+
+    def _nodes(self) -> list[str]:
+        """Ids of the nodes that can take a task."""
+        return [
+            node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0.0) >= self._cores
+        ]
+
+    def _room(self) -> int:
+        """How many tasks the cluster can do at the same time."""
+        if time.monotonic() - self._counted_at > _COUNTED:
+            self._tasks = int(ray.cluster_resources().get("CPU", 0.0)) // self._cores
+            self._counted_at = time.monotonic()
+        return self._tasks
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:200]
+
+
+def _last_line(error: BaseException) -> str:
+    return str(error).strip().rpartition("\n")[2][:200]

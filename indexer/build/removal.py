@@ -1,0 +1,87 @@
+"""Sources out of an index: the live generation again, without their documents."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from indexer.build.draft import Draft, drafting
+from indexer.build.progress import READING, Progress
+from indexer.build.report import BuildReport, Ledger
+from indexer.errors import NothingToIndex, SourceError
+from indexer.generation.earlier import Earlier
+from indexer.generation.generation import current_id
+from indexer.generation.layout import GENERATIONS
+from indexer.generation.manifest import Manifest, read_manifest
+from indexer.publish.kept import without
+from indexer.sources.sources import full_name
+
+
+def remove_sources(
+    sources: Sequence[str], index_dir: Path, *, keep_generations: int, progress: Progress
+) -> BuildReport:
+    """Publish the live generation without the documents of these sources. Nothing is fetched or embedded.
+
+    A page that another source leads to as well goes too, and comes back with the next build.
+
+    Args:
+        sources: as they were given when they were indexed.
+        index_dir: folder of the index.
+        keep_generations: how many to keep, the new one included.
+        progress: told how far it is; closed at the end.
+
+    Raises:
+        SourceError: one of them is not a source of the index; the message lists those that are.
+        NothingToIndex: no document would be left.
+        IndexMissing, IndexCorrupt: there is no live generation, or it cannot be read.
+        BuildLocked: another build is writing this index.
+        IndexUnwritable: the folder cannot be written or is full.
+    """
+    removed = {full_name(source) for source in sources}
+    current_id(index_dir)  # where there is no index, no folder is made
+    with drafting(index_dir, keep_generations, progress) as folder, closing(Earlier.open(index_dir)) as earlier:
+        manifest = read_manifest(index_dir / GENERATIONS / current_id(index_dir))
+        known = manifest.sources
+        unknown = sorted(removed.difference(known))
+        if unknown or not removed:
+            what = f"{unknown[0]} is not a source of this index" if unknown else "no source was given"
+            raise SourceError(f"{what}; its sources are: {', '.join(known)}")
+        return _publish_without(removed, manifest, earlier, folder, index_dir, progress)
+
+
+def _publish_without(
+    removed: set[str], manifest: Manifest, earlier: Earlier, folder: Path, index_dir: Path, progress: Progress
+) -> BuildReport:
+    ledger = Ledger()
+    draft = Draft(
+        folder,
+        manifest.counts.dimension,
+        manifest.settings["vector_index"],
+        earlier=earlier,
+        embedder=None,
+        stopwatch=ledger.stopwatch,
+        progress=progress,
+    )
+    with closing(draft):
+        progress.phase(READING)
+        progress.found(manifest.counts.documents)
+        for number, url, source in earlier.documents():
+            if source in removed:
+                ledger.gone.add(url)
+            else:
+                draft.carry(number, source)
+                ledger.unchanged += 1
+            progress.page()
+        if not draft.counts.documents:
+            raise NothingToIndex("without these sources the index would be empty; the live index has not changed")
+        for record in earlier.pages():
+            if record.source not in removed:
+                draft.remember(record)
+        draft.finish()
+        draft.publish(
+            index_dir,
+            fingerprint=manifest.fingerprint,
+            settings=without(manifest.settings, removed),
+            sources=[source for source in manifest.sources if source not in removed],
+            ledger=ledger,
+        )
+        return draft.report(ledger)

@@ -1,0 +1,321 @@
+"""One site, breadth first. The order of the pages depends on the site alone, never on which fetch ends first.
+
+Fetcher threads work ahead on a window of the queue; their results are taken in queue order, and links join the
+queue only when their page is taken. A page that an earlier build has read is asked for on condition that it changed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from indexer import memory
+from indexer.config import CrawlLimits
+from indexer.crawl.fetch import Answer, Fetcher, Unavailable
+from indexer.crawl.headers import canonical_of
+from indexer.crawl.journal import Journal
+from indexer.crawl.links import header_directives, read_links
+from indexer.crawl.robots import Robots, fetch_robots
+from indexer.crawl.sitemap import TYPES, ListReader, is_listing
+from indexer.crawl.traffic import Traffic
+from indexer.crawl.visits import MovedToHttps, Queued, Visit
+from indexer.errors import FetchError, NotWanted, SourceError
+from indexer.generation.earlier import Earlier, conditions, content_of, hash_page
+from indexer.read import bounds
+from indexer.read.formats import CONTENT_TYPES
+from indexer.read.sandbox import Lender
+from indexer.records import Failure, Known, Page, Skip
+from indexer.urls import normalise, origin
+
+Found = Callable[[int], None]
+_ADDRESSES, _FOR_EACH_PAGE = 100_000, 4  # addresses remembered of a site, and for each page that may be read
+_AHEAD = 8  # pages fetched ahead, per fetcher thread
+
+
+def crawl(
+    source: str,
+    limits: CrawlLimits,
+    found: Found,
+    earlier: Earlier | None = None,
+    traffic: Traffic | None = None,
+    journal: Journal | None = None,
+) -> Generator[Page | Known | Skip | Failure, None, None]:
+    """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
+
+    Pages that may be followed but not indexed are given too, marked `noindex`.
+
+    Args:
+        source: http or https address of the start page; its scheme, host and port bound the crawl.
+        limits: how far and how hard.
+        found: told, whenever it grows, how many addresses are known to be due.
+        earlier: what an earlier build knows; of pages that are unchanged or out of reach, its record is given.
+        traffic: told of every request.
+        journal: where pages are looked for before they are fetched, and kept until the build ends.
+
+    Raises:
+        SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
+    """
+    start = normalise(source, "")
+    if start is None:
+        raise SourceError(f"{source} is not a valid http or https address; check the spelling")
+    with Fetcher(limits, traffic) as fetcher:
+        pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
+        lender = Lender()
+        pages = _Crawl(source, limits, fetcher, pool, lender, found, earlier or Earlier.nothing(), journal)
+        try:
+            yield from pages.pages(start)
+        finally:
+            fetcher.abort()
+            lender.close()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Crawl:
+    def __init__(
+        self,
+        source: str,
+        limits: CrawlLimits,
+        fetcher: Fetcher,
+        pool: ThreadPoolExecutor,
+        lender: Lender,
+        found: Found,
+        earlier: Earlier,
+        journal: Journal | None,
+    ) -> None:
+        self._journal = journal
+        self._source = source
+        self._limits = limits
+        self._fetcher = fetcher
+        self._pool = pool
+        self._lend = lender.borrowed
+        self._found = found
+        self._earlier = earlier
+        self._within = limits.within.get(source, ())
+        self._site = ""
+        self._is_open = False  # whether the start page has been read
+        self._follows = True  # whether links of pages are
+        self._robots = Robots("", limits.user_agent)
+        self._waiting: deque[Queued] = deque()
+        self._running: deque[tuple[Queued, Future[Visit]]] = deque()
+        self._seen: set[str] = set()  # addresses queued or refused
+        self._most_seen = _ADDRESSES + _FOR_EACH_PAGE * limits.max_pages
+        self._taken: set[str] = set()  # addresses of pages given out
+        self._contents: set[str] = set()  # hashes of pages given out
+        self._aliases: set[str] = set()  # hashes of pages that named another as their canonical address
+        self._doubted: set[str] = set()  # addresses of pages that are given though they name another
+        self._requested = self._bytes = 0  # pages asked for, and what those taken have
+
+    def pages(self, start: str) -> Iterator[Page | Known | Skip | Failure]:
+        read = self._open(start)
+        page, self._is_open = read.page, True
+        self._seen |= {start, page.url}
+        self._requested = 1
+        refusal = self._refusal(page.url)
+        if isinstance(page, Page) and is_listing(page):
+            yield from self._list(page)
+        else:
+            if refusal is not None:
+                yield Skip(page.url, refusal)
+                yield from self._queue(page.links, 1)
+            else:
+                yield from self._take(Queued(start, 0), read)
+            if self._limits.max_depth:
+                yield from self._mapped()
+        while self._submit():
+            queued, future = self._running.popleft()
+            try:
+                read = future.result()
+            except NotWanted as error:
+                yield Skip(queued.url, str(error))
+            except FetchError as error:
+                yield Failure(queued.url, str(error))
+            else:
+                yield from self._take(queued, read)
+        for queued in self._waiting:
+            yield Skip(queued.url, self._over)
+
+    @property
+    def _over(self) -> str:
+        if self._bytes >= self._limits.max_total_bytes:
+            return f"over the limit of {self._limits.max_total_bytes:,} bytes"
+        full = self._requested >= self._limits.max_pages
+        return f"over the limit of {self._limits.max_pages:,} pages" if full else ""
+
+    def _list(self, page: Page) -> Iterator[Skip | Failure]:
+        """Queue the pages of a list, and those of the lists that it leads to."""
+        self._follows = False
+        try:
+            lists = self._lists.read((), page)
+        except FetchError as error:
+            raise SourceError(f"cannot read {page.url}: {error}") from error
+        yield from lists.notes
+        if not lists.pages:
+            raise SourceError(f"{page.url} lists no page of {self._site}")
+        yield from self._queue(lists.pages, 0)
+
+    def _mapped(self) -> Iterator[Skip | Failure]:
+        """Queue the pages of the sitemaps that robots.txt names, as if the start page had links to them."""
+        lists = self._lists.read(url for name in self._robots.sitemaps if (url := normalise(self._site, name)))
+        yield from lists.notes
+        yield from self._queue(lists.pages, 1)
+        if lists.out_of_reach is not None:  # what it listed last time is asked for, or would be taken for gone
+            yield from self._queue(self._earlier.requested(self._source, f"{self._site}/"), 1)
+
+    @property
+    def _lists(self) -> ListReader:
+        fetching = (self._robots, self._fetcher, self._within)
+        return ListReader(self._site, *fetching, most_pages=self._limits.max_pages, lend=self._lend)
+
+    def _open(self, start: str) -> Visit:
+        """Read robots.txt and the start page; https instead of http on the same host is followed."""
+        try:
+            self._enter(origin(start), start)
+            try:
+                return self._read(start, CONTENT_TYPES | TYPES)
+            except MovedToHttps as move:
+                self._enter(origin(move.url), move.url)
+                return self._read(move.url, CONTENT_TYPES | TYPES)
+        except FetchError as error:
+            raise SourceError(f"cannot read {start}: {error}") from error
+
+    def _enter(self, site: str, start: str) -> None:
+        self._site = site
+        self._robots = fetch_robots(self._fetcher, site, self._limits.user_agent)
+        self._fetcher.delay = max(self._limits.delay, self._robots.delay)
+        if not self._robots.allows(start):
+            raise NotWanted(f"{site}/robots.txt disallows it")
+
+    def _submit(self) -> bool:
+        """Keep the fetchers busy; False when nothing is left to take."""
+        ahead = memory.share(self._limits.concurrency * _AHEAD)
+        while self._waiting and len(self._running) < ahead and not self._over:
+            queued = self._waiting.popleft()
+            self._requested += 1
+            self._running.append((queued, self._pool.submit(self._read_or_keep, queued.url)))
+        return bool(self._running)
+
+    def _take(self, queued: Queued, read: Visit) -> Iterator[Page | Known | Skip]:
+        page, alias = read.page, read.alias
+        if alias is not None:
+            yield from self._follow_alias(alias, queued.depth + 1)
+        if page.url in self._taken:
+            yield Skip(queued.url, "leads to a page already read")
+            return
+        self._seen.add(page.url)
+        self._taken.add(page.url)
+        self._bytes += len(page.body) if isinstance(page, Page) else 0
+        content = content_of(page)
+        if content in self._contents:  # nor are its links followed: a site may answer any address with one page
+            yield Skip(page.url, "same content as another page")
+            return
+        self._contents.add(content)
+        yield from self._queue(page.links, queued.depth + 1)
+        self._submit()  # so that fetching goes on while others use this page
+        yield page
+
+    def _follow_alias(self, alias: Page, depth: int) -> Iterator[Skip]:
+        """Follow the links of a page that is not given itself: it may be one of many that name one address."""
+        self._bytes += len(alias.body)
+        content = hash_page(alias)
+        if content not in self._aliases | self._contents:
+            self._aliases.add(content)
+            yield from self._queue(alias.links, depth)
+
+    def _queue(self, links: Iterable[str], depth: int) -> Iterator[Skip]:
+        for url in links if self._follows or depth == 0 else ():
+            if url in self._seen:
+                continue
+            if len(self._seen) >= self._most_seen:
+                yield Skip(url, f"over the limit of {self._most_seen:,} addresses of a site")
+                continue
+            self._seen.add(url)
+            if (refusal := self._refusal(url)) is not None:
+                yield Skip(url, refusal)
+            elif depth > self._limits.max_depth:
+                yield Skip(url, f"more than {self._limits.max_depth:,} links from the start")
+            elif not self._robots.allows(url):
+                yield Skip(url, "robots.txt disallows it")
+            else:
+                self._waiting.append(Queued(url, depth))
+        due = self._requested + len(self._waiting)
+        self._found(min(due, self._limits.max_pages))
+
+    def _read_or_keep(self, url: str) -> Visit:
+        """Read one page, or take what is known of it if it is out of reach; runs in a fetcher thread."""
+        try:
+            return self._read(url)
+        except Unavailable as error:
+            record = self._earlier.page_behind(url)
+            if record is None or not self._robots.allows(record.url):
+                raise
+            return Visit(Known(replace(record, source=self._source), kept=str(error)))
+
+    def _read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> Visit:
+        """Read one page, or the one that it names as its canonical address if that is there and names no other."""
+        page, canonical = self._fetch(url, types)
+        if canonical is None or isinstance(page, Known) or not self._wants(canonical):
+            return Visit(page)
+        if canonical in self._taken and canonical not in self._doubted:  # the address is all that counts of it then
+            return Visit(replace(page, url=canonical), page)
+        try:
+            named, further = self._fetch(canonical, CONTENT_TYPES)
+        except FetchError:
+            return Visit(page)
+        if named.url != canonical or further is not None:
+            self._doubted.add(page.url)  # before it is taken, so that one that names it in turn is always kept too
+            return Visit(page)
+        if isinstance(named, Known):
+            return Visit(Known(replace(named.record, requested=url)), page)
+        return Visit(replace(named, requested=url), page)
+
+    def _wants(self, url: str) -> bool:
+        return self._robots.allows(url) and self._refusal(url) is None
+
+    def _fetch(self, url: str, types: Collection[str]) -> tuple[Page | Known, str | None]:
+        """Fetch one page and find its links, unless it is unchanged; and the canonical address if it is another."""
+        answer = self._ask(url, types)
+        record = self._earlier.unchanging_page(answer.url)
+        told = header_directives(answer.headers.get_list("X-Robots-Tag"))
+        noindex, nofollow = bool(told & {"noindex", "none"}), bool(told & {"nofollow", "none"})
+        if answer.unchanged and record is not None:
+            return Known(replace(record, source=self._source, requested=url, noindex=noindex)), None
+        page = answer.as_page(self._source, url)
+        if record is not None and record.content_hash == hash_page(page):
+            return replace(page, links=record.links, noindex=noindex), None
+        links = read_links(page, self._lend)
+        page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
+        return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))
+
+    def _ask(self, url: str, types: Collection[str]) -> Answer:
+        """Fetch an address, unless an interrupted crawl has."""
+        kept = self._journal.get(url) if self._journal else None
+        if kept is not None and len(kept.body) <= self._limits.max_bytes:
+            if kept.url != url:
+                self._check_redirect(kept.url)
+            return kept
+        answer = self._fetcher.get(
+            url, scope=self._check_redirect, types=types, validators=self._validators, lists=TYPES
+        )
+        if self._journal and not answer.unchanged and answer.content_type in CONTENT_TYPES:
+            self._journal.put(url, answer)
+        return answer
+
+    def _validators(self, url: str) -> Mapping[str, str]:
+        record = self._earlier.unchanging_page(url)
+        return conditions(record) if record else {}
+
+    def _check_redirect(self, url: str) -> None:
+        if origin(url) != self._site:
+            here, there = urlsplit(self._site), urlsplit(url)
+            if not self._is_open and not self._within and there.scheme == "https" and here.netloc == there.netloc:
+                raise MovedToHttps(url)
+            raise NotWanted(f"redirect to another site ({origin(url)})")
+        if not self._robots.allows(url):
+            raise NotWanted("redirect to a page that robots.txt disallows")
+        refusal = self._refusal(url) if self._is_open else bounds.refusal(url, self._within)
+        if refusal is not None:
+            raise NotWanted(f"redirect to a page that is {refusal}")
+
+    def _refusal(self, url: str) -> str | None:
+        return bounds.refusal(url, self._within) or self._limits.scope.refusal(url)

@@ -1,0 +1,230 @@
+"""The one way out to the network: HTTP connections only to addresses that have been checked.
+
+A name is resolved once, every address it has is judged, and the connection goes to a judged address, so there
+is no second look-up that could answer differently. Redirects are not followed here: each hop is a new request.
+"""
+
+import ipaddress
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from ipaddress import IPv4Address, IPv6Address, IPv6Network
+from urllib.parse import urlsplit
+
+import certifi
+import httpcore
+
+from indexer.errors import NotWanted
+
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_NOT_PLAIN = {  # ranges that Python's is_global calls public, or that carry an IPv4 address inside
+    IPv6Network("::ffff:0:0/96"): "IPv4-mapped",
+    IPv6Network("::/96"): "IPv4-compatible",
+    IPv6Network("64:ff9b::/96"): "NAT64",
+    IPv6Network("64:ff9b:1::/48"): "NAT64",
+    IPv6Network("2002::/16"): "6to4",
+    IPv6Network("2001::/23"): "protocol assignment",
+    IPv6Network("2001:db8::/32"): "documentation",
+    IPv6Network("3fff::/20"): "documentation",
+    IPv6Network("fec0::/10"): "site-local",
+}
+_RELAY_6TO4 = ipaddress.IPv4Network("192.88.99.0/24")
+_SOCKET_OPTION = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+
+
+def refusal(address: IPv4Address | IPv6Address) -> str | None:
+    """Say why an address is not a plain public one, or None if it is."""
+    if address.is_unspecified:
+        return "unspecified"
+    if address.is_loopback:
+        return "loopback"
+    if address.is_link_local:
+        return "link-local"
+    if address.is_multicast:
+        return "multicast"
+    if isinstance(address, IPv4Address):
+        if address in _RELAY_6TO4:
+            return "6to4 relay"
+        return None if address.is_global and not address.is_reserved else "private or reserved"
+    for network, kind in _NOT_PLAIN.items():
+        if address in network:
+            return kind
+    return None if address in _GLOBAL_UNICAST and address.is_global else "private or reserved"
+
+
+def resolve(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> list[str]:
+    """Addresses of a host, all of them judged.
+
+    Raises:
+        NotWanted: one of them is neither public nor in a network that is allowed; True allows all, a tuple those named.
+        OSError: the name does not resolve.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    if allow_private is True:
+        return addresses
+    networks = [ipaddress.ip_network(network) for network in allow_private or ()]
+    for text in addresses:
+        address = ipaddress.ip_address(text)
+        kind = refusal(address)
+        if kind is not None and not any(address in network for network in networks):
+            raise NotWanted(f"{host} has the {kind} address {text}, which is refused; allow it with --allow-private")
+    return addresses
+
+
+class _Deadline(threading.local):
+    at: float = float("inf")  # time.monotonic() of the running request's end, per thread
+
+
+class _Stream(httpcore.NetworkStream):
+    """A stream whose every wait also ends at the deadline of the request that waits."""
+
+    def __init__(self, inner: httpcore.NetworkStream, backend: "GuardedBackend") -> None:
+        self._inner = inner
+        self._backend = backend
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, self._backend.remaining(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, self._backend.remaining(timeout))
+
+    def close(self) -> None:
+        self._backend.forget(self._inner)
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        secure = self._inner.start_tls(ssl_context, server_hostname, self._backend.remaining(timeout))
+        self._backend.forget(self._inner)
+        return self._backend.watch(secure)
+
+    def get_extra_info(self, info: str) -> object:
+        return self._inner.get_extra_info(info)
+
+
+class GuardedBackend(httpcore.NetworkBackend):
+    """Opens TCP connections to checked addresses only, each bounded by the caller's deadline."""
+
+    def __init__(self, *, allow_private: bool | tuple[str, ...]) -> None:
+        self._allow_private = allow_private
+        self._plain = httpcore.SyncBackend()
+        self._deadline = _Deadline()
+        self._lock = threading.Lock()
+        self._open: set[httpcore.NetworkStream] = set()
+        self._aborted = False
+
+    def set_deadline(self, at: float) -> None:
+        """End of this thread's next requests, in seconds of `time.monotonic`."""
+        self._deadline.at = at
+
+    def remaining(self, timeout: float | None) -> float:
+        """Seconds this thread may still wait, at most `timeout`; raises httpcore.ReadTimeout if none are left."""
+        left = self._deadline.at - time.monotonic()
+        if left <= 0:
+            raise httpcore.ReadTimeout("the page took too long")
+        return left if timeout is None else min(left, timeout)
+
+    def watch(self, stream: httpcore.NetworkStream) -> httpcore.NetworkStream:
+        """Remember an open stream so that `abort` can end it."""
+        with self._lock:
+            if self._aborted:
+                stream.close()
+                raise httpcore.ConnectError("the crawl is being stopped")
+            self._open.add(stream)
+        return _Stream(stream, self)
+
+    def forget(self, stream: httpcore.NetworkStream) -> None:
+        """Stop remembering a stream."""
+        with self._lock:
+            self._open.discard(stream)
+
+    def abort(self) -> None:
+        """Wake every thread that waits on a connection, and open no more."""
+        with self._lock:
+            self._aborted = True
+            for stream in self._open:
+                raw = stream.get_extra_info("socket")
+                if isinstance(raw, socket.socket):
+                    _shut_down(raw)
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[_SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Connect to a checked address of the host; the next is tried if one does not answer."""
+        try:
+            addresses = resolve(host, port, allow_private=self._allow_private)
+        except OSError as error:
+            raise httpcore.ConnectError(f"cannot resolve {host}: {error.strerror or error}") from error
+        except UnicodeError as error:
+            raise httpcore.ConnectError(f"cannot resolve {host}: not a host name") from error
+        failure: Exception = httpcore.ConnectError(f"{host} has no address")
+        for address in addresses:
+            try:
+                stream = self._plain.connect_tcp(address, port, self.remaining(timeout), None, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+            else:
+                return self.watch(stream)
+        raise failure
+
+
+class GuardedPool:
+    """HTTP connections over `GuardedBackend`, kept for the next request; proxy variables are never read.
+
+    Errors of the network are httpcore's; `indexer.crawl.fetch` turns them into ours.
+    """
+
+    def __init__(self, *, allow_private: bool | tuple[str, ...], connections: int) -> None:
+        context = ssl.create_default_context()
+        context.load_verify_locations(certifi.where())
+        self.backend = GuardedBackend(allow_private=allow_private)
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=context,
+            max_connections=connections,
+            max_keepalive_connections=connections,
+            keepalive_expiry=15.0,
+            network_backend=self.backend,
+        )
+
+    def get(
+        self, url: str, headers: Mapping[str, str], timeouts: Mapping[str, float]
+    ) -> AbstractContextManager[httpcore.Response]:
+        """Ask for an address; no redirect is followed.
+
+        Args:
+            url: normalised address.
+            headers: of the request, but for Host.
+            timeouts: in seconds, of `connect`, `read`, `write` and `pool`.
+
+        Raises:
+            NotWanted: it is not http or https, or, on connecting, the host has an address that is refused.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https"):
+            raise NotWanted(f"{parts.scheme}: is not fetched, only http and https are")
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        # in pieces, as httpcore itself leaves out what follows a semicolon
+        address = httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, target=target)
+        sent = [("Host", parts.netloc), *headers.items()]
+        return self._pool.stream("GET", address, headers=sent, extensions={"timeout": timeouts})
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pool.close()
+
+
+def _shut_down(raw: socket.socket) -> None:
+    try:
+        raw.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # the other side was faster

@@ -1,0 +1,98 @@
+"""What a crawl that was interrupted had fetched, so that the next build need not fetch it again.
+
+One SQLite file beside the drafts, made with the first page and removed when the build that wants it ends well.
+"""
+
+import json
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import httpx
+
+from indexer.crawl.fetch import Answer
+
+FRESH = 6 * 3600  # seconds for which a page need not be fetched again
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS crawl (base TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS answers (
+    requested TEXT PRIMARY KEY,
+    at REAL NOT NULL,
+    url TEXT NOT NULL,
+    body BLOB NOT NULL,
+    content_type TEXT NOT NULL,
+    charset TEXT,
+    headers TEXT NOT NULL,
+    fetched_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+_SELECT = "SELECT url, body, content_type, charset, headers, fetched_at FROM answers WHERE requested = ? AND at > ?"
+
+
+class Journal:
+    """Answers of sites by the address that was asked; safe to share between fetcher threads."""
+
+    def __init__(self, path: Path, base: str) -> None:
+        """Open what an interrupted crawl left.
+
+        Args:
+            path: of the file; nothing is made before the first answer is stored.
+            base: the generation that is live. What was fetched while another one was is of no use: a build has ended
+                since.
+        """
+        self._path = path
+        self._base = base
+        self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+        if path.exists():
+            try:
+                found = self._connect().execute("SELECT base FROM crawl").fetchall()
+            except sqlite3.Error:  # cut off in a power failure: it is only a saving
+                found = []
+            if found != [(base,)]:
+                self.drop()
+
+    def get(self, url: str) -> Answer | None:
+        """Return what the address gave, if that is not too long ago. Raises sqlite3.Error."""
+        with self._lock:
+            if self._database is None:
+                return None
+            row = self._database.execute(_SELECT, (url, time.time() - FRESH)).fetchone()
+        if row is None:
+            return None
+        final, body, content_type, charset, headers, fetched_at = row
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in json.loads(headers)]
+        return Answer(final, body, content_type, charset, httpx.Headers(raw), fetched_at)
+
+    def put(self, url: str, answer: Answer) -> None:
+        """Store what the address gave; it is there for the next build from now on. Raises sqlite3.Error."""
+        # byte for byte: servers send headers in any encoding or none
+        headers = json.dumps([(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers.raw])
+        row = (answer.url, answer.body, answer.content_type, answer.charset, headers, answer.fetched_at)
+        with self._lock:
+            database = self._database or self._connect()
+            database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (url, time.time(), *row))
+
+    def drop(self) -> None:
+        """Forget everything."""
+        self.close()
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Release the file."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    def _connect(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        self._database = database
+        # Safe when the process is killed, which is what it is for; a page need not wait for the disk.
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = OFF")
+        database.executescript(_SCHEMA)
+        database.execute("INSERT INTO crawl SELECT ? WHERE NOT EXISTS (SELECT * FROM crawl)", (self._base,))
+        return database

@@ -1,0 +1,104 @@
+"""What a crawler takes from a page besides its text: links, and whether it may use them."""
+
+import re
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urljoin
+
+from indexer.errors import FetchError, ParseError
+from indexer.read.formats import LINKS
+from indexer.read.sandbox import Lend, borrowed
+from indexer.records import Page
+from indexer.urls import normalise, origin
+
+_MARKUP = frozenset({"text/html", "application/xhtml+xml"})
+# Links that are the same from every page of a folder; others may depend on the page's own name. Only these are worth
+# keeping, and long ones are not, or a page of them would fill the memory.
+_OF_THE_FOLDER = re.compile(r"https?://\w|/(?![/\t\r\n])|[\w.][^:]*$")
+_LONGEST_KEPT = 300  # characters
+_WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links of one page, in order, each once."""
+
+    urls: tuple[str, ...]  # normalised, on the page's own site
+    noindex: bool = False
+    canonical: str | None = None  # where the page says it belongs, on its own site; None if here
+
+
+def read_links(page: Page, lend: Lend = borrowed) -> Links:
+    """Find the links of a page to its own site (same scheme, host and port), and its robots directives.
+
+    Args:
+        page: what was fetched.
+        lend: gives the process that reads it.
+
+    Raises:
+        FetchError: the markup cannot be read, or takes too much time or memory.
+    """
+    is_markdown = _is_markdown(page)
+    if not is_markdown and page.content_type not in _MARKUP:
+        return Links(())
+    charset = f"{'markdown' if is_markdown else 'html'}:{page.charset or ''}"
+    try:
+        with lend() as sandbox, closing(sandbox.ask(LINKS, charset, page.body)) as answers:
+            [(answer, _)] = answers
+        return _links(page, answer)
+    except ParseError as error:
+        raise FetchError(f"its links cannot be read: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FetchError("its links cannot be read: the reader process returned garbage") from error
+
+
+def _links(page: Page, answer: dict[str, Any]) -> Links:
+    """Links of what a reader found; it has read what a stranger wrote, and nothing that it says is trusted."""
+    directives = {str(word) for word in answer["directives"]}
+    noindex = bool(directives & {"noindex", "none"})
+    nofollow = bool(directives & {"nofollow", "none"})
+    base = normalise(page.url, answer["base"] or "") or page.url
+    canonical = normalise(base, answer["canonical"]) if answer["canonical"] else None
+    if canonical is None or canonical == page.url or origin(canonical) != origin(page.url):
+        canonical = None
+    return Links(() if nofollow else tuple(_urls(answer["hrefs"], base, page.url)), noindex, canonical)
+
+
+def _is_markdown(page: Page) -> bool:
+    """Whether a page is Markdown, by its media type or, for servers that call it plain text, by its name."""
+    if page.content_type == "text/markdown":
+        return True
+    return page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
+
+
+def header_directives(values: Iterable[str]) -> set[str]:
+    """What X-Robots-Tag headers say to this crawler, in lower case; what they say to others by name is left out."""
+    found: set[str] = set()
+    for value in values:
+        words = [word.strip() for word in value.lower().split(",")]
+        agent, colon, first = words[0].partition(":")
+        if colon and agent not in _WITH_VALUES:
+            if agent.strip() != "pilotlight":
+                continue
+            words[0] = first.strip()
+        found.update(words)
+    return found
+
+
+def _urls(hrefs: Iterable[str], base: str, page_url: str) -> dict[str, None]:
+    site = origin(page_url) + "/"
+    folder = urljoin(base, ".")
+    found = (
+        _from_folder(folder, href)
+        if len(href) <= _LONGEST_KEPT and _OF_THE_FOLDER.match(href)
+        else normalise(base, href)
+        for href in hrefs
+    )
+    return dict.fromkeys(url for url in found if url is not None and url.startswith(site))
+
+
+# pages have most of their links in common with the others of their folder
+_from_folder = lru_cache(maxsize=10_000)(normalise)

@@ -1,0 +1,3 @@
+"""A document in, passages of so many tokens out, each with its section.
+
+May import `indexer.config` and `indexer.records`."""

@@ -1,0 +1,1 @@
+"""The dense half of a generation: vectors in, nearest neighbours out (FAISS)."""

@@ -1,0 +1,235 @@
+"""A published generation, open for searching. Imports nothing that only a build needs."""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.errors import IndexCorrupt, IndexMissing
+from indexer.filter import Filter
+from indexer.generation.catalogue import Catalogue, DocumentFacts
+from indexer.generation.dense.vectors import VectorReader
+from indexer.generation.documents import DocumentReader, StoredChunk
+from indexer.generation.layout import CURRENT, GENERATIONS
+from indexer.generation.manifest import (
+    DOCUMENTS,
+    LEXICAL,
+    REPETITION,
+    ROWS,
+    VECTORS,
+    Manifest,
+    check_files,
+    corrupt,
+    is_generation_id,
+    read_manifest,
+    unreadable,
+)
+from indexer.generation.overlap import joined
+from indexer.generation.repetition import Shares, read_shares
+from indexer.generation.rows import read_rows
+from indexer.generation.words.lexical import LexicalReader
+from indexer.rowset import RowSet
+
+_LONGEST = 100  # bytes of CURRENT that are looked at
+_MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
+_FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
+
+
+def current_id(index_dir: Path) -> str:
+    """Id of the live generation: one small read, cheap enough to ask before every query.
+
+    Raises:
+        IndexMissing: nothing has been published there.
+        IndexCorrupt: `CURRENT` does not name a generation.
+        IndexUnreadable: it cannot be read for now.
+    """
+    path = os.path.join(index_dir, CURRENT)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            raw = os.read(handle, _LONGEST)
+        finally:
+            os.close(handle)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise IndexMissing(
+            f"there is no index in {index_dir}; build one with: pilotlight index SOURCE --index {index_dir}"
+        ) from error
+    except OSError as error:
+        raise unreadable(Path(path), error) from error
+    name = raw.decode("ascii", "replace").removesuffix("\n")
+    if not is_generation_id(name):
+        raise corrupt(Path(path), "does not name a generation")
+    return name
+
+
+def generation_folder(index_dir: Path, generation_id: str) -> Path:
+    """Folder of a published generation; raises IndexMissing if there is none of this name, whatever the name is."""
+    folder = index_dir / GENERATIONS / generation_id
+    if not is_generation_id(generation_id) or not folder.is_dir():
+        raise IndexMissing(f"there is no generation {generation_id!r} in {index_dir}")
+    return folder
+
+
+class Generation:
+    """One immutable generation with every file open; deleting its folder does it no harm.
+
+    `search` and `chunks` may be called from many threads at once. Open it after forking, not before.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Verify and open a generation folder; raises IndexCorrupt naming the file that is wrong."""
+        self.manifest: Manifest = read_manifest(folder)
+        check_files(folder, self.manifest)
+        self._vectors = VectorReader(folder / VECTORS)
+        self._lexical = LexicalReader(folder / LEXICAL)
+        self._documents = DocumentReader(folder / DOCUMENTS)
+        self.catalogue = Catalogue(folder / DOCUMENTS)
+        self.rows = read_rows(folder / ROWS)
+        self.select = lru_cache(_FILTERS)(self._documents.select)
+        counts = self.manifest.counts
+        if (self._vectors.count, self._vectors.dimension) != (counts.chunks, counts.dimension):
+            raise corrupt(folder / VECTORS, "does not hold the vectors that the manifest says")
+        if self._lexical.count != counts.chunks:
+            raise corrupt(folder / LEXICAL, "does not hold the chunks that the manifest says")
+        if len(self.rows) != counts.chunks:
+            raise corrupt(folder / ROWS, "does not hold the rows that the manifest says")
+        is_there = REPETITION in self.manifest.files
+        self._repetition = read_shares(folder / REPETITION, counts.chunks) if is_there else None
+        if (self._documents.documents, self._documents.chunks) != (counts.documents, counts.chunks):
+            raise corrupt(folder / DOCUMENTS, "does not hold the documents that the manifest says")
+
+    @classmethod
+    def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
+        """Open the live generation of an index, or a given one.
+
+        Raises:
+            IndexMissing: nothing has been published there, or there is no such generation.
+            IndexCorrupt: a file is missing or altered; the message names it.
+        """
+        if generation_id is not None:
+            return cls(generation_folder(index_dir, generation_id))
+        name = current_id(index_dir)
+        while True:
+            try:
+                return cls(index_dir / GENERATIONS / name)
+            except IndexCorrupt:
+                # Two builds may have ended meanwhile, and taken away the generation that was live before them.
+                newer = current_id(index_dir)
+                if newer == name:
+                    raise
+                name = newer
+
+    @property
+    def id(self) -> str:
+        """Name of the generation; later ones sort after it."""
+        return self.manifest.id
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._vectors.dimension
+
+    @property
+    def document_count(self) -> int:
+        """Documents in the generation."""
+        return self._documents.documents
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks in the generation."""
+        return self._documents.chunks
+
+    @property
+    def words_take_long(self) -> bool:
+        """Whether `search_words` takes longer than handing it to another thread does."""
+        return self.chunk_count >= _MANY_CHUNKS
+
+    def search(
+        self, vector: npt.NDArray[np.float32], k: int, allowed: RowSet | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Rows of the k chunks nearest to a vector; see `VectorReader.search`.
+
+        Args:
+            vector: float32 (dim,).
+            k: how many, at least 1.
+            allowed: rows to choose from, as `select` gives them; None means all.
+
+        Returns:
+            Scores float32 (n,), best first, and rows int64 (n,), n = min(k, chunks).
+
+        Raises:
+            VectorError: the vector has another length, or is not finite.
+        """
+        return self._vectors.search(vector, k, allowed)
+
+    def search_words(
+        self, query: str, k: int, only: Filter | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Rows of the k chunks that match the words of a query best; see `LexicalReader.search`.
+
+        Args:
+            query: text, as a user types it.
+            k: how many, at least 1.
+            only: what the chunks' documents must be like; None means any.
+
+        Returns:
+            BM25 scores float32 (n,), best first, and rows int64 (n,), n <= k.
+        """
+        return self._lexical.search(query, k, only, self.select(only) if only else None)
+
+    def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Stored vectors by row, float32 (n, dim)."""
+        return self._vectors.vectors(rows)
+
+    def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+        """Document and signature by row, an array (n,) of `indexer.generation.rows.DTYPE`."""
+        return self.rows[rows]
+
+    def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
+        """Shares of the texts that repeat, by row, uint8 (n,); see `repetition`. 0 where that is not known."""
+        return np.zeros(len(rows), np.uint8) if self._repetition is None else self._repetition[rows]
+
+    def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
+        """Chunks by row, in the order asked for.
+
+        Args:
+            rows: int64 (n,), as `search` gives them.
+
+        Raises:
+            IndexCorrupt: a row is not in the generation.
+        """
+        return self._documents.read(rows)
+
+    def section(self, row: int) -> str:
+        """Text of the section that a chunk is of, or as much as stands in the 24 chunks on either side of it.
+
+        Raises:
+            IndexCorrupt: the row is not in the generation.
+        """
+        return joined(self._documents.section(row), self.manifest.settings)
+
+    def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
+        """What is told of documents, given by their number, in no order. Raises IndexCorrupt."""
+        return self.catalogue.facts(numbers)
+
+    def facts_by_id(self, id: str) -> DocumentFacts | None:
+        """What is told of the document of an id, or None. Raises IndexCorrupt."""
+        return self.catalogue.facts_by_id(id)
+
+    def document(self, id: str) -> dict[str, Any] | None:
+        """Return the document of an id with its passages, JSON-ready, or None. Raises IndexCorrupt."""
+        found = self.catalogue.find(id)
+        return {"generation": self.id, **found.as_dict()} if found else None
+
+    def documents(self) -> Iterator[dict[str, Any]]:
+        """Yield every document as `document` gives it. Raises IndexCorrupt."""
+        return ({"generation": self.id, **found.as_dict()} for found in self.catalogue)
+
+    def close(self) -> None:
+        """Release the files."""
+        self._documents.close()
+        self.catalogue.close()

@@ -1,0 +1,83 @@
+"""Everything a generation is written with, kept in step: a chunk's row is the same in every file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.errors import VectorError
+from indexer.filter import terms_of
+from indexer.generation.dense.vectors import VectorWriter
+from indexer.generation.documents import DocumentWriter
+from indexer.generation.manifest import DOCUMENTS, LEXICAL, REPETITION, ROWS, VECTORS, Counts, FileRecord, record_file
+from indexer.generation.repetition import RepetitionCounter
+from indexer.generation.rows import RowWriter
+from indexer.generation.signature import signature
+from indexer.generation.words.lexical import LexicalWriter
+from indexer.records import Chunk, Document
+
+
+class GenerationWriter:
+    """Fills the folder of a new generation; `close` gives the files back, complete or not."""
+
+    def __init__(self, folder: Path, dimension: int, *, vector_index: str = "auto") -> None:
+        """Raises OSError or sqlite3.Error if the folder cannot be written."""
+        self._folder = folder
+        self._dimension = dimension
+        self.documents = DocumentWriter(folder / DOCUMENTS)
+        self.vectors = VectorWriter(dimension, vector_index)
+        self._rows = RowWriter()
+        self._repetition = RepetitionCounter()
+        self._lexical = LexicalWriter(folder / LEXICAL)
+
+    @property
+    def counts(self) -> Counts:
+        """What has been added so far."""
+        return Counts(self.documents.documents, self.documents.chunks, self._dimension)
+
+    def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> None:
+        """Store a document and its chunks, which get the next rows; their vectors follow with `add_vectors`.
+
+        `signatures` are those of the chunks' texts, if they are known.
+        """
+        number, row = self.documents.documents, self.documents.chunks
+        terms = terms_of(document)
+        self.documents.add(document, chunks, terms)
+        self._rows.add(number, [signature(chunk.text) for chunk in chunks] if signatures is None else signatures)
+        self._repetition.add(document.title, (chunk.text for chunk in chunks))
+        for offset, chunk in enumerate(chunks):
+            self._lexical.add(
+                row + offset,
+                title=chunk.title,
+                section=chunk.section,
+                text=chunk.text,
+                terms=terms,
+                date=document.date,
+            )
+
+    def add_vectors(self, vectors: npt.NDArray[np.float32]) -> None:
+        """Store the vectors of the next rows, float32 (n, dimension); raises VectorError if they cannot be."""
+        self.vectors.add(vectors)
+
+    def finish(self) -> dict[str, FileRecord]:
+        """Complete every file; return their records by name, as the manifest wants them.
+
+        Raises:
+            VectorError: there are more or fewer vectors than chunks.
+            OSError, sqlite3.Error: the disk is full or failing.
+        """
+        if self.vectors.count != self.documents.chunks:
+            raise VectorError(f"{self.vectors.count:,} vectors were made for {self.documents.chunks:,} chunks")
+        self.documents.finish()
+        self._rows.write(self._folder / ROWS)
+        np.save(self._folder / REPETITION, self._repetition.shares(), allow_pickle=False)
+        self._lexical.finish()
+        self.vectors.write(self._folder / VECTORS)
+        files = sorted(path for path in self._folder.rglob("*") if path.is_file())
+        return {path.relative_to(self._folder).as_posix(): record_file(path) for path in files}
+
+    def close(self) -> None:
+        """Release the files."""
+        self.documents.close()
+        self._lexical.close()

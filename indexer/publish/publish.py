@@ -1,0 +1,222 @@
+"""A generation's way into the index, and out again.
+
+At every moment, also after a crash or a power cut, `CURRENT` is missing or names a complete generation: everything
+is written and flushed under `building/`, checked, moved, and only then named. Every function here that writes is
+called by the holder of the writer lock.
+"""
+
+import errno
+import os
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from indexer.errors import BuildLocked, IndexCorrupt, IndexMissing, IndexUnwritable
+from indexer.generation.generation import Generation, current_id
+from indexer.generation.layout import BUILDING, COLLECTIONS, CURRENT, GENERATIONS, JOBS, KEYS, LOCK, READINGS
+from indexer.generation.manifest import MANIFEST, Manifest, is_generation_id, read_manifest
+from indexer.publish.collections import generation_ids, live_id, size_of
+from indexer.publish.lock import writer_lock
+
+_OURS = frozenset(
+    {BUILDING, COLLECTIONS, CURRENT, f"{CURRENT}.new", GENERATIONS, JOBS, KEYS, LOCK, READINGS, f"{READINGS}.new"}
+)
+_MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
+
+
+def prepare(index_dir: Path) -> None:
+    """Make the index folder, unless there is one; needs no lock.
+
+    Raises:
+        IndexUnwritable: the path is not a folder, or a folder with something else in it.
+        OSError: it cannot be made.
+    """
+    if index_dir.exists() and not index_dir.is_dir():
+        raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
+    _make(index_dir)
+    strangers = sorted({entry.name for entry in index_dir.iterdir()} - _OURS)
+    if strangers and not (index_dir / LOCK).exists():
+        raise IndexUnwritable(
+            f"{index_dir} is not an index and not empty (it has {strangers[0]!r}); name an empty or new folder"
+        )
+
+
+def start(index_dir: Path, generation_id: str | None = None, size: int | None = None) -> Path:
+    """Remove what killed writers left behind, and make the folder of a generation.
+
+    Args:
+        index_dir: the index.
+        generation_id: of the generation; a new one unless it is given.
+        size: bytes the generation will need; those of the live one unless it is given.
+
+    Raises:
+        IndexUnwritable: the disk has too little room.
+        OSError: the folder cannot be made.
+    """
+    building = index_dir / BUILDING
+    building.mkdir(exist_ok=True)
+    (index_dir / GENERATIONS).mkdir(exist_ok=True)
+    for leftover in building.iterdir():
+        if is_generation_id(leftover.name):
+            shutil.rmtree(leftover)
+    check_space(index_dir, _live_size(index_dir) if size is None else size)
+    folder = building / (generation_id or _new_id())
+    folder.mkdir()
+    return folder
+
+
+def check_space(folder: Path, size: int) -> None:
+    """Raise IndexUnwritable unless the disk of a folder has room for so many bytes and some to spare."""
+    free = shutil.disk_usage(folder).free
+    if free < size + _MARGIN:
+        raise IndexUnwritable(
+            f"{folder}: the disk has {free / 1e6:,.0f} MB free, and {(size + _MARGIN) / 1e6:,.0f} MB are needed: "
+            "free some space, or keep fewer generations"
+        )
+
+
+def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
+    """Make a finished generation the live one.
+
+    Args:
+        index_dir: the index.
+        folder: as `start` gave it, with every file of the manifest written.
+        manifest: written here.
+
+    Raises:
+        IndexUnwritable: what is on disk is not what was written.
+        OSError: the disk is full or failing; the live generation is as it was.
+    """
+    complete(folder, manifest)
+    install(index_dir, folder)
+
+
+def complete(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest, and have all of a generation on disk, read back once. Raises as `publish` does."""
+    _write(folder / MANIFEST, manifest.to_bytes())
+    flush(folder, manifest)
+    try:
+        Generation(folder).close()
+    except IndexCorrupt as error:
+        raise IndexUnwritable(f"cannot read back what was written; check the disk: {error}") from error
+
+
+def flush(folder: Path, manifest: Manifest) -> None:
+    """Have every file and folder of a generation on disk; raises OSError."""
+    paths = [folder / name for name in (*manifest.files, MANIFEST)]
+    for path in (*paths, *sorted({path.parent for path in paths}, reverse=True)):
+        sync(path)
+
+
+def install(index_dir: Path, folder: Path) -> None:
+    """Move a checked and flushed generation in, and make it the live one; raises OSError.
+
+    Generations between the one that was live and this one go: they were rolled back from, or never became live.
+    """
+    before = live_id(index_dir)
+    move_in(index_dir, folder)
+    make_live(index_dir, folder.name)
+    for name in generation_ids(index_dir):
+        if before is not None and before < name < folder.name:
+            remove(index_dir, name)
+
+
+def move_in(index_dir: Path, folder: Path) -> None:
+    """Move a checked and flushed generation in; raises OSError."""
+    os.rename(folder, index_dir / GENERATIONS / folder.name)
+    sync(index_dir / GENERATIONS)
+    sync(index_dir / BUILDING)
+
+
+def make_live(index_dir: Path, generation_id: str) -> None:
+    """Have `CURRENT` name a generation, in one step; raises OSError."""
+    new = index_dir / f"{CURRENT}.new"
+    _write(new, f"{generation_id}\n".encode())
+    os.replace(new, index_dir / CURRENT)
+    sync(index_dir)
+
+
+@contextmanager
+def nothing_left(index_dir: Path) -> Iterator[None]:
+    """If the block fails, remove an index folder that was not there before and has come to hold nothing."""
+    was_there = index_dir.exists()
+    try:
+        yield
+    except BaseException:
+        if not was_there and index_dir.is_dir():
+            with suppress(BuildLocked, OSError), writer_lock(index_dir):  # another build may have begun meanwhile
+                if all(path.name == LOCK for path in index_dir.rglob("*") if not path.is_dir()):
+                    shutil.rmtree(index_dir)
+        raise
+
+
+@contextmanager
+def disk_errors(index_dir: Path) -> Iterator[None]:
+    """Turn what the disk or a database says while an index is written into IndexUnwritable."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise IndexUnwritable(f"{index_dir}: the disk is full; free some space and try again") from error
+        where = f" ({error.filename})" if error.filename else ""
+        raise IndexUnwritable(f"cannot write {index_dir}: {error.strerror or error}{where}") from error
+    except sqlite3.Error as error:
+        raise IndexUnwritable(f"cannot write {index_dir}: {error}; is the disk full?") from error
+
+
+def remove_old(index_dir: Path, keep: int) -> None:
+    """Remove all but the newest generations; the live one is always kept."""
+    live = live_id(index_dir)
+    others = [name for name in generation_ids(index_dir) if name != live]
+    for name in others[keep - 1 :]:
+        remove(index_dir, name)
+
+
+def remove(index_dir: Path, name: str) -> None:
+    """Remove a generation: it leaves `generations/` whole before its files go, so that none is ever seen half there."""
+    leaving = index_dir / BUILDING / _new_id()
+    os.rename(index_dir / GENERATIONS / name, leaving)
+    shutil.rmtree(leaving)
+
+
+def _live_size(index_dir: Path) -> int:
+    """Bytes of the live generation, 0 where there is none that can be read."""
+    try:
+        manifest = read_manifest(index_dir / GENERATIONS / current_id(index_dir))
+    except (IndexMissing, IndexCorrupt):
+        return 0
+    return size_of(manifest)
+
+
+def _new_id() -> str:
+    """Time to the microsecond, so that ids sort by time: seconds in plain, the rest and a random digit in hex."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.randbelow(16):x}"
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, so that a power cut leaves none of them out."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on disk; raises OSError."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,96 @@
+"""What comes with an e-mail, given as the members of an archive are: each becomes a document of its own.
+
+A message that was forwarded as an attachment is one, and what came with it follows under its name.
+"""
+
+import mimetypes
+from collections.abc import Iterator
+from email import policy
+from email.message import EmailMessage, Message
+from email.parser import BytesParser
+from pathlib import PurePosixPath
+from typing import cast
+
+from indexer.errors import ParseError
+from indexer.read.container import Budget, Member, unwanted
+
+_FORWARDED = "message/rfc822"
+_DEEPEST = 10  # messages in messages
+_AS_IT_CAME = policy.default.clone(refold_source="none")  # folding a long parameter anew may never end
+_TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # what headers make the parser trip over
+
+
+def members(body: bytes, max_bytes: int) -> Iterator[Member]:
+    """What comes with a message, in its order; runs in the worker process.
+
+    Raises:
+        ParseError: there is more than an archive may hold.
+    """
+    message = BytesParser(policy=_AS_IT_CAME).parsebytes(body)
+    budget = Budget(len(body))
+    names: set[str] = set()
+    todo: list[tuple[Message, str]] = [(message, "")]
+    while todo:
+        outer, folder = todo.pop()
+        for part in _attached(outer):
+            budget.member()
+            name = _unique(f"{folder}{_name(part)}", names)
+            inner = _forwarded(part)
+            try:
+                content = inner.as_bytes() if inner is not None else part.get_payload(decode=True)
+            except _TROUBLE:
+                yield Member(name, failed="damaged in the message")
+                continue
+            data = content if isinstance(content, bytes) else b""
+            budget.spend(len(data))
+            if reason := unwanted(name):
+                yield Member(name, skipped=reason)
+            elif len(data) > max_bytes:
+                yield Member(name, failed=f"larger than {max_bytes:,} bytes")
+            else:
+                yield Member(name, data)
+            if inner is not None:
+                if folder.count("/") >= _DEEPEST:
+                    raise ParseError(f"more than {_DEEPEST} messages in one another")
+                todo.append((inner, f"{name}/"))
+
+
+def _attached(message: Message) -> Iterator[Message]:
+    """Parts that are neither the text of the message nor parts of another one in it."""
+    shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
+    todo: list[Message] = [message]
+    while todo:
+        part = todo.pop()
+        parts = part.get_payload() if part.get_content_maintype() == "multipart" else None
+        if isinstance(parts, list):
+            todo.extend(reversed(cast(list[Message], parts)))
+        elif part is not shown and _name(part):
+            yield part
+
+
+def _forwarded(part: Message) -> Message | None:
+    parts = part.get_payload() if part.get_content_type() == _FORWARDED else None
+    return cast(Message, parts[0]) if isinstance(parts, list) and parts else None
+
+
+def _name(part: Message) -> str:
+    """Name of the file that a part is; one without a name gets that of its kind, and what is no file has none."""
+    kind = part.get_content_type()
+    try:
+        name = PurePosixPath((part.get_filename() or "").replace("\\", "/")).name
+        is_file = kind == _FORWARDED or part.get_content_disposition() == "attachment"
+    except _TROUBLE:
+        name, is_file = "", True
+    if kind == _FORWARDED:
+        return f"{name.removesuffix('.eml') or 'message'}.eml"
+    return name or (f"attachment{mimetypes.guess_extension(kind) or ''}" if is_file else "")
+
+
+def _unique(name: str, names: set[str]) -> str:
+    """The name, with a number if another file has it."""
+    path, number = PurePosixPath(name), 1
+    while name in names:
+        number += 1
+        name = str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
+    names.add(name)
+    return name

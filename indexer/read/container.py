@@ -1,0 +1,189 @@
+"""Archives of documents: zip, tar, and tar compressed with gzip, bzip2 or xz.
+
+Every member becomes a page of its own, `file:///folder/archive.zip!/member`, so that all that is known of pages holds
+for it: unchanged ones are not read again, one that is damaged costs itself. Archives inside archives are not opened.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import IO, BinaryIO, cast
+from urllib.parse import quote
+
+from indexer.errors import ParseError
+from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
+from indexer.read.office.zipped import DAMAGED
+from indexer.read.sandbox import borrowed
+from indexer.records import Failure, Page, Skip
+
+_MOST_MEMBERS = 10_000
+_LONGEST_TOTAL = 200_000_000  # bytes, decompressed
+_HIGHEST_RATIO = 200  # of bytes decompressed to bytes of the archive; of texts it is 3 to 20
+_FREE = 10_000_000  # bytes that may be decompressed at any ratio
+_LONGEST_NAME = 1_000  # characters
+_COPY = 1 << 16  # bytes read at once
+_COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
+_DAMAGED: tuple[type[Exception], ...] = (*DAMAGED, tarfile.TarError)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One file of an archive, or why it is none to read."""
+
+    name: str
+    body: bytes = b""
+    skipped: str = ""
+    failed: str = ""
+
+
+def expand(page: Page, max_bytes: int) -> Iterator[Page | Skip | Failure]:
+    """Pages of an archive, or of what comes with an e-mail, in its order; a damaged one or a bomb is one failure.
+
+    Args:
+        page: the archive or e-mail.
+        max_bytes: longest member read.
+    """
+    is_mail = reader_of(page.content_type) == MAIL
+    urls: set[str] = set()
+    try:
+        with (
+            borrowed() as worker,
+            closing(worker.ask(ATTACHMENTS if is_mail else CONTAINER, str(max_bytes), page.body)) as answers,
+        ):
+            for answer, body in answers:
+                name = str(answer.get("name"))
+                url = f"{page.url}!/{quote(name, safe='/', errors='replace')}"
+                content_type = content_type_of(name)
+                if skipped := answer.get("skipped"):
+                    yield Skip(url, str(skipped))
+                elif failed := answer.get("failed"):
+                    yield Failure(url, str(failed))
+                elif url in urls or content_type is None:
+                    yield Skip(url, "already read")
+                else:
+                    urls.add(url)
+                    member = replace(page, url=url, body=body, content_type=content_type)
+                    yield member
+                    if not is_mail and reader_of(content_type) == MAIL:
+                        yield from expand(member, max_bytes)
+    except ParseError as error:
+        yield Failure(page.url, f"what comes with it cannot be read: {error}" if is_mail else str(error))
+
+
+def members(body: bytes, max_bytes: int) -> Iterator[Member]:
+    """What is in an archive; runs in the worker process.
+
+    Raises:
+        ParseError: the archive is damaged, encrypted or a bomb.
+    """
+    budget = Budget(len(body))
+    try:
+        yield from _zip(body, max_bytes, budget) if body.startswith(b"PK") else _tar(body, max_bytes, budget)
+    except _DAMAGED as error:
+        raise ParseError("truncated or damaged archive") from error
+
+
+class Budget:
+    """What may still come out of one archive; raises ParseError when that is nothing."""
+
+    def __init__(self, size: int) -> None:
+        self._most = min(_LONGEST_TOTAL, max(_FREE, size * _HIGHEST_RATIO))
+        self._bytes = self._members = 0
+
+    def spend(self, count: int) -> None:
+        """Take so many bytes."""
+        self._bytes += count
+        if self._bytes > self._most:
+            raise ParseError(f"more than {self._most:,} bytes in the archive, which may be a bomb")
+
+    def member(self) -> None:
+        """Take one file."""
+        self._members += 1
+        if self._members > _MOST_MEMBERS:
+            raise ParseError(f"more than {_MOST_MEMBERS:,} files in the archive")
+
+
+def _zip(body: bytes, max_bytes: int, budget: Budget) -> Iterator[Member]:
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        for info in archive.infolist():
+            budget.member()
+            if info.is_dir():
+                continue
+            name = info.filename
+            if stat.S_ISLNK(info.external_attr >> 16):
+                yield Member(name, skipped="symbolic link")
+            elif reason := unwanted(name):
+                yield Member(name, skipped=reason)
+            elif info.flag_bits & 1:
+                yield Member(name, failed="encrypted")
+            else:
+                try:
+                    with archive.open(info) as file:
+                        yield _read(name, file, max_bytes, budget)
+                except _DAMAGED:
+                    yield Member(name, failed="damaged in the archive")
+
+
+def _tar(body: bytes, max_bytes: int, budget: Budget) -> Iterator[Member]:
+    raw: BinaryIO = io.BytesIO(body)
+    opener = next((opener for magic, opener in _COMPRESSED if body.startswith(magic)), None)
+    file = cast(BinaryIO, opener(raw)) if opener else raw
+    with file, tarfile.open(fileobj=cast(IO[bytes], _Counted(file, budget)), mode="r|") as archive:
+        for info in archive:
+            budget.member()
+            if info.isdir():
+                continue
+            reason = "symbolic link, pipe or device" if not info.isreg() else unwanted(info.name)
+            content = None if reason else archive.extractfile(info)
+            if content is None:
+                yield Member(info.name, skipped=reason or "no file")
+            else:
+                yield _read(info.name, content, max_bytes, None)
+
+
+class _Counted:
+    """A file that may not be read past what the archive may hold; what is passed over counts too."""
+
+    def __init__(self, file: BinaryIO, budget: Budget) -> None:
+        self._file = file
+        self._budget = budget
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._budget.spend(len(data))
+        return data
+
+
+def _read(name: str, file: IO[bytes], max_bytes: int, budget: Budget | None) -> Member:
+    pieces, length = [], 0
+    while piece := file.read(_COPY):
+        length += len(piece)
+        if budget is not None:
+            budget.spend(len(piece))
+        if length > max_bytes:
+            return Member(name, failed=f"larger than {max_bytes:,} bytes")
+        pieces.append(piece)
+    return Member(name, b"".join(pieces))
+
+
+def unwanted(name: str) -> str:
+    """Why a member is not read; empty if it is."""
+    steps = name.split("/")
+    if len(name) > _LONGEST_NAME or "\\" in name or ":" in steps[0] or not name.isprintable():
+        return "a name that is not for a file"
+    if name.startswith("/") or ".." in steps:
+        return "a path that leads out of the archive"
+    if any(step.startswith(".") and step != "." for step in steps):
+        return "hidden"
+    content_type = content_type_of(name)
+    if content_type is None:
+        suffix = name[name.rindex(".") :].lower() if "." in steps[-1] else "without suffix"
+        return f"file type {suffix} is not read"
+    return "an archive in an archive" if reader_of(content_type) == CONTAINER else ""

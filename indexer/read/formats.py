@@ -1,0 +1,118 @@
+"""Which kinds of documents are read, by media type and by the end of a name."""
+
+import re
+from pathlib import PurePosixPath
+
+_CODE = {  # media type: suffixes
+    "text/x-python": ".py .pyi",
+    "text/javascript": ".js .mjs .cjs .jsx",
+    "text/typescript": ".ts .tsx",
+    "text/x-c": ".c .h",
+    "text/x-c++": ".cc .cpp .cxx .hh .hpp .hxx",
+    "text/x-csharp": ".cs",
+    "text/x-java": ".java",
+    "text/x-kotlin": ".kt .kts",
+    "text/x-scala": ".scala",
+    "text/x-swift": ".swift",
+    "text/x-go": ".go",
+    "text/x-rust": ".rs",
+    "text/x-ruby": ".rb",
+    "text/x-perl": ".pl .pm",
+    "text/x-php": ".php",
+    "text/x-lua": ".lua",
+    "text/x-r": ".r",
+    "text/x-shellscript": ".sh .bash .zsh",
+    "application/sql": ".sql",
+}
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_READERS = {  # reader: media type: suffixes
+    "html": {"text/html": ".html .htm", "application/xhtml+xml": ".xhtml"},
+    "markdown": {"text/markdown": ".md .markdown"},
+    "plain": {"text/plain": ".txt"},
+    "restructured": {"text/x-rst": ".rst", "text/prs.fallenstein.rst": ""},
+    "man": {"text/troff": ""},  # files are told by _MANUAL
+    "pdf": {"application/pdf": ".pdf"},
+    "word": {f"{_OFFICE}.wordprocessingml.document": ".docx"},
+    "slides": {f"{_OFFICE}.presentationml.presentation": ".pptx"},
+    "sheets": {
+        f"{_OFFICE}.spreadsheetml.sheet": ".xlsx",
+        "application/vnd.ms-excel": ".xls",
+        "application/vnd.oasis.opendocument.spreadsheet": ".ods",
+    },
+    "csv_text": {"text/csv": ".csv", "text/tab-separated-values": ".tsv"},
+    "epub": {"application/epub+zip": ".epub"},
+    "notebook": {"application/x-ipynb+json": ".ipynb"},
+    "mail": {"message/rfc822": ".eml"},
+    "json_text": {
+        "application/json": ".json",
+        "application/x-ndjson": ".jsonl .ndjson",
+        "application/jsonl": "",
+        "application/x-jsonlines": "",
+    },
+    "source_code": {**_CODE, "application/javascript": "", "application/x-sh": ""},
+    "container": {
+        "application/zip": ".zip",
+        "application/x-zip-compressed": "",
+        "application/x-tar": ".tar",
+        "application/gzip": ".tgz .tar.gz",
+        "application/x-gzip": "",
+        "application/x-bzip2": ".tbz2 .tar.bz2",
+        "application/x-xz": ".txz .tar.xz",
+    },
+}
+_READER_OF = {kind: reader for reader, kinds in _READERS.items() for kind in kinds}
+_TYPE_OF = {
+    suffix: kind for kinds in _READERS.values() for kind, suffixes in kinds.items() for suffix in suffixes.split()
+}
+# ls.1, SSL_read.3ssl: no version (1.2.1), library (libz.so.1) or log that was put away (boot.log.1)
+_MANUAL = re.compile(r"(?!.*\.(?:so|log)\.)(?!.*\d\.\d).*[^.\d]\d*\.[1-9][a-z]{0,4}")
+_NAMED = frozenset({"markdown", "restructured", "csv_text", "json_text", "notebook", "mail", "source_code"})
+
+CONTAINER = "container"  # reader of archives, which hold documents and are none
+MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
+LINKS, LISTING = "links", "listing"  # readers of links in a page, and of sitemaps and feeds
+HTML, TEMPLATE = "html", "html_template"  # readers of a page, and of what it may have in common with others
+LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
+MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
+MODULES = {  # below `indexer.read`: reader: module that reads what strangers wrote
+    **{name: f"files.{name}" for name in _READERS},
+    **{name: f"office.{name}" for name in ("epub", "sheets", "slides", "word")},
+    HTML: "html.page",
+    TEMPLATE: "html.template",
+    LINKS: "links.page",
+    LISTING: "links.listing",
+    CONTAINER: CONTAINER,
+    ATTACHMENTS: ATTACHMENTS,
+}
+PACKED_READERS = _NAMED | {HTML, TEMPLATE, "plain", "man"}  # readers of formats that folders may have packed with gzip
+TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
+# Media types that are read from a site: archives on one are copies of its pages, or programs.
+CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader != CONTAINER)
+
+
+def content_type_of(name: str) -> str | None:
+    """Media type of a file by the end of its name, or None where files of that type are not read."""
+    path = PurePosixPath(name.lower())
+    known = _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
+    if known is None and path.suffix == ".gz":
+        packed = content_type_of(path.stem)
+        return packed if packed is not None and _READER_OF[packed] in PACKED_READERS else None
+    return "text/troff" if known is None and _MANUAL.fullmatch(path.name) else known
+
+
+def effective_type(content_type: str, name: str) -> str:
+    """The media type, or for what servers call plain text the one that its name tells."""
+    if content_type != "text/plain":
+        return content_type
+    named = content_type_of(name)
+    return named if named is not None and _READER_OF[named] in _NAMED else content_type
+
+
+def reader_of(content_type: str) -> str | None:
+    """Name of the module that reads a media type, or None where it is not read."""
+    return _READER_OF.get(content_type)
+
+
+def is_source_code(content_type: str) -> bool:
+    """Whether documents of a media type are programs, all of whose lines are code."""
+    return reader_of(content_type) == "source_code"

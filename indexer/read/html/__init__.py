@@ -1,0 +1,3 @@
+"""An HTML page in, its text by sections out, without the interface around it.
+
+May import `read`'s content, decoding and metadata."""

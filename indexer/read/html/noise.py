@@ -1,0 +1,215 @@
+"""Which elements of a page are not its text."""
+
+import re
+from functools import lru_cache
+from itertools import islice
+
+from indexer.read.html.tree import Element
+
+_NEVER = frozenset(
+    "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "
+    "object embed audio video map rp rt".split()
+)
+_NOISE_CLASSES = frozenset(
+    "headerlink navheader navfooter toc toctree-wrapper indextable genindextable sphinxsidebar linenos breadcrumb "
+    "breadcrumbs pagination skip-link sr-only visually-hidden".split()
+)
+_NOISE_ROLES = frozenset(
+    "navigation search searchbox banner contentinfo complementary button tab tablist toolbar menu menubar menuitem "
+    "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist "
+    "doc-backlink".split()
+)
+_HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
+_KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
+_BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
+_HEADERS = frozenset({"header", "nav-panel"})
+_LINKS = frozenset({"a"})
+_NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
+_CODE = frozenset({"code", "kbd", "samp"})
+_TELLING = _HEADINGS | _CODE | {"div", "p", "a"}
+_FEW = 2  # links of a table of contents
+_LINKED = 0.8  # of its text is inside links
+_PERMALINKS = frozenset("¶ # § 🔗".split())
+_TITLES = frozenset({"dt", *_HEADINGS})
+_HEADED = _HEADINGS | {"pre"}
+AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
+_TEXT_PARENTS = frozenset({"main", "article", "section"})
+_NEAR = 20  # elements looked at above one; a limit, so that depth costs little
+_PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
+_NO_NAMES: frozenset[str] = frozenset()
+_SEARCHED = 5_000  # elements and strings looked at below one
+_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|user-select\s*:\s*none", re.IGNORECASE)
+_LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
+_FRAMED = _LABELS | _HEADINGS | _NEVER  # all that an element has which is only a frame around a heading
+_LISTS = frozenset({"ul", "ol"})
+_LABEL = 80  # characters of what stands beside a heading, such as a version and a link to the source
+_BUTTON = 30  # characters of what stands beside a block of code, such as "Run"
+_BESIDE = 12  # nodes around a heading or block of code; an element that has more of them is no frame around one
+_TOGGLE = 3  # words of what opens and closes a part of a page that is open already
+_BUBBLE = re.compile(r"tooltip[-_]?(?:text|content|inner|box)")
+_WORD = re.compile(r"\w")
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+def classes(tag: Element) -> frozenset[str]:
+    """The element's class names."""
+    return _names(tag.attributes["class"]) if "class" in tag.attributes else _NO_NAMES
+
+
+@lru_cache(maxsize=4_096)  # a page repeats a few all over
+def _names(value: str) -> frozenset[str]:
+    return frozenset(value.split())
+
+
+def holds(tag: Element, names: frozenset[str], rels: frozenset[str] | None = None) -> bool:
+    """Whether one of the first few thousand nodes below an element has such a name, and `rel` if any are given."""
+    return any(
+        isinstance(node, Element) and node.name in names and (rels is None or node.get("rel") in rels)
+        for node in islice(tag.nodes(), _SEARCHED)
+    )
+
+
+def is_noise(tag: Element) -> bool:
+    """Whether an element and all below it is navigation, decoration, hidden, or not text at all."""
+    name = tag.name
+    if name in _NEVER:
+        return True
+    if tag.attributes and (_is_hidden(tag) or tag.get("role") in _NOISE_ROLES or has_noise_class(tag)):
+        return True
+    if name == "a":
+        return _is_control(tag)
+    if name in _LISTS:
+        return _leads_within(tag)
+    if name == "header":  # of the site, unless it stands inside the text
+        return not any(parent.name in _TEXT_PARENTS for parent in islice(tag.parents, _NEAR))
+    if name == "aside":
+        return not classes(tag) & _KEPT_ASIDES
+    if name == "form":  # some systems wrap the whole page in one
+        return not holds(tag, _PAGE_PARTS)
+    return name == "summary" and _only_toggles(tag)
+
+
+def is_permalink(link: Element) -> bool:
+    """Whether a link into the page has no words, and so leads to where it stands."""
+    if _WORD.search(link.first_text()):
+        return False
+    sign = link.short_text(_BUTTON)
+    if sign is None or _WORD.search(sign):
+        return False
+    return sign.strip() in _PERMALINKS or (link.get("href").startswith("#") and not holds(link, _CODE))
+
+
+def _is_control(link: Element) -> bool:
+    """Whether a link is a sign or a button, or leads to the pages around."""
+    attributes = link.attributes
+    if "href" not in attributes:
+        return "onclick" in attributes
+    if attributes["href"].startswith("javascript:") or (attributes["href"] == "#" and "onclick" in attributes):
+        return True
+    if "rel" in attributes and not _NEIGHBOURS.isdisjoint(attributes["rel"].lower().split()):
+        return True
+    return is_permalink(link)
+
+
+def text_within(tag: Element) -> list[Element | str]:
+    """Children of one of `AROUND`, without short links and badges that are all it has beside a heading or code."""
+    children = tag.children
+    if tag.name in _TITLES:
+        return [node for node in children if isinstance(node, str) or not _is_bracketed(node)]
+    if len(children) > _BESIDE:
+        return children
+    names = {node.name for node in children if isinstance(node, Element)}
+    if names.isdisjoint(_HEADED) or any(isinstance(node, str) and not node.isspace() for node in children):
+        return children
+    if "pre" in names:
+        return [node for node in children if isinstance(node, str) or not _is_button(node)]
+    if not names <= _FRAMED:
+        return children
+    return [node for node in children if isinstance(node, str) or not _is_badge(node)]
+
+
+def _is_bracketed(tag: Element) -> bool:
+    if tag.name not in _LABELS or not tag.first_text().lstrip().startswith("["):
+        return False
+    text = tag.short_text(_BUTTON)
+    return text is not None and text.rstrip().endswith("]") and _has_link(tag)
+
+
+def _is_button(tag: Element) -> bool:
+    return tag.name == "a" and tag.short_text(_BUTTON) is not None
+
+
+def _is_badge(tag: Element) -> bool:
+    if tag.name not in _LABELS:
+        return False
+    text = tag.short_text(_LABEL)
+    return text is not None and (_has_link(tag) or not _LETTER.search(text)) and not holds(tag, _HEADINGS)
+
+
+def _has_link(tag: Element) -> bool:
+    return tag.name == "a" or holds(tag, _LINKS)
+
+
+def _leads_within(items: Element) -> bool:
+    """Whether all of a list are links to places of the same page: its table of contents."""
+    first = next(
+        (node for node in islice(items.nodes(), _NEAR) if isinstance(node, Element) and node.name == "a"), None
+    )
+    if first is None or not first.get("href").startswith("#"):
+        return False
+    links = [node for node in items.elements() if node.name == "a"]
+    if len(links) < _FEW or not all(link.get("href").startswith("#") for link in links):
+        return False
+    linked = sum(len(link.text().strip()) for link in links)
+    return linked > _LINKED * len("".join(items.text().split()))
+
+
+def _only_toggles(summary: Element) -> bool:
+    """Whether what opens and closes a part of the page, which is open already, says only that."""
+    parent = summary.parent
+    if parent is None or "open" not in parent.attributes or holds(summary, _TELLING):
+        return False
+    text = summary.short_text(_BUTTON)
+    return text is not None and len(text.split()) <= _TOGGLE
+
+
+def has_noise_class(tag: Element) -> bool:
+    """Whether a class says that an element is no text."""
+    if "class" not in tag.attributes:
+        return False
+    said = _said_by(tag.attributes["class"])
+    if said is not None:
+        return said
+    names = classes(tag)
+    if names & _HEADERS and holds(tag, _LINKS, _NEIGHBOURS):  # Texinfo's line of links to the pages around
+        return True
+    return any("tooltip" in name for name in names) and _is_bubble(tag)
+
+
+@lru_cache(maxsize=4_096)
+def _said_by(value: str) -> bool | None:
+    """Whether classes say that an element is no text; None where what is in it decides."""
+    names = _names(value)
+    if not names.isdisjoint(_NOISE_CLASSES):
+        return True
+    if "contents" in names and names & {"topic", "local"}:  # a table of contents made by docutils
+        return True
+    return None if names & _HEADERS or "tooltip" in value else False
+
+
+def _is_bubble(tag: Element) -> bool:
+    """Whether an element is what a pointer opens, or the sign that it opens by; not the words that it explains."""
+    first = next((node for node in islice(tag.nodes(), _NEAR) if isinstance(node, str) and not node.isspace()), "")
+    return not _WORD.search(first) or any(_BUBBLE.search(name) for name in classes(tag))
+
+
+def _is_hidden(tag: Element) -> bool:
+    attributes = tag.attributes
+    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
+        return True
+    return "style" in attributes and _HIDDEN_STYLE.search(attributes["style"]) is not None
+
+
+def titles_a_box(heading: Element) -> bool:
+    """Whether a heading only says "Note" or "Warning" above a box, and opens no section."""
+    return heading.parent is not None and bool(classes(heading.parent) & _BOXES)

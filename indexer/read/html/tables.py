@@ -1,0 +1,76 @@
+"""Tables of a page: which are grids of cells, which rows and tables stand for a symbol and open a section."""
+
+from dataclasses import dataclass, field
+
+from indexer.read.html.noise import holds
+from indexer.read.html.parts import Part
+from indexer.read.html.tree import Element
+
+_NOT_A_GRID = frozenset({"table", "pre", *(f"h{level}" for level in range(1, 7))})  # a table around one is layout
+_CELLS = frozenset({"td", "th"})
+_MOST_ROWS = 6  # of a table that is the heading of what follows it
+_FEW = 3  # such tables on a page, or it is only a table
+
+
+@dataclass(slots=True)
+class Row:
+    """A table row while it is being filled."""
+
+    anchor: str | None  # the nearest id before it, or the first in it
+    is_own: bool = False  # whether that is in it
+    cells: list[list[str]] = field(default_factory=list)  # blocks of each
+    length: int = 0  # characters
+    linked: int = 0  # of these, characters inside links
+
+    def add(self, text: str, length: int, linked: int) -> None:
+        """Take a block of the last cell."""
+        if not self.cells:
+            self.cells.append([])
+        self.cells[-1].append(text)
+        self.length += length
+        self.linked += linked
+
+    def text(self) -> str:
+        """The cells, side by side; the blocks of an only cell are lines."""
+        joint = "\n" if len(self.cells) == 1 else " "
+        return " | ".join(joint.join(cell) for cell in self.cells).rstrip(" |")
+
+    def name(self) -> str:
+        """What the first cell says, on one line."""
+        return " ".join(" ".join(self.cells[0]).split()) if self.cells else ""
+
+
+@dataclass(slots=True)
+class Table:
+    """An open table."""
+
+    is_grid: bool  # whether rows are written as rows
+    home: Part  # the section it stands in
+    titles: bool = False  # whether its first row is the heading of what follows it
+
+
+class Tables:
+    """Opens the tables of a page."""
+
+    def __init__(self, root: Element) -> None:
+        self._root = root
+        self._titling: set[int] | None = None
+
+    def open(self, tag: Element, home: Part) -> Table:
+        """Begin a table."""
+        return Table(not holds(tag, _NOT_A_GRID), home, titles="id" in tag.attributes and id(tag) in self._headings())
+
+    def _headings(self) -> set[int]:
+        """Tables of one column, with an id, of which there are several: each names a symbol, and text follows it."""
+        if self._titling is None:
+            named = [tag for tag in self._root.elements() if tag.name == "table" and "id" in tag.attributes]
+            found = {id(tag) for tag in named if _is_column(tag)}
+            self._titling = found if len(found) >= _FEW else set()
+        return self._titling
+
+
+def _is_column(table: Element) -> bool:
+    rows = [node for node in table.elements() if node.name == "tr"]
+    return 0 < len(rows) <= _MOST_ROWS and all(
+        sum(isinstance(node, Element) and node.name in _CELLS for node in row.children) == 1 for row in rows
+    )

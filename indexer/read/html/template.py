@@ -1,0 +1,226 @@
+"""What the pages of a site have around their text: looked for in a sample of them, and left out of each.
+
+A place in a page is the chain of names and classes from its body down, without the elements beside it; places and
+texts are compared by hashes. Numbers in them are all the same, so that dates and versions may differ. Runs in the
+process that reads documents; `indexer.sources.templates` counts what `find` gives.
+"""
+
+import hashlib
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from functools import lru_cache
+from itertools import groupby, islice
+from typing import Any
+
+from indexer.decoding import decode
+from indexer.read.html.noise import classes, holds, is_noise
+from indexer.read.html.tree import Element, Tree, parse_html
+
+_DEEPEST = 16  # elements within each other that are looked at
+_EITHER_END = 300  # blocks given, from the beginning of a page and from its end
+MOST_BLOCKS = 2 * _EITHER_END
+_LONGEST = 1_500  # characters of a block that may be of a template
+_PROSE = 600  # of these, characters outside of links
+_NAME = 500  # characters of a name with its classes
+_LINKED = 0.5  # share of the text inside links in what is navigation
+_MOSTLY = 0.8  # the same where it stands between texts
+_TITLES = frozenset({"h1", "h2"})
+_HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
+_BLOCKS = _HEADINGS | frozenset(
+    "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
+    "ol p pre section summary table tbody td tfoot th thead tr ul".split()
+)
+_ENTRIES = frozenset({"li", "tr", "td", "th", "dt", "dd"})  # say something among others of their kind
+_SILENT = frozenset({"script", "style", "template", "noscript"})
+_NUMBER = re.compile(r"\d+")
+_WORD = re.compile(r"\w")
+_RUN = "~"  # stands for text and inline elements between blocks
+_ROOT = 0
+
+Unit = Element | list[Element | str]  # a block, or text and inline elements between blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What is around the text of a site's pages; all numbers are hashes."""
+
+    texts: frozenset[int]  # of a place and the text that is there
+    at: frozenset[int]  # places of these texts
+    places: frozenset[int]  # at which each page has links of its own
+    around: frozenset[int]  # all these places, and those they are in
+
+    def __str__(self) -> str:
+        """As `read_template` takes it."""
+        return ";".join(" ".join(f"{number:x}" for number in sorted(some)) for some in astuple(self))
+
+
+@lru_cache(maxsize=16)
+def read_template(text: str) -> Template:
+    """Read what `str` gave; raises ValueError, TypeError if it is something else."""
+    return Template(*(frozenset(int(number, 16) for number in some.split()) for some in text.split(";")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    parent: Element
+    unit: Unit
+    is_links: bool = False  # and may go from anywhere
+
+
+def find(body: bytes, charset: str | None) -> dict[str, Any]:
+    """What may be of the template of a page's site, JSON-ready: hashes only.
+
+    `about` is of the page's headings. Of each block `blocks` has the place around it, its own, its text, and whether
+    this is mostly links.
+
+    Raises:
+        ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read.
+    """
+    tree = parse_html(decode(body, charset, markup=True))
+    blocks = _blocks(tree.first("body") or tree.root, _ROOT)
+    found = [*islice(blocks, _EITHER_END), *deque(blocks, _EITHER_END)]
+    headings = [" ".join(tag.text().split()) for tag in tree.elements if tag.name in _HEADINGS]
+    title = tree.first("title")
+    about = "\n".join(headings) or (title.text() if title is not None else "")
+    return {"about": _hash(_ROOT, about), "blocks": found}
+
+
+def strip(tree: Tree, template: Template) -> bool:
+    """Take what is of the template out of a page; return whether there was any.
+
+    It goes where it stands before the page's first text of its own or after the last; links go from between as well.
+    What has all main headings of a page stays.
+    """
+    found = list(_matches(tree.first("body") or tree.root, _ROOT, template))
+    own = [place for place, match in enumerate(found) if match is None]
+    first, last = (own[0], own[-1]) if own else (len(found), -1)
+    gone = [
+        match
+        for place, match in enumerate(found)
+        if match is not None
+        and (match.is_links or not first < place < last)
+        and not (place < first and isinstance(match.unit, Element) and match.unit.name in _HEADINGS)
+    ]
+    titled = [match for match in gone if isinstance(match.unit, Element) and holds(match.unit, _TITLES)]
+    if titled and sum(tag.name in _TITLES for tag in tree.elements) <= sum(map(_titles, titled)):
+        kept = set(map(id, titled))
+        gone = [match for match in gone if id(match) not in kept]
+    away = {id(node) for match in gone for node in ([match.unit] if isinstance(match.unit, Element) else match.unit)}
+    for parent in {id(match.parent): match.parent for match in gone}.values():
+        parent.children = [node for node in parent.children if id(node) not in away]
+    return bool(gone)
+
+
+def _titles(match: _Match) -> int:
+    return sum(isinstance(node, Element) and node.name in _TITLES for node in _nodes(match.unit))
+
+
+def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, int, int, bool]]:
+    """Blocks that may be of a template, in the order of the page, as `find` gives them."""
+    for unit in _units(parent):
+        if isinstance(unit, Element) and (is_noise(unit) or unit.name == "pre"):
+            continue
+        text, linked = _measure(unit)
+        if text is not None and not _WORD.search(text):
+            continue
+        here = _place(place, unit)
+        if text is not None and len(text) - linked <= _PROSE:
+            yield place, here, _text_hash(here, text), linked >= _LINKED * len(text)
+        if isinstance(unit, Element) and depth < _DEEPEST:
+            yield from _blocks(unit, here, depth + 1)
+
+
+def _matches(parent: Element, place: int, template: Template) -> Iterator[_Match | None]:
+    """What is of the template, in the order of the page, and None for each text of its own."""
+    for unit in _units(parent):
+        here = _place(place, unit)
+        if here in template.around and not (isinstance(unit, Element) and is_noise(unit)):
+            text, linked = _measure(unit) if here in template.at or here in template.places else (None, 0)
+            if text and _text_hash(here, text) in template.texts:
+                is_entry = parent.name in _ENTRIES or (isinstance(unit, Element) and unit.name in _ENTRIES)
+                yield _Match(parent, unit, linked >= _MOSTLY * len(text) and not is_entry)
+                continue
+            if text and here in template.places and linked >= _LINKED * len(text):
+                yield _Match(parent, unit)
+                continue
+            if isinstance(unit, Element):
+                yield from _matches(unit, here, template)
+                continue
+        if _says(unit):
+            yield None
+
+
+def _units(parent: Element) -> Iterator[Unit]:
+    """Blocks, and what stands between them."""
+    for is_block, nodes in groupby(parent.children, _is_block):
+        if is_block:
+            yield from (node for node in nodes if isinstance(node, Element))
+        else:
+            yield list(nodes)
+
+
+def _is_block(node: Element | str) -> bool:
+    return isinstance(node, Element) and node.name in _BLOCKS
+
+
+def _measure(unit: Unit) -> tuple[str | None, int]:
+    """Text on one line, None if it is long, and how many characters of it are inside links."""
+    pieces: list[str] = []
+    length = linked = 0
+    todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(_nodes(unit))]
+    while todo:
+        node, is_link = todo.pop()
+        if isinstance(node, str):
+            said = len(node.strip())
+            length, linked = length + said, linked + said * is_link
+            if length > _LONGEST:
+                return None, 0
+            pieces.append(node)
+        elif node.name not in _SILENT:
+            is_link = is_link or (node.name == "a" and "href" in node.attributes)
+            todo += [(child, is_link) for child in reversed(node.children)]
+    return " ".join("".join(pieces).split()), linked
+
+
+def _nodes(unit: Unit) -> list[Element | str]:
+    return unit.children if isinstance(unit, Element) else unit
+
+
+def _says(unit: Unit) -> bool:
+    """Whether there is text in it outside of headings."""
+    todo: list[Element | str] = [unit] if isinstance(unit, Element) else unit[::-1]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, str):
+            if _WORD.search(node):
+                return True
+        elif node.name not in _HEADINGS and not is_noise(node):
+            todo += reversed(node.children)
+    return False
+
+
+def _place(around: int, unit: Unit) -> int:
+    if not isinstance(unit, Element):
+        return _name_hash(around, _RUN)
+    attributes = unit.attributes
+    if not attributes:
+        return _name_hash(around, unit.name)
+    own = " ".join(sorted(classes(unit))) or "#" + attributes.get("id", "")
+    return _name_hash(around, f"{unit.name} {own}"[:_NAME])
+
+
+def _text_hash(place: int, text: str) -> int:
+    return _hash(place, f"={text}")
+
+
+@lru_cache(maxsize=4_096)  # a page repeats a few all over
+def _name_hash(around: int, name: str) -> int:
+    return _hash(around, name)
+
+
+def _hash(around: int, name: str) -> int:
+    """A number below 2^64 that is the same everywhere."""
+    said = f"{around}/{_NUMBER.sub('0', name)}".encode("utf-8", "replace")
+    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest())

@@ -1,0 +1,301 @@
+"""The walk over a page's elements that gathers its sections.
+
+It keeps its own stack, so that depth costs nothing. Headings open sections; so do definition terms with an id of
+their own (a setting in a manual, a function in an API reference), because that is what readers look up and link to.
+"""
+
+import re
+
+from indexer.read.html.code import MAY_BE_CODE, code_of, is_code
+from indexer.read.html.noise import AROUND, classes, is_noise, is_permalink, text_within, titles_a_box
+from indexer.read.html.parts import Block, Part, join_parts, text_of
+from indexer.read.html.tables import Row, Table, Tables
+from indexer.read.html.tree import Element, fold
+from indexer.records import Section
+
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCKS = frozenset(
+    "address article aside blockquote body caption center dd details dir div dl dt fieldset figcaption figure form "
+    "header hgroup hr html legend li main menu ol p pre section summary table tbody td tfoot th thead tr ul".split()
+)
+_LISTS = frozenset({"ul", "ol", "menu", "dir"})
+_LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
+_SHAPING = _BLOCKS | {*_HEADINGS, "a", "br"}  # all others only carry text, and perhaps an id
+_BREAK = "\x00"  # stands for <br>
+_WORD = re.compile(r"\w")
+_LETTER = re.compile(r"[^\W\d_]")
+_GENERATED_ID = re.compile(r"id[-m]?\d[\d.]*")
+_DEEPEST = 10  # names in the path above a term
+_TERM_LENGTH = 80  # characters of a term shown in a path
+_LINK_PAGE = 0.5  # share of the text inside links above which a page is mostly links
+_LINK_PAGE_LENGTH = 5_000  # characters; shorter pages are left alone
+
+
+class Walker:
+    """Walks one element and gathers what it says."""
+
+    def __init__(self) -> None:
+        self.headings: list[str] = []
+        self.text_length = 0  # characters
+        self.link_length = 0  # of these, characters inside links
+        self._parts = [Part((), None)]
+        self._line: list[str] = []  # inline text that is not a block yet
+        self._line_length = 0  # of its characters
+        self._line_linked = 0
+        self._line_anchor: str | None = None  # the nearest id before it
+        self._kinds = ["div"]  # open elements that make blocks
+        self._tight = False  # whether the next block follows without a blank line
+        self._bullet = ""
+        self._lists: list[bool] = []  # open lists: whether an item has been written
+        self._links = 0  # open links
+        self._last_link = (0, 0)  # pieces of the line that are inside the last link
+        self._tail = ""  # the link that ended the last line
+        self._outline: list[tuple[int, str]] = []  # open headings
+        self._heading = False  # inside a heading
+        self._term: Element | None = None  # the open <dt>
+        self._own_anchor: str | None = None  # id of, or in, the open heading or term
+        self._near_anchor: str | None = None  # last id since the last text
+        self._near_is_block = False
+        self._last_anchor: str | None = None  # last id, whatever stands between
+        self._definitions: list[Part] = []  # sections in which the open <dl>s stand
+        self._tables: list[Table] = []  # open ones
+        self._rows: list[Row] = []  # open ones
+
+    def walk(self, root: Element) -> None:
+        """Visit everything below `root` in document order."""
+        self._note_anchor(root)
+        self._opener = Tables(root)
+        todo: list[Element | str | tuple[Element]] = list(reversed(root.children))
+        while todo:
+            node = todo.pop()
+            if isinstance(node, str):
+                self._add(node)
+            elif isinstance(node, tuple):
+                self._leave(node[0])
+            elif is_noise(node):
+                if node.name in _LISTS_OF_LINKS:
+                    self._parts[-1].emptied = True
+                elif node.name == "a" and is_permalink(node):
+                    self._note_anchor(node)
+            elif node.name in MAY_BE_CODE and is_code(node):
+                self._preformatted(node)
+            else:
+                if node.name in _SHAPING:
+                    self._enter(node)
+                    todo.append((node,))
+                elif "id" in node.attributes:
+                    self._note_anchor(node)
+                todo += reversed(text_within(node) if node.name in AROUND and len(node.children) > 1 else node.children)
+        self._flush()
+
+    def sections(self) -> tuple[Section, ...]:
+        """What was gathered, in order; to be asked once."""
+        return join_parts(text_of(self._parts, is_mostly_links=self.is_mostly_links))
+
+    @property
+    def is_mostly_links(self) -> bool:
+        """Whether this is a long page of which more leads elsewhere than not."""
+        return self.text_length >= _LINK_PAGE_LENGTH and self.link_length > _LINK_PAGE * self.text_length
+
+    def _enter(self, tag: Element) -> None:
+        name = tag.name
+        if name in _BLOCKS:
+            self._flush()
+            self._kinds.append(name)
+        self._note_anchor(tag)
+        if name in _HEADINGS:
+            self._flush()
+            if titles_a_box(tag):
+                return
+            self._heading = True
+            self._own_anchor = tag.anchor
+        elif name == "a":
+            self._links += "href" in tag.attributes
+            self._last_link = (len(self._line), -1)
+        elif name == "br":
+            self._line.append(_BREAK)
+        elif name == "li":
+            self._bullet = "- "
+        elif name in _LISTS:
+            self._lists.append(bool(self._lists))
+        elif name == "dl":
+            self._definitions.append(self._parts[-1])
+        elif name == "dt" and self._definitions and not self._rows:
+            self._term = tag
+            self._own_anchor = tag.anchor
+        elif name == "table":
+            self._tables.append(self._opener.open(tag, self._parts[-1]))
+        elif name == "tr" and self._tables and self._tables[-1].is_grid:
+            self._rows.append(Row(self._last_anchor, tag.anchor is not None))
+        elif name in ("td", "th") and self._rows:
+            self._rows[-1].cells.append([])
+
+    def _leave(self, tag: Element) -> None:
+        name = tag.name
+        if self._heading and name in _HEADINGS:
+            self._open_heading(_HEADINGS[name])
+        elif tag is self._term:
+            self._open_term(tag)
+        elif name in _BLOCKS or name in _HEADINGS:
+            self._flush()
+        if name in _BLOCKS:
+            self._kinds.pop()
+        if name == "a":
+            self._links -= "href" in tag.attributes
+            self._last_link = (self._last_link[0], len(self._line))
+        elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
+            self._parts[-1].leads = True
+        elif name == "li":
+            self._bullet = ""
+        elif name in _LISTS and self._lists:
+            self._lists.pop()
+        elif name == "dt":
+            self._tight = True
+        elif name == "dl":
+            self._close_definitions()
+        elif name == "table":
+            self._resume(self._tables.pop().home)
+        elif name == "tr" and self._rows and self._tables and self._tables[-1].is_grid:
+            self._write_row(self._rows.pop())
+
+    def _add(self, text: str) -> None:
+        self._line.append(text)
+        length = len(text.strip())
+        if not length:
+            return
+        if not self._line_length:
+            self._line_anchor = self._last_anchor
+        linked = length if self._links else 0
+        self.text_length += length
+        self.link_length += linked
+        self._line_length += length
+        self._line_linked += linked
+        if not self._heading and self._term is None:
+            self._near_anchor = None
+
+    def _preformatted(self, tag: Element) -> None:
+        if self._heading or self._term is not None:
+            self._note_anchor(tag)
+            self._add(f" {tag.text()} ")
+            return
+        self._flush()
+        self._note_anchor(tag)
+        text = code_of(tag)
+        if not text:
+            return
+        self.text_length += len(text)
+        self._near_anchor = None
+        self._line_anchor = self._last_anchor
+        self._bullet = ""
+        self._write(text, len(text), 0, "pre")
+
+    def _take_line(self) -> tuple[str, int, int]:
+        """The text of the line, its characters, and those of them inside links."""
+        text = "".join(self._line)
+        start, end = self._last_link
+        self._tail = fold("".join(self._line[start:])) if 0 < start < len(self._line) == end else ""
+        self._last_link = (0, 0)
+        self._line.clear()
+        length, linked, self._line_length, self._line_linked = self._line_length, self._line_linked, 0, 0
+        shown = fold(text) if _BREAK not in text else "\n".join(filter(None, map(fold, text.split(_BREAK))))
+        return shown, length, linked
+
+    def _flush(self) -> None:
+        if self._heading or self._term is not None:
+            self._line.append(" ")
+        elif self._line:
+            self._write(*self._take_line(), self._kinds[-1])
+
+    def _write(self, text: str, length: int, linked: int, kind: str) -> None:
+        if self._rows and text:
+            self._rows[-1].add(text, length, linked)
+            return
+        if not _WORD.search(text) and kind != "pre":
+            return
+        tight = self._tight
+        if self._lists:
+            tight, self._lists[-1] = tight or self._lists[-1], True
+            kind = "li" if kind in ("p", "div") else kind
+        part = self._parts[-1]
+        anchor = self._line_anchor
+        tight = tight and bool(part.blocks)
+        part.blocks.append(Block(self._bullet + text, kind, anchor, tight, length, linked, self._tail))
+        self._tail = ""
+        part.defined = True
+        self._bullet = ""
+        self._tight = False
+
+    def _write_row(self, row: Row) -> None:
+        text, name, table = row.text(), row.name()[:_TERM_LENGTH].strip(), self._tables[-1]
+        if not self._rows and _WORD.search(name):
+            path = (*table.home.path[:_DEEPEST], name)
+            if table.titles:
+                table.titles = False
+                above = table.home.above if table.home.above is not None else table.home.path
+                self._parts.append(Part((*above[:_DEEPEST], name), row.anchor, above=above))
+                table.home = self._parts[-1]
+            elif row.is_own:
+                self._parts.append(Part(path, row.anchor, list_path=table.home.path))
+        self._line_anchor = row.anchor
+        self._write(text, row.length, row.linked, "tr")
+        self._tight = "\n" not in text
+
+    def _note_anchor(self, tag: Element) -> None:
+        anchor = tag.anchor
+        if anchor is None:
+            return
+        self._last_anchor = anchor
+        if self._rows and not self._rows[-1].length:
+            self._rows[-1].anchor, self._rows[-1].is_own = anchor, True
+        is_block = tag.name in _BLOCKS
+        if _GENERATED_ID.fullmatch(anchor) and not is_block:
+            return
+        if self._heading or self._term is not None:
+            self._own_anchor = self._own_anchor or anchor
+        elif is_block or self._near_anchor is None or not self._near_is_block:
+            self._near_anchor, self._near_is_block = anchor, is_block
+
+    def _open_heading(self, level: int) -> None:
+        self._heading = False
+        title, length, linked = self._take_line()
+        title = title.replace("\n", " ")
+        anchor = self._own_anchor or self._near_anchor or self._last_anchor
+        self._own_anchor = self._near_anchor = None
+        if not _WORD.search(title):
+            return
+        self._last_anchor = anchor
+        while self._outline and self._outline[-1][0] >= level:
+            self._outline.pop()
+        self._outline.append((level, title))
+        self.headings.append(title)
+        line = Block(title, "heading", anchor, length=length, linked=linked)
+        self._parts.append(Part(tuple(text for _, text in self._outline), anchor, title=line))
+        self._tight = False
+
+    def _open_term(self, tag: Element) -> None:
+        self._term = None
+        anchor, self._own_anchor = self._own_anchor, None
+        text, length, linked = self._take_line()
+        part = self._parts[-1]
+        another_name = part.list_path is not None and not part.defined
+        self._last_anchor = anchor or self._last_anchor
+        if not another_name and (_WORD if anchor else _LETTER).search(text):
+            home = self._definitions[-1]
+            name = anchor if anchor and "sig" in classes(tag) else text.replace("\n", " ")
+            path = (*home.path[:_DEEPEST], name[:_TERM_LENGTH].strip())
+            self._parts.append(Part(path, anchor or self._last_anchor, list_path=home.path))
+        self._line_anchor = anchor or self._last_anchor
+        self._write(text, length, linked, "dt")
+        if self._parts[-1] is not part or another_name:
+            self._parts[-1].defined = False
+        self._tight = True
+
+    def _close_definitions(self) -> None:
+        self._resume(self._definitions.pop())
+
+    def _resume(self, home: Part) -> None:
+        """Go on with the section that a list or table stands in, if terms or rows of it have opened others."""
+        if self._parts[-1].list_path is not None and self._parts[-1] is not home:
+            self._parts.append(Part(home.path, None, list_path=home.list_path, resumes=True))
+            self._parts[-1].defined = True
+        self._tight = False

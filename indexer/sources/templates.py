@@ -1,0 +1,166 @@
+"""What the pages of a source have around their text, learnt from some of them and kept with the index.
+
+The first pages of a site, or some from all over a folder, are read twice: once to find what they have in common. Which
+these are depends on the source alone. What was learnt holds for later builds too, so that pages which did not change
+need not be read again; it is learnt anew when all pages are read anew, or most of the sample has changed, as it does
+when a site gets a new design.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
+from typing import Any, TypeGuard
+from urllib.parse import urlsplit
+
+from indexer.errors import ParseError
+from indexer.read.formats import HTML, TEMPLATE, effective_type, reader_of
+from indexer.read.html.template import MOST_BLOCKS, Template
+from indexer.read.sandbox import borrowed
+from indexer.records import Failure, Known, Page, Skip
+
+SAMPLE = 40  # pages
+_LARGEST, _HELD = 20_000_000, 200  # bytes of pages, and items of a source, that are held back at most
+_LEAST_PAGES = 4  # with headings of their own; of fewer nothing is learnt
+_LEAST = 3  # pages that have the same text, or links, at a place
+_SHARE = 0.5  # of the pages that have something at this place
+_LINKED_SHARE = 0.8  # the same for links
+_CHANGED = 0.8  # of the sample: a new design
+_TWICE = 2  # as at the top of a page and at its end
+_MOST = 512  # hashes of each kind in a template
+_HASHES = 1 << 64  # there are
+
+Item = Page | Known | Skip | Failure
+Items = Generator[Item, None, None]
+
+
+class Templates:
+    """Learns templates, and gives pages those of their sources."""
+
+    def __init__(self, kept: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True) -> None:
+        """Take what `kept` gave after an earlier build, and which pages this has not read as they are now."""
+        self._known = dict(kept or {})
+        self._studied: set[str] = set()
+        self._is_new = is_new
+
+    def kept(self, sources: Iterable[str]) -> dict[str, str]:
+        """What was learnt of these sources."""
+        return {source: self._known[source] for source in sources if source in self._known}
+
+    def study(self, source: str, pages: Iterable[Item]) -> None:
+        """Learn the template of a source from the first of some pages, if they are enough.
+
+        One that is known stays, unless most of these pages have changed.
+        """
+        self._studied.add(source)
+        sample = [page for page in _first(pages) if isinstance(page, Known) or is_html(page)]
+        if source in self._known:
+            new = sum(isinstance(page, Page) and self._is_new(page) for page in sample)
+            if new < max(_LEAST_PAGES, _CHANGED * len(sample)):
+                return
+        learnt = learn(_blocks_of(page for page in sample if isinstance(page, Page)))
+        if learnt is not None:
+            self._known[source] = str(learnt)
+
+    def over(self, source: str, items: Items) -> Generator[Item | None, None, None]:
+        """Give the items of a source in their order, pages with its template.
+
+        The first are held back to learn it, unless it has been studied by then; for each of them None is given, so that
+        who reads several sources need not wait for this one.
+        """
+        with closing(items):
+            held: list[Item] = []
+            for item in _first(items):
+                if source in self._studied:
+                    yield self._with(source, item)
+                    break
+                held.append(item)
+                yield None
+            else:
+                self.study(source, held)
+            yield from (self._with(source, item) for item in held)
+            yield from (self._with(source, item) for item in items)
+
+    def _with(self, source: str, item: Item) -> Item:
+        template = self._known.get(source)
+        return replace(item, template=template) if template and is_html(item) else item
+
+
+def learn(pages: Iterable[Mapping[str, Any]]) -> Template | None:
+    """The template of pages, of which each is what `html_template.find` gives; None where they are too few.
+
+    Pages with the same headings, such as versions of one, count once: what they share is what they say.
+    """
+    different = {page["about"]: page["blocks"] for page in pages}
+    if len(different) < _LEAST_PAGES:
+        return None
+    around: dict[int, int] = {}  # place: the one it is in
+    place_of: dict[int, int] = {}  # text: place
+    places, texts, linked = Counter[int](), Counter[int](), Counter[int]()  # pages that have them
+    for blocks in different.values():
+        around |= {place: outer for outer, place, _, _ in blocks}
+        place_of |= {text: place for _, place, text, _ in blocks}
+        texts.update({text for _, _, text, _ in blocks})
+        times = Counter(place for _, place, _, _ in blocks)
+        places.update(times.keys())
+        bare = {place for _, place, _, is_linked in blocks if not is_linked}
+        linked.update(place for place, count in times.items() if count <= _TWICE and place not in bare)
+    often = [text for text, count in texts.most_common() if count >= max(_LEAST, _SHARE * places[place_of[text]])]
+    links = [
+        place for place, count in linked.most_common() if count >= max(_LEAST_PAGES, _LINKED_SHARE * places[place])
+    ]
+    at = frozenset(place_of[text] for text in often[:_MOST])
+    found = {*at, *links[:_MOST]}
+    for place in tuple(found):
+        while (place := around.get(place, 0)) and place not in found:
+            found.add(place)
+    return Template(frozenset(often[:_MOST]), at, frozenset(links[:_MOST]), frozenset(found))
+
+
+def _first(items: Iterable[Item]) -> Items:
+    """Items among which there are enough pages, or which are enough to hold in memory."""
+    pages = size = 0
+    for count, item in enumerate(items, 1):
+        yield item
+        if isinstance(item, Page):
+            size += len(item.body)
+        pages += isinstance(item, Known) or is_html(item)
+        if pages >= SAMPLE or size >= _LARGEST or count >= _HELD:
+            return
+
+
+def _blocks_of(pages: Iterable[Page]) -> Generator[dict[str, Any], None, None]:
+    with borrowed() as sandbox:
+        for page in pages:
+            try:
+                with closing(sandbox.ask(TEMPLATE, page.charset, page.body)) as answers:
+                    [(answer, _)] = answers
+                yield checked(answer)
+            except ParseError:  # whoever reads it for its text says so
+                continue
+
+
+def checked(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What the reader process found, which has read what a stranger wrote; raises ParseError if it is nothing such."""
+    try:
+        blocks = [
+            (_number(around), _number(place), _number(text), bool(linked))
+            for around, place, text, linked in islice(answer["blocks"], MOST_BLOCKS)
+        ]
+        return {"about": _number(answer["about"]), "blocks": blocks}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ParseError("the reader process returned garbage") from error
+
+
+def _number(given: int) -> int:
+    if not 0 <= int(given) < _HASHES:
+        raise ValueError("no hash")
+    return int(given)
+
+
+def is_html(item: Item) -> TypeGuard[Page]:
+    """Whether an item is a page that may have a template, and is to be read."""
+    if not isinstance(item, Page) or item.noindex:
+        return False
+    return reader_of(effective_type(item.content_type, urlsplit(item.url).path)) == HTML

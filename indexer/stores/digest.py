@@ -1,0 +1,45 @@
+"""A checksum of what a generation holds, whatever the store: two are equal if a search could not tell them apart."""
+
+import hashlib
+import json
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from indexer.generation.manifest import FileRecord
+from indexer.records import Chunk, Document
+from indexer.stores.store import Entry, Reading
+
+
+class Digest:
+    """Takes in documents in the order of the index; pages do not count."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._size = 0
+
+    def add(self, entry: Entry) -> None:
+        """Take in a document with its chunks, signatures and vectors."""
+        document, chunks, signatures, vectors = entry
+        content = [_fields(document), [_fields(chunk) for chunk in chunks], list(signatures)]
+        text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=dict).encode("utf-8", "replace")
+        for block in (text, np.ascontiguousarray(vectors, dtype=np.float16).tobytes()):
+            self._hash.update(block)
+            self._size += len(block)
+
+    def record(self) -> FileRecord:
+        """SHA-256 of all that was taken in, and of how many bytes."""
+        return FileRecord(self._hash.hexdigest(), self._size)
+
+
+def digest_of(reading: Reading) -> str:
+    """SHA-256 in hex of a generation; streams, so memory does not grow with it. Raises what reading raises."""
+    digest = Digest()
+    for entry in reading.entries():
+        digest.add(entry)
+    return digest.record().sha256
+
+
+def _fields(record: Document | Chunk) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}

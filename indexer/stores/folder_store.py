@@ -1,0 +1,132 @@
+"""The embedded store: an index folder, or a collection's, with FAISS, Tantivy and SQLite in each generation."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from indexer.errors import IndexMissing, StoreConflict
+from indexer.generation.earlier import Earlier
+from indexer.generation.generation import Generation, current_id, generation_folder
+from indexer.generation.manifest import Manifest, read_manifest
+from indexer.generation.writer import GenerationWriter
+from indexer.publish.collections import Published, generation_ids, list_generations, live_id
+from indexer.publish.kept import without_leave
+from indexer.publish.lock import writer_lock
+from indexer.publish.publish import complete, disk_errors, move_in, prepare, remove, remove_old, start
+from indexer.publish.rollback import roll_back
+from indexer.records import PageRecord
+from indexer.stores.store import Entry, check_counts
+
+
+class FolderReading:
+    """A generation of a folder, read from front to back."""
+
+    def __init__(self, folder: Path, generation_id: str) -> None:
+        """Check and open it; raises IndexMissing, IndexCorrupt or IndexUnreadable."""
+        self.manifest: Manifest = read_manifest(generation_folder(folder, generation_id))
+        self._earlier = Earlier.open(folder, generation_id)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every document in the order of the index. Raises IndexCorrupt."""
+        for number, _, _ in self._earlier.documents():
+            document, chunks, rows = self._earlier.read(number)
+            vectors = self._earlier.vectors(np.arange(rows.start, rows.stop))
+            yield Entry(document, chunks, self._earlier.signatures(rows), vectors)
+
+    def pages(self) -> Iterator[PageRecord]:
+        """Yield what the next build needs to know of every page. Raises IndexCorrupt."""
+        return self._earlier.pages()
+
+    def close(self) -> None:
+        """Release the files."""
+        self._earlier.close()
+
+
+class FolderStore:
+    """An index folder as a `Store`; methods that write take the writer lock themselves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = str(folder)
+
+    def live_id(self) -> str:
+        """Id of the live generation. Raises as `generation.current_id` does."""
+        return current_id(self.folder)
+
+    def ids(self) -> list[str]:
+        """Ids of the published generations, newest first."""
+        return generation_ids(self.folder)
+
+    def published(self) -> list[Published]:
+        """Describe the published generations, newest first."""
+        return list_generations(self.folder)
+
+    def open(self, generation_id: str | None = None) -> Generation:
+        """Open a generation for searching. Raises as `Generation.open` does."""
+        return Generation.open(self.folder, generation_id)
+
+    def read(self, generation_id: str | None = None) -> FolderReading:
+        """Open a generation to be copied. Raises IndexMissing, IndexCorrupt or IndexUnreadable."""
+        return FolderReading(self.folder, generation_id or current_id(self.folder))
+
+    def write(self, manifest: Manifest, entries: Iterable[Entry], pages: Iterable[PageRecord] = ()) -> None:
+        """Store a generation, which is not live yet; see `Store.write`."""
+        with disk_errors(self.folder):
+            prepare(self.folder)
+            with writer_lock(self.folder):
+                if live_id(self.folder) == manifest.id:
+                    raise StoreConflict(f"generation {manifest.id} is live in {self.name} already; nothing was written")
+                folder = start(self.folder, manifest.id)
+                try:
+                    complete(folder, self._fill(folder, manifest, entries, pages))
+                    if manifest.id in self.ids():
+                        remove(self.folder, manifest.id)
+                    move_in(self.folder, folder)
+                finally:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def make_live(self, generation_id: str) -> None:
+        """Verify a generation and publish it. Raises as `rollback.roll_back` does."""
+        roll_back(self.folder, generation_id)
+
+    def remove(self, generation_id: str) -> None:
+        """Remove a generation; raises StoreConflict if it is live, IndexMissing if it is not there."""
+        with self._writing():
+            generation_folder(self.folder, generation_id)
+            if live_id(self.folder) == generation_id:
+                raise StoreConflict(f"generation {generation_id} is live in {self.name}; make another live first")
+            remove(self.folder, generation_id)
+
+    def keep(self, most: int) -> None:
+        """Remove all but the newest generations; the live one is always kept."""
+        with self._writing():
+            remove_old(self.folder, most)
+
+    def close(self) -> None:
+        """Do nothing: a folder holds nothing open."""
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        if not self.folder.is_dir():
+            raise IndexMissing(f"there is no index in {self.folder}")
+        with disk_errors(self.folder), writer_lock(self.folder):
+            yield
+
+    def _fill(
+        self, folder: Path, manifest: Manifest, entries: Iterable[Entry], pages: Iterable[PageRecord]
+    ) -> Manifest:
+        """Write every file but the manifest, which is returned."""
+        kind = manifest.settings.get("vector_index", "auto")
+        with closing(GenerationWriter(folder, manifest.counts.dimension, vector_index=kind)) as writer:
+            for entry in entries:
+                writer.add(entry.document, entry.chunks, entry.signatures)
+                writer.add_vectors(entry.vectors)
+            for page in pages:
+                writer.documents.remember(page)
+            files = writer.finish()
+            check_counts(manifest, writer.counts, self.name)
+        return replace(without_leave(manifest), files=files)

@@ -1,0 +1,1 @@
+"""Generations in a Milvus server: published to it, searched in it."""

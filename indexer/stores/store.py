@@ -1,0 +1,172 @@
+"""Where generations are published to and served from: what the embedded store, a folder, and any other promise alike.
+
+A build always writes a generation into the index folder, which remembers pages and vectors for the next one. A store
+takes finished generations; nothing is embedded again on the way from one store to another.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.errors import IndexCorrupt
+from indexer.filter import Filter
+from indexer.generation.catalogue import DocumentFacts
+from indexer.generation.documents import StoredChunk
+from indexer.generation.manifest import Counts, Manifest
+from indexer.generation.repetition import Shares
+from indexer.publish.collections import Published
+from indexer.records import Chunk, Document, PageRecord
+
+Found = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+
+
+class Searchable(Protocol):
+    """One generation, open for searching from many threads; see `Generation` for every method.
+
+    Besides IndexCorrupt, each may raise StoreUnreachable or StoreRefused where the store is another machine.
+    """
+
+    manifest: Manifest
+
+    @property
+    def id(self) -> str:
+        """Name of the generation; later ones sort after it."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+
+    @property
+    def document_count(self) -> int:
+        """Documents in the generation."""
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks in the generation."""
+
+    @property
+    def words_take_long(self) -> bool:
+        """Whether `search_words` takes longer than handing it to another thread does."""
+
+    def select(self, only: Filter) -> Any:
+        """Prepare a filter for `search`."""
+
+    def search(self, vector: npt.NDArray[np.float32], k: int, allowed: Any = None) -> Found:
+        """Cosines float32 (n,) and rows int64 (n,) of the k chunks nearest to a vector, best first."""
+
+    def search_words(self, query: str, k: int, only: Filter | None = None) -> Found:
+        """BM25 scores float32 (n,) and rows int64 (n,) of the k chunks that match a query best, best first."""
+
+    def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Stored vectors by row, float32 (n, dim)."""
+
+    def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+        """Document and signature by row, an array (n,) of `indexer.generation.rows.DTYPE`."""
+
+    def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
+        """Shares of the texts that repeat, by row, uint8 (n,); 0 where that is not known."""
+
+    def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
+        """Chunks by row, in the order asked for."""
+
+    def section(self, row: int) -> str:
+        """Text of the section that a chunk is of, as far as it stands near."""
+
+    def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
+        """What is told of documents, given by their number, in no order."""
+
+    def facts_by_id(self, id: str) -> DocumentFacts | None:
+        """What is told of the document of an id, or None; its passages are not read."""
+
+    def document(self, id: str) -> dict[str, Any] | None:
+        """Return the document of an id with its passages, JSON-ready, or None."""
+
+    def documents(self) -> Iterator[dict[str, Any]]:
+        """Yield every document as `document` gives it."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+
+class Entry(NamedTuple):
+    """One document as it goes from store to store."""
+
+    document: Document  # without its sections
+    chunks: list[Chunk]  # in reading order, without their embedded texts
+    signatures: list[int]  # of the chunks' texts, 64 bits
+    vectors: npt.NDArray[np.float32]  # (chunks, dimension), as they are stored: float16 values
+
+
+class Reading(Protocol):
+    """A whole generation, read from front to back."""
+
+    manifest: Manifest
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every document in the order of the index."""
+
+    def pages(self) -> Iterator[PageRecord]:
+        """Yield what the next build needs to know of every page."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+
+class Store(Protocol):
+    """Generations of one collection, at most one of them live; a generation that is not complete is never seen.
+
+    Every method raises IndexMissing for a generation that is not there, or where none is live; StoreUnreachable or
+    StoreRefused where the store is another machine; IndexUnwritable or BuildLocked where a folder cannot be written.
+    """
+
+    name: str
+    """Where it is, for messages; never with a secret."""
+
+    def live_id(self) -> str:
+        """Id of the live generation: cheap enough to ask every second."""
+
+    def ids(self) -> list[str]:
+        """Ids of the complete generations, newest first."""
+
+    def published(self) -> list[Published]:
+        """Describe the complete generations, newest first."""
+
+    def open(self, generation_id: str | None = None) -> Searchable:
+        """Open the live generation for searching, or a given one. Raises IndexCorrupt."""
+
+    def read(self, generation_id: str | None = None) -> Reading:
+        """Open the live generation, or a given one, to be copied. Raises IndexCorrupt."""
+
+    def write(self, manifest: Manifest, entries: Iterable[Entry], pages: Iterable[PageRecord] = ()) -> None:
+        """Store a generation, which is not live yet; it takes the place of one with its id that is not live either.
+
+        What killed writers left behind is removed. Everything of the manifest is kept but `files`, which say how this
+        store holds it.
+
+        Raises:
+            StoreConflict: the generation with this id is live here.
+            IndexCorrupt: there are other documents, chunks or vectors than the manifest counts.
+        """
+
+    def make_live(self, generation_id: str) -> None:
+        """Publish a complete generation, or go back to it, in one step."""
+
+    def remove(self, generation_id: str) -> None:
+        """Remove a generation; raises StoreConflict if it is live."""
+
+    def keep(self, most: int) -> None:
+        """Remove all but the newest generations; the live one is always kept."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+
+def check_counts(manifest: Manifest, written: Counts, where: str) -> None:
+    """Raise IndexCorrupt unless as much was written as the manifest of the generation says."""
+    if written != manifest.counts:
+        raise IndexCorrupt(
+            f"{where}: {written.documents:,} documents and {written.chunks:,} chunks came of generation {manifest.id}, "
+            f"which has {manifest.counts.documents:,} and {manifest.counts.chunks:,}: verify it where it came from"
+        )

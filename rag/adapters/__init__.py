@@ -1,0 +1,3 @@
+"""Pilotlight as LangChain, LlamaIndex and MCP know a retriever.
+
+May import `query`, `client` and `answer`."""

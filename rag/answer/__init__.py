@@ -1,0 +1,3 @@
+"""Hits in, an answer with citations out, by an endpoint that writes.
+
+May import `query`."""

@@ -1,0 +1,161 @@
+"""Text that an endpoint writes, as it is written: the client's side of OpenAI's chat completions, streamed."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, NamedTuple
+
+import httpx
+
+from rag.answer.endpoint import Endpoint
+from rag.errors import EndpointFailed, EndpointSlow
+from rag.events import MEDIA_TYPE, EventDecoder
+
+BEAT_SECONDS = 1.0  # of silence, after which a caller hears that nothing has come
+MOST_CHARACTERS = 1_000_000  # of one answer, as it comes over the wire
+
+log = logging.getLogger("pilotlight")
+
+
+class Finished(NamedTuple):
+    """The end of a completion, with why it ended: stop, or length where it was cut off."""
+
+    reason: str
+
+
+def complete(endpoint: Endpoint, messages: Sequence[dict[str, str]]) -> Generator[str | Finished | None, None, None]:
+    """Yield the text that the model writes to a chat, piece by piece, and Finished at the end.
+
+    None comes whenever nothing else has for BEAT_SECONDS. Closing the iterator ends the call at once.
+
+    Raises:
+        EndpointFailed: it cannot be reached, refuses, breaks off, or does not speak the protocol.
+        EndpointSlow: the endpoint's timeout has passed.
+    """
+    pieces: SimpleQueue[str | Finished | Exception] = SimpleQueue()
+    call = _Call(endpoint, messages, pieces.put)
+    call.start()
+    try:
+        while True:
+            try:
+                piece = pieces.get(timeout=BEAT_SECONDS)
+            except Empty:
+                yield None
+                continue
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+            if isinstance(piece, Finished):
+                return
+    finally:
+        call.cancel()
+
+
+class _Call(Thread):
+    """A call in a loop of its own, where it can be ended at any moment."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        messages: Sequence[dict[str, str]],
+        put: Callable[[str | Finished | Exception], None],
+    ) -> None:
+        super().__init__(name="pilotlight-answer", daemon=True)
+        self._put = put
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(_call(endpoint, messages, put))
+
+    def run(self) -> None:
+        """Make the call; hand over its error, if it has one."""
+        try:
+            self._loop.run_until_complete(self._task)
+        except asyncio.CancelledError:
+            log.debug("nobody waits for the answer any more")
+        except Exception as error:  # noqa: BLE001 - it is raised again by whoever reads the pieces
+            self._put(error)
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    def cancel(self) -> None:
+        """End the call at once, if it has not ended."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+
+async def _call(endpoint: Endpoint, messages: Sequence[dict[str, str]], put: Callable[[str | Finished], None]) -> None:
+    try:
+        async with asyncio.timeout(endpoint.timeout):
+            await _stream(endpoint, messages, put)
+    except (TimeoutError, httpx.TimeoutException) as error:
+        raise EndpointSlow(f"the answer endpoint did not finish within {endpoint.timeout:g} seconds") from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        log.warning("the answer endpoint failed: %r", error)
+        raise EndpointFailed("the answer endpoint cannot be reached, or broke off") from error
+
+
+async def _stream(
+    endpoint: Endpoint, messages: Sequence[dict[str, str]], put: Callable[[str | Finished], None]
+) -> None:
+    headers = {"Accept": MEDIA_TYPE} | ({"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {})
+    body = {"model": endpoint.model, "messages": list(messages), "stream": True}
+    async with (
+        httpx.AsyncClient(timeout=endpoint.timeout) as client,
+        client.stream("POST", endpoint.url, json=body, headers=headers) as response,
+    ):
+        if response.status_code != 200:
+            await _log_refusal(response, endpoint)
+            raise EndpointFailed(f"the answer endpoint returned status {response.status_code}")
+        if response.headers.get("Content-Type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
+            raise EndpointFailed("the answer endpoint did not stream events")
+        decoder, size, reason = EventDecoder(), 0, ""
+        async for text in response.aiter_text():
+            size += len(text)
+            if size > MOST_CHARACTERS:
+                raise EndpointFailed("the answer endpoint sends without end")
+            for event in decoder.feed(text):
+                if event.data == "[DONE]":
+                    put(Finished(reason or "stop"))
+                    return
+                piece, reason = _read(event.data, reason)
+                if piece:
+                    put(piece)
+        if not reason:
+            raise EndpointFailed("the answer endpoint broke off in the middle")
+        put(Finished(reason))
+
+
+def _read(data: str, reason: str) -> tuple[str, str]:
+    """The text of one event, and why the completion ended, if it has."""
+    try:
+        chunk: Any = json.loads(data)
+        if chunk.get("error"):
+            log.warning("the answer endpoint failed: %.300r", chunk["error"])
+            raise EndpointFailed("the answer endpoint failed in the middle")
+        choices = chunk["choices"]
+        if not choices:  # figures of usage come without any
+            return "", reason
+        piece = choices[0].get("delta", {}).get("content") or ""
+        reason = choices[0].get("finish_reason") or reason
+        if not isinstance(piece, str) or not isinstance(reason, str):
+            raise TypeError
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        log.warning("the answer endpoint sent %.300r", data)
+        raise EndpointFailed("the answer endpoint sent something that is not a completion") from error
+    return piece, reason
+
+
+async def _log_refusal(response: httpx.Response, endpoint: Endpoint) -> None:
+    start = b""
+    async for part in response.aiter_bytes():
+        start += part
+        if len(start) > 300:
+            break
+    said = start[:300].decode("utf-8", "replace")
+    if endpoint.key:
+        said = said.replace(endpoint.key, "…")  # some repeat it
+    log.warning("the answer endpoint returned status %d: %r", response.status_code, said)

@@ -1,0 +1,3 @@
+"""A server's address in, its answers as objects out.
+
+May import `query` for the types of results."""

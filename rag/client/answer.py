@@ -1,0 +1,72 @@
+"""An answer that a server writes, read while it is written."""
+
+from collections.abc import Generator, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from rag.client.results import Citation, answer_of, citations_of
+from rag.client.transport import Transport, problem_in
+from rag.errors import ClientError, Unavailable
+from rag.events import Event
+from rag.query.results import Answer
+
+
+class WrittenAnswer:
+    """The text of an answer, piece by piece; a context manager, whose end also ends the writing.
+
+    `found` is there at once: the search whose hits the citations number. `citations` and `finish_reason` are there once
+    the text has been read to its end.
+    """
+
+    def __init__(self, transport: Transport, events: Generator[Event, None, None]) -> None:
+        self._transport = transport
+        self._events = events
+        self.citations: tuple[Citation, ...] = ()
+        self.finish_reason: str | None = None
+        try:
+            self.found: Answer = answer_of(self._next("hits"))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading; the server then stops writing."""
+        self._events.close()
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the text as it comes; raises ClientError where the server cannot go on."""
+        for event in self._events:
+            value = self._value(event)
+            if event.name == "token":
+                yield str(value.get("text", ""))
+            elif event.name == "citations":
+                self.citations = citations_of(value)
+            elif event.name == "done":
+                self.finish_reason = str(value.get("finish_reason"))
+        if self.finish_reason is None:
+            raise Unavailable(f"{self._transport.url} broke off in the middle of an answer")
+
+    def _next(self, name: str) -> dict[str, Any]:
+        for event in self._events:
+            if event.name == name:
+                return self._value(event)
+            break
+        raise ClientError(f"{self._transport.url} did not stream an answer: is it Pilotlight?")
+
+    def _value(self, event: Event) -> dict[str, Any]:
+        value = self._transport.parse(event.data)
+        if event.name == "error":
+            detail, field = problem_in(value, "the answer could not be written to its end")
+            status = value.get("status") if isinstance(value, dict) else None
+            raise ClientError(detail, status=status, field=field)
+        if not isinstance(value, dict):
+            raise ClientError(f"{self._transport.url} did not stream an answer: is it Pilotlight?")
+        return value

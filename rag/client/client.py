@@ -1,0 +1,158 @@
+"""A client of a running server: what its API does, typed. Nothing here loads a model or an index."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypedDict, Unpack
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from rag.client.answer import WrittenAnswer
+from rag.client.jobs import Job
+from rag.client.results import Document, answer_of, document_of, outcome_of, vectors_of
+from rag.client.transport import Transport
+from rag.errors import ClientError
+from rag.query.filters import Filter
+from rag.query.options import DEFAULT_COLLECTION
+from rag.query.results import Answer
+
+API = "/api/v1"
+_JOBS = f"{API}/index"
+BATCH = 32  # searches, or texts, that go into one request
+
+
+class SearchOptions(TypedDict, total=False):
+    """What a search may be asked for; what is not given is as the server is set."""
+
+    k: int
+    offset: int
+    mode: str
+    filter: Filter | Mapping[str, Any] | None
+    collection: str
+    per_document: int | None
+    diversity: float
+    expand: str
+    facets: bool
+    sentences: bool
+
+
+class IndexOptions(TypedDict, total=False):
+    """How an index is built; what is not given is as for `pilotlight index`."""
+
+    add: bool  # keep the sources of the index beside those named
+    full: bool  # reprocess unchanged pages too
+    collection: str
+
+
+class Client:
+    """Asks one server; safe to use from many threads, and a context manager.
+
+    Every method raises `rag.errors.ClientError`: Unavailable where the server cannot be reached or is too busy, Refused
+    where the key does not open what is asked for, Rejected where the request cannot be met as it stands.
+    """
+
+    def __init__(self, url: str, key: str | None = None, *, timeout: float = 30.0, patience: float = 30.0) -> None:
+        """Connects when it is first used.
+
+        Args:
+            url: address of the server, such as http://127.0.0.1:8642.
+            key: as `pilotlight keys add` showed it; None where the server asks for none.
+            timeout: seconds of silence after which a request has failed.
+            patience: most seconds in all that one request waits for a server that is busy and says for how long.
+        """
+        self._transport = Transport(url, key, timeout, patience)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self._transport.url!r})"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def status(self) -> dict[str, Any]:
+        """What is being served: model, engine, generation, counts, collections. Raises Unavailable while it loads."""
+        status: dict[str, Any] = self._transport.json("GET", "/readyz")
+        return status
+
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> Answer:
+        """Find the passages that answer a query best; see the documentation of searching for the options."""
+        return answer_of(self._transport.json("POST", f"{API}/search", _fields(query, options)))
+
+    def search_many(self, queries: Sequence[str], **options: Unpack[SearchOptions]) -> list[Answer | ClientError]:
+        """Answer many queries, which go through the model together; one that cannot be gives its error instead."""
+        outcomes: list[Answer | ClientError] = []
+        for start in range(0, len(queries), BATCH):
+            part = [_fields(query, options) for query in queries[start : start + BATCH]]
+            body = self._transport.json("POST", f"{API}/search/batch", {"queries": part})
+            outcomes += [outcome_of(raw) for raw in _list_in(body, "answers", len(part))]
+        return outcomes
+
+    def pages(self, query: str, **options: Unpack[SearchOptions]) -> Iterator[Answer]:
+        """Yield one answer after another, of k hits each, for as long as there are more."""
+        offset: int | None = options.get("offset", 0)
+        while offset is not None:
+            page: SearchOptions = {**options, "offset": offset}
+            answer = self.search(query, **page)
+            yield answer
+            offset = answer.next
+
+    def answer(self, query: str, **options: Unpack[SearchOptions]) -> WrittenAnswer:
+        """Have an answer written from the hits; iterate over its text. Only where the server is set up for it."""
+        return WrittenAnswer(self._transport, self._transport.events(f"{API}/answer", _fields(query, options)))
+
+    def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:
+        """Return a document by its id, which hits have in `document`."""
+        params = {"collection": collection}
+        return document_of(self._transport.json("GET", f"{API}/documents/{quote(id, safe='')}", params=params))
+
+    def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[Document]:
+        """Yield every document of a collection, from one generation throughout."""
+        for line in self._transport.lines(f"{API}/documents", {"collection": collection}):
+            yield document_of(self._transport.parse(line))
+
+    def embed(self, texts: Sequence[str], role: str = "document") -> npt.NDArray[np.float32]:
+        """Embed texts as float32 (n, dim); role is query or document, as a model may treat them differently."""
+        parts = [
+            vectors_of(
+                self._transport.json(
+                    "POST", f"{API}/embeddings", {"input": list(texts[start : start + BATCH]), "role": role}
+                )
+            )
+            for start in range(0, len(texts), BATCH)
+        ]
+        return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+
+    def index(self, *sources: str, **options: Unpack[IndexOptions]) -> Job:
+        """Have the index built again, from its own sources unless others are named; needs a key that may write."""
+        return Job(self._transport, _JOBS, self._transport.json("POST", _JOBS, {"sources": sources, **options}))
+
+    def job(self, id: str) -> Job:
+        """Return a build by its id."""
+        return Job(self._transport, _JOBS, self._transport.json("GET", f"{_JOBS}/{quote(id, safe='')}"))
+
+    def jobs(self) -> list[Job]:
+        """Return the builds that the server remembers, newest first."""
+        return [Job(self._transport, _JOBS, raw) for raw in _list_in(self._transport.json("GET", _JOBS), "jobs")]
+
+
+def _fields(query: str, options: SearchOptions) -> dict[str, Any]:
+    fields: dict[str, Any] = {"query": query, **{name: value for name, value in options.items() if value is not None}}
+    if isinstance(wanted := fields.get("filter"), Filter):
+        fields["filter"] = wanted.as_dict()
+    return fields
+
+
+def _list_in(body: Any, name: str, length: int | None = None) -> list[Any]:
+    found = body.get(name) if isinstance(body, dict) else None
+    if not isinstance(found, list) or length not in (None, len(found)):
+        raise ClientError(f"the server's answer has no {name}: is it Pilotlight?")
+    return found

@@ -1,0 +1,113 @@
+"""What `rag.Client` gives back, read from the server's JSON. Names that are not known here are left aside."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rag.client.transport import kind_of, problem_in
+from rag.errors import ClientError
+from rag.query.results import Answer, Hit
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage of a document."""
+
+    id: str
+    url: str  # with the section's anchor
+    section: str  # heading path joined with " › "
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of an index, with its passages in reading order."""
+
+    generation: str
+    id: str
+    url: str
+    title: str
+    source: str
+    language: str | None
+    date: str | None  # YYYY-MM-DD
+    content_type: str
+    metadata: dict[str, Any]
+    fetched_at: str  # ISO 8601, UTC
+    passages: tuple[Passage, ...]
+
+    @property
+    def text(self) -> str:
+        """The passages, one after another."""
+        return "\n\n".join(passage.text for passage in self.passages)
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A hit that a written answer rests on."""
+
+    number: int  # as it stands in the text: [1] is the first hit
+    id: str
+    url: str
+    title: str
+    section: str
+
+
+def _checked(read: Callable[P, T]) -> Callable[P, T]:
+    @wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ClientError(f"the server's answer is incomplete ({error}): is it Pilotlight?") from error
+
+    return reading
+
+
+@_checked
+def answer_of(raw: dict[str, Any]) -> Answer:
+    """Read the answer to a search. Raises ClientError, as all of these do."""
+    known = {field.name: raw[field.name] for field in fields(Answer) if field.name in raw}
+    return Answer(**{**known, "hits": [_hit(hit) for hit in raw["hits"]]})
+
+
+@_checked
+def outcome_of(raw: dict[str, Any]) -> Answer | ClientError:
+    """Read one answer of a batch, which may be a problem."""
+    if "hits" in raw:
+        return answer_of(raw)
+    detail, field = problem_in(raw, "the server gave no answer")
+    return kind_of(raw["status"])(detail, status=raw["status"], field=field)
+
+
+@_checked
+def document_of(raw: dict[str, Any]) -> Document:
+    """Read a document."""
+    known = {field.name: raw[field.name] for field in fields(Document)}
+    passages = tuple(Passage(*(passage[field.name] for field in fields(Passage))) for passage in raw["passages"])
+    return Document(**{**known, "passages": passages})
+
+
+@_checked
+def citations_of(raw: dict[str, Any]) -> tuple[Citation, ...]:
+    """Read the citations of a written answer."""
+    return tuple(Citation(*(found[field.name] for field in fields(Citation))) for found in raw["citations"])
+
+
+@_checked
+def vectors_of(raw: dict[str, Any]) -> npt.NDArray[np.float32]:
+    """Read vectors, as float32 (n, dim)."""
+    return np.asarray(raw["embeddings"], np.float32).reshape(len(raw["embeddings"]), -1)
+
+
+def _hit(raw: dict[str, Any]) -> Hit:
+    known = {name: raw[name] for name in Hit._fields if name in raw}
+    sentence = known.get("sentence")
+    known["highlights"] = [(start, end) for start, end in raw["highlights"]]
+    return Hit(**{**known, "sentence": tuple(sentence) if sentence else None})

@@ -1,0 +1,151 @@
+"""HTTP as `rag.Client` speaks it: keys, waiting where the server asks for it, and problems turned into errors."""
+
+import json
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from indexer.crawl.headers import retry_after
+from rag.errors import ClientError, Refused, Rejected, Unavailable
+from rag.events import MEDIA_TYPE as EVENTS
+from rag.events import Event, EventDecoder
+
+BUSY = (429, 503)
+LINES = "application/jsonl"
+_MOST_CHARACTERS = 300  # of what a server says, in an error
+
+
+class Transport:
+    """One server. Safe to use from many threads."""
+
+    def __init__(self, url: str, key: str | None, timeout: float, patience: float) -> None:
+        try:
+            parts = httpx.URL(url)
+        except httpx.InvalidURL:
+            parts = httpx.URL()
+        if parts.scheme not in ("http", "https") or not parts.host:
+            raise ClientError(f"the address of the server must be like http://127.0.0.1:8642, not {url[:80]!r}")
+        if key is not None and not (key.isascii() and key.isprintable() and key):
+            raise ClientError("a key is printable ASCII: enter it exactly as it was shown")
+        self.url = str(parts).rstrip("/")
+        self._patience = patience
+        self._timeout = timeout
+        self._closed = threading.Event()
+        self._http = httpx.Client(timeout=timeout, headers={"Authorization": f"Bearer {key}"} if key else {})
+
+    def close(self) -> None:
+        """Close connections; what waits to try again gives up."""
+        self._closed.set()
+        self._http.close()
+
+    def json(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
+        """Return what the server answers, read from JSON; raises ClientError as `stream` does."""
+        with self.stream(method, path, body, params) as response:
+            content = response.read()
+        return self.parse(content)
+
+    def parse(self, content: bytes | str) -> Any:
+        """Read JSON that the server has sent; raises ClientError where it is none."""
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise ClientError(f"{self.url} did not answer with JSON: is it Pilotlight?") from error
+
+    @contextmanager
+    def stream(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+        accept: str = "application/json",
+    ) -> Iterator[httpx.Response]:
+        """Send a request, again where the server is busy and says for how long; give the open answer.
+
+        Raises:
+            Unavailable: the server cannot be reached, breaks off, or is busy for longer than is to be waited.
+            Refused: the key does not open this.
+            Rejected: the request cannot be met as it stands.
+            ClientError: anything else that is no answer.
+        """
+        request = self._http.build_request(
+            method,
+            f"{self.url}{path}",
+            content=None if body is None else json.dumps(body),
+            params=params,
+            headers={"Accept": accept} | ({} if body is None else {"Content-Type": "application/json"}),
+        )
+        try:
+            response = self._send(request)
+            try:
+                yield response
+            finally:
+                response.close()
+        except httpx.TimeoutException as error:
+            raise Unavailable(f"{self.url} gave no answer within {self._timeout:g} seconds") from error
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise Unavailable(f"{self.url} cannot be reached: {str(error) or type(error).__name__}") from error
+
+    def lines(self, path: str, params: Mapping[str, str] | None = None) -> Generator[bytes, None, None]:
+        """Yield the lines of an answer as they come; raises ClientError as `stream` does."""
+        with self.stream("GET", path, params=params, accept=LINES) as response:
+            rest = b""
+            for part in response.iter_bytes():
+                *lines, rest = (rest + part).split(b"\n")
+                yield from filter(None, lines)
+            if rest:
+                yield rest
+
+    def events(self, path: str, body: Any) -> Generator[Event, None, None]:
+        """Yield server-sent events as they come; raises ClientError as `stream` does."""
+        with self.stream("POST", path, body, accept=EVENTS) as response:
+            decoder = EventDecoder()
+            try:
+                for text in response.iter_text():
+                    yield from decoder.feed(text)
+            except ValueError as error:
+                raise ClientError(f"{self.url} did not stream events: {error}") from error
+
+    def _send(self, request: httpx.Request) -> httpx.Response:
+        patience = self._patience
+        while True:
+            if self._closed.is_set():
+                raise ClientError("this client has been closed")
+            response = self._http.send(request, stream=True)
+            if response.status_code < 300:
+                return response
+            try:
+                error = self._error(response)
+            finally:
+                response.close()
+            if response.status_code not in BUSY or error.retry_after is None or error.retry_after > patience:
+                raise error
+            patience -= error.retry_after
+            self._closed.wait(error.retry_after)
+
+    def _error(self, response: httpx.Response) -> ClientError:
+        status = response.status_code
+        detail, field = f"{self.url} answered with status {status}", None
+        if response.headers.get("Content-Type", "").startswith("application/problem+json"):
+            detail, field = problem_in(self.parse(response.read()), detail)
+        return kind_of(status)(detail, status=status, field=field, retry_after=retry_after(response.headers))
+
+
+def kind_of(status: int) -> type[ClientError]:
+    """The error that a status stands for."""
+    if status in BUSY:
+        return Unavailable
+    if status in (401, 403):
+        return Refused
+    return Rejected if 400 <= status < 500 else ClientError
+
+
+def problem_in(problem: Any, otherwise: str) -> tuple[str, str | None]:
+    """The detail and the field of a problem object."""
+    found = problem if isinstance(problem, dict) else {}
+    detail, field = found.get("detail"), found.get("field")
+    text = " ".join(detail.split())[:_MOST_CHARACTERS] if isinstance(detail, str) else otherwise
+    return text, field if isinstance(field, str) else None

@@ -1,0 +1,105 @@
+"""Several lists of candidates into one: pure functions on arrays of a few hundred rows, microseconds each.
+
+Rows are int64, scores float32; "best first" is by score, and by row where scores are equal.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.generation.signature import NEAR, distance
+
+FUSIONS = ("weighted", "rrf")
+Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
+
+
+def aligned(candidates: Rows, rows: Rows, scores: Scores, absent: float) -> Scores:
+    """Return the scores of the candidates, (n,): those of `rows`, all of which must be among them, or `absent`.
+
+    `candidates` (n,) is ascending, as `np.union1d` gives it.
+    """
+    found = np.full(len(candidates), absent, dtype=np.float32)
+    found[np.searchsorted(candidates, rows)] = scores
+    return found
+
+
+def reciprocal_rank(candidates: Rows, lists: list[Rows], k: float = 60) -> Scores:
+    """Return scores (n,) by reciprocal rank fusion (Cormack, Clarke and Büttcher 2009): the sum of 1 / (k + rank).
+
+    `lists` are best first; a candidate that a list does not have gets nothing from it.
+    """
+    total = np.zeros(len(candidates), dtype=np.float32)
+    for rows in lists:
+        total += aligned(candidates, rows, (1 / (k + np.arange(1, len(rows) + 1))).astype(np.float32), 0)
+    return total
+
+
+def weighted_sum(dense: Scores, lexical: Scores, weight: float = 0.5) -> Scores:
+    """Return scores (n,) from 0 to 1, a convex combination (Bruch, Gai and Ingber 2023).
+
+    Args:
+        dense: cosines (n,) of all candidates, scaled here so that the lowest is 0 and the highest 1.
+        lexical: BM25 (n,) of all candidates, 0 where no word matches, scaled so that the highest is 1.
+        weight: from 0 to 1.
+    """
+    if not len(dense):
+        return np.empty(0, dtype=np.float32)
+    lowest, highest = dense.min(), dense.max()
+    scaled = (dense - lowest) / (highest - lowest) if highest > lowest else np.ones_like(dense)
+    most = lexical.max()
+    matched = lexical / most if most > 0 else lexical
+    return np.asarray(weight * scaled + (1 - weight) * matched, dtype=np.float32)
+
+
+def best_first(scores: Scores) -> Rows:
+    """Return the indices (n,) that put scores of ascending rows best first."""
+    return np.argsort(-scores, kind="stable")
+
+
+def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> Rows:
+    """Return for each of n hits, best first, the index of the hit that stands for it: its own, or a near-duplicate's.
+
+    `signatures` uint64 (n,) are SimHashes; a hit is folded into the best one within `near` bits that is
+    not folded itself.
+    """
+    leaders = np.arange(len(signatures), dtype=np.int64)
+    alike = np.tril(distance(signatures[:, np.newaxis], signatures) <= near, -1)
+    for index in np.flatnonzero(alike.any(axis=1)):
+        before = np.flatnonzero(alike[index])
+        standing = before[leaders[before] == before]
+        if len(standing):
+            leaders[index] = standing[0]
+    return leaders
+
+
+def cap(documents: npt.NDArray[np.integer], most: int) -> npt.NDArray[np.bool_]:
+    """Return which of n hits, best first, are among the first `most` of their document, bool (n,)."""
+    order = np.argsort(documents, kind="stable")
+    arranged = documents[order]
+    place = np.arange(len(documents)) - np.searchsorted(arranged, arranged)
+    kept = np.empty(len(documents), dtype=np.bool_)
+    kept[order] = place < most
+    return kept
+
+
+def mmr(vectors: Scores, relevance: Scores, lambda_: float, k: int) -> Rows:
+    """Return the indices of k hits by maximal marginal relevance (Carbonell and Goldstein 1998), in the order picked.
+
+    Each pick has the largest lambda_ * relevance - (1 - lambda_) * its largest similarity to a hit picked before.
+
+    Args:
+        vectors: float32 (n, dimension), of unit length.
+        relevance: float32 (n,), on the scale of similarities: from 0 to 1.
+        lambda_: 1 keeps the order of relevance, 0 looks at variety alone.
+        k: how many; all n if there are fewer.
+    """
+    picked: list[int] = []
+    nearest = np.zeros(len(relevance), dtype=np.float32)
+    left = lambda_ * relevance
+    for _ in range(min(k, len(relevance))):
+        best = int(np.argmax(left - (1 - lambda_) * nearest))
+        left[best] = -np.inf
+        similar = vectors @ vectors[best]
+        nearest = np.maximum(nearest, similar) if picked else similar
+        picked.append(best)
+    return np.array(picked, dtype=np.int64)

@@ -1,0 +1,136 @@
+"""From what the two searches found to an order: fusion, near-duplicates, hits of one document, variety."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.generation.repetition import WHOLE
+from rag.query.fusion import Rows, Scores, aligned, best_first, cap, collapse, mmr, reciprocal_rank, weighted_sum
+
+Found = tuple[Scores, Rows]
+_AHEAD = 3  # times k candidates are looked at first: comparing all of them takes longer than the rest together
+_BOILERPLATE = 0.1  # of its score that a passage loses which repeats from end to end; see docs/evaluation.md
+_COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Candidates, best first; arrays of one length."""
+
+    rows: Rows
+    scores: Scores
+    dense: Scores | None  # cosines; None where they were not asked for
+    lexical: Scores | None  # BM25, 0 where no word matches; None where it was not asked for
+
+
+def single(found: Found, *, is_dense: bool) -> Ranking:
+    """Rank what one search found."""
+    scores, rows = found
+    return Ranking(rows, scores, scores if is_dense else None, None if is_dense else scores)
+
+
+def fused(dense: Found, lexical: Found, cosines: Callable[[Rows], Scores], *, fusion: str = "weighted") -> Ranking:
+    """Rank what two searches found together.
+
+    Args:
+        dense: cosines and rows, best first.
+        lexical: BM25 scores and rows, best first.
+        cosines: gives the cosines of rows that the dense search did not find.
+        fusion: one of `fusion.FUSIONS`.
+    """
+    rows = np.union1d(dense[1], lexical[1])
+    by_meaning = aligned(rows, dense[1], dense[0], np.nan)
+    missing = np.isnan(by_meaning)
+    if missing.any():
+        by_meaning[missing] = cosines(rows[missing])
+    by_words = aligned(rows, lexical[1], lexical[0], 0)
+    by_rank = fusion == "rrf"
+    scores = reciprocal_rank(rows, [dense[1], lexical[1]]) if by_rank else weighted_sum(by_meaning, by_words)
+    order = best_first(scores)
+    return Ranking(rows[order], scores[order], by_meaning[order], by_words[order])
+
+
+def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
+    """Rank anew, passages of boilerplate lower; `repetition` (n,) is of `indexer.generation.repetition`."""
+    scores = ranking.scores - np.abs(ranking.scores) * (_BOILERPLATE / WHOLE * repetition.astype(np.float32))
+    order = best_first(scores)
+    return Ranking(
+        ranking.rows[order],
+        scores[order],
+        None if ranking.dense is None else ranking.dense[order],
+        None if ranking.lexical is None else ranking.lexical[order],
+    )
+
+
+def extended(ranking: Ranking, deeper: Ranking) -> Ranking:
+    """Return a ranking as it is, followed by what a deeper search found beyond it, none of which scores better."""
+    new = ~np.isin(deeper.rows, ranking.rows)
+    least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
+
+    def joined(before: Scores | None, after: Scores | None) -> Scores | None:
+        return None if before is None or after is None else np.concatenate([before, after[new]])
+
+    return Ranking(
+        np.concatenate([ranking.rows, deeper.rows[new]]),
+        np.concatenate([ranking.scores, np.minimum(deeper.scores[new], least)]),
+        joined(ranking.dense, deeper.dense),
+        joined(ranking.lexical, deeper.lexical),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which candidates of a ranking are shown, in order, and which near-duplicates each stands for."""
+
+    indices: npt.NDArray[np.int64]
+    folded: dict[int, list[int]]  # by index into the ranking
+    left_out: dict[int, int]  # by document: how many of those compared are of it, but above the limit
+
+
+def choose(
+    ranking: Ranking,
+    facts: npt.NDArray[np.void],
+    vectors: Callable[[Rows], Scores],
+    *,
+    k: int,
+    per_document: int = 0,
+    diversity: float = 0.0,
+    varied: int | None = None,
+) -> Choice:
+    """Choose k candidates, or fewer if there are no more.
+
+    Args:
+        ranking: candidates, best first.
+        facts: document and signature of each, see `indexer.generation.rows`.
+        vectors: gives unit vectors by row, float32 (n, dimension).
+        k: how many.
+        per_document: of one document at most; 0 for any number.
+        diversity: 0 keeps the order, 1 looks at variety alone (maximal marginal relevance).
+        varied: among how many of the candidates variety is looked for; the others follow in their order. None for all.
+    """
+    looked_at = len(facts) if diversity else min(len(facts), _AHEAD * k)
+    while True:
+        leaders = np.arange(looked_at, dtype=np.int64)
+        leaders[:_COMPARED] = collapse(facts["signature"][: min(looked_at, _COMPARED)])
+        stands = leaders == np.arange(looked_at)
+        kept = np.flatnonzero(stands)
+        beyond = kept[:0]
+        if per_document:
+            within = cap(facts["document"][kept], per_document)
+            kept, beyond = kept[within], kept[~within]
+        if len(kept) >= k or looked_at == len(facts):
+            break
+        looked_at = min(len(facts), 4 * looked_at)
+    if diversity and len(kept) > 1:
+        among = kept if varied is None else kept[kept < varied]
+        scores = ranking.scores[among]
+        picked = mmr(vectors(ranking.rows[among]), scores / max(float(scores.max()), 1e-9), 1 - diversity, k)
+        kept = np.concatenate([among[picked], kept[len(among) :]])
+    kept = kept[:k]
+    folded: dict[int, list[int]] = {}
+    for index in np.flatnonzero(~stands).tolist():
+        folded.setdefault(int(leaders[index]), []).append(index)
+    documents, counts = np.unique(facts["document"][beyond], return_counts=True)
+    return Choice(kept, folded, dict(zip(documents.tolist(), counts.tolist(), strict=True)))

@@ -1,0 +1,79 @@
+"""What a search returns; `Answer.as_dict` is the body of the REST answer and of `pilotlight search --json`."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
+from indexer.records import SEPARATOR
+from indexer.wording import counted
+from rag.query.facets import Share
+
+
+class Hit(NamedTuple):
+    """One passage that answers the query; a tuple, as ten of these are made for every query."""
+
+    rank: int  # from 1
+    id: str  # chunk id
+    url: str  # with the section's anchor
+    title: str
+    section: str  # heading path joined with " › "
+    text: str
+    highlights: list[tuple[int, int]]  # character spans [start, end) in text that match query words
+    score: float
+    scores: dict[str, float | None]  # per retriever: dense (cosine), lexical (BM25); None where it did not find it
+    language: str | None  # primary subtag, such as en
+    date: str | None  # YYYY-MM-DD
+    content_type: str
+    metadata: dict[str, Any]  # the user's own
+    duplicates: list[str]  # urls of passages that say the same, left out for this one
+    section_text: str | None = None  # the passage with those around it in its section; None where not asked for
+    document: str = ""  # id of the document, the same in every generation
+    sentence: tuple[int, int] | None = None  # span in text of what is nearest in meaning, where no word matches
+    more: int = 0  # passages of the same document that were compared with these and left out by per_document
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The hits for one query, best first, with what each stage took."""
+
+    query: str
+    hits: list[Hit]
+    took_ms: dict[str, float]  # embed, dense, lexical, fuse, sentences, total
+    generation: str
+    next: int | None = None  # offset of the hits after these; None where there are no more
+    facets: dict[str, list[Share]] | None = None  # see `facets.count_facets`; None where not asked for
+    close: bool = True  # whether any hit is close to the query; if not, these are only the nearest
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form, which shares its values with the answer; JSON turns spans into two-element lists."""
+        return {
+            "query": self.query,
+            "hits": [hit._asdict() for hit in self.hits],
+            "next": self.next,
+            "facets": self.facets,
+            "close": self.close,
+            "took_ms": self.took_ms,
+            "generation": self.generation,
+        }
+
+
+def section_within(title: str, section: str) -> str:
+    """Return a heading path without the page's own title at its start, as it is shown beside that title."""
+    starts = f"{section}{SEPARATOR}".startswith(f"{title}{SEPARATOR}")
+    return section[len(title) :].removeprefix(SEPARATOR) if starts else section
+
+
+def as_text(answer: dict[str, Any]) -> str:
+    """Lay out the JSON-ready form of an answer for a terminal."""
+    lines: list[str] = []
+    for hit in answer["hits"]:
+        heading = SEPARATOR.join(filter(None, [hit["title"], section_within(hit["title"], hit["section"])]))
+        passage = " ".join(hit["text"].split())
+        lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}"]
+        lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}", ""]
+    if lines and not answer["close"]:
+        lines = ["nothing close; nearest:", "", *lines]
+    took = answer["took_ms"]
+    return "\n".join(
+        [*lines, f"{counted(len(answer['hits']), 'hit')} in {took['total']:.1f} ms (embedding {took['embed']:.1f} ms)"]
+    )

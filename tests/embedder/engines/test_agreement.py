@@ -1,0 +1,146 @@
+"""The correctness kit: every engine and precision against eager fp32, on real sentences of several languages."""
+
+import dataclasses
+import itertools
+import pydoc_data.topics
+import random
+import re
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from embedder import EmbedderConfig, Embeddings, cpu
+from embedder.engines import library
+from embedder.engines.plan import INT8_ISAS
+from embedder.errors import EmbedderError
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.longest,
+    # torch's own export and compile paths warn about themselves
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+]
+OTHER_LANGUAGES = """
+Der Server beantwortet Anfragen, ohne auf die Platte zu warten.|Wie lege ich einen Teilindex an?
+Nach einem Absturz wird das Protokoll von vorn gelesen.|Größere Tabellen brauchen größere Indizes, und zwar überall.
+Le serveur répond aux requêtes sans attendre le disque.|Comment créer un index partiel ?
+Après une panne, le journal est relu depuis le début.|L'été dernier, l'équipe a réécrit tout le système à la main.
+El servidor responde a las consultas sin esperar al disco.|¿Cómo se crea un índice parcial?
+Después de una caída se vuelve a leer el registro.|El niño comió una piña muy dulce en la montaña.
+Il server risponde alle richieste senza attendere il disco.|Perché l'indice è più piccolo della tabella?
+O servidor responde às consultas sem esperar pelo disco.|A manutenção começará amanhã às três da tarde.
+Сервер отвечает на запросы, не дожидаясь диска.|Как создать частичный индекс?
+После сбоя журнал читается с самого начала.|Большие таблицы требуют больших индексов.
+サーバーはディスクを待たずに問い合わせに答えます。|部分インデックスを作るにはどうすればよいですか。
+障害の後、ログは最初から読み直されます。|昨日は雨が降ったので、散歩に行きませんでした。
+服务器无需等待磁盘即可回答查询。|如何创建部分索引？
+崩溃之后,日志会从头开始重新读取。|较大的表需要较大的索引。
+서버는 디스크를 기다리지 않고 질의에 답합니다.|부분 인덱스를 어떻게 만드나요?
+يجيب الخادم عن الاستعلامات دون انتظار القرص.|كيف أنشئ فهرسًا جزئيًا؟
+השרת עונה לשאילתות בלי לחכות לדיסק.|איך יוצרים אינדקס חלקי?
+सर्वर डिस्क की प्रतीक्षा किए बिना प्रश्नों का उत्तर देता है।|आंशिक सूचकांक कैसे बनाएँ?
+Sunucu, diski beklemeden sorguları yanıtlar.|Kısmi bir dizin nasıl oluşturulur?
+Serwer odpowiada na zapytania, nie czekając na dysk.|Jak utworzyć indeks częściowy?
+Ο διακομιστής απαντά χωρίς να περιμένει τον δίσκο.|Πώς δημιουργώ ένα μερικό ευρετήριο;
+Máy chủ trả lời truy vấn mà không cần chờ đĩa.|Làm thế nào để tạo một chỉ mục một phần?
+"""
+WORDS = ["the", "partial", "index", "of", "a", "table", "scans", "rows", "während", "naïve", "索引", "ключ", "x1", "42"]
+# Cosine to eager fp32: worst and mean over all texts.
+BOUNDS = {"fp32": (0.999999, 0.999999), "bf16": (0.9999, 0.9999), "int8": (0.985, 0.99)}
+# Largest difference of a component between a text alone and in a batch; the native engine's is zero.
+BATCH = {"fp32": 1e-5, "bf16": 1e-2, "int8": 3e-2}
+COMPILE = ["compile-fp32", "compile-bf16"]
+CASES = [  # these first: pytest tells a case by its place, and would load again what is elsewhere in another list
+    *COMPILE,
+    *("native-fp32", "native-bf16", "native-int8"),
+    *("aot-fp32", "aot-bf16", "aot-int8", "eager-bf16"),
+]
+
+
+def real_sentences() -> list[str]:
+    """1,000 sentences: those above, and the rest from the language reference that every Python carries."""
+    others = [sentence for line in OTHER_LANGUAGES.split("\n") for sentence in line.split("|") if sentence]
+    reference = " ".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))
+    english = (" ".join(s.split()) for s in re.split(r"(?<=[.?!])\s+", reference))
+    return others + list(itertools.islice((s for s in english if len(s) > 20), 1000 - len(others)))
+
+
+@pytest.fixture(scope="module")
+def texts():
+    sentences = real_sentences()
+    assert len(sentences) == 1000
+    joined = " ".join(sentences).split()
+    every_length = [" ".join(joined[i : i + n]) for i, n in enumerate(range(1, 400, 7))]  # words; past the maximum
+    return sentences + every_length + ["", " ", "\x00", "\ud800", "a" * 20_000]
+
+
+@pytest.fixture(scope="module")
+def eager(texts):
+    return Embeddings(EmbedderConfig(engine="eager", precision="fp32")).encode(texts)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def embeddings(request):
+    engine, precision = request.param.split("-")
+    isa = cpu.detect().isa
+    if engine == "native" and isa not in library.ISAS.get(library.architecture(), {}):
+        pytest.skip(f"there are no native kernels for {isa}")
+    if engine == "aot" and precision == "int8" and isa not in INT8_ISAS:
+        pytest.skip(f"int8 by aot needs AVX512_VNNI or AMX, and {isa} is used here")
+    if engine != "native" and precision == "bf16" and not cpu.detect().has_bf16:
+        pytest.skip(f"bf16 by torch is scalar on {isa}, and takes minutes")
+    return Embeddings(EmbedderConfig(engine=engine, precision=precision))
+
+
+def test_agreement(embeddings, texts, eager):
+    vectors = embeddings.encode(texts)
+    assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5
+    cosines = (vectors * eager).sum(1)
+    worst, mean = BOUNDS[embeddings.precision]
+    assert cosines.min() >= worst, texts[int(cosines.argmin())][:80]
+    assert cosines.mean() >= mean
+
+
+def test_alone_or_in_a_batch(embeddings, texts):
+    some = texts[:20] + texts[-40:]
+    alone = np.concatenate([embeddings.encode([text]) for text in some])
+    difference = np.abs(embeddings.encode(some) - alone).max()
+    assert difference <= (0 if embeddings.plan.engine == "native" else BATCH[embeddings.precision])
+
+
+def test_the_model_handle_is_kept(embeddings):
+    assert isinstance(embeddings.model, torch.nn.Module)
+    ids = torch.tensor([[101, 2023, 102]])
+    with torch.inference_mode():
+        assert embeddings.model(ids, torch.ones_like(ids)).shape == (1, 384)
+
+
+def refuse(*command: object, **options: object) -> None:
+    raise AssertionError(f"a process was started: {command}")
+
+
+@pytest.mark.parametrize("embeddings", COMPILE, indirect=True)
+def test_nothing_compiles_after_loading(embeddings, monkeypatch):
+    generator = random.Random(7)
+    lengths = [generator.randint(1, 30) for _ in range(470)] + [generator.randint(1, 600) for _ in range(30)]
+    texts = [" ".join(generator.choices(WORDS, k=length)) for length in lengths]
+    generator.shuffle(texts)  # batches of many sizes, of every length
+    embeddings.encode(texts[:1])
+    before = {name: dict(values) for name, values in counters.items()}
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)  # as every compiler is
+    start = 0
+    while start < len(texts):
+        size = 1 + (start * 7) % 64
+        embeddings.encode(texts[start : start + size])
+        start += size
+    assert {name: dict(values) for name, values in counters.items()} == before
+
+
+def test_the_native_engine_is_refused_by_name_where_it_cannot_run(monkeypatch):
+    old = dataclasses.replace(cpu.detect(), isa="generic")
+    monkeypatch.setattr(cpu, "detect", lambda: old)
+    with pytest.raises(EmbedderError, match="native engine does not run all-MiniLM-L6-v2 in fp32 on generic"):
+        Embeddings(EmbedderConfig(engine="native", precision="fp32"))

@@ -1,0 +1,194 @@
+"""A package is built by a process of its own; whoever asked is left as it was, and so is the disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from embedder import EmbedderConfig
+from embedder.engines import building
+from embedder.engines.building import ensure_package
+from embedder.engines.plan import Plan
+from embedder.errors import EmbedderError, ModelError, PackageError
+
+pytestmark = pytest.mark.model
+ASK = """
+import json, os, signal, sys, tempfile, threading
+from pathlib import Path
+from embedder import EmbedderConfig
+from embedder.engines.building import ensure_package
+from embedder.engines.plan import Plan
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have had it ignored
+plan = Plan(EmbedderConfig(model=sys.argv[1], engine="native", cache_dir=Path(sys.argv[2])))
+before, steps = dict(os.environ), []
+def build():
+    ensure_package(plan, plan.package_key, lambda step: steps.append((step, threading.current_thread().name)))
+thread = threading.Thread(target=build, name="asking")
+thread.start()
+thread.join()
+print(json.dumps({
+    "environment": dict(os.environ) == before,
+    "temporary": tempfile.tempdir,
+    "torch": "torch" in sys.modules,
+    "threads": sorted({name for _, name in steps}),
+    "first": steps[0][0],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def model(make_model: Callable[[str], Path]) -> Path:
+    folder = make_model("bert")
+    try:
+        Plan(EmbedderConfig(model=str(folder), engine="native"))
+    except EmbedderError as error:
+        pytest.skip(str(error))
+    return folder
+
+
+@pytest.mark.parametrize(("engine", "changes"), [("native", True), ("aot", False)])
+def test_changed_kernels_are_another_package(
+    model: Path, monkeypatch: pytest.MonkeyPatch, engine: str, changes: bool
+) -> None:
+    config = EmbedderConfig(model=str(model), engine=engine)
+    before = Plan(config).package_key
+    monkeypatch.setattr("embedder.engines.plan.sources_digest", lambda: "of another version")
+    after = Plan(config).package_key
+    assert before
+    assert after
+    assert (before.folder_name != after.folder_name) == changes
+
+
+@pytest.fixture
+def plan(model: Path, tmp_path: Path) -> Plan:
+    return Plan(EmbedderConfig(model=str(model), engine="native", cache_dir=tmp_path / "cache"))
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that puts a script in the compiler's place."""
+
+    def put(script: str) -> None:
+        path = tmp_path / "compiler"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("CXX", str(path))
+
+    return put
+
+
+def build(plan: Plan, steps: list[str] | None = None) -> Path:
+    key = plan.package_key
+    assert key is not None
+    return ensure_package(plan, key, (steps if steps is not None else []).append)
+
+
+def left(plan: Plan) -> list[str]:
+    return [path.name for path in (plan.config.cache_dir / "packages").iterdir()]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)  # between two looks at another process
+
+
+def test_whoever_asks_is_left_as_it_was(model: Path, tmp_path: Path) -> None:
+    """From a thread, in another folder that has a module of torch's name, and with warnings as errors."""
+    (tmp_path / "torch.py").write_text("raise AssertionError('a module of the current folder')")
+    root = str(Path(building.__file__).parents[1])
+    script = f"import sys; sys.path.remove({str(tmp_path)!r}) if {str(tmp_path)!r} in sys.path else None\n"
+    script += f"sys.path = [p for p in sys.path if p] + [{root!r}]\n" + ASK
+    line = [sys.executable, "-W", "error", "-c", script, str(model), "cache"]
+    environment = os.environ | {"PYTHONWARNINGS": "error"}
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "environment": True,
+        "temporary": None,
+        "torch": False,
+        "threads": ["asking"],
+        "first": "importing torch",
+    }
+    assert len(list((tmp_path / "cache" / "packages").iterdir())) == 1
+
+
+def test_errors_come_back_as_they_were(make_model: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = make_model("bert")
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    plan = Plan(EmbedderConfig(model=str(folder), engine="aot", cache_dir=tmp_path / "cache"))
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged"):
+        build(plan)
+    assert left(plan) == []
+
+
+def test_a_model_that_changes_meanwhile_is_not_built(make_model: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = make_model("bert")
+    plan = Plan(EmbedderConfig(model=str(folder), engine="aot", cache_dir=tmp_path / "cache"))
+    key = plan.package_key
+    assert key is not None
+    config = folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"hidden_act": "relu"}))
+    with pytest.raises(PackageError, match="has just been changed: try again"):
+        ensure_package(plan, key)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("kill -SEGV $PPID", r"the process that compiles \S+ \(native, \w+\) crashed \(SIGSEGV\)"),
+        ("kill -KILL $PPID", r"was killed, as happens where memory runs out: free some"),
+        ("echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1", "not enough memory to build"),
+        ('echo "x.s: Fatal error: x.o: No space left on device" >&2; exit 1', "no space left to build"),
+        ("echo 'x.cpp:1: error: what is this' >&2; exit 1", "error: what is this"),
+    ],
+)
+def test_what_becomes_of_compilers(plan: Plan, compiler: Callable[[str], None], script: str, told: str) -> None:
+    compiler(script)
+    with pytest.raises(PackageError, match=told) as raised:
+        build(plan)
+    assert "\n" not in str(raised.value)
+    assert left(plan) == []
+
+
+@pytest.fixture
+def held(
+    plan: Plan, model: Path, tmp_path: Path, compiler: Callable[[str], None]
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that asks for a package whose compiler does not end, and the process id of that compiler."""
+    compiler(f"echo $$ > {tmp_path}/$$; mv {tmp_path}/$$ {tmp_path}/started; exec sleep 1000")  # several at once
+    line = [sys.executable, "-c", ASK.partition("def build")[0] + "ensure_package(plan, plan.package_key)"]
+    asking = subprocess.Popen([*line, str(model), str(plan.config.cache_dir)], stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: (tmp_path / "started").exists() or asking.poll() is not None)
+        yield asking, int((tmp_path / "started").read_text())
+    finally:
+        asking.kill()
+        asking.communicate()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_with_whoever_asked_the_build_ends(
+    held: tuple[subprocess.Popen[str], int], plan: Plan, sent: signal.Signals
+) -> None:
+    asking, compiling = held
+    assert len(left(plan)) == 1
+    asking.send_signal(sent)
+    asking.wait(timeout=60)
+    wait_until(lambda: not _runs(compiling) and left(plan) == [])
+
+
+def _runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,104 @@
+"""Instruction sets that this processor does not have: the same sources, models and lengths as in test_kernel.py.
+
+AMX runs on a software model of its tile instructions, AVX-VNNI on the same instruction in AVX-512's encoding, Arm's in
+qemu. What cannot be run here is skipped by name.
+"""
+
+import numpy as np
+import pytest
+
+from embedder import cpu
+from embedder.engines import library
+from tests.embedder.engines.kernels import (
+    KINDS,
+    LONGEST,
+    ODD_SIZES,
+    PRECISIONS,
+    compile_driver,
+    cosines,
+    drive,
+    find,
+    make_rows,
+    reference,
+    runs,
+    vectors_of,
+)
+
+_WIDE = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mavx512vnni"
+_X86 = {
+    "amx": ("avx512_bf16", f"{_WIDE} -mavx512bf16 -DPL_AMX_MODEL"),
+    "avx_vnni": ("avx512_vnni", _WIDE),
+}
+_ARM = list(library.ISAS["aarch64"])
+LENGTHS = [1, 2, 3, 14, 15, 16, 17, 31, 32, 33, LONGEST]
+here = cpu.detect()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("emulated")
+
+
+@pytest.fixture(scope="module")
+def drivers(folder):
+    """Commands that run the driver on an instruction set, compiled once for each architecture."""
+    made = {}
+
+    def command(isa):
+        if isa in _ARM:
+            compiler, emulator = find("aarch64-linux-gnu-g++"), find("qemu-aarch64", "qemu-aarch64-static")
+            if not compiler or not emulator:
+                pytest.skip(f"{isa} was not run: apt-get install g++-aarch64-linux-gnu qemu-user-static")
+            if "arm" not in made:
+                made["arm"] = compile_driver(
+                    folder / "arm", "aarch64", library.ISAS["aarch64"], compiler=compiler, flags=["-static"]
+                )
+            return [emulator, "-cpu", "max", str(made["arm"])], "aarch64"
+        needs, flags = _X86[isa]
+        if needs not in here.isas:
+            pytest.skip(
+                f"{isa} was not run: its emulation needs {needs}, and this processor runs {', '.join(here.isas)}"
+            )
+        if isa not in made:
+            made[isa] = compile_driver(folder / isa, "x86_64", {isa: flags})
+        return [str(made[isa])], "x86_64"
+
+    return command
+
+
+def agree(drivers, folder, isa, precision, model, lengths):
+    command, machine = drivers(isa)
+    rows = make_rows(lengths)
+    expected = reference(model, rows)
+    together = vectors_of(
+        drive(command, isa, model, precision, rows, folder, machine=machine), rows, expected.shape[1]
+    )[0]
+    assert cosines(together, expected).min() > PRECISIONS[precision]
+    last = [rows[-1]]
+    alone = vectors_of(drive(command, isa, model, precision, last, folder, machine=machine), last, expected.shape[1])
+    assert np.array_equal(alone[0, 0], together[-1])  # whatever batch it is in
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("isa", [*_X86, *_ARM])
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_every_length(make_model, drivers, folder, kind, isa, precision):
+    if isa in here.isas:
+        pytest.skip(f"{isa} is run for real in test_kernel.py")
+    if not runs(isa, precision):
+        pytest.skip(f"{isa} has no dot products of bytes")
+    agree(drivers, folder, isa, precision, make_model(kind), LENGTHS)
+
+
+@pytest.mark.parametrize("isa", [*_X86, "neon_mmla"])
+@pytest.mark.parametrize("sizes", ODD_SIZES)
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_odd_sizes(make_model, drivers, folder, sizes, isa, precision):
+    if isa in here.isas:
+        pytest.skip(f"{isa} is run for real in test_kernel.py")
+    agree(drivers, folder, isa, precision, make_model("bert", **ODD_SIZES[sizes]), [1, 5, 33])
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"bert", "mpnet"}))
+def test_every_architecture(make_model, drivers, folder, kind):
+    agree(drivers, folder, "neon_mmla", "bf16", make_model(kind), [3, 40])

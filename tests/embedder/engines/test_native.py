@@ -1,0 +1,218 @@
+"""The native engine on small random models of every architecture, with the kernels of every instruction set that this
+processor has: against the module it packs, at every edge."""
+
+import json
+import shutil
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from embedder import cpu
+from embedder.engines import library
+from embedder.engines import native as kernel
+from embedder.engines.packing import write_weights
+from embedder.errors import ModelError, PackageError
+from embedder.model.sentence import load_module
+from embedder.model.spec import read_spec
+from tests.embedder.conftest import save_modules
+from tests.embedder.engines.kernels import KINDS, LONGEST, ODD_SIZES, PRECISIONS, cosines, make_rows, reference, runs
+
+MACHINE = library.architecture()
+ISAS = [isa for isa in cpu.detect().isas if isa in library.ISAS.get(MACHINE, {})]
+needs_kernels = pytest.mark.skipif(not ISAS, reason=f"there are no native kernels for {', '.join(cpu.detect().isas)}")
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    target = tmp_path_factory.mktemp("library") / library.LIBRARY
+    library.compile_library(target, MACHINE)
+    return target
+
+
+@pytest.fixture
+def start(compiled, tmp_path):
+    """Return a function that packs a model folder and starts the engine on it."""
+
+    def start(model, precision="bf16", threads=2, isa=ISAS[0]):
+        folder = tmp_path / f"{model.name}-{precision}"
+        if not folder.exists():
+            folder.mkdir()
+            shutil.copy(compiled, folder)
+            write_weights(load_module(read_spec(model)).encoder, precision, MACHINE, folder)
+        return kernel.NativeEngine(folder, read_spec(model), precision, threads, isa)
+
+    return start
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_architecture_at_every_length(make_model, start, kind, precision, isa):
+    if not runs(isa, precision):
+        pytest.skip(f"{isa} has no dot products of bytes")
+    model = make_model(kind)
+    rows = make_rows(range(1, LONGEST + 1))
+    assert cosines(start(model, precision, isa=isa).encode(rows), reference(model, rows)).min() > PRECISIONS[precision]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("sizes", ODD_SIZES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_odd_sizes(make_model, start, sizes, precision, isa):
+    if not runs(isa, precision):
+        pytest.skip(f"{isa} has no dot products of bytes")
+    model = make_model("bert", **ODD_SIZES[sizes])
+    rows = make_rows([1, 2, 13, 14, 15, 33, 64])
+    assert cosines(start(model, precision, isa=isa).encode(rows), reference(model, rows)).min() > PRECISIONS[precision]
+
+
+@needs_kernels
+def test_instruction_sets_share_no_code(compiled, tmp_path):
+    """A function that the linker may take from any file would be taken from one for a richer processor."""
+    source = f'#include "{library.SOURCES}/isa_{ISAS[0]}.cpp"\n'
+    (tmp_path / "one.cpp").write_text(source)
+    flags = library.ISAS[MACHINE][ISAS[0]].split()
+    line = ["g++", "-O2", "-std=c++17", "-fPIC", *flags, "-c", str(tmp_path / "one.cpp"), "-o", str(tmp_path / "one.o")]
+    subprocess.run(line, check=True)
+    listed = subprocess.run(["nm", "-C", str(tmp_path / "one.o")], check=True, capture_output=True, text=True).stdout
+    shared = [
+        name
+        for _, kind, name in (text.rsplit(maxsplit=2) for text in listed.splitlines() if " W " in text or " V " in text)
+    ]
+    assert [name for name in shared if "gxx_personality" not in name] == []
+
+
+@pytest.mark.parametrize(("pooling", "normalize"), [("cls_token", True), ("max_tokens", False), ("mean", False)])
+@needs_kernels
+def test_pooling(make_model, start, tmp_path, pooling, normalize):
+    model = shutil.copytree(make_model("bert"), tmp_path / pooling)
+    save_modules(model, pooling, normalize)
+    rows = make_rows([1, 2, 30])
+    vectors, expected = start(model, "fp32").encode(rows), reference(model, rows)
+    assert np.abs(vectors - expected).max() < 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_vector_does_not_depend_on_batch_or_threads(make_model, start, precision, isa):
+    if not runs(isa, precision):
+        pytest.skip(f"{isa} has no dot products of bytes")
+    model = make_model("mpnet")
+    rows = make_rows(np.random.default_rng(1).integers(1, LONGEST + 1, 300))
+    alone_engine = start(model, precision, 1, isa)
+    alone = np.concatenate([alone_engine.encode([row]) for row in rows])
+    for threads in (1, 2, 3, 8):
+        assert np.array_equal(start(model, precision, threads, isa).encode(rows), alone)
+
+
+@needs_kernels
+def test_nothing_in_a_row_gives_zeros(make_model, start):
+    model = make_model("bert")
+    (row,) = make_rows([9])
+    engine = start(model)
+    assert not engine.encode([[]]).any()
+    mixed = engine.encode([[], row, []])
+    assert not mixed[[0, 2]].any()
+    assert np.array_equal(mixed[1], engine.encode([row])[0])
+
+
+@needs_kernels
+def test_calls_from_many_threads_get_their_own_vectors(make_model, start):
+    engine = start(make_model("bert"))
+    batches = [make_rows(range(1, 20), seed) for seed in range(16)]
+    expected = [engine.encode(batch) for batch in batches]
+    together = threading.Barrier(16)
+
+    def call(i):
+        together.wait()
+        return [engine.encode(batches[i]) for _ in range(20)]
+
+    with ThreadPoolExecutor(16) as pool:
+        for i, results in enumerate(pool.map(call, range(16))):
+            assert all(np.array_equal(result, expected[i]) for result in results)
+
+
+@needs_kernels
+def test_a_token_without_weights_is_told(make_model, start):
+    with pytest.raises(ModelError, match=r"tokenizer\.json has tokens"):
+        start(make_model("bert")).encode([[5, 64]])
+
+
+@needs_kernels
+def test_engines_come_and_go(make_model, start):
+    model = make_model("bert")
+    before = threading.active_count()
+    for _ in range(20):
+        assert start(model, threads=3).encode(make_rows([5])).shape == (1, 64)
+    assert threading.active_count() == before
+
+
+@needs_kernels
+def test_a_text_longer_than_the_positions_is_told(make_model, start):
+    for kind, longest in (("bert", 66), ("mpnet", 64)):
+        engine = start(make_model(kind))
+        assert engine.encode([[5] * longest]).shape == (1, 64)
+        with pytest.raises(ModelError, match=f"a text of {longest + 1} tokens is longer than the {longest} that"):
+            engine.encode([[5], [5] * (longest + 1)])
+
+
+@needs_kernels
+def test_more_threads_than_processors(make_model, start):
+    rows = make_rows(range(1, 60))
+    model = make_model("bert")
+    expected = start(model, threads=1).encode(rows)
+    for threads in (16, 64):
+        engine = start(model, threads=threads)
+        assert np.array_equal(engine.encode(rows), expected)
+        assert np.array_equal(engine.encode(rows[:1]), expected[:1])
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", [library.LIBRARY, kernel.WEIGHTS, kernel.LAYOUT])
+def test_a_missing_file_is_a_typed_error(make_model, compiled, tmp_path, name):
+    spec = read_spec(make_model("bert"))
+    shutil.copy(compiled, tmp_path)
+    write_weights(load_module(spec).encoder, "fp32", MACHINE, tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(PackageError, match="cannot be loaded"):
+        kernel.NativeEngine(tmp_path, spec, "fp32", 1, ISAS[0])
+
+
+@needs_kernels
+def test_an_instruction_set_without_kernels_is_told(make_model, start):
+    with pytest.raises(PackageError, match="has no kernels for power11"):
+        start(make_model("bert"), isa="power11")
+
+
+@pytest.mark.parametrize(
+    ("change", "precision", "isa", "runs"),
+    [
+        ({}, "bf16", "avx512_bf16", True),
+        ({}, "int8", "amx", True),
+        ({}, "fp32", "avx512_bf16", True),
+        ({}, "bf16", "avx2", True),
+        ({}, "fp32", "generic", False),
+        ({}, "fp32", "neon_mmla", False),
+        ({"hidden_act": "gelu_new"}, "bf16", "avx512_bf16", False),
+        ({"hidden_size": 72}, "bf16", "avx512_bf16", False),
+        ({"num_attention_heads": 4}, "bf16", "avx512_bf16", False),
+        ({"model_type": "electra"}, "bf16", "avx512_bf16", False),
+    ],
+)
+def test_what_it_runs(make_model, tmp_path, monkeypatch, change, precision, isa, runs):
+    monkeypatch.setattr(library.platform, "machine", lambda: "x86_64")
+    model = shutil.copytree(make_model("bert"), tmp_path / "model")
+    config = model / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    assert kernel.supports(read_spec(model), precision, isa) is runs
+
+
+@pytest.mark.parametrize(
+    ("isa", "precision", "runs"), [("neon_mmla", "int8", True), ("neon", "int8", False), ("avx2", "fp32", False)]
+)
+def test_what_it_runs_on_arm(make_model, monkeypatch, isa, precision, runs):
+    monkeypatch.setattr(library.platform, "machine", lambda: "aarch64")
+    assert kernel.supports(read_spec(make_model("bert")), precision, isa) is runs

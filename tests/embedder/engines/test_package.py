@@ -1,0 +1,169 @@
+import dataclasses
+import json
+import os
+import subprocess
+
+import pytest
+
+from embedder.engines import package
+from embedder.engines.package import PackageKey, ensure, misfits, package_folder
+from embedder.errors import CacheError, CompilerMissing, PackageError
+
+KEY = PackageKey(model="m", engine="aot", fingerprint="f" * 64, precision="bf16", isa="avx2", torch="2.13.0", threads=2)
+
+
+def fake_build(folder):
+    (folder / "model.bin").write_bytes(b"code" * 100)
+
+
+@pytest.fixture
+def built(tmp_path):
+    return ensure(tmp_path / "cache", KEY, fake_build) / "model.bin"
+
+
+def test_built_once_and_found_again(tmp_path, built):
+    def never(folder):
+        raise AssertionError("built twice")
+
+    assert ensure(tmp_path / "cache", KEY, never) == built.parent
+    assert [p.name for p in built.parent.parent.iterdir()] == [KEY.folder_name]  # no leftovers
+    assert built.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(PackageKey)])
+def test_every_field_changes_the_place(tmp_path, field):
+    value = getattr(KEY, field)
+    other = dataclasses.replace(KEY, **{field: value + 1 if isinstance(value, int) else value + "x"})
+    assert package_folder(tmp_path, other) != package_folder(tmp_path, KEY)
+
+
+def test_a_package_of_another_machine_is_refused_by_name(built, tmp_path):
+    record = built.parent / "package.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"isa": "amx"}))
+    with pytest.raises(PackageError, match="built for isa 'amx', not 'avx2'"):
+        ensure(tmp_path / "cache", KEY, fake_build)
+
+
+@pytest.mark.parametrize("spoil", ["flip", "truncate", "empty", "record", "no record"])
+def test_a_damaged_package_is_named(built, tmp_path, spoil):
+    data = built.read_bytes()
+    if spoil == "flip":
+        built.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    elif spoil == "truncate":
+        built.write_bytes(data[:50])
+    elif spoil == "empty":
+        built.write_bytes(b"")
+    elif spoil == "record":
+        (built.parent / "package.json").write_text("[]")
+    else:
+        (built.parent / "package.json").unlink()
+    with pytest.raises(PackageError, match=r"model\.bin|package\.json"):
+        ensure(tmp_path / "cache", KEY, fake_build)
+
+
+def test_a_package_others_can_write_is_refused(built, tmp_path):
+    built.chmod(0o666)
+    with pytest.raises(CacheError, match="written by others"):
+        ensure(tmp_path / "cache", KEY, fake_build)
+
+
+def test_without_a_compiler_the_package_to_install_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(package, "find_compiler", lambda: None)
+    with pytest.raises(CompilerMissing, match=r"apt-get install g\+\+"):
+        ensure(tmp_path / "cache", KEY, fake_build)
+
+
+def test_a_failed_build_leaves_nothing_behind(tmp_path):
+    def full_disk(folder):
+        (folder / "model.bin").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(PackageError, match="no space left to build"):
+        ensure(tmp_path / "cache", KEY, full_disk)
+    assert list((tmp_path / "cache" / "packages").iterdir()) == []
+    assert ensure(tmp_path / "cache", KEY, fake_build).exists()
+
+
+def test_files_that_nothing_vouches_for_are_not_loaded(built, tmp_path):
+    (built.parent / "extra.so").write_bytes(b"code")
+    with pytest.raises(PackageError, match=r"extra\.so is not in package\.json"):
+        ensure(tmp_path / "cache", KEY, fake_build)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_package_of_another_user_is_refused(built, tmp_path):
+    os.chown(built, 12345, -1)
+    with pytest.raises(CacheError, match=r"model\.bin is owned by user 12345"):
+        ensure(tmp_path / "cache", KEY, fake_build)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("isa", "amx", "isa amx, not avx2"),
+        ("torch", "2.12.0", "torch 2.12.0, not 2.13.0"),
+        ("threads", 8, "threads 8, not 2"),
+        ("precision", "fp32", "precision fp32, not bf16"),
+        ("fingerprint", "e" * 64, "other weights or files of the model"),
+    ],
+)
+def test_without_a_compiler_packages_that_do_not_fit_are_listed(tmp_path, monkeypatch, field, value, told):
+    cache = tmp_path / "cache"
+    other = ensure(cache, dataclasses.replace(KEY, **{field: value}), fake_build)
+    ensure(cache, dataclasses.replace(KEY, model="another"), fake_build)
+    monkeypatch.setattr(package, "find_compiler", lambda: None)
+    with pytest.raises(CompilerMissing) as raised:
+        ensure(cache, KEY, fake_build)
+    assert str(raised.value).endswith(f"packages there that do not fit: {other.name} ({told})")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_package_under_a_wrong_name_and_a_damaged_one_are_listed(built, tmp_path):
+    built.parent.rename(built.parent.with_name("a-copy"))
+    (built.parent.with_name("b-broken")).mkdir()
+    packages = tmp_path / "cache" / "packages"
+    assert misfits(packages, KEY) == ["a-copy (not where it belongs)", "b-broken (package.json is damaged)"]
+
+
+def test_what_a_killed_build_left_is_removed(built, tmp_path):
+    left = built.parent.parent / ".building-killed"
+    left.mkdir()
+    (left / "half").write_bytes(b"half")
+    ensure(tmp_path / "cache", dataclasses.replace(KEY, threads=3), fake_build)
+    assert not left.exists()
+
+
+def test_what_a_compiler_says_is_told_in_one_line(tmp_path):
+    def fails(folder):
+        raise RuntimeError("\nno such operator\nand much more")
+
+    with pytest.raises(PackageError, match=r"cannot build the package .* \(no such operator\)") as raised:
+        ensure(tmp_path / "cache", KEY, fails)
+    assert "\n" not in str(raised.value)
+    assert list((tmp_path / "cache" / "packages").iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("wording", [None, RuntimeError("ld: final link failed"), PackageError("g++ said: error")])
+def test_a_full_disk_leaves_the_package_before_it_usable(small_disk, wording):
+    before = ensure(small_disk / "cache", KEY, fake_build)
+
+    def build(folder):
+        try:
+            (folder / "model.bin").write_bytes(bytes(1 << 20))
+        except OSError as error:
+            raise wording or error from error
+
+    with pytest.raises(PackageError, match=r"no space left to build .*: free some, or set --cache-dir"):
+        ensure(small_disk / "cache", dataclasses.replace(KEY, threads=3), build)
+    assert [path.name for path in before.parent.iterdir()] == [before.name]
+    assert ensure(small_disk / "cache", KEY, build) == before

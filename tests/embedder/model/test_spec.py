@@ -1,0 +1,150 @@
+import json
+import shutil
+
+import pytest
+
+from embedder.errors import ModelError, RemoteCodeRefused
+from embedder.model.sentence import load_module
+from embedder.model.spec import PACKAGED, locate, read_spec
+from tests.embedder.conftest import save_modules
+
+
+@pytest.fixture
+def folder(make_model, tmp_path):
+    """A bert model that the test may spoil."""
+    return shutil.copytree(make_model("bert"), tmp_path / "model")
+
+
+def change(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_packaged_model_is_read_from_its_own_files():
+    spec = read_spec(locate(PACKAGED))
+    assert (spec.name, spec.dimension, spec.max_length) == (PACKAGED, 384, 256)
+    assert (spec.pooling, spec.normalize, spec.query_prompt) == ("mean", True, "")
+
+
+@pytest.mark.parametrize(("mode", "pooling"), [("cls_token", "cls"), ("max_tokens", "max"), ("mean", "mean")])
+def test_pooling(folder, mode, pooling):
+    save_modules(folder, pooling=mode, normalize=False)
+    spec = read_spec(folder)
+    assert (spec.pooling, spec.normalize) == (pooling, False)
+
+
+def test_pooling_as_newer_sentence_transformers_write_it(folder):
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls", "include_prompt": true}')
+    assert read_spec(folder).pooling == "cls"
+
+
+def test_a_plain_transformers_folder_pools_by_mean(folder):
+    (folder / "modules.json").unlink()
+    spec = read_spec(folder)
+    assert (spec.pooling, spec.normalize) == ("mean", False)
+
+
+def test_prompts_and_length(folder):
+    (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q: ", "passage": "p: "}}')
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 32, "do_lower_case": true}')
+    spec = read_spec(folder)
+    assert (spec.query_prompt, spec.document_prompt) == ("q: ", "p: ")
+    assert (spec.max_length, spec.lowercase) == (32, True)
+
+
+def test_length_never_passes_the_positions(folder):
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 5000}')
+    assert read_spec(folder).max_length == 66
+
+
+def test_fingerprint_changes_with_weights_and_prompts(folder):
+    before = read_spec(folder).fingerprint
+    (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q: "}}')
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(bytes(data))
+    after = read_spec(folder).fingerprint
+    assert {name for name in before if before[name] != after[name]} == {"weights_sha256", "query_prompt"}
+
+
+def test_code_that_comes_with_a_model_is_refused(folder):
+    change(folder / "config.json", auto_map={"AutoModel": "modeling_evil.Evil"})
+    with pytest.raises(RemoteCodeRefused, match=r"auto_map.*never done"):
+        read_spec(folder)
+
+
+def test_modules_of_other_packages_are_refused(folder):
+    (folder / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}]')
+    with pytest.raises(RemoteCodeRefused, match=r"evil\.Module"):
+        read_spec(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("config.json", "{", "config.json cannot be read"),
+        ("config.json", "[]", "not a JSON object"),
+        ("modules.json", "[{}]", "modules.json cannot be read"),
+        (
+            "modules.json",
+            '[{"type": "sentence_transformers.models.Dense", "path": ""}]',
+            "Dense, which is not supported",
+        ),
+        ("1_Pooling/config.json", '{"pooling_mode_mean_sqrt_len_tokens": true}', "not supported"),
+        ("1_Pooling/config.json", '{"pooling_mode": "mean", "include_prompt": false}', "include_prompt"),
+        ("tokenizer.json", None, "tokenizer.json is missing"),
+        ("model.safetensors", None, "model.safetensors is missing"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "../other.safetensors"}}', "missing"),
+    ],
+)
+def test_a_spoilt_folder_is_named(folder, file, content, told):
+    if content is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(content)
+    with pytest.raises(ModelError, match=told):
+        read_spec(folder)
+
+
+def test_pickled_weights_are_never_loaded(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="pickle"):
+        read_spec(folder)
+
+
+def test_truncated_weights_are_named(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged"):
+        load_module(read_spec(folder))
+
+
+def test_weights_that_do_not_fit_the_config_are_named(folder):
+    change(folder / "config.json", intermediate_size=160)
+    with pytest.raises(ModelError, match="do not fit config"):
+        load_module(read_spec(folder))
+
+
+def test_missing_tensors_are_named(folder):
+    change(folder / "config.json", num_hidden_layers=3)
+    with pytest.raises(ModelError, match=r"no tensor 'encoder\.layer\.2"):
+        load_module(read_spec(folder))
+
+
+def test_unknown_architecture(folder):
+    change(folder / "config.json", model_type="no-such-type")
+    with pytest.raises(ModelError, match="no-such-type"):
+        load_module(read_spec(folder))
+
+
+@pytest.mark.parametrize(
+    ("model", "revision", "told"),
+    [
+        ("/no/such/folder", "", "no model at"),
+        ("unknown-name", "", "no model at"),
+        ("owner/model", "", "pinned revision"),
+        ("owner/model", "main", "pinned revision"),
+    ],
+)
+def test_models_that_cannot_be_located(model, revision, told):
+    with pytest.raises(ModelError, match=told):
+        locate(model, revision)

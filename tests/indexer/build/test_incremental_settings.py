@@ -1,0 +1,166 @@
+"""What a build may take over when settings, model or sources are others."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from indexer.build import build as build_module
+from indexer.config import ChunkConfig
+from indexer.cut.chunking import Chunker
+from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
+from indexer.generation.earlier import READING, live_sources
+from indexer.generation.generation import current_id
+from indexer.read.parsing import parse
+from tests.dummy import DummyEmbedder
+from tests.indexer.build.incremental import Work, zoo
+from tests.indexer.conftest import make_page
+from tests.indexer.server import Reply, Site, page
+
+
+def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: Site) -> None:
+    pages = zoo(site, "etag")
+    pages["dogs"].body = page("<p>" + "Dogs bark at strangers in the park. " * 20)
+    work.build(site.url)
+    site.routes["/dogs"] = Reply(b"", 503)
+    report = work.build(site.url, tokens=50)
+    assert work.said.startswith("chunk_tokens 200 -> 50: reading every page again, and embedding what differs\n")
+    assert [failure.url for failure in report.kept] == [f"{site.url}/dogs"]
+    assert (report.published, report.unchanged, report.changed.count, report.fetched) == (True, 3, 0, 4)
+    assert len(work.content()[f"{site.url}/dogs"][1]) > 1, "a page out of reach is cut from its passages"
+    assert report.carried == 3, "start, deep and the short section of cats"
+    assert report.embedded == report.chunks - report.carried
+    assert pages["cats"].sent == 2
+    site.routes["/dogs"] = pages["dogs"]
+    assert work.build(site.url, tokens=50).changed.examples == [f"{site.url}/dogs"], "read as soon as it is back"
+    assert pages["dogs"].sent == 2
+    assert not work.build(site.url, tokens=50).published
+
+
+def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo(site, "etag")
+    work.build(site.url)
+    monkeypatch.setattr(build_module, "READING", 99)
+    report = work.build(site.url)
+    assert f"reading {READING} -> 99: reading every page again" in work.said
+    assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
+
+
+def test_a_page_out_of_reach_is_read_anew_once_it_is_back(
+    work: Work, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that became no document may become one under the new way of reading."""
+    pages = zoo(site, "etag")
+    work.build(site.url)
+    site.routes |= {"/list": Reply(b"", 503), "/dogs": Reply(b"", 503)}
+    monkeypatch.setattr(build_module, "READING", 99)
+    for _ in range(2):
+        assert [failure.url for failure in work.build(site.url).kept] == [f"{site.url}/dogs", f"{site.url}/list"]
+        assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
+    site.routes |= {"/list": pages["list"], "/dogs": pages["dogs"]}
+    report = work.build(site.url)
+    assert (report.fetched, report.changed.examples, report.embedded) == (2, [f"{site.url}/dogs"], 0)
+
+
+def test_reading_is_numbered() -> None:
+    """If this fails, pages become other chunks than before: raise READING, then take over the new digest."""
+    html = """<html lang=en-GB><head><title>Zoo</title><meta name=date content=2026-05-01>
+        <meta name="pilotlight:team" content=keepers></head><body><nav>Menu</nav><main><h1 id=top>Cats</h1>
+        <p>Cats sleep.</p><h2 id=food>1.2. Food</h2><ul><li>fish</li><li>milk</li></ul><pre>purr()</pre>
+        <table><tr><th>Age</th><td>3</td></tr></table></main></body></html>"""
+    markdown = "---\ntitle: Dogs\nteam: [a, b]\n---\n\n# Dogs\n\nDogs *bark*.\n\n## Walks\n\n" + "Twice a day. " * 60
+    digest = hashlib.sha256()
+    chunker = Chunker(DummyEmbedder(), ChunkConfig(tokens=50))
+    for body, media_type in ((html, "text/html"), (markdown, "text/markdown"), ("Birds\n\nsing.", "text/plain")):
+        document = parse(make_page(body, media_type))
+        digest.update(repr((document, chunker.split(document))).encode())
+    assert (READING, digest.hexdigest()[:16]) == (5, "e70f92abe756abb3")
+
+
+def test_another_model_embeds_everything_anew_and_says_so(work: Work, site: Site) -> None:
+    zoo(site, "etag")
+    first = work.build(site.url)
+    work.embedder = DummyEmbedder(dimension=32)
+    site.routes["/dogs"] = Reply(b"", 503)
+    report = work.build(site.url)
+    assert work.said.startswith("dimension 64 -> 32: reading and embedding every page again\n")
+    assert (report.published, report.embedded, report.carried, len(report.kept)) == (True, first.chunks, 0, 1)
+    assert len(work.content()[f"{site.url}/dogs"][2][0]) == 32
+
+
+def test_everything_can_be_read_anew(work: Work, site: Site) -> None:
+    pages = zoo(site, "etag")
+    first = work.build(site.url)
+    report = work.build(site.url, full=True)
+    assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
+    assert report.generation != first.generation
+    assert {route.sent for route in pages.values()} == {2}
+    assert work.said == ""
+
+
+def test_sources_come_and_go(work: Work, site: Site, docs: Path) -> None:
+    zoo(site, "etag")
+    work.build(site.url)
+    report = work.build(*live_sources(work.index), docs, docs)
+    assert (report.new.count, report.unchanged, report.gone.count) == (3, 4, 0)
+    assert live_sources(work.index) == [site.url, str(docs)]
+    assert not work.build(site.url, docs).published
+    report = work.build(docs)
+    assert (report.published, report.gone.count, report.embedded, report.unchanged) == (True, 4, 0, 3)
+    assert live_sources(work.index) == [str(docs)]
+
+
+def test_a_document_moves_to_another_source(work: Work, docs: Path) -> None:
+    work.build(docs)
+    report = work.build(docs / "cats.html", docs / "dogs.md", docs / "notes.txt")
+    assert (report.published, report.unchanged, report.embedded) == (True, 3, 0)
+    document, _, _, terms = work.content()[(docs / "cats.html").as_uri()]
+    assert document["source"] == str(docs / "cats.html")
+    assert f"source:{docs / 'cats.html'}" in terms
+
+
+def test_a_source_is_removed_without_fetching_or_embedding(work: Work, site: Site, docs: Path) -> None:
+    zoo(site, "etag")
+    work.build(site.url, docs)
+    site.hits.clear()
+    before = work.content()
+    report = work.remove(docs)
+    assert (report.published, report.documents, report.unchanged, report.carried) == (True, 4, 4, 5)
+    assert report.gone.as_dict()["count"] == 3
+    assert (work.embedder.encoded, site.hits) == (10, [])
+    after = work.content()
+    assert {url for url in before if url not in after} == {path.as_uri() for path in docs.iterdir()}
+    assert all(after[url] == before[url] for url in after if url != "pages")
+    assert {url for url, *_ in after["pages"]} == {url for url, source, *_ in before["pages"] if source == site.url}
+    assert live_sources(work.index) == [site.url]
+    assert not work.build(site.url).published, "what was remembered of the pages is still there"
+
+
+def test_a_source_that_cannot_be_removed(work: Work, docs: Path, tmp_path: Path) -> None:
+    with pytest.raises(IndexMissing):
+        work.remove(docs)
+    assert not work.index.exists()
+    live = work.build(docs).generation
+    with pytest.raises(SourceError, match=f"^{tmp_path}/dogs is not a source of this index; its sources are: {docs}$"):
+        work.remove(tmp_path / "dogs")
+    with pytest.raises(SourceError, match="no source was given"):
+        work.remove()
+    with pytest.raises(NothingToIndex, match="would be empty"):
+        work.remove(docs)
+    assert current_id(work.index) == live
+    assert list((work.index / "building").iterdir()) == []
+
+
+def test_a_damaged_generation_is_said_and_not_built_on(work: Work, docs: Path) -> None:
+    work.build(docs)
+    path = work.index / "generations" / current_id(work.index) / "documents.sqlite"
+    path.write_bytes(path.read_bytes()[:-1])
+    report = work.build(docs)
+    assert work.said.startswith("reading and embedding everything again, as the live generation cannot be used: ")
+    assert "documents.sqlite" in work.said
+    assert (report.published, report.new.count, report.embedded, report.carried) == (True, 3, 5, 0)
+    assert not work.build(docs).published
+    path = work.index / "generations" / current_id(work.index) / "vectors.faiss"
+    path.unlink()
+    with pytest.raises(IndexCorrupt, match=r"vectors\.faiss"):
+        work.remove(docs)

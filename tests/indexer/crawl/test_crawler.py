@@ -1,0 +1,296 @@
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawl.crawler import crawl
+from indexer.errors import SourceError
+from indexer.records import Failure, Page, Skip
+from tests.indexer.server import Reply, Site, page, redirect, send
+
+
+def run(site: Site, limits: CrawlLimits, start: str = "/") -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """Paths of the pages in order, and reasons by path of what was skipped and what failed."""
+    pages, skips, failures = [], {}, {}
+    for item in crawl(site.url + start, limits, lambda due: None):
+        path = item.url.removeprefix(site.url)
+        if isinstance(item, Page):
+            if item.noindex:
+                skips[path] = "noindex"
+            else:
+                pages.append(path)
+        elif isinstance(item, Skip):
+            skips[path] = item.reason
+        else:
+            assert isinstance(item, Failure)
+            failures[path] = item.reason
+    return pages, skips, failures
+
+
+def link(*targets: str) -> str:
+    return " ".join(f'<a href="{target}">{target}</a>' for target in targets)
+
+
+def test_every_linked_page_of_the_site_is_found(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("a", "/b#part", "b"), a=link("b", "/", "deep/c.html"), b="leaf")
+    site.routes["/deep/c.html"] = page(link("../d", "?q=1"))
+    site.routes["/d"] = page("d")
+    site.routes["/deep/c.html?q=1"] = page("with a query")
+    pages, skips, failures = run(site, limits)
+    assert pages == ["/", "/a", "/b", "/deep/c.html", "/d", "/deep/c.html?q=1"]
+    assert (skips, failures) == ({}, {})
+    assert sorted(site.hits) == sorted([*pages, "/robots.txt"]), "each page is asked for once"
+
+
+def test_order_does_not_depend_on_which_page_is_slow(site: Site, limits: CrawlLimits) -> None:
+    """The first link answers only after the last has been asked for."""
+    last_asked = threading.Event()
+
+    def slow(handler: BaseHTTPRequestHandler) -> None:
+        assert last_asked.wait(5)
+        send(handler, Reply(page(link("/slow-child")).encode()))
+
+    def last(handler: BaseHTTPRequestHandler) -> None:
+        last_asked.set()
+        send(handler, Reply(page(link("/last-child")).encode()))
+
+    site.pages(index=link("/slow", "/x", "/last"), x="x")
+    site.routes |= {"/slow": slow, "/last": last, "/slow-child": page("1"), "/last-child": page("2")}
+    assert run(site, limits)[0] == ["/", "/slow", "/x", "/last", "/slow-child", "/last-child"]
+
+
+def test_other_hosts_ports_and_schemes_are_left_alone(site: Site, sentinel: Site, limits: CrawlLimits) -> None:
+    site.pages(
+        index=link(sentinel.url, f"http://localhost:{site.port}/", f"https://127.0.0.1:{site.port}/", "mailto:a@b")
+    )
+    pages, skips, failures = run(site, limits)
+    assert (pages, skips, failures) == (["/"], {}, {})
+    assert sentinel.hits == []
+
+
+def test_base_href_moves_relative_links(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/"] = f'<html><head><base href="/v2/"></head><body>{link("a")}</body></html>'
+    site.routes["/v2/a"] = page("here")
+    assert run(site, limits)[0] == ["/", "/v2/a"]
+
+
+def test_depth_limit(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/a"), a=link("/b"), b=link("/c"), c="c")
+    pages, skips, _ = run(site, CrawlLimits(allow_private=True, max_depth=2))
+    assert pages == ["/", "/a", "/b"]
+    assert skips == {"/c": "more than 2 links from the start"}
+
+
+def test_page_limit_ends_an_infinite_site(site: Site) -> None:
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        number = int(handler.path.rpartition("=")[2] or 0)
+        send(handler, Reply(page(f"page {number} {link(f'?n={number + 1}', f'?n={number + 2}')}").encode()))
+
+    for number in range(40):
+        site.routes[f"/?n={number}"] = endless
+    site.pages(index=link("?n=1"))
+    pages, skips, _ = run(site, CrawlLimits(allow_private=True, max_pages=10))
+    assert len(pages) == 10
+    assert set(skips.values()) == {"over the limit of 10 pages"}
+    assert len(site.hits) == 11
+
+
+def test_a_site_that_answers_anything_with_one_page_ends(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("x/"))
+    same = page("same " + link("x/", "y/"))
+    for path in ("/x/", "/x/x/", "/x/y/", "/x/x/x/"):
+        site.routes[path] = same
+    pages, skips, _ = run(site, limits)
+    assert pages == ["/", "/x/"]
+    assert set(skips.values()) == {"same content as another page"}
+
+
+def test_failures_do_not_stop_the_crawl(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/gone", "/png", "/huge", "/ok"), ok="fine")
+    site.routes["/png"] = Reply(b"PNG", 200, {"Content-Type": "image/png"})
+    site.routes["/huge"] = "x" * 60_000
+    pages, skips, failures = run(site, CrawlLimits(allow_private=True, max_bytes=50_000))
+    assert pages == ["/", "/ok"]
+    assert skips == {"/png": "content type image/png is not read"}
+    assert failures == {"/gone": "HTTP 404", "/huge": "larger than 50,000 bytes"}
+
+
+def test_robots_keeps_us_out_of_pages_and_redirects(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/robots.txt"] = "User-agent: *\nDisallow: /private\n"
+    site.pages(index=link("/private/a", "/door", "/ok"), ok="fine")
+    site.routes["/door"] = redirect("/private/b")
+    pages, skips, _ = run(site, limits)
+    assert pages == ["/", "/ok"]
+    assert skips == {
+        "/private/a": "robots.txt disallows it",
+        "/door": "redirect to a page that robots.txt disallows",
+    }
+    assert not any(hit.startswith("/private") for hit in site.hits)
+
+
+def test_crawl_delay_of_the_site_is_taken_over(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/robots.txt"] = "User-agent: *\nCrawl-delay: 1\n"
+    site.pages(index=link("/a"), a="a")
+    began = time.monotonic()
+    assert run(site, limits)[0] == ["/", "/a"]
+    assert time.monotonic() - began >= 1
+
+
+def test_page_directives(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/hidden", "/dead-end", "/header"))
+    site.routes["/hidden"] = f'<meta name="robots" content="NOINDEX"><p>{link("/behind")}'
+    site.routes["/dead-end"] = f'<meta name=robots content="nofollow, x"><p>{link("/never")}'
+    site.routes["/header"] = Reply(b"secret", 200, {"Content-Type": "text/html", "X-Robots-Tag": "noindex"})
+    site.pages(behind="found")
+    pages, skips, _ = run(site, limits)
+    assert pages == ["/", "/dead-end", "/behind"]
+    assert skips == {"/hidden": "noindex", "/header": "noindex"}
+    assert "/never" not in site.hits
+
+
+def test_redirects_give_the_final_address_once(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/old", "/new", "/older"), new="target")
+    site.routes["/old"] = redirect("/new", 301)
+    site.routes["/older"] = redirect("/old", 308)
+    pages, skips, _ = run(site, limits)
+    assert pages == ["/", "/new"]
+    assert set(skips.values()) == {"leads to a page already read"}
+
+
+def test_markdown_sites_are_followed(site: Site, limits: CrawlLimits) -> None:
+    text = {"Content-Type": "text/markdown"}
+    site.routes["/"] = Reply(b"# Start\n\n[two](two.md), <a href='three.md'>three</a>\n", 200, text)
+    site.routes["/two.md"] = Reply(b"# Two\n\n![no](pic.png)\n", 200, {"Content-Type": "text/plain"})
+    site.routes["/three.md"] = Reply(b"# Three\n\n[two](two.md#two)", 200, text)
+    assert run(site, limits)[0] == ["/", "/two.md", "/three.md"]
+    assert "/pic.png" not in site.hits
+
+
+def test_start_below_the_root(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/docs/"] = page(link("a", "/other"))
+    site.routes["/docs/a"] = page("a")
+    site.routes["/other"] = page("other")
+    assert run(site, limits, "/docs/")[0] == ["/docs/", "/docs/a", "/other"]
+
+
+@pytest.mark.parametrize(
+    ("route", "reason"),
+    [
+        (Reply(b"x", 404), "HTTP 404"),
+        (Reply(b"x", 500), "HTTP 500"),
+        (Reply(b"PNG", 200, {"Content-Type": "image/png"}), "image/png is not read"),
+        (redirect("/"), "more than 5 redirects"),
+    ],
+)
+def test_a_start_page_that_cannot_be_read(site: Site, limits: CrawlLimits, route: Reply, reason: str) -> None:
+    site.routes["/"] = route
+    with pytest.raises(SourceError, match=reason) as caught:
+        run(site, limits)
+    assert str(caught.value).startswith(f"cannot read {site.url}/: ")
+
+
+def test_a_start_page_that_robots_forbids(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/robots.txt"] = "User-agent: *\nDisallow: /\n"
+    with pytest.raises(SourceError, match=r"robots\.txt disallows it"):
+        run(site, limits)
+    assert site.hits == ["/robots.txt"]
+
+
+def test_a_site_whose_robots_fails_is_left_alone(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index="x")
+    site.routes["/robots.txt"] = Reply(b"", 503)
+    with pytest.raises(SourceError, match=r"robots\.txt answers HTTP 503"):
+        run(site, limits)
+    assert "/" not in site.hits
+
+
+@pytest.mark.parametrize("url", ["http://", "http://:80/", "http://a b/", "https://[/"])
+def test_addresses_that_make_no_sense(url: str, limits: CrawlLimits) -> None:
+    with pytest.raises(SourceError, match="not a valid http or https address"):
+        list(crawl(url, limits, lambda due: None))
+
+
+def test_stopping_early_ends_the_threads(site: Site, limits: CrawlLimits) -> None:
+    """The caller loses interest while a fetcher waits for a page that never comes."""
+    asked = threading.Event()
+
+    def never(handler: BaseHTTPRequestHandler) -> None:
+        asked.set()
+        site.stopping.wait(20)
+
+    site.pages(index=link("/never", "/a"), a="a")
+    site.routes["/never"] = never
+    site.pages(index=link("/a", "/never"))
+    items = crawl(site.url, limits, lambda due: None)
+    assert next(items).url == f"{site.url}/"
+    assert next(items).url == f"{site.url}/a"
+    assert asked.wait(5)
+    items.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fetch")]
+
+
+def test_known_due_pages_are_told(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/a", "/b"), a=link("/c"), b="b", c="c")
+    told: list[int] = []
+    list(crawl(site.url, limits, told.append))
+    assert told[0] == 3
+    assert told[-1] == 4
+
+
+def canonical(target: str, body: str) -> str:
+    return f'<html><head><link rel="canonical" href="{target}"></head><body>{body}</body></html>'
+
+
+def test_a_page_gives_way_to_the_canonical_one_and_its_links_are_followed(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/list?sort=up", "/list?page=2", "/list"), hidden="h", deep="d")
+    site.routes["/list"] = canonical("/list", "the list")
+    site.routes["/list?sort=up"] = canonical("/list", f"upwards {link('/hidden')}")
+    site.routes["/list?page=2"] = canonical("/list", f"second {link('/deep')}")
+    pages, skips, failures = run(site, limits)
+    assert (pages, failures) == (["/", "/list", "/hidden", "/deep"], {})
+    assert set(skips.values()) == {"leads to a page already read"}
+
+
+def test_a_canonical_address_that_leads_nowhere_is_not_believed(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/robots.txt"] = "User-agent: *\nDisallow: /no\n"
+    targets = {"/a": "/gone", "/b": "/c", "/c": "/b", "/d": "http://other.test/", "/e": "/no", "/f": "mailto:x"}
+    site.pages(index=link(*targets))
+    for path, target in targets.items():
+        site.routes[path] = canonical(target, f"page {path}")
+    pages, skips, failures = run(site, limits)
+    assert (pages, skips, failures) == (["/", *targets], {}, {})
+
+
+def test_directives_in_headers_and_links(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/mine", "/other", "/dead-end") + '<a rel="external nofollow" href="/not">x</a>')
+    for path, value in (
+        ("/mine", "pilotlight: noindex"),
+        ("/other", "googlebot: noindex, nofollow"),
+        ("/dead-end", "max-snippet: 5, nofollow"),
+    ):
+        body = f"{path} {link(path + '/child')}".encode()
+        site.routes[path] = Reply(body, 200, {"Content-Type": "text/html", "X-Robots-Tag": value})
+        site.routes[path + "/child"] = f"child of {path}"
+    pages, skips, _ = run(site, limits)
+    assert pages == ["/", "/other", "/dead-end", "/mine/child", "/other/child"]
+    assert skips == {"/mine": "noindex"}
+    assert "/not" not in site.hits
+
+
+def test_byte_budget(site: Site) -> None:
+    site.pages(index=link(*(f"/{number}" for number in range(100))))
+    for number in range(100):
+        site.routes[f"/{number}"] = page(f"{number} " * 400)
+    pages, skips, _ = run(site, CrawlLimits(allow_private=True, max_total_bytes=6_000, concurrency=1))
+    assert len(pages) < 20
+    assert set(skips.values()) == {"over the limit of 6,000 bytes"}
+    assert len(pages) + len(skips) == 101
+
+
+def test_other_kinds_of_documents_are_taken_and_not_searched_for_links(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/a.pdf"))
+    site.routes["/a.pdf"] = Reply(b"%PDF <a href='/never'>", 200, {"Content-Type": "application/pdf"})
+    assert run(site, limits)[0] == ["/", "/a.pdf"]
+    assert "/never" not in site.hits

@@ -1,0 +1,171 @@
+"""A crawl that was killed goes on where it was: pages are not fetched twice."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from indexer.crawl import journal as module
+from indexer.crawl.fetch import Answer
+from indexer.crawl.journal import Journal
+from indexer.generation.generation import Generation
+from indexer.generation.layout import BUILDING, JOURNAL
+from tests.indexer.build.incremental import Work
+from tests.indexer.server import Reply, Site, page
+
+PAGES = 25  # fewer than links are followed
+BUILD = """
+import sys
+from pathlib import Path
+from indexer.build.build import build
+from indexer.config import BuildConfig, CrawlLimits
+from indexer.build.progress import Progress
+from tests.dummy import DummyEmbedder
+config = BuildConfig(crawl=CrawlLimits(allow_private=True, concurrency=2))
+build([sys.argv[1]], Path(sys.argv[2]), DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
+"""
+
+
+def answer(body: bytes = b"text", url: str = "http://a.test/") -> Answer:
+    headers = httpx.Headers(
+        [
+            (b"ETag", b'"1"'),
+            (b"X-Robots-Tag", b"nofollow"),
+            (b"X-Robots-Tag", b"noarchive"),
+            (b"X-\xff", b"\xd9\xa3 \x80"),  # servers send anything
+        ]
+    )
+    return Answer(url, body, "text/html", "utf-8", headers, "2026-11-21T00:00:00+00:00")
+
+
+@pytest.fixture
+def chained(site: Site) -> Site:
+    """A site in which each page is only found on the one before it."""
+    for number in range(PAGES):
+        link = f"<a href='/p{number + 1}'>next</a>" if number + 1 < PAGES else ""
+        site.routes[f"/p{number}"] = page(f"<h1>Page {number}</h1><p>The words of page {number}. {link}</p>")
+    return site
+
+
+def test_a_killed_crawl_is_not_begun_again(chained: Site, tmp_path: Path) -> None:
+    reached, index = threading.Event(), tmp_path / "index"
+    last = chained.routes["/p15"]
+
+    def wait_there(handler: object) -> None:
+        reached.set()
+        chained.stopping.wait(30)
+
+    chained.routes["/p15"] = wait_there
+    line = [sys.executable, "-c", BUILD, f"{chained.url}/p0", str(index)]
+    child = subprocess.Popen(line, cwd=Path(__file__).parents[3])
+    assert reached.wait(60)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    before = [path for path in chained.hits if path.startswith("/p")]
+    assert before == [f"/p{number}" for number in range(16)]
+
+    chained.routes["/p15"] = last
+    chained.hits.clear()
+    subprocess.run(line, check=True, cwd=Path(__file__).parents[3])
+    assert [path for path in chained.hits if path.startswith("/p")] == [f"/p{number}" for number in range(15, PAGES)]
+    generation = Generation.open(index)
+    assert generation.document_count == PAGES
+    assert list((index / BUILDING).iterdir()) == []
+
+
+def test_a_crawl_that_ends_leaves_none(chained: Site, work: Work) -> None:
+    work.build(f"{chained.url}/p0")
+    assert list((work.index / BUILDING).iterdir()) == []
+    chained.hits.clear()
+    work.build(f"{chained.url}/p0")
+    assert chained.hits.count("/p7") == 1
+
+
+def test_everything_anew_means_everything(chained: Site, work: Work, tmp_path: Path) -> None:
+    (work.index / BUILDING).mkdir(parents=True)
+    (work.index / "lock").touch()
+    left = Journal(work.index / BUILDING / JOURNAL, "")
+    left.put(f"{chained.url}/p3", answer(page("<p>an old story</p>").encode(), f"{chained.url}/p3"))
+    left.close()
+    work.build(f"{chained.url}/p0", full=True)
+    assert "/p3" in chained.hits
+
+
+def test_what_a_redirect_led_to_is_checked_again(site: Site, work: Work) -> None:
+    site.routes["/"] = page("<p>Start of a site with <a href='/there'>a page</a> elsewhere.</p>")
+    site.routes["/robots.txt"] = Reply(b"User-agent: *\nDisallow: /secret", headers={"Content-Type": "text/plain"})
+    (work.index / BUILDING).mkdir(parents=True)
+    (work.index / "lock").touch()
+    left = Journal(work.index / BUILDING / JOURNAL, "")
+    left.put(f"{site.url}/there", answer(page("<p>what robots may not see</p>").encode(), f"{site.url}/secret"))
+    left.close()
+    report = work.build(f"{site.url}/")
+    assert report.documents == 1
+    assert any("robots.txt" in group.reason for group in report.skipped)
+
+
+def test_an_answer_comes_back_whole(tmp_path: Path) -> None:
+    path = tmp_path / JOURNAL
+    journal = Journal(path, "g1")
+    assert journal.get("http://a.test/x") is None
+    assert not path.exists()
+    journal.put("http://a.test/x", answer())
+    journal.close()
+    found = Journal(path, "g1").get("http://a.test/x")
+    assert found == answer()
+    assert found.headers.get_list("X-Robots-Tag") == ["nofollow", "noarchive"]
+
+
+def test_pages_of_before_another_generation_are_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / JOURNAL
+    journal = Journal(path, "g1")
+    journal.put("http://a.test/x", answer())
+    journal.close()
+    assert Journal(path, "g2").get("http://a.test/x") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_grow_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / JOURNAL, "")
+    journal.put("http://a.test/x", answer())
+    now = module.time.time()
+    monkeypatch.setattr(module.time, "time", lambda: now + module.FRESH + 60)
+    assert journal.get("http://a.test/x") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense" * 600, json.dumps({}).encode()])
+def test_a_damaged_file_is_only_a_saving_lost(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / JOURNAL
+    path.write_bytes(content)
+    journal = Journal(path, "g1")
+    assert journal.get("http://a.test/x") is None
+    journal.put("http://a.test/x", answer())
+    assert journal.get("http://a.test/x") == answer()
+    journal.drop()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_threads(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / JOURNAL, "")
+    failed: list[sqlite3.Error] = []
+
+    def store(number: int) -> None:
+        try:
+            journal.put(f"http://a.test/{number}", answer(str(number).encode()))
+        except sqlite3.Error as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=store, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert {journal.get(f"http://a.test/{number}").body for number in range(20)} == {str(n).encode() for n in range(20)}

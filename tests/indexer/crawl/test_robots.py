@@ -1,0 +1,96 @@
+import time
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawl.fetch import Fetcher
+from indexer.crawl.robots import Robots, fetch_robots
+from indexer.crawl.traffic import Traffic
+from indexer.errors import FetchError
+from tests.indexer.server import Reply, Site, redirect
+
+LIMITS = CrawlLimits(allow_private=True, timeout=5.0)
+AGENT = LIMITS.user_agent
+
+
+def rules(site: Site) -> Robots:
+    with Fetcher(LIMITS) as fetcher:
+        return fetch_robots(fetcher, site.url, AGENT)
+
+
+def test_rules_are_kept(site: Site) -> None:
+    site.routes["/robots.txt"] = Reply(
+        b"User-agent: other\nDisallow: /\n\nUser-agent: *\nDisallow: /private/\nCrawl-delay: 2\n",
+        200,
+        {"Content-Type": "text/plain"},
+    )
+    robots = rules(site)
+    assert robots.allows(f"{site.url}/open")
+    assert not robots.allows(f"{site.url}/private/x")
+    assert robots.delay == 2.0
+
+
+def test_our_own_name_is_matched(site: Site) -> None:
+    site.routes["/robots.txt"] = "User-agent: *\nDisallow:\n\nUser-agent: Pilotlight\nDisallow: /a\n"
+    robots = rules(site)
+    assert robots.allows(f"{site.url}/b")
+    assert not robots.allows(f"{site.url}/a")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410])
+def test_client_errors_mean_no_rules(site: Site, status: int) -> None:
+    site.routes["/robots.txt"] = Reply(b"", status)
+    traffic = Traffic()
+    with Fetcher(LIMITS, traffic) as fetcher:
+        assert fetch_robots(fetcher, site.url, AGENT).allows(f"{site.url}/anything")
+    assert [(host.requests, host.failed) for host in traffic.hosts()] == [(1, 0)], "an answer like any other"
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_server_errors_mean_hands_off(site: Site, status: int) -> None:
+    site.routes["/robots.txt"] = Reply(b"", status)
+    with pytest.raises(FetchError, match=rf"robots\.txt answers HTTP {status}"):
+        rules(site)
+
+
+def test_redirected_rules_are_read(site: Site) -> None:
+    site.routes["/robots.txt"] = redirect("/rules")
+    site.routes["/rules"] = "User-agent: *\nDisallow: /\n"
+    assert not rules(site).allows(f"{site.url}/x")
+
+
+def test_only_the_first_500_kib_count(site: Site) -> None:
+    padding = "# padding\n" * 60_000
+    site.routes["/robots.txt"] = f"User-agent: *\nDisallow: /early\n{padding}Disallow: /late\n"
+    robots = rules(site)
+    assert not robots.allows(f"{site.url}/early")
+    assert robots.allows(f"{site.url}/late")
+
+
+def test_patterns_of_the_standard() -> None:
+    robots = Robots("User-agent: *\nDisallow: /?\nDisallow: /*.pdf$\nDisallow: /a\nAllow: /a/b\n", AGENT)
+    allowed = {
+        path: robots.allows(f"http://h.test{path}") for path in ("/", "/?q", "/x.pdf", "/x.pdf?y", "/a/b", "/a/c")
+    }
+    assert allowed == {"/": True, "/?q": False, "/x.pdf": False, "/x.pdf?y": True, "/a/b": True, "/a/c": False}
+
+
+def test_a_rule_of_many_stars_is_answered_at_once() -> None:
+    robots = Robots("User-agent: *\nDisallow: /" + "*a" * 200 + "b\n", AGENT)
+    began = time.monotonic()
+    assert robots.allows("http://h.test/" + "a" * 1900)
+    assert time.monotonic() - began < 1
+
+
+def test_more_than_five_redirects_mean_hands_off(site: Site) -> None:
+    for number in range(7):
+        site.routes[f"/{number}"] = redirect(f"/{number + 1}")
+    site.routes["/robots.txt"] = redirect("/0")
+    with pytest.raises(FetchError, match="more than 5 redirects"):
+        rules(site)
+
+
+def test_rubbish_is_no_rules() -> None:
+    robots = Robots("\ufffd\x00 <html> ::: \nCrawl-delay: soon\nDisallow /x", AGENT)
+    assert robots.allows("http://h.test/x")
+    assert robots.delay == 0.0

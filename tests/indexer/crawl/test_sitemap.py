@@ -1,0 +1,185 @@
+import gzip
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawl.sitemap import Listing, read_listing
+from indexer.errors import FetchError, SourceError
+from indexer.scope import Scope
+from tests.indexer.build.incremental import Work
+from tests.indexer.conftest import make_page
+from tests.indexer.crawl.test_crawler import link, run
+from tests.indexer.server import Reply, Site, redirect
+
+NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+XML = {"Content-Type": "application/xml"}
+
+
+def urlset(*urls: str) -> bytes:
+    entries = "".join(f"<url><loc> {url} </loc><lastmod>2026-01-01</lastmod></url>" for url in urls)
+    return f'<?xml version="1.0"?><!-- x --><urlset {NAMESPACE}>{entries}</urlset>'.encode()
+
+
+def index(*urls: str) -> bytes:
+    entries = "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in urls)
+    return f"<sitemapindex {NAMESPACE}>{entries}</sitemapindex>".encode()
+
+
+def read(body: bytes, content_type: str = "application/xml", url: str = "http://t.test/list") -> Listing:
+    return read_listing(make_page(body, content_type, url))
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (urlset("http://t.test/a", "/b", "/a", "mailto:x"), "text/xml"),
+        (gzip.compress(urlset("/a", "/b")), "application/gzip"),
+        (b"<rss><channel><link>/</link><item><link>/a</link></item><item><link>/b</link></item></channel></rss>",
+         "application/rss+xml"),
+        (b'<feed xmlns="http://www.w3.org/2005/Atom"><link href="/"/><entry><link href="/a"/><link rel="edit" '
+         b'href="/e"/></entry><entry><link rel="alternate" href="/b"/></entry></feed>', "application/atom+xml"),
+    ],
+)  # fmt: skip
+def test_kinds_of_lists(body: bytes, content_type: str) -> None:
+    assert read(body, content_type).pages == ("http://t.test/a", "http://t.test/b")
+
+
+def test_llms_txt_is_markdown_whatever_it_is_called() -> None:
+    body = b"# T\n\n> x\n\n- [A](/a): first\n- [B](b.md#x)\n"
+    assert read(body, "text/plain", "http://t.test/llms.txt").pages == ("http://t.test/a", "http://t.test/b.md")
+
+
+BILLION = b"<!DOCTYPE x [<!ENTITY a 'ha'>" + b"".join(
+    f"<!ENTITY {chr(98 + i)} '{f'&{chr(97 + i)};' * 10}'>".encode() for i in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (BILLION + b"]><urlset><url><loc>/&j;</loc></url></urlset>", "document type"),
+        (BILLION + b"]><urlset a='&j;'/>", "document type|cannot be read"),
+        (
+            b'<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><urlset><url><loc>/&e;</loc></url></urlset>',
+            "document",
+        ),
+        (b'<!DOCTYPE x SYSTEM "http://127.0.0.1:1/x.dtd"><urlset/>', "document type"),
+        (b"<html><body>no</body></html>", "neither a page nor a sitemap"),
+        (b"<urlset><url>", "cannot be read"),
+        (b"", "cannot be read"),
+        (b"\x1f\x8bnot gzip", "damaged gzip body"),
+        (gzip.compress(bytes(30_000_000)), "grows more than 200-fold"),
+        (b"<urlset>" + b"<url>" * 5000, "cannot be read"),
+    ],
+)
+def test_hostile_lists(body: bytes, reason: str) -> None:
+    with pytest.raises(FetchError, match=reason):
+        read(body)
+
+
+def test_a_sitemap_gives_its_pages_and_no_links_are_followed(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/sitemap.xml"] = Reply(urlset(f"{site.url}/b", f"{site.url}/a", "http://other.test/"), 200, XML)
+    site.pages(a=link("/c"), b="b", c="c")
+    pages, skips, failures = run(site, limits, "/sitemap.xml")
+    assert (pages, failures) == (["/b", "/a"], {})
+    assert skips == {"http://other.test/": "on another site"}
+    assert "/c" not in site.hits
+
+
+def test_an_index_that_names_itself_and_others_ends(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/robots.txt"] = "User-agent: *\nDisallow: /private\n"
+    names = ("/sitemap.xml", "/one.xml", "/two.xml.gz", "/gone.xml", "/private.xml", "http://other.test/s.xml")
+    site.routes["/sitemap.xml"] = Reply(index(*names), 200, XML)
+    site.routes["/one.xml"] = Reply(urlset("/a", "/private/x"), 200, XML)
+    site.routes["/two.xml.gz"] = Reply(gzip.compress(urlset("/b", "/a")), 200, {"Content-Type": "application/x-gzip"})
+    site.pages(a="a", b="b")
+    pages, skips, failures = run(site, limits, "/sitemap.xml")
+    assert pages == ["/a", "/b"]
+    assert failures == {"/gone.xml": "HTTP 404"}
+    assert set(skips) == {"/private/x", "/private.xml", "http://other.test/s.xml"}
+    assert site.hits.count("/sitemap.xml") == 1
+
+
+def test_a_list_out_of_reach_stops_the_crawl_so_that_nothing_is_taken_for_gone(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/sitemap.xml"] = Reply(index("/one.xml"), 200, XML)
+    site.routes["/one.xml"] = Reply(b"", 503)
+    with pytest.raises(SourceError, match=r"cannot read .*/sitemap\.xml: HTTP 503"):
+        run(site, limits, "/sitemap.xml")
+
+
+def test_a_list_without_pages_of_the_site_says_so(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/sitemap.xml"] = Reply(urlset("http://other.test/"), 200, XML)
+    with pytest.raises(SourceError, match="lists no page of"):
+        run(site, limits, "/sitemap.xml")
+
+
+def rules(site: Site, *sitemaps: str) -> None:
+    lines = "".join(f"Sitemap: {address}\n" for address in sitemaps)
+    site.routes["/robots.txt"] = f"{lines}User-agent: *\nDisallow: /private\n"
+
+
+def test_sitemaps_that_robots_names_are_seeds_beside_the_links(site: Site, limits: CrawlLimits) -> None:
+    rules(site, f"{site.url}/one.xml", "/two.xml.gz", "/gone.xml", "http://other.test/s.xml", "file:///etc/passwd")
+    site.routes["/one.xml"] = Reply(urlset("/b", "/orphan", "/private/x", "http://other.test/x"), 200, XML)
+    site.routes["/two.xml.gz"] = Reply(gzip.compress(urlset("/late")), 200, {"Content-Type": "application/x-gzip"})
+    site.pages(index=link("/a", "/b"), a="a", b="b", orphan=link("/deep"), late="late", deep="deep")
+    pages, skips, failures = run(site, limits)
+    assert pages == ["/", "/a", "/b", "/orphan", "/late", "/deep"]
+    assert failures == {"/gone.xml": "HTTP 404"}
+    assert skips == {
+        "/private/x": "robots.txt disallows it",
+        "http://other.test/s.xml": "on another site",
+        "http://other.test/x": "on another site",
+    }
+
+
+def test_the_scope_of_a_crawl_holds_for_sitemaps(site: Site) -> None:
+    rules(site, "/sitemap.xml")
+    site.routes["/sitemap.xml"] = redirect("/maps/all.xml")
+    site.routes["/maps/all.xml"] = Reply(urlset("/docs/a", "/blog/b"), 200, XML)
+    site.pages(index="start", docs_a="a", blog_b="b")
+    pages, skips, _ = run(site, CrawlLimits(allow_private=True, scope=Scope(("/docs/",))))
+    assert (pages, skips["/blog/b"]) == (["/docs/a"], "excluded by --include")
+    site.hits.clear()
+    assert run(site, CrawlLimits(allow_private=True, max_depth=0))[0] == ["/"]
+    assert "/sitemap.xml" not in site.hits, "a single page was asked for"
+
+
+def test_what_a_sitemap_out_of_reach_listed_is_not_taken_for_gone(site: Site, work: Work) -> None:
+    rules(site, "/sitemap.xml")
+    site.routes["/sitemap.xml"] = Reply(urlset("/orphan"), 200, XML)
+    site.pages(index="start", orphan="only the sitemap leads here")
+    assert work.build(site.url).documents == 2
+    site.routes["/sitemap.xml"] = Reply(b"", 503)
+    report = work.build(site.url)
+    assert (report.documents, report.gone.count) == (2, 0)
+    assert [failure.reason for failure in report.failed] == ["HTTP 503"]
+    del site.routes["/sitemap.xml"]
+    assert work.build(site.url).gone.count == 1
+
+
+def test_a_sitemap_may_be_larger_than_a_page_and_a_page_may_not(site: Site) -> None:
+    limits = CrawlLimits(allow_private=True, max_bytes=2_000)
+    body = urlset("/a", "/b") + b"<!--" + b" ." * 200_000 + b"-->"
+    site.routes["/sitemap.xml"] = Reply(body, 200, XML)
+    site.pages(a="a", b="b" * 3_000)
+    pages, _, failures = run(site, limits, "/sitemap.xml")
+    assert (pages, failures) == (["/a"], {"/b": "larger than 2,000 bytes"})
+
+
+def test_an_endless_sitemap_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.crawl.fetch.LONGEST_LIST", 50_000)
+    site.routes["/sitemap.xml"] = Reply(urlset("/a") + b" " * 50_000, 200, XML)
+    with pytest.raises(SourceError, match="larger than 50,000 bytes"):
+        run(site, CrawlLimits(allow_private=True, max_bytes=2_000), "/sitemap.xml")
+
+
+def test_so_many_pages_are_listed_and_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.crawl.sitemap.MOST_LISTED", 3)
+    site.routes["/sitemap.xml"] = Reply(index("/0.xml", "/1.xml", "/2.xml"), 200, XML)
+    for number in range(3):
+        site.routes[f"/{number}.xml"] = Reply(urlset(f"/{number}a", f"/{number}b"), 200, XML)
+    _, skips, failures = run(site, CrawlLimits(allow_private=True, max_pages=3), "/sitemap.xml")
+    assert skips["/2.xml"] == "over the limit of 3 pages in sitemaps"
+    assert "/2.xml" not in site.hits
+    assert set(failures) == {"/0a", "/0b"}

@@ -1,0 +1,76 @@
+"""How requests are spaced when a server is busy, and how they are counted."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawl.fetch import Fetcher, Unavailable
+from indexer.crawl.traffic import Traffic
+from indexer.errors import FetchError
+from tests.indexer.crawl.test_fetch import SMALL, get
+from tests.indexer.server import Reply, Site, redirect, send
+
+
+def busy_once(site: Site, retry_after: str) -> None:
+    def reply(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, Reply(b"", 503, {"Retry-After": retry_after}) if len(site.hits) == 1 else Reply(b"well"))
+
+    site.routes["/p"] = reply
+
+
+def test_retry_after_is_waited_for_and_does_not_count_as_time_of_the_page(site: Site) -> None:
+    busy_once(site, "1")
+    began = time.monotonic()
+    assert get(site, limits=CrawlLimits(allow_private=True, timeout=0.7)) == b"well"
+    assert time.monotonic() - began >= 1
+
+
+def test_retry_after_may_be_a_date(site: Site) -> None:
+    busy_once(site, formatdate(time.time() + 1.9, usegmt=True))
+    began = time.monotonic()
+    assert get(site) == b"well"
+    assert 0.5 < time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("value", ["", "soon", "-1", "Mon, 99 Foo 2026", f"Fri, 31 Dec {'9' * 20} 23:59:59 GMT"])
+def test_retry_after_that_makes_no_sense_is_nothing(site: Site, value: str) -> None:
+    busy_once(site, value)
+    assert get(site) == b"well"
+
+
+def test_a_site_that_asks_for_an_hour_is_left_alone_at_once(site: Site) -> None:
+    site.routes["/p"] = Reply(b"", 429, {"Retry-After": "3600"})
+    with Fetcher(SMALL) as fetcher:
+        with pytest.raises(Unavailable, match="HTTP 429"):
+            fetcher.get(f"{site.url}/p")
+        with pytest.raises(Unavailable, match=r"asks to wait 3,\d\d\d s"):
+            fetcher.get(f"{site.url}/p")
+    assert site.hits == ["/p"]
+
+
+def test_abort_wakes_a_fetch_that_waits_for_retry_after(site: Site) -> None:
+    site.routes["/p"] = Reply(b"", 503, {"Retry-After": "50"})
+    with Fetcher(SMALL) as fetcher, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(fetcher.get, f"{site.url}/p")
+        while not site.hits:
+            assert not waiting.done()
+        fetcher.abort()
+        with pytest.raises(FetchError):
+            waiting.result(5)
+
+
+def test_requests_are_counted_by_host(site: Site) -> None:
+    site.routes |= {"/p": "four", "/old": redirect("/p")}
+    traffic = Traffic()
+    with Fetcher(SMALL, traffic) as fetcher:
+        fetcher.get(f"{site.url}/old")
+        with pytest.raises(FetchError):
+            fetcher.get(f"{site.url}/gone")
+    [host] = traffic.hosts()
+    assert (host.host, host.requests, host.failed, host.bytes) == (f"127.0.0.1:{site.port}", 3, 1, 4)
+    assert 0 < host.slowest <= host.seconds
+    assert host.slowest_url.startswith(site.url)

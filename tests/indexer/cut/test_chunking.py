@@ -1,0 +1,208 @@
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+
+from embedder.model.spec import PACKAGED, locate, read_spec
+from embedder.model.tokenizer import Tokenizer
+from embedder.protocol import Role
+from indexer.config import ChunkConfig
+from indexer.cut.chunking import Chunker
+from indexer.errors import ConfigError
+from indexer.records import Chunk, Document, Section
+from tests.dummy import DummyEmbedder
+
+
+def document(*sections: Section, title: str = "Title", url: str = "http://t.test/d") -> Document:
+    return Document(url, "s", title, sections, "hash", None, None, "2026-01-01T00:00:00")
+
+
+def split(
+    text: str, tokens: int = 50, overlap: int = 0, max_length: int = 256, path: tuple[str, ...] = ("Title",)
+) -> list[Chunk]:
+    chunker = Chunker(DummyEmbedder(max_length=max_length), ChunkConfig(tokens, overlap))
+    return chunker.split(document(Section(path, "here", text)))
+
+
+def words(count: int) -> str:
+    return " ".join(f"w{i}" for i in range(count))
+
+
+def test_a_short_section_is_one_chunk_with_its_context() -> None:
+    chunk = split("Some text.", path=("Title", "Part"))[0]
+    assert chunk.text == "Some text."
+    assert chunk.embedded_text == "Title › Part\n\nSome text."
+    assert (chunk.section, chunk.title, chunk.url) == ("Title › Part", "Title", "http://t.test/d#here")
+    assert (chunk.document_url, chunk.position) == ("http://t.test/d", 0)
+    assert chunk.tokens == DummyEmbedder().count_tokens([chunk.embedded_text])[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        words(1000),
+        "\n\n".join(words(30) for _ in range(20)),
+        "\n".join(f"- {words(7)}" for _ in range(60)),
+        " ".join(f"{words(12)}." for _ in range(40)),
+        "x" * 20_000,
+        "日本語の文章です。" * 300,
+        "a-b-c-" * 500,
+        "\n\n".join(["one", words(300), "two", words(49), "three"]),
+    ],
+)
+@pytest.mark.parametrize(("tokens", "overlap", "max_length"), [(50, 0, 256), (50, 20, 256), (200, 0, 64), (16, 8, 40)])
+def test_no_chunk_is_too_long_and_nothing_is_lost(text: str, tokens: int, overlap: int, max_length: int) -> None:
+    chunks = split(text, tokens, overlap, max_length)
+    assert all(chunk.tokens <= max_length for chunk in chunks)
+    assert all(DummyEmbedder().count_tokens([chunk.text])[0] - 2 <= tokens for chunk in chunks)
+    assert all(chunk.text == chunk.text.strip("\n") for chunk in chunks)
+    assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
+    if not overlap:
+        assert re.sub(r"\s", "", "".join(chunk.text for chunk in chunks)) == re.sub(r"\s", "", text)
+
+
+def test_cuts_fall_between_paragraphs_then_lines_then_sentences() -> None:
+    paragraphs = [f"{words(20)}." for _ in range(6)]
+    assert [chunk.text for chunk in split("\n\n".join(paragraphs))] == [
+        "\n\n".join(paragraphs[i : i + 2]) for i in (0, 2, 4)
+    ]
+    sentences = [f"S{i} {words(10)}." for i in range(8)]
+    assert all(chunk.text.startswith("S") and chunk.text.endswith(".") for chunk in split(" ".join(sentences)))
+
+
+def test_no_short_end_is_left_over() -> None:
+    chunks = split(" ".join(f"{words(9)}." for _ in range(11)), tokens=100)
+    lengths = [chunk.tokens for chunk in chunks]
+    assert len(lengths) == 2
+    assert min(lengths) > 40
+
+
+def test_short_pieces_after_a_long_paragraph_are_joined() -> None:
+    chunks = split("\n\n".join([words(60), "end one.", "end two."]), tokens=50)
+    assert len(chunks) == 2
+    assert chunks[-1].text.endswith("end one.\n\nend two.")
+
+
+def test_overlap_repeats_the_last_words() -> None:
+    first, second, *_ = split(words(100), tokens=50, overlap=10)
+    tail = first.text.split()[-10:]
+    assert second.text.split()[:10] == tail
+
+
+def test_code_keeps_its_indentation() -> None:
+    text = "\n".join(f"    line{i} = {i}" for i in range(30))
+    assert all(chunk.text.startswith("    line") for chunk in split(text))
+
+
+def test_context_never_crowds_out_the_text() -> None:
+    path = tuple(f"Heading {i} {words(40)}" for i in range(8))
+    chunks = split(words(300), tokens=200, max_length=128, path=path)
+    assert all(chunk.tokens <= 128 for chunk in chunks)
+    context = chunks[0].embedded_text.partition("\n\n")[0]
+    assert 0 < DummyEmbedder().count_tokens([context])[0] <= 34
+    assert chunks[0].section == " › ".join(path), "what is shown keeps the whole path"
+
+
+def test_context_does_not_repeat_itself() -> None:
+    assert split("x", path=("Title",))[0].embedded_text == "Title\n\nx"
+    assert (
+        split("fsync (boolean)\nmore", path=("Title", "fsync (boolean)"))[0].embedded_text
+        == "Title\n\nfsync (boolean)\nmore"
+    )
+
+
+def test_ids_are_stable_and_unique() -> None:
+    chunker = Chunker(DummyEmbedder(), ChunkConfig())
+    texts = [f"{word} {words(30)}" for word in ("same", "same", "other")]
+    sections = [Section((), None, text) for text in texts]
+    ids = [chunk.id for chunk in chunker.split(document(*sections))]
+    assert len(set(ids)) == 3
+    assert all(re.fullmatch(r"[0-9a-f]{32}", one) for one in ids)
+    assert [chunk.id for chunk in chunker.split(document(*sections, title="New title"))] == ids
+    assert chunker.split(document(*sections, url="http://t.test/e"))[0].id != ids[0]
+    first = chunker.split(document(Section((), None, "same")))[0]
+    assert first.id == "cc138de294c334f829d819a847c48d6d", (
+        "ids are part of the format: links and judgements refer to them"
+    )
+
+
+def test_sections_without_words_are_left_out() -> None:
+    assert split("--- | ---\n***") == []
+    assert split("") == []
+
+
+def test_tokens_are_counted_few_times() -> None:
+    class Counting(DummyEmbedder):
+        calls = 0
+
+        def count_tokens(self, texts, *, role="document"):  # type: ignore[no-untyped-def]
+            self.calls += 1
+            return super().count_tokens(texts, role=role)
+
+    embedder = Counting()
+    chunker = Chunker(embedder, ChunkConfig())
+    text = "\n\n".join(f"Paragraph {i} {words(20)}." for i in range(200))
+    chunker.split(document(Section((), None, text)))
+    assert embedder.calls < 50
+
+
+def test_a_model_too_short_to_be_of_use() -> None:
+    with pytest.raises(ConfigError, match="reads only 20 tokens"):
+        Chunker(DummyEmbedder(max_length=20), ChunkConfig())
+
+
+def test_short_sections_are_read_together_under_the_heading_they_share() -> None:
+    sections = [Section(("Title", name), name, f"About {name}.") for name in ("one", "two")]
+    [chunk] = Chunker(DummyEmbedder(), ChunkConfig()).split(document(*sections))
+    assert chunk.text == "one\n\nAbout one.\n\ntwo\n\nAbout two."
+    assert chunk.embedded_text == f"Title\n\n{chunk.text}"
+    assert (chunk.section, chunk.url) == ("Title", "http://t.test/d#one")
+
+
+def test_overlap_repeats_lines_with_their_indentation() -> None:
+    text = "\n".join(f"    line{i} = {i}" for i in range(30))
+    for before, after in pairwise(split(text, tokens=30, overlap=7)):
+        assert after.text.startswith("\n".join(before.text.split("\n")[-2:]) + "\n")
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("overlap", [0, 40])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 10_000, "https://t.test/" + "a1-" * 4_000, "日本語の文章です。" * 300, "日本語" * 2_000,
+        "กำลังทำงาน" * 1_000, "कार्यक्षेत्र " * 600, "한국어문장입니다" * 700, "🙂🏽" * 2_000, "é" * 3_000,
+        "\u200b\u00ad" * 3_000 + "word", "=" * 5_000 + "x", "| a | b |\n" * 900, "Ünïcödé wörds. " * 500,
+    ],
+)  # fmt: skip
+def test_no_chunk_is_longer_than_the_model_reads(text: str, overlap: int, tokenizer: Tokenizer) -> None:
+    class Real(DummyEmbedder):
+        def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
+            return tokenizer.count(texts, role)
+
+    chunks = Chunker(Real(), ChunkConfig(200, overlap)).split(document(Section(("Part", text[:3_000]), None, text)))
+    assert all(chunk.tokens <= 256 for chunk in chunks)
+    assert all(len(chunk.text) <= 200 * 12 for chunk in chunks), "even of what makes few tokens"
+    assert overlap or "".join(re.findall(r"\w", "".join(chunk.text for chunk in chunks))) == re.sub(r"\W", "", text)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """That of the packaged model."""
+    return Tokenizer(read_spec(locate(PACKAGED, "")))
+
+
+@pytest.mark.parametrize(
+    ("heading", "read"),
+    [
+        ("11.8. Partial Indexes", "Partial Indexes"), ("Appendix K. Limits", "Limits"),
+        ("F.25. pageinspect", "pageinspect"),
+        ("Chapter 3. Basics", "Basics"), ("3 ways to fail", "3 ways to fail"), ("2. ", "2. "), ("v1.2", "v1.2"),
+    ],
+)  # fmt: skip
+def test_section_numbers_are_shown_but_not_embedded(heading: str, read: str) -> None:
+    section = Section((heading,), None, "Some text.")
+    chunk = Chunker(DummyEmbedder(), ChunkConfig()).split(document(section, title=heading))[0]
+    assert chunk.embedded_text == f"{read}\n\nSome text."
+    assert (chunk.title, chunk.section) == (heading, heading)

@@ -1,0 +1,119 @@
+import re
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.cut.cuts import _cheapest_of_few, _cheapest_of_many, cut
+from tests.dummy import DummyEmbedder
+
+
+def count(texts: Sequence[str]) -> list[int]:
+    return [tokens - 2 for tokens in DummyEmbedder().count_tokens(texts)]
+
+
+def words(number: int, end: str = ".") -> str:
+    return " ".join(f"w{i}" for i in range(number - 1)) + end  # the end is a token too
+
+
+GAPS = st.sampled_from([" ", " ", " ", ". ", ", ", "\n", "\n", "\n- ", "\n\n", ":\n", " | ", "\n\n    ", ".\n"])
+
+
+@given(st.lists(GAPS, max_size=120), st.integers(5, 60), st.integers(0, 30))
+def test_nothing_is_lost_and_nothing_doubled_beyond_the_overlap(gaps: list[str], size: int, overlap: int) -> None:
+    text = "".join(f"w{number}{gap}" for number, gap in enumerate([*gaps, "."]))
+    overlap = min(overlap, size // 2)
+    pieces = cut(text, size, overlap, count)
+    assert all(piece in text for piece in pieces)
+    assert max(count(pieces)) <= size
+    runs = [[int(word) for word in re.findall(r"w(\d+)", piece)] for piece in pieces]
+    assert all(run == list(range(run[0], run[-1] + 1)) for run in runs)
+    assert runs[0][0] == 0
+    assert runs[-1][-1] == len(gaps)
+    for before, after in pairwise(runs):
+        assert 0 <= before[-1] + 1 - after[0] <= overlap
+        assert after[-1] > before[-1]
+
+
+@given(st.text(max_size=400), st.integers(2, 40))
+def test_any_text_can_be_cut(text: str, size: int) -> None:
+    pieces = cut(text, size, 0, count)
+    assert re.sub(r"\s", "", "".join(pieces)) == re.sub(r"\s", "", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "pieces"),
+    [
+        ("a b c d\n\ne f g h", 6, ["a b c d", "e f g h"]),  # between paragraphs
+        ("a b c d\n\ne f\n\ng h", 6, ["a b c d", "e f\n\ng h"]),  # no short end
+        ("- a b c\n  d e\n- f g h\n  i j", 7, ["- a b c\n  d e", "- f g h\n  i j"]),  # between items
+        ("x | y\na | b\nc | d\ne | f", 6, ["x | y\na | b", "c | d\ne | f"]),  # between rows
+        ("if a:\n    b()\nif c:\n    d()", 8, ["if a:\n    b()", "if c:\n    d()"]),  # not above indented lines
+        ("def f():\n    a = 1\n\n    b = 2\n\nx = f() + 1", 14, ["def f():\n    a = 1\n\n    b = 2", "x = f() + 1"]),
+        ("a b c d.\n\nSuch as:\n\ne f g h", 9, ["a b c d.", "Such as:\n\ne f g h"]),  # a lead stays with its list
+        ("a b c d e f\n\nTerm\ng h i\n\nTerm\nj k l", 8, ["a b c d e f", "Term\ng h i\n\nTerm\nj k l"]),
+        ("Aa bb cc. Dd ee ff. Gg hh ii. Jj kk ll.", 8, ["Aa bb cc. Dd ee ff.", "Gg hh ii. Jj kk ll."]),
+        ("Aa bb e.g. cc dd. Ee ff gg hh ii jj.", 10, ["Aa bb e.g. cc dd.", "Ee ff gg hh ii jj."]),
+        ("a b c d, e f g h, i j k l", 9, ["a b c d,", "e f g h, i j k l"]),  # a sentence that is too long
+        ("a b c d e f", 3, ["a b c", "d e f"]),  # words
+        ("    a\n    b\n    c\n    d", 2, ["    a\n    b", "    c\n    d"]),  # indentation stays
+    ],
+)
+def test_structure_stays_whole(text: str, size: int, pieces: list[str]) -> None:
+    assert cut(text, size, 0, count) == pieces
+
+
+def test_code_that_fits_is_not_cut() -> None:
+    code = "\n".join(["def f(x):", *(f"    y{i} = x" for i in range(12)), "    return y1"])
+    text = f"{words(30)}\n\n{code}\n\n{words(25)}"
+    assert cut(text, count([code])[0], 0, count) == [words(30), code, words(25)]
+
+
+def test_lines_are_cut_only_where_one_alone_is_too_long() -> None:
+    lines = [f"run --with {words(8, ';')} end" for _ in range(20)]
+    pieces = cut("\n".join([*lines, words(90), *lines]), 40, 0, count)
+    whole = [line for piece in pieces for line in piece.split("\n") if line in lines]
+    assert len(whole) == 40
+
+
+def test_overlap_repeats_whole_sentences_where_they_fit() -> None:
+    sentences = [f"S{i} {words(8)}" for i in range(8)]
+    first, second, *_ = cut(" ".join(sentences), 40, 12, count)
+    assert second.startswith(first[first.rindex("S") :] + " S")
+
+
+@pytest.mark.parametrize(
+    "word", ["x" * 10_000, "กำลัง" * 2_000, "日本語の文章です" * 1_000, "कि" * 5_000, "\u0301" * 9_000]
+)
+def test_a_word_without_an_end(word: str) -> None:
+    def lengths(texts: Sequence[str]) -> list[int]:
+        return [-(-len(text) // 3) for text in texts]
+
+    pieces = cut(word, 200, 0, lengths)
+    assert "".join(pieces) == word
+    assert max(lengths(pieces)) <= 200
+    assert min(lengths(pieces)) > 50
+    assert word[1] != "ि" or all(piece[0] == "क" for piece in pieces), "a mark begins no piece"
+
+
+def test_the_tokenizer_is_asked_a_few_times_however_long_the_text() -> None:
+    asked: list[int] = []
+
+    def lengths(texts: Sequence[str]) -> list[int]:
+        asked.append(len(texts))
+        return count(texts)
+
+    cut("\n\n".join([words(300), *(words(20) for _ in range(500)), "y" * 5000]), 100, 0, lengths)
+    assert len(asked) < 10
+
+
+@given(st.lists(st.tuples(st.floats(0, 9), st.integers(0, 40)), min_size=1, max_size=80), st.integers(1, 400))
+def test_few_and_many_units_are_cut_alike(units: list[tuple[float, int]], size: int) -> None:
+    best = [cost for cost, _ in units]
+    reach = list(accumulate(tokens for _, tokens in units))
+    end = reach[-1] + 1
+    many = _cheapest_of_many(np.array(best), np.array(reach), end, size)
+    assert _cheapest_of_few(best, reach, end, size) == many

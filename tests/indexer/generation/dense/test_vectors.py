@@ -1,0 +1,274 @@
+import threading
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+
+from indexer.errors import ConfigError, IndexCorrupt, VectorError
+from indexer.generation.dense import kinds as vector_kinds
+from indexer.generation.dense.vectors import VectorReader, VectorWriter
+from indexer.rowset import RowSet
+
+KINDS = ("flat", "pq", "ivf", "hnsw")
+MANY = 4_000
+
+
+def unit(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
+    vectors = np.random.default_rng(seed).standard_normal((count, dimension)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def write(path: Path, vectors: np.ndarray, kind: str = "auto", block: int = 7) -> Path:
+    writer = VectorWriter(vectors.shape[1], kind)
+    for start in range(0, len(vectors), block):
+        writer.add(vectors[start : start + block])
+    assert writer.count == len(vectors)
+    writer.write(path)
+    return path
+
+
+def stored(path: Path, vectors: np.ndarray, kind: str = "auto", block: int = 7) -> VectorReader:
+    return VectorReader(write(path, vectors, kind, block))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> VectorReader:
+    path = tmp_path_factory.mktemp("vectors") / request.param
+    reader = stored(path, unit(MANY, 32), request.param, 512)
+    path.unlink()
+    return reader
+
+
+def best(vectors: np.ndarray, query: np.ndarray, k: int, allowed: np.ndarray | None = None) -> list[int]:
+    rows = np.arange(len(vectors)) if allowed is None else np.flatnonzero(allowed)
+    return rows[np.argsort(-(vectors[rows] @ query), kind="stable")][:k].tolist()
+
+
+def recall(reader: VectorReader, allowed: np.ndarray | None = None, k: int = 10) -> float:
+    vectors, queries = unit(MANY, 32), unit(30, 32, seed=9)
+    rows = None if allowed is None else RowSet(allowed)
+    hits = 0
+    for query in queries:
+        scores, found = reader.search(query, k, rows)
+        assert np.all(np.diff(scores) <= 0)
+        assert np.allclose(scores, vectors[found] @ query, atol=2e-3)
+        assert rows is None or rows.contains(found).all()
+        assert len(set(found.tolist())) == len(found) == k
+        hits += len(set(found.tolist()) & set(best(vectors, query, k, allowed)))
+    return hits / (k * len(queries))
+
+
+def test_search_gives_the_largest_inner_products(tmp_path: Path) -> None:
+    vectors = unit(200)
+    reader = stored(tmp_path / "v", vectors)
+    (tmp_path / "v").unlink()
+    scores, rows = reader.search(vectors[17], 5)
+    assert rows.tolist() == best(vectors, vectors[17], 5)
+    assert rows[0] == 17
+    assert np.allclose(scores, vectors[rows] @ vectors[17], atol=2e-3)
+    assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
+
+
+def test_every_kind_finds_what_an_exact_search_finds(reader: VectorReader) -> None:
+    assert recall(reader) >= 0.97
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
+def test_every_kind_finds_the_best_that_a_filter_allows(reader: VectorReader, share: float) -> None:
+    assert recall(reader, np.random.default_rng(1).random(MANY) < share) >= 0.97
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.02])
+def test_filters_are_exact_where_lists_are_searched_too(
+    reader: VectorReader, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexer.generation.dense.vectors._SCORED_ALONE", 50)
+    assert recall(reader, np.random.default_rng(1).random(MANY) < share) >= 0.97
+    about = unit(MANY, 32) @ unit(1, 32, seed=4)[0]  # a filter about one thing, and queries about others
+    assert recall(reader, about > np.quantile(about, 1 - share)) >= 0.97
+
+
+def test_a_filter_may_allow_a_single_row_or_none(reader: VectorReader) -> None:
+    query, only = unit(1, 32, seed=9)[0], np.arange(MANY) == 1234
+    scores, rows = reader.search(query, 10, RowSet(only))
+    assert rows.tolist() == [1234]
+    assert scores[0] == pytest.approx(unit(MANY, 32)[1234] @ query, abs=2e-3)
+    scores, rows = reader.search(query, 10, RowSet(np.zeros(MANY, dtype=bool)))
+    assert (len(scores), scores.dtype, len(rows), rows.dtype) == (0, np.float32, 0, np.int64)
+
+
+def test_a_filter_that_allows_everything_changes_nothing_but_the_way(reader: VectorReader) -> None:
+    query = unit(1, 32, seed=9)[0]
+    assert reader.search(query, 5)[1].tolist() == reader.search(query, 5, RowSet(np.ones(MANY, dtype=bool)))[1].tolist()
+
+
+def test_vectors_come_back_as_they_are_stored_and_give_the_same_file(reader: VectorReader, tmp_path: Path) -> None:
+    rows = np.array([3, 3999, 3], dtype=np.int64)
+    found = reader.vectors(rows)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, unit(MANY, 32)[rows].astype(np.float16).astype(np.float32))
+    everything = reader.vectors(np.arange(MANY))
+    fresh = write(tmp_path / "fresh", unit(MANY, 32), reader.kind, 512).read_bytes()
+    again = write(tmp_path / "again", everything, reader.kind, 333).read_bytes()
+    if reader.kind != "hnsw":  # which links a block with all its cores at once
+        assert fresh == again
+    with pytest.raises(VectorError, match="none in row 4,000"):
+        reader.vectors(np.array([0, MANY]))
+    assert reader.vectors(np.empty(0, dtype=np.int64)).shape == (0, 32)
+
+
+def test_carried_vectors_get_the_very_same_scores(tmp_path: Path) -> None:
+    first = stored(tmp_path / "first", unit(300))
+    second = stored(tmp_path / "second", first.vectors(np.arange(300)))
+    query = unit(1, seed=5)[0]
+    assert all(np.array_equal(a, b) for a, b in zip(first.search(query, 300), second.search(query, 300), strict=True))
+
+
+def test_searching_from_many_threads_with_and_without_a_filter(reader: VectorReader) -> None:
+    queries, filters = unit(40, 32, seed=9), (None, RowSet(np.arange(MANY) % 3 == 0))
+    found: list[list[object]] = []
+
+    def search() -> None:
+        found.append([reader.search(query, 10, allowed)[1].tolist() for query in queries for allowed in filters])
+
+    search()
+    threads = [threading.Thread(target=search) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [found[0]] * 7
+
+
+def test_unnormalised_vectors_are_compared_by_inner_product(tmp_path: Path) -> None:
+    reader = stored(tmp_path / "v", np.array([[1, 0], [3, 0], [0, 5]], dtype=np.float32))
+    query = np.array([1, 0], dtype=np.float32)
+    scores, rows = reader.search(query, 2)
+    assert (rows.tolist(), scores.tolist()) == ([1, 0], [3.0, 1.0])
+    scores, rows = reader.search(query, 2, RowSet(np.array([True, False, True])))
+    assert (rows.tolist(), scores.tolist()) == ([0, 2], [1.0, 0.0])
+
+
+def test_no_more_hits_than_vectors(tmp_path: Path) -> None:
+    reader = stored(tmp_path / "v", unit(3))
+    scores, rows = reader.search(unit(1)[0], 100)
+    assert len(scores) == len(rows) == 3
+
+
+def test_an_index_may_be_empty(tmp_path: Path) -> None:
+    reader = stored(tmp_path / "v", unit(0))
+    assert (reader.count, reader.dimension, len(reader.search(unit(1)[0], 10)[1])) == (0, 16, 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "asked", "given"),
+    [
+        (0, "auto", "flat"),
+        (1_999, "auto", "flat"),
+        (2_000, "auto", "pq"),
+        (131_071, "auto", "pq"),
+        (131_072, "auto", "ivf"),
+        (10_000_000, "auto", "ivf"),
+        (700, "ivf", "ivf"),
+        (100, "ivf", "flat"),
+        (100, "hnsw", "flat"),
+        (1_000_000, "flat", "flat"),
+    ],
+)
+def test_the_kind_follows_the_size_unless_one_is_asked_for(count: int, asked: str, given: str) -> None:
+    assert vector_kinds.choose(count, asked) == given
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dimension", [1, 7, 10])
+def test_any_number_of_dimensions_can_be_stored(tmp_path: Path, kind: str, dimension: int) -> None:
+    vectors = unit(700, dimension, seed=3)
+    reader = stored(tmp_path / "v", vectors, kind, 100)
+    assert (reader.kind, reader.dimension, reader.count) == (kind, dimension, 700)
+    assert reader.search(vectors[5], 1)[0][0] == pytest.approx((vectors @ vectors[5]).max(), abs=5e-3)
+
+
+def test_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="one of auto, flat, pq, ivf, hnsw, not 'tree'"):
+        VectorWriter(4, "tree")
+
+
+def test_one_query_needs_one_thread(tmp_path: Path) -> None:
+    reader = stored(tmp_path / "v", unit(3))
+    seen: list[int] = []
+
+    def search() -> None:
+        reader.search(unit(1)[0], 1)
+        seen.append(faiss.omp_get_max_threads())
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    thread.join()
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e6])
+def test_vectors_that_cannot_be_stored_are_refused(value: float) -> None:
+    vectors = unit(4)
+    vectors[2, 3] = value
+    writer = VectorWriter(16)
+    writer.add(unit(10))
+    with pytest.raises(VectorError, match="in vector 12;"):
+        writer.add(vectors)
+    assert writer.count == 10
+
+
+def test_vectors_of_another_length_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(VectorError, match=r"shape \(2, 8\), not \(n, 16\)"):
+        VectorWriter(16).add(unit(2, 8))
+    reader = stored(tmp_path / "v", unit(3))
+    with pytest.raises(VectorError, match=r"shape \(8,\)"):
+        reader.search(unit(1, 8)[0], 1)
+    with pytest.raises(VectorError, match="NaN"):
+        reader.search(np.full(16, np.nan, dtype=np.float32), 1)
+
+
+def other_indexes() -> list[faiss.Index]:
+    flat, half = faiss.IndexFlatIP(16), faiss.ScalarQuantizer.QT_fp16
+    distance = faiss.IndexScalarQuantizer(16, half, faiss.METRIC_L2)
+    return [
+        faiss.IndexFlatL2(16),
+        distance,
+        faiss.IndexScalarQuantizer(16, faiss.ScalarQuantizer.QT_8bit_direct, faiss.METRIC_INNER_PRODUCT),
+        faiss.IndexHNSWFlat(16, 4, faiss.METRIC_INNER_PRODUCT),
+        faiss.IndexHNSWSQ(16, half, 4, faiss.METRIC_L2),
+        faiss.IndexRefineFlat(flat),
+        faiss.IndexIVFFlat(flat, 16, 1, faiss.METRIC_INNER_PRODUCT),
+    ]
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_other_indexes_are_refused(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "v"
+    faiss.write_index(other_indexes()[number], str(path))
+    with pytest.raises(IndexCorrupt, match="of another kind"):
+        VectorReader(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"IxRF"])
+def test_what_is_no_index_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "v"
+    path.write_bytes(content)
+    with pytest.raises(IndexCorrupt, match="not a readable vector index"):
+        VectorReader(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shortened_file_is_refused(tmp_path: Path, kind: str) -> None:
+    path = write(tmp_path / "v", unit(MANY, 32), kind, 512)
+    content = path.read_bytes()
+    for size in (10, 60, len(content) // 3, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(IndexCorrupt):
+            VectorReader(path)
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="cannot write"):
+        VectorWriter(4).write(tmp_path / "no" / "such" / "folder")

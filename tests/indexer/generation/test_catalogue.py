@@ -1,0 +1,74 @@
+"""Documents of a generation, whole."""
+
+import gzip
+import io
+import json
+
+import pytest
+
+from indexer.build.build import build
+from indexer.build.progress import progress_for
+from indexer.config import BuildConfig
+from indexer.errors import ArchiveError, IndexMissing
+from indexer.generation.catalogue import document_id
+from indexer.generation.generation import Generation
+from indexer.publish.archive import export_documents
+from tests.dummy import DummyEmbedder
+
+PAGES = 150  # more than are read at once
+
+
+@pytest.fixture
+def index(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(PAGES):
+        sections = "".join(f"## Part {part}\n\nText {part} of page {number}.\n\n" for part in range(number % 3 + 1))
+        (source / f"page{number:03}.md").write_text(f"# Page {number}\n\n{sections}", encoding="utf-8")
+    index = tmp_path / "index"
+    build([str(source)], index, DummyEmbedder(), BuildConfig(), progress=progress_for(io.StringIO(), quiet=True))
+    return index
+
+
+@pytest.fixture
+def generation(index):
+    generation = Generation.open(index)
+    yield generation
+    generation.close()
+
+
+def test_every_document_once_with_all_its_passages(generation):
+    documents = list(generation.documents())
+    assert [document["title"] for document in documents] == [f"Page {number}" for number in range(PAGES)]
+    assert sum(len(document["passages"]) for document in documents) == generation.chunk_count
+    for document in documents:
+        assert document["id"] == document_id(document["url"])
+        assert generation.document(document["id"]) == document
+    json.dumps(documents)
+
+
+@pytest.mark.parametrize("id", ["", "x", "0" * 32, "0" * 31, "-" + "0" * 31, "0x" + "0" * 30, "١" * 32])
+def test_unknown_id(generation, id):
+    assert generation.document(id) is None
+    assert generation.facts_by_id(id) is None
+
+
+def test_facts(generation):
+    facts = generation.catalogue.facts([0, 149, 9999])
+    assert sorted(fact.url.rpartition("/")[2] for fact in facts) == ["page000.md", "page149.md"]
+
+
+@pytest.mark.parametrize("name", ["documents.jsonl", "documents.jsonl.gz"])
+def test_export_as_json_lines(index, generation, tmp_path, name):
+    file = tmp_path / name
+    assert export_documents(index, file).id == generation.id
+    raw = gzip.decompress(file.read_bytes()) if name.endswith(".gz") else file.read_bytes()
+    assert [json.loads(line) for line in raw.split(b"\n")[:-1]] == list(generation.documents())
+
+
+def test_an_export_that_cannot_be_written(index, tmp_path):
+    with pytest.raises(ArchiveError):
+        export_documents(index, tmp_path)
+    with pytest.raises(IndexMissing):
+        export_documents(index, tmp_path / "x", "20200101T000000-000000")
+    assert not (tmp_path / "x").exists()

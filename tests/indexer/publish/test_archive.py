@@ -1,0 +1,320 @@
+"""Archives: what goes in comes out, and nothing else ever does."""
+
+import gzip
+import io
+import shutil
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.config import BuildConfig
+from indexer.errors import ArchiveError, BuildLocked, ConfigError, IndexCorrupt, IndexMissing, IndexUnwritable
+from indexer.generation.generation import current_id
+from indexer.generation.manifest import read_manifest
+from indexer.publish.archive import export_archive, import_archive
+from indexer.publish.collections import generation_ids, list_collections
+from indexer.publish.lock import writer_lock
+from indexer.publish.verification import problems_of, verify
+from tests.dummy import DummyEmbedder
+
+Members = list[tuple[tarfile.TarInfo, bytes]]
+
+
+def rebuild(index: Path, docs: Path) -> str:
+    quiet = Progress(sys.stderr, "quiet")
+    return build([str(docs)], index, DummyEmbedder(), BuildConfig(), progress=quiet, full=True).generation
+
+
+@pytest.fixture
+def index(tmp_path: Path, docs: Path) -> Path:
+    rebuild(tmp_path / "index", docs)
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def archive(index: Path, tmp_path: Path) -> Path:
+    export_archive(index, tmp_path / "backup.tar")
+    return tmp_path / "backup.tar"
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def live(index: Path) -> Path:
+    return index / "generations" / current_id(index)
+
+
+@pytest.mark.parametrize("name", ["backup.tar", "backup.tar.gz", "backup.tgz"])
+def test_there_and_back(index: Path, tmp_path: Path, name: str) -> None:
+    exported = export_archive(index, tmp_path / name)
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.endswith(".part")] == []
+    assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") is (name != "backup.tar")
+    imported = import_archive(tmp_path / "other", tmp_path / name, keep_generations=2)
+    assert imported == exported == read_manifest(live(tmp_path / "other"))
+    assert snapshot(live(tmp_path / "other")) == snapshot(live(index))
+    assert problems_of(verify(live(tmp_path / "other"), DummyEmbedder())) == []
+    assert list((tmp_path / "other" / "building").iterdir()) == []
+
+
+def test_any_tar_reads_it(archive: Path, index: Path, tmp_path: Path) -> None:
+    with tarfile.open(archive) as tar:
+        assert tar.getnames()[0] == f"{current_id(index)}/manifest.json"
+        tar.extractall(tmp_path / "by-hand", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    assert snapshot(tmp_path / "by-hand" / current_id(index)) == snapshot(live(index))
+
+
+def test_an_older_generation(index: Path, docs: Path, tmp_path: Path) -> None:
+    older = current_id(index)
+    rebuild(index, docs)
+    assert export_archive(index, tmp_path / "a.tar", older).id == older
+    for name in ("20260101T000000-000000", "../..", ""):
+        with pytest.raises(IndexMissing, match="there is no generation"):
+            export_archive(index, tmp_path / "b.tar", name)
+
+
+def test_a_backup_takes_the_index_back(index: Path, archive: Path, docs: Path) -> None:
+    old = current_id(index)
+    for _ in range(3):
+        newest = rebuild(index, docs)
+    assert old not in generation_ids(index)
+    import_archive(index, archive, keep_generations=2)
+    assert current_id(index) == old
+    assert newest in generation_ids(index)
+    last = rebuild(index, docs)
+    assert generation_ids(index) == [last, old]
+
+
+def test_into_a_collection(archive: Path, tmp_path: Path) -> None:
+    import_archive(tmp_path / "other", archive, collection="manuals", keep_generations=2)
+    assert list(list_collections(tmp_path / "other")) == ["manuals"]
+    with pytest.raises(ConfigError, match="cannot be called"):
+        import_archive(tmp_path / "other", archive, collection="../up", keep_generations=2)
+
+
+def test_what_is_there_already_is_made_live(index: Path, archive: Path, docs: Path) -> None:
+    old, before = current_id(index), snapshot(live(index))
+    rebuild(index, docs)
+    import_archive(index, archive, keep_generations=2)
+    assert current_id(index) == old
+    assert snapshot(live(index)) == before
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss", "documents.sqlite"])
+def test_what_is_there_already_is_repaired(index: Path, archive: Path, name: str) -> None:
+    before = snapshot(live(index))
+    (live(index) / name).write_bytes(b"damaged")
+    import_archive(index, archive, keep_generations=2)
+    assert snapshot(live(index)) == before
+
+
+def test_another_generation_of_the_same_name(index: Path, archive: Path, docs: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (docs / "fish.md").write_text("# Fish\n\nFish swim.\n")
+    manifest = read_manifest(other / "generations" / rebuild(other, docs))
+    new = other / "generations" / current_id(index)
+    (other / "generations" / manifest.id).rename(new)
+    content = type(manifest)(**{name: getattr(manifest, name) for name in manifest.__slots__} | {"id": new.name})
+    (new / "manifest.json").write_bytes(content.to_bytes())
+    (other / "CURRENT").write_text(f"{new.name}\n")
+    before = snapshot(other)
+    with pytest.raises(ArchiveError, match="has another generation"):
+        import_archive(other, archive, keep_generations=2)
+    assert snapshot(other).keys() - {"lock"} == before.keys() - {"lock"}
+
+
+def test_cut_short_anywhere(index: Path, archive: Path, tmp_path: Path) -> None:
+    content, before = archive.read_bytes(), snapshot(index)
+    ends = {*range(0, len(content) - 512, max(1, len(content) // 60)), len(content) - 1024, 1, 511, 512, 513}
+    for end in ends:
+        archive.write_bytes(content[:end])
+        with pytest.raises(ArchiveError, match=r"backup\.tar"):
+            import_archive(index, archive, keep_generations=2)
+        with pytest.raises(ArchiveError, match=r"backup\.tar"):
+            import_archive(tmp_path / "new", archive, keep_generations=2)
+    assert snapshot(index) == before
+    assert list_collections(tmp_path / "new") == {}
+
+
+def test_changed_anywhere(archive: Path, tmp_path: Path) -> None:
+    content = archive.read_bytes()
+    import_archive(tmp_path / "whole", archive, keep_generations=2)
+    whole = snapshot(live(tmp_path / "whole"))
+    for number, place in enumerate(range(0, len(content), max(1, len(content) // 80))):
+        damaged = bytearray(content)
+        damaged[place] ^= 0x41
+        archive.write_bytes(damaged)
+        target = tmp_path / f"target-{number}"
+        try:
+            import_archive(target, archive, keep_generations=2)
+        except ArchiveError:
+            assert list_collections(target) == {}
+        else:  # a byte that only fills up a block
+            assert snapshot(live(target)) == whole
+
+
+@pytest.mark.parametrize(  # without the time in a name: processes that share the tests compare their names
+    "content", [b"", b"garbage", b"\x1f\x8b garbage", bytes(2048), bytes(range(256)) * 8, gzip.compress(b"", mtime=0)]
+)
+def test_garbage_makes_no_index(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.tar").write_bytes(content)
+    with pytest.raises(ArchiveError, match=r"a\.tar"):
+        import_archive(tmp_path / "index", tmp_path / "a.tar", keep_generations=2)
+    assert not (tmp_path / "index").exists()
+
+
+def test_a_gzip_that_is_damaged(index: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a.tgz"
+    export_archive(index, file)
+    content = file.read_bytes()
+    for damaged in (content[:-1], content[:-9], content[:-4] + b"abcd", content[:2000], content + b"x"):
+        file.write_bytes(damaged)
+        with pytest.raises(ArchiveError, match=r"a\.tgz"):
+            import_archive(tmp_path / "other", file, keep_generations=2)
+    file.write_bytes(gzip.compress(bytes(50_000_000)))
+    with pytest.raises(ArchiveError, match="does not begin"):
+        import_archive(tmp_path / "other", file, keep_generations=2)
+
+
+def members_of(archive: Path) -> Members:
+    with tarfile.open(archive) as tar:
+        return [(info, tar.extractfile(info).read()) for info in tar.getmembers()]  # type: ignore[union-attr]
+
+
+def pack(archive: Path, members: Members, kind: int = tarfile.GNU_FORMAT) -> None:
+    with tarfile.open(archive, "w", format=kind) as tar:
+        for info, content in members:
+            tar.addfile(info, io.BytesIO(content) if info.isreg() else None)
+
+
+def a_member(name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, target: str = "") -> Members:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    info.size = len(content) if kind == tarfile.REGTYPE else 0
+    return [(info, content)]
+
+
+def renamed(members: Members, number: int, name: str) -> Members:
+    members[number][0].name = name
+    return members
+
+
+def resized(members: Members, change: int) -> Members:
+    info, content = members[-1]
+    content = content + b"x" if change > 0 else content[:-1]
+    info.size = len(content)
+    return [*members[:-1], (info, content)]
+
+
+HOSTILE: dict[str, tuple[Callable[[Members, str], Members], str]] = {
+    "climbing out": (lambda m, top: m + a_member(f"{top}/../../evil"), "does not name"),
+    "climbing out by a name": (lambda m, top: renamed(m, -1, f"{top}/lexical/../../../evil"), "does not name"),
+    "absolute": (lambda m, top: m + a_member("/evil"), "does not name"),
+    "without its folder": (lambda m, top: renamed(m, -1, m[-1][0].name.partition("/")[2]), "does not name"),
+    "of another folder": (lambda m, top: renamed(m, -1, f"x/{m[-1][0].name.partition('/')[2]}"), "does not name"),
+    "one more": (lambda m, top: m + a_member(f"{top}/extra"), "does not name"),
+    "the manifest again": (lambda m, top: [*m, m[0]], "does not name"),
+    "twice": (lambda m, top: [*m, m[-1]], "or has it twice"),
+    "missing": (lambda m, top: m[:-1], "lacks"),
+    "only the manifest": (lambda m, top: m[:1], "lacks"),
+    "longer": (lambda m, top: resized(m, 1), "bytes instead of"),
+    "shorter": (lambda m, top: resized(m, -1), "bytes instead of"),
+    "folder": (lambda m, top: m + a_member(f"{top}/lexical", kind=tarfile.DIRTYPE), "not an ordinary file"),
+    "symbolic link": (lambda m, top: a_member(f"{top}/x", kind=tarfile.SYMTYPE, target="/etc") + m, "ordinary file"),
+    "link first": (lambda m, top: m[:1] + a_member(f"{top}/lexical", b"", tarfile.SYMTYPE, "/tmp") + m[1:], "ordinary"),
+    "hard link": (lambda m, top: m + a_member(f"{top}/y", b"", tarfile.LNKTYPE, f"{top}/manifest.json"), "ordinary"),
+    "device": (lambda m, top: m + a_member(f"{top}/null", b"", tarfile.CHRTYPE), "ordinary file"),
+    "pipe": (lambda m, top: m + a_member(f"{top}/pipe", b"", tarfile.FIFOTYPE), "ordinary file"),
+    "long name": (lambda m, top: m + a_member(f"{top}/{'x' * 300}"), "ordinary file"),
+    "manifest not first": (lambda m, top: m[::-1], "does not begin with the manifest"),
+    "not a generation": (lambda m, top: renamed(m, 0, "evil/manifest.json"), "does not begin with the manifest"),
+    "manifest of another": (lambda m, top: renamed(m, 0, "20260101T000000-000000/manifest.json"), "belongs to"),
+    "empty": (lambda m, top: [], "does not begin with the manifest"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_members(index: Path, archive: Path, tmp_path: Path, what: str) -> None:
+    change, told = HOSTILE[what]
+    pack(archive, change(members_of(archive), current_id(index)))
+    target = tmp_path / "in" / "target"
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(ArchiveError, match=told):
+        import_archive(target, archive, keep_generations=2)
+    added = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
+    assert added <= {target / "lock"}
+
+
+def test_extended_headers_are_refused(archive: Path, tmp_path: Path) -> None:
+    members = members_of(archive)
+    members[0][0].pax_headers = {"comment": "x" * 100_000}
+    pack(archive, members, tarfile.PAX_FORMAT)
+    with pytest.raises(ArchiveError, match="not an ordinary file"):
+        import_archive(tmp_path / "other", archive, keep_generations=2)
+
+
+def test_something_after_the_end(archive: Path, tmp_path: Path) -> None:
+    archive.write_bytes(archive.read_bytes() + b"and more")
+    with pytest.raises(ArchiveError, match="has data after its end"):
+        import_archive(tmp_path / "other", archive, keep_generations=2)
+
+
+def test_one_writer_at_a_time(index: Path, archive: Path) -> None:
+    with writer_lock(index), pytest.raises(BuildLocked, match="process "):
+        import_archive(index, archive, keep_generations=2)
+
+
+def test_no_room(index: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = current_id(index)
+    needed = sum(record.size for record in read_manifest(live(index)).files.values()) + 64 * 1024 * 1024
+    usage = shutil.disk_usage(index)
+    monkeypatch.setattr("indexer.publish.publish.shutil.disk_usage", lambda path: usage._replace(free=needed - 1))
+    with pytest.raises(IndexUnwritable, match="MB free, and"):
+        import_archive(index, archive, keep_generations=2)
+    assert current_id(index) == old
+    assert list((index / "building").iterdir()) == []
+    monkeypatch.setattr("indexer.publish.publish.shutil.disk_usage", lambda path: usage._replace(free=needed))
+    import_archive(index, archive, keep_generations=2)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"cannot read .*none\.tar: No such file"):
+        import_archive(tmp_path / "index", tmp_path / "none.tar", keep_generations=2)
+    with pytest.raises(ArchiveError, match="Is a directory"):
+        import_archive(tmp_path / "index", tmp_path, keep_generations=2)
+
+
+def test_a_folder_that_is_something_else(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("x")
+    with pytest.raises(IndexUnwritable, match="is not an index"):
+        import_archive(tmp_path / "home", archive, collection="manuals", keep_generations=2)
+    assert [entry.name for entry in (tmp_path / "home").iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss"])
+def test_a_damaged_generation_is_not_exported(index: Path, archive: Path, name: str) -> None:
+    before = archive.read_bytes()
+    path = live(index) / name
+    content = path.read_bytes()
+    for damaged in (content[:-1], content[:-1] + b"\x7f"):
+        path.write_bytes(damaged)
+        with pytest.raises(IndexCorrupt, match=name):
+            export_archive(index, archive)
+    path.unlink()
+    with pytest.raises(IndexCorrupt, match=name):
+        export_archive(index, archive)
+    assert archive.read_bytes() == before
+    assert [entry.name for entry in archive.parent.iterdir() if entry.name.endswith(".part")] == []
+
+
+def test_places_that_cannot_be_written(index: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="is a folder"):
+        export_archive(index, tmp_path)
+    with pytest.raises(ArchiveError, match=r"cannot write .*: No such file"):
+        export_archive(index, tmp_path / "no" / "a.tar")

@@ -1,0 +1,214 @@
+"""What is in an index folder, and how generations become live, are gone back to and go."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.config import BuildConfig
+from indexer.errors import BuildLocked, ConfigError, IndexCorrupt, IndexMissing, IndexUnwritable
+from indexer.generation.generation import Generation, current_id
+from indexer.generation.layout import collection_dir
+from indexer.publish.collections import drop_collection, generation_ids, list_collections, list_generations
+from indexer.publish.lock import writer_lock
+from indexer.publish.publish import prepare
+from indexer.publish.rollback import roll_back
+from tests.dummy import DummyEmbedder
+
+
+def rebuild(index: Path, docs: Path, keep: int = 5) -> str:
+    quiet = Progress(sys.stderr, "quiet")
+    config = BuildConfig(keep_generations=keep)
+    return build([str(docs)], index, DummyEmbedder(), config, progress=quiet, full=True).generation
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    return tmp_path / "index"
+
+
+# Collections
+
+
+@pytest.mark.parametrize("name", ["a", "0", "manuals", "a-b_c", "x" * 64])
+def test_names_of_collections(index: Path, name: str) -> None:
+    assert collection_dir(index, name) == index / "collections" / name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "A", "-a", "_a", "a b", "a/b", "..", ".", "../x", "x" * 65, "ä", "a\n", "a.b", "a\x00"]
+)
+def test_names_that_are_refused(index: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="a collection cannot be called") as caught:
+        collection_dir(index, name)
+    assert "\n" not in str(caught.value)
+
+
+def test_collections_stand_beside_one_another(index: Path, docs: Path) -> None:
+    assert list_collections(index) == {}
+    rebuild(collection_dir(index, "manuals"), docs)
+    assert list(list_collections(index)) == ["manuals"]
+    prepare(index)
+    rebuild(index, docs)
+    rebuild(collection_dir(index, "faq"), docs)
+    (index / "collections" / "empty").mkdir()
+    (index / "collections" / "Strange Name").mkdir()
+    folders = {"default": index, "faq": index / "collections" / "faq", "manuals": index / "collections" / "manuals"}
+    assert list_collections(index) == folders
+    assert list(list_collections(index)) == list(folders)
+    assert len({current_id(folder) for folder in folders.values()}) == 3
+    for folder in folders.values():
+        Generation.open(folder).close()
+
+
+def test_dropping_a_collection(index: Path, docs: Path) -> None:
+    folder = collection_dir(index, "manuals")
+    rebuild(folder, docs)
+    opened = Generation.open(folder)
+    with writer_lock(folder), pytest.raises(BuildLocked):
+        drop_collection(index, "manuals")
+    assert list(list_collections(index)) == ["manuals"]
+    drop_collection(index, "manuals")
+    assert list_collections(index) == {}
+    assert not folder.exists()
+    assert opened.chunks([0])[0].text
+    opened.close()
+    with pytest.raises(IndexMissing, match="there is no collection 'manuals'"):
+        drop_collection(index, "manuals")
+    rebuild(folder, docs)
+
+
+@pytest.mark.parametrize(("name", "told"), [("default", "cannot be dropped"), ("../index", "cannot be called")])
+def test_collections_that_cannot_be_dropped(index: Path, docs: Path, name: str, told: str) -> None:
+    rebuild(index, docs)
+    with pytest.raises(ConfigError, match=told):
+        drop_collection(index, name)
+    Generation.open(index).close()
+
+
+def test_what_a_killed_drop_leaves_behind(index: Path, docs: Path) -> None:
+    folder = collection_dir(index, "manuals")
+    rebuild(folder, docs)
+    (folder / "CURRENT").unlink()
+    assert list_collections(index) == {}
+    drop_collection(index, "manuals")
+    assert not folder.exists()
+
+
+def test_a_lock_of_a_folder_that_was_dropped(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between opening the lock and holding it, the collection is dropped and made anew."""
+    index.mkdir()
+    real = os.fstat
+
+    def dropped(handle: int) -> os.stat_result:
+        (index / "lock").unlink()
+        (index / "lock").touch()
+        return real(handle)
+
+    monkeypatch.setattr("indexer.publish.lock.os.fstat", dropped)
+    with pytest.raises(BuildLocked, match="just been dropped"), writer_lock(index):
+        pass
+
+
+# Generations
+
+
+def test_listing_generations(index: Path, docs: Path) -> None:
+    assert list_generations(index) == []
+    ids = [rebuild(index, docs) for _ in range(3)]
+    listed = list_generations(index)
+    assert [generation.id for generation in listed] == ids[::-1]
+    assert [generation.live for generation in listed] == [True, False, False]
+    newest = listed[0].as_dict()
+    assert (newest["documents"], newest["problem"]) == (3, "")
+    folder = index / "generations" / ids[0]
+    assert listed[2].bytes == sum(
+        path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"
+    )
+    (folder / "manifest.json").write_text("{}")
+    (index / "CURRENT").write_text("nonsense")
+    damaged = list_generations(index)
+    assert (damaged[2].documents, damaged[2].id) == (None, ids[0])
+    assert str(folder) in damaged[2].problem
+    assert not any(generation.live for generation in damaged)
+
+
+def test_rolling_back_step_by_step(index: Path, docs: Path) -> None:
+    first, second, third = (rebuild(index, docs) for _ in range(3))
+    assert roll_back(index) == second == current_id(index)
+    assert roll_back(index) == first == current_id(index)
+    with pytest.raises(IndexMissing, match=f"no generation older than the live one .{first}"):
+        roll_back(index)
+    assert generation_ids(index) == [third, second, first]
+    assert roll_back(index, third) == current_id(index) == third
+
+
+def test_what_was_rolled_back_from_goes_with_the_next_publish(index: Path, docs: Path) -> None:
+    first, second = rebuild(index, docs), rebuild(index, docs)
+    bad = rebuild(index, docs)
+    roll_back(index, second)
+    newest = rebuild(index, docs)
+    assert bad not in generation_ids(index)
+    assert generation_ids(index) == [newest, second, first]
+    assert roll_back(index) == second
+
+
+def test_a_generation_that_is_not_there(index: Path, docs: Path) -> None:
+    with pytest.raises(IndexMissing, match="there is no index"):
+        roll_back(index)
+    live = rebuild(index, docs)
+    for name in ("20260101T000000-000000", "../generations", "", "latest"):
+        with pytest.raises(IndexMissing, match=f"there is no generation .*; there are: {live}"):
+            roll_back(index, name)
+    assert current_id(index) == live
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss", "documents.sqlite", "rows.npy"])
+def test_a_damaged_generation_is_not_gone_back_to(index: Path, docs: Path, name: str) -> None:
+    older, live = rebuild(index, docs), rebuild(index, docs)
+    path = index / "generations" / older / name
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(IndexCorrupt, match=name):
+        roll_back(index)
+    assert current_id(index) == live
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage"])
+def test_a_lost_current_is_found_again(index: Path, docs: Path, content: bytes | None) -> None:
+    newest = [rebuild(index, docs) for _ in range(2)][-1]
+    (index / "CURRENT").unlink()
+    if content is not None:
+        (index / "CURRENT").write_bytes(content)
+    assert roll_back(index) == newest
+    Generation.open(index).close()
+
+
+def test_going_back_waits_for_no_build(index: Path, docs: Path) -> None:
+    rebuild(index, docs)
+    live = rebuild(index, docs)
+    with writer_lock(index), pytest.raises(BuildLocked, match=f"process {os.getpid()} on "):
+        roll_back(index)
+    assert current_id(index) == live
+
+
+# Room on the disk
+
+
+def test_a_build_needs_room_for_another_generation(index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = rebuild(index, docs)
+    size = list_generations(index)[0].bytes
+    usage, margin = shutil.disk_usage(index), 64 * 1024 * 1024
+    assert size is not None
+    monkeypatch.setattr(
+        "indexer.publish.publish.shutil.disk_usage", lambda path: usage._replace(free=size + margin - 1)
+    )
+    with pytest.raises(IndexUnwritable, match=r"index: the disk has 67 MB free, and 67 MB are needed"):
+        rebuild(index, docs)
+    assert current_id(index) == live
+    assert list((index / "building").iterdir()) == []
+    monkeypatch.setattr("indexer.publish.publish.shutil.disk_usage", lambda path: usage._replace(free=size + margin))
+    assert rebuild(index, docs) > live

@@ -1,0 +1,172 @@
+import gc
+import os
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from indexer.errors import IndexCorrupt
+from indexer.filter import Filter, terms_of
+from indexer.generation.catalogue import Catalogue
+from indexer.generation.documents import DocumentReader, DocumentWriter, StoredChunk
+from indexer.records import Chunk, Document, PageRecord
+
+
+def make_chunk(document: Document, number: int, position: int) -> Chunk:
+    return Chunk(
+        id=f"{number}-{position}",
+        url=f"{document.url}#a{position}",
+        document_url=document.url,
+        title=document.title,
+        section="A › B",
+        text=f"text {number} {position}",
+        embedded_text=f"read {number} {position}",
+        content_hash=f"hash {number} {position}",
+        tokens=7,
+        position=position,
+    )
+
+
+def write_documents(path: Path, documents: int = 2, chunks: int = 3) -> None:
+    writer = DocumentWriter(path)
+    for d in range(documents):
+        url = f"http://t.test/{d}"
+        document = Document(
+            url=url,
+            source="s",
+            title=f"Title {d}",
+            sections=(),
+            content_hash="hash",
+            etag='"e"',
+            last_modified=None,
+            fetched_at="2026-01-01T00:00:00",
+            language="en" if d % 2 else None,
+            date=f"2026-01-{d + 1:02}",
+            metadata={"team": ("a",), "tag": ("x", "y")},
+        )
+        writer.add(document, [make_chunk(document, d, c) for c in range(chunks)], terms_of(document))
+        writer.remember(
+            PageRecord(url, "s", f"{url}?", '"e"', None, "hash", (f"{url}/a", f"{url}/b"), False, "indexed")
+        )
+    writer.finish()
+    writer.close()
+
+
+def test_chunks_come_back_in_the_order_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    write_documents(path)
+    reader = DocumentReader(path)
+    assert (reader.documents, reader.chunks) == (2, 6)
+    found = reader.read(np.array([4, 0, 4], dtype=np.int64))
+    assert found[1] == StoredChunk(
+        id="0-0",
+        url="http://t.test/0#a0",
+        document_url="http://t.test/0",
+        title="Title 0",
+        section="A › B",
+        text="text 0 0",
+        position=0,
+        language=None,
+        date="2026-01-01",
+        content_type="text/html",
+        metadata={"team": "a", "tag": ["x", "y"]},
+    )
+    assert [chunk.id for chunk in found] == ["1-1", "0-0", "1-1"]
+    assert reader.read([]) == []
+    with pytest.raises(IndexCorrupt, match=r"d\.sqlite: has no chunk 6"):
+        reader.read([6])
+    reader.close()
+
+
+def test_the_file_is_one_plain_file(tmp_path: Path) -> None:
+    path = tmp_path / "odd name#?%20.sqlite"
+    write_documents(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    reader = DocumentReader(path)
+    shutil.rmtree(tmp_path)
+    assert reader.read([5])[0].id == "1-2"
+    reader.close()
+
+
+def test_the_file_can_be_read_with_sqlite_alone(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    write_documents(path)
+    database = sqlite3.connect(path)
+    assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert database.execute("SELECT row, document, tokens FROM chunks").fetchall() == [(i, i // 3, 7) for i in range(6)]
+    assert database.execute("SELECT id, first_row, chunks FROM documents").fetchall() == [(0, 0, 3), (1, 3, 3)]
+    assert database.execute("SELECT document FROM terms WHERE term = 'language:en'").fetchall() == [(1,)]
+    assert database.execute("SELECT requested, links, noindex FROM pages WHERE url = 'http://t.test/0'").fetchall() == [
+        ("http://t.test/0?", '["http://t.test/0/a", "http://t.test/0/b"]', 0)
+    ]
+    assert database.execute("SELECT DISTINCT etag, last_modified, content_hash FROM documents").fetchall() == [
+        ('"e"', None, "hash")
+    ]
+    database.close()
+
+
+def test_readers_from_many_threads(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    write_documents(path, 20, 10)
+    reader = DocumentReader(path)
+    wrong: list[str] = []
+
+    def read(start: int) -> None:
+        texts = {row: reader.read([row])[0].text for row in range(start, 200, 7)}
+        wrong.extend(f"row {row}" for row, text in texts.items() if text != f"text {row // 10} {row % 10}")
+
+    threads = [threading.Thread(target=read, args=(start,)) for start in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    reader.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("kind", [DocumentReader, Catalogue])
+def test_a_reader_that_is_gone_has_closed_its_file(
+    tmp_path: Path, kind: type[DocumentReader] | type[Catalogue]
+) -> None:
+    path = tmp_path / "d.sqlite"
+    write_documents(path)
+    gc.disable()  # which would close it too, some time
+    try:
+        reader = kind(path)
+        assert open_files(path)
+        del reader
+        assert open_files(path) == 0
+    finally:
+        gc.enable()
+
+
+def open_files(path: Path) -> int:
+    return sum(os.path.realpath(entry) == str(path) for entry in Path("/proc/self/fd").iterdir())
+
+
+def test_other_databases_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    sqlite3.connect(path).close()
+    with pytest.raises(IndexCorrupt, match="is not a readable database"):
+        DocumentReader(path)
+    path.write_bytes(b"garbage" * 1000)
+    with pytest.raises(IndexCorrupt, match="is not a readable database"):
+        DocumentReader(path)
+
+
+def test_rows_of_a_filter(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    write_documents(path, 4)
+    reader = DocumentReader(path)
+    chosen = reader.select(Filter.parse({"language": "en", "metadata": {"tag": "y"}}))
+    assert (chosen.rows().tolist(), chosen.total) == ([3, 4, 5, 9, 10, 11], 12)
+    assert reader.select(Filter.parse({"date": {"to": "2026-01-01"}})).rows().tolist() == [0, 1, 2]
+    assert reader.select(Filter.parse({"source": "t"})).count == 0
+    reader.close()
+    with pytest.raises(IndexCorrupt, match="cannot be read"):
+        reader.select(Filter())

@@ -1,0 +1,140 @@
+"""Trouble of the machine while an index is read: it says nothing about the index, and nothing is done about it."""
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.config import BuildConfig
+from indexer.errors import IndexCorrupt, IndexUnreadable
+from indexer.generation.generation import Generation, current_id
+from indexer.generation.manifest import read_manifest
+from indexer.publish.archive import export_archive, import_archive
+from indexer.publish.collections import list_generations
+from indexer.publish.rollback import roll_back
+from indexer.publish.verification import verify
+from tests.dummy import DummyEmbedder
+
+FAULTS = [(errno.EMFILE, "ulimit -n"), (errno.EIO, "check the disk"), (errno.ENOMEM, "free some memory")]
+
+
+def rebuild(index: Path, docs: Path, **kw: Any) -> str:
+    quiet = Progress(sys.stderr, "quiet")
+    return build([str(docs)], index, DummyEmbedder(), BuildConfig(), progress=quiet, **kw).generation
+
+
+@pytest.fixture
+def index(tmp_path: Path, docs: Path) -> Path:
+    rebuild(tmp_path / "index", docs)
+    rebuild(tmp_path / "index", docs, full=True)
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
+    """Have files of a name fail to open."""
+
+    def arm(name: str, code: int) -> None:
+        real, real_os = Path.open, os.open
+
+        def refuse(path: object) -> None:
+            if str(path).endswith(name):
+                raise OSError(code, os.strerror(code), str(path))
+
+        def opened(path: Path, *args: Any, **kw: Any) -> Any:
+            refuse(path)
+            return real(path, *args, **kw)
+
+        def handle(path: Any, *args: Any, **kw: Any) -> int:
+            refuse(path)
+            return real_os(path, *args, **kw)
+
+        monkeypatch.setattr(Path, "open", opened)
+        monkeypatch.setattr(os, "open", handle)
+
+    return arm
+
+
+@pytest.mark.parametrize(("code", "remedy"), FAULTS)
+@pytest.mark.parametrize("name", ["documents.sqlite", "manifest.json", "CURRENT"])
+def test_it_is_said_with_what_to_do(
+    index: Path, docs: Path, failing: Callable[[str, int], None], name: str, code: int, remedy: str
+) -> None:
+    failing(name, code)
+    for work in (lambda: Generation.open(index), lambda: rebuild(index, docs)):
+        with pytest.raises(IndexUnreadable, match=remedy) as caught:
+            work()
+        assert os.strerror(code) in str(caught.value)
+        assert "rebuild the index" not in str(caught.value)
+
+
+def test_a_file_that_is_gone_or_forbidden_is_another_matter(index: Path, failing: Callable[[str, int], None]) -> None:
+    failing("documents.sqlite", errno.EACCES)
+    with pytest.raises(IndexCorrupt, match="permission denied; rebuild the index"):
+        Generation.open(index)
+
+
+def test_a_generation_is_not_taken_for_damaged(
+    index: Path, tmp_path: Path, failing: Callable[[str, int], None]
+) -> None:
+    live = current_id(index)
+    export_archive(index, tmp_path / "a.tar")
+    inode = (index / "generations" / live).stat().st_ino
+    failing(f"generations/{live}/vectors.faiss", errno.EMFILE)
+    with pytest.raises(IndexUnreadable):
+        verify(index / "generations" / live)
+    with pytest.raises(IndexUnreadable):
+        import_archive(index, tmp_path / "a.tar", keep_generations=2)
+    with pytest.raises(IndexUnreadable):
+        roll_back(index, live)
+    assert current_id(index) == live
+    assert (index / "generations" / live).stat().st_ino == inode, "it was not replaced"
+    assert [entry.problem for entry in list_generations(index)] == ["", ""]
+
+
+def test_an_export_names_the_file_of_the_index(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr("indexer.publish.archive.sync", lambda path: synced.append(path.name))
+    export_archive(index, tmp_path / "a.tar")
+    assert synced == [tmp_path.name], "the name of the archive is on disk too"
+    (tmp_path / "a.tar").unlink()
+
+    class Failing:
+        def read(self, size: int) -> bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        def __enter__(self) -> "Failing":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return
+
+    real = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *args: Failing() if path.name == "rows.npy" else real(path, *args))
+    with pytest.raises(IndexUnreadable, match=r"rows\.npy: Input/output error; the file itself may be intact"):
+        export_archive(index, tmp_path / "a.tar")
+    assert [path.name for path in tmp_path.iterdir() if "a.tar" in path.name] == []
+
+
+def test_signatures_are_carried_over(index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (docs / "birds.txt").write_text("Birds sing at dawn and at dusk.")
+    signed: list[str] = []
+
+    def sign(text: str) -> int:
+        signed.append(text)
+        return 7
+
+    monkeypatch.setattr("indexer.generation.writer.signature", sign)
+    before = read_manifest(index / "generations" / current_id(index)).counts.chunks
+    name = rebuild(index, docs)
+    assert len(signed) == 1, "only of the new passage"
+    monkeypatch.undo()
+    rows = Generation(index / "generations" / name).rows
+    assert len(rows) == before + 1
+    assert (rows["signature"] == 7).sum() == 1

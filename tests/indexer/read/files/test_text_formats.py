@@ -1,0 +1,144 @@
+import pytest
+
+from indexer.errors import ParseError
+from indexer.read.formats import CONTENT_TYPES, content_type_of, effective_type
+from indexer.read.parsing import parse
+from indexer.records import Document, Section
+from tests.indexer.conftest import make_page
+from tests.indexer.files import MAIL, NOTEBOOK
+
+
+def read(name: str, text: str) -> Document:
+    content_type = content_type_of(name)
+    assert content_type is not None
+    return parse(make_page(text, content_type, f"http://t.test/{name}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content_type"),
+    [
+        ("a.HTML", "text/html"), ("x/b.tar.gz", "application/gzip"), ("b.tgz", "application/gzip"), ("b.gz", None),
+        ("v1.2.pdf", "application/pdf"), ("README", None), (".py", None), ("a.exe", None), ("a.b.py", "text/x-python"),
+    ],
+)  # fmt: skip
+def test_types_of_names(name: str, content_type: str | None) -> None:
+    assert content_type_of(name) == content_type
+
+
+def test_archives_are_read_from_folders_only() -> None:
+    assert {"application/pdf", "text/html"} <= CONTENT_TYPES
+    assert "application/zip" not in CONTENT_TYPES
+    with pytest.raises(ParseError, match="application/zip is not read"):
+        parse(make_page(b"PK", "application/zip"))
+
+
+def test_what_servers_call_plain_text_is_read_by_its_name() -> None:
+    assert effective_type("text/plain", "/a.py") == "text/x-python"
+    assert effective_type("text/plain", "/a.html") == "text/plain"  # whoever wants markup to be shown says so
+    assert effective_type("text/plain", "/a.pdf") == "text/plain"
+    assert effective_type("text/html", "/a.py") == "text/html"
+    assert parse(make_page("a,b\n1,2", "text/plain", "http://t.test/a.csv")).content_type == "text/csv"
+
+
+def test_csv() -> None:
+    document = read("a.csv", 'name;note\nTom;"two\nlines"\n\nAnn;\n')
+    assert document.title == "a.csv"
+    assert document.sections == (Section((), None, "name: Tom | note: two lines\nname: Ann"),)
+    assert read("a.tsv", "1\t2\n3\t4").sections[0].text == "1 | 2\n3 | 4"
+    assert read("a.csv", "").sections == ()
+
+
+def test_notebook() -> None:
+    document = read("a.ipynb", NOTEBOOK)
+    assert document.title == "Cats"
+    assert document.sections == (Section(("Cats",), "cats", "They sleep.\n\nprint(1)\n\none"),)
+
+
+def test_mail() -> None:
+    document = read("a.eml", MAIL)
+    assert (document.title, document.date) == ("Füttern", "2026-05-01")
+    head, text = (section.text for section in document.sections)
+    assert head.startswith("From: Ann <ann@zoo.test>\nTo: bob@zoo.test\nDate: Fri, 01 May 2026")
+    assert text == "The cats are fed."
+
+
+def test_mail_in_html() -> None:
+    text = "Subject: s\nContent-Type: text/html; charset=nonsense\n\n<p>caf&eacute; <span hidden>NO</span>"
+    assert [section.text for section in read("a.eml", text).sections] == ["café"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sections"),
+    [
+        ("a.json", '{"title": "T", "text": "one"}', [(("T",), "one")]),
+        ("a.json", '{"items": [{"name": "N", "body": "one"}, {"body": 2}, 3]}', [(("N",), "one")]),
+        ("a.jsonl", '{"text": "one"}\n\n{"title": "T", "content": "two"}\n', [((), "one"), (("T",), "two")]),
+        ("a.json", '{"debug": true}', []),
+        ("a.json", "[[[]]]", []),
+    ],
+)
+def test_json(name: str, text: str, sections: list[tuple[tuple[str, ...], str]]) -> None:
+    assert [(section.path, section.text) for section in read(name, text).sections] == sections
+
+
+@pytest.mark.parametrize("text", ['{"text": ', '{"text": "a"}\n{"text"', "nonsense", "[" * 100_000])
+def test_json_that_is_none(text: str) -> None:
+    with pytest.raises(ParseError, match=r"JSON|nested too deep"):
+        read("a.json", text)
+
+
+def test_python() -> None:
+    code = (
+        '"""Zoo."""\n\nimport os\n\n\n# feeds\n@decorated\nclass Cat:\n    def eat(self):\n        pass\n\n\n'
+        "async def run():\n    pass\n"
+    )
+    assert [(section.path, section.anchor) for section in read("a.py", code).sections] == [
+        ((), None),
+        (("Cat",), "L6"),
+        (("Cat", "eat"), "L9"),
+        (("run",), "L13"),
+    ]
+    assert read("a.py", code).sections[1].text == "# feeds\n@decorated\nclass Cat:"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "found"),
+    [
+        ("a.js", "export default async function go() {}\nclass A {}", ["go", "A"]),
+        ("a.ts", "export interface I<T> {\n}\nexport type U = 1", ["I", "U"]),
+        ("a.go", "func (s *Server) Serve() {\n}\ntype T struct {", ["Serve", "T"]),
+        ("a.rs", "pub(crate) fn f<T>() {\n}\nimpl<T> S for U {", ["f", "S"]),
+        (
+            "a.c",
+            "static int\tmain(int argc)\n{\n  return f(1);\n}\nint proto(void);\nchar *name(void) {",
+            ["main", "name"],
+        ),
+        ("a.java", "public final class A {\n    void f() {}\n}", ["A"]),
+        ("a.sql", 'CREATE OR REPLACE FUNCTION f() AS\ncreate unique index if not exists "i" on t', ["f", "i"]),
+        ("a.sh", "greet() {\n  echo\n}\nfunction bye {\n}", ["greet", "bye"]),
+    ],
+)
+def test_definitions_of_other_languages(name: str, code: str, found: list[str]) -> None:
+    assert [section.path[-1] for section in read(name, code).sections if section.path] == found
+
+
+def test_restructured_text() -> None:
+    text = (
+        "Zoo\n===\n\nSee :ref:`the cats <cats>` and :py:func:`~zoo.feed`.\n\n.. a comment NO\n\n"
+        ".. versionadded:: 3.2\n   Feeding.\n\n.. _cats:\n\nCats\n----\n\n- fish\n- milk\n\n.. code-block:: sh\n"
+        "   :linenos:\n\n   purr\n\n.. function:: stroke(cat)\n\n   Strokes it.\n"
+    )
+    document = read("a.rst", text)
+    assert document.title == "Zoo"
+    assert [(section.path, section.text) for section in document.sections] == [
+        (("Zoo",), "See the cats and feed.\n\n3.2 Feeding."),
+        (("Zoo", "Cats"), "- fish\n- milk\n\npurr\n\nstroke(cat)\n\nStrokes it."),
+    ]
+
+
+def test_restructured_text_reaches_nothing() -> None:
+    text = (
+        "text\n\n.. include:: /etc/passwd\n\n.. raw:: html\n\n   <p>RAW</p>\n\n.. raw:: html\n   :file: /etc/passwd\n\n"
+        ".. csv-table::\n   :file: /etc/passwd\n\n.. literalinclude:: /etc/passwd\n"
+    )
+    assert [section.text for section in read("a.rst", text).sections] == ["text"]

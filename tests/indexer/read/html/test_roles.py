@@ -1,0 +1,84 @@
+"""Words of the interface, lists of links and symbols, told by what they are on a page and not by what made it."""
+
+import pytest
+
+from indexer.read.html.page import extract
+from tests.indexer.read.html.test_page import LONG, sections, text
+
+NOISE = [
+    '<div><h4>fn f()</h4><span>1.0 · <a href="/src">source</a> · <a href="javascript:void(0)">[−]</a></span></div>',
+    '<h4>fn f()</h4><p><a href="#" onclick="copy(); return false">Copy this item</a></p>',
+    '<section><span><a href="/src">Source</a></span><h4>fn f()</h4></section>',
+    '<h4>fn f() <span>[<a href="/edit">edit</a>]</span></h4>',
+    '<div><pre>f()</pre><a href="https://run.test">Run</a></div>',
+    "<details open><summary><span>Expand description</span></summary><p>f</p></details>",
+    '<div><a href="https://t.test/edit/p.md">Edit this page</a></div>',
+    '<p>f <a href="#n" title="note">ⓘ</a></p>',
+    '<div role="toolbar">Copy</div>',
+    '<ul><li><a href="#a">Edit a</a><li><a href="#b">Copy b</a></ul>',
+    '<p>f <span class="tooltip">ⓘ<span>Source of this</span></span></p>',
+]
+
+
+@pytest.mark.parametrize("markup", NOISE)
+def test_words_of_the_interface_are_told_by_their_role(markup: str) -> None:
+    page = f"<main><h1>T</h1><p>Own text of the page.</p>{markup}<p>More of it.</p></main>"
+    found = " ".join(" ".join((*path, shown)) for path, _, shown in sections(page))
+    assert "Own text" in found
+    assert "More of it." in found
+    for word in ("Source", "source", "dit", "Run", "Expand", "Copy", "ⓘ", "[", "1.0"):
+        assert word not in found
+
+
+def test_what_ends_paragraph_after_paragraph_is_cut_off() -> None:
+    markup = "".join(f'<h2>Part {n}</h2><p>It is number {n}. <a href="/{n}">Read more</a></p>' for n in range(4))
+    assert "more" not in text(markup)
+    assert text(markup).count("It is number") == 4
+    assert text('<h1>A</h1><p>Once. <a href="/x">Read more</a></p>') == "Once. Read more"
+
+
+def test_text_beside_headings_and_code_stays() -> None:
+    assert "Three of them" in text("<div><h2>Cats</h2><span>Three of them live here.</span></div>")
+    assert "see this" in text('<main><h1>T</h1><p>x</p><pre>f()</pre><a href="/x">see this</a> and that</main>')
+    assert "Why?" in text("<details><summary>Why?</summary><p>So.</p></details>")
+    assert "[RFC 1]" in text('<p>As <a href="/rfc">[RFC 1]</a> says.</p>')
+
+
+def test_a_long_list_of_links_goes_and_what_the_page_is_about_stays() -> None:
+    items = "".join(f"<li><a href=/{n}>impl Display for Type number {n}</a></li>" for n in range(400))
+    found = extract(
+        f"<title>Display</title><h1>Display</h1><p>Formats a value.</p><h2>Implementors</h2><ul>{items}</ul>"
+    )
+    assert not found.is_link_list
+    assert [(section.path, section.text) for section in found.sections] == [(("Display",), "Formats a value.")]
+
+
+def test_a_heading_with_nothing_under_it_is_a_line_of_the_text() -> None:
+    markup = "<h1>T</h1><p>Text.</p><h2>Methods</h2><h3>fn one()</h3><h3>fn two()</h3><h2>Contents</h2><nav>x</nav>"
+    assert sections(markup)[-1] == (("T", "Methods"), None, "fn one()\n\nfn two()")
+
+
+def test_a_page_that_leads_to_another_at_once_has_no_text() -> None:
+    stub = '<meta http-equiv="refresh" content="{}"><p>Redirecting to <a href=b.html>b.html</a>...'
+    assert text(stub.format("0;URL=b.html")) == ""
+    assert text(stub.format("300")) != ""
+
+
+def test_long_terms_and_tables_of_one_symbol_are_sections() -> None:
+    listed = f"<h1>ABI</h1><dl><dt>/sys/a</dt><dd>{LONG}</dd><dt>/sys/b</dt><dd>{LONG}</dd></dl>"
+    assert [path for path, _, _ in sections(listed)] == [("ABI", "/sys/a"), ("ABI", "/sys/b")]
+    table = "<table id=abi-{0}><tr><td>/sys/{0}</td></tr><tr><td>Defined in x</td></tr></table><p>" + LONG
+    found = sections(f"<h1>ABI</h1><p>intro</p>{''.join(map(table.format, 'abc'))}")
+    assert [(path, anchor) for path, anchor, _ in found] == [
+        (("ABI",), None),
+        (("ABI", "/sys/a"), "abi-a"),
+        (("ABI", "/sys/b"), "abi-b"),
+        (("ABI", "/sys/c"), "abi-c"),
+    ]
+    row = f"<tr id={{0}}><td>{{0}}()</td><td>{LONG}</td></tr>"
+    found = sections(f"<h1>API</h1><table><tr><th>Name<th>What</tr>{row.format('f')}{row.format('g')}</table>")
+    assert [(path, anchor) for path, anchor, _ in found] == [
+        (("API",), None),
+        (("API", "f()"), "f"),
+        (("API", "g()"), "g"),
+    ]

@@ -1,0 +1,136 @@
+import pytest
+
+from indexer.errors import ParseError
+from indexer.read.formats import content_type_of
+from indexer.records import Document, Section
+from tests.indexer import files
+from tests.indexer.conftest import make_page, parsed
+from tests.indexer.files import paragraph, shape
+
+
+def read(name: str, body: bytes) -> Document:
+    content_type = content_type_of(name)
+    assert content_type is not None
+    return parsed(make_page(body, content_type, f"http://t.test/{name}"))
+
+
+def test_docx() -> None:
+    cell = "<w:tc>{}</w:tc>".format
+    item = "<w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>{}</w:t></w:r></w:p>".format
+    document = read(
+        "a.docx",
+        files.docx(
+            paragraph("Cats", "H1")
+            + paragraph("Cats <sleep> & eat.")
+            + paragraph("Food", "H2")
+            + item("fish")
+            + item("milk")
+            + f"<w:tbl><w:tr>{cell(paragraph('Age'))}{cell(paragraph('3'))}</w:tr></w:tbl>",
+            title="Zoo",
+        ),
+    )
+    assert (document.title, document.language, document.date) == ("Zoo", "en", "2026-05-01")
+    assert document.sections == (
+        Section(("Cats",), None, "Cats <sleep> & eat."),
+        Section(("Cats", "Food"), None, "- fish\n\n- milk\n\nAge | 3"),
+    )
+
+
+def test_docx_shows_what_its_reader_sees() -> None:
+    body = (
+        paragraph("GHOST", "Ghost")
+        + paragraph("VANISHED", run="<w:vanish/>")
+        + paragraph("kept", run="<w:vanish w:val='0'/>")
+        + f"<w:del>{paragraph('DELETED')}</w:del><w:ins>{paragraph('inserted')}</w:ins>"
+        + f"<w:sdt><w:sdtContent>{paragraph('controlled')}</w:sdtContent></w:sdt>"
+        + "<w:p><w:r><w:instrText>FIELD</w:instrText><w:delText>GONE</w:delText>"
+        "<w:t>zero\u200b\U000e0041width</w:t></w:r></w:p>"
+    )
+    [section] = read("a.docx", files.docx(body)).sections
+    assert section.text == "kept\n\ninserted\n\ncontrolled\n\nzerowidth"
+
+
+def test_pptx() -> None:
+    table = "<a:tbl><a:tr>" + "".join(f"<a:tc><a:p><a:t>{text}</a:t></a:p></a:tc>" for text in "ab") + "</a:tr></a:tbl>"
+    slides = (
+        shape("Cats", "title") + shape("sleep") + table,
+        "hidden" + shape("NO"),
+        shape("dogs") + shape("3", "sldNum"),
+    )
+    document = read("a.pptx", files.pptx(*slides, notes="say it slowly"))
+    assert document.title == "Deck"
+    assert document.sections == (
+        Section(("Slide 1: Cats",), "slide=1", "sleep\n\na | b\n\nsay it slowly"),
+        Section(("Slide 3",), "slide=3", "dogs"),
+    )
+
+
+def test_xlsx() -> None:
+    sheets = {"Cats": [["name", "age"], ["Tom", "3"], ["", ""], ["Ann", ""]], "Hidden": [["NO"]], "Raw": [["1", "2"]]}
+    document = read("a.xlsx", files.xlsx(**sheets))
+    assert document.title == "Book"
+    assert document.sections == (
+        Section(("Cats",), None, "name: Tom | age: 3\nname: Ann"),
+        Section(("Raw",), None, "1 | 2"),
+    )
+
+
+def test_hidden_rows_and_columns_are_not_read() -> None:
+    def cells(row: int, texts: str) -> str:
+        return "".join(f'<c r="{column}{row}" t="inlineStr"><is><t>{column}{text}</t></is></c>'
+                       for column, text in zip("CDEF", texts, strict=True))  # fmt: skip
+
+    rows = (
+        f'<row r="3">{cells(3, "abcd")}</row><row r="4" hidden="1">{cells(4, "NNNN")}</row>'
+        f'<row hidden="0">{cells(5, "efgh")}</row><row hidden="true">{cells(6, "NNNN")}</row>'
+    )
+    columns = '<cols><col min="1" max="1" hidden="1"/><col min="4" max="5" hidden="1"/><col min="6" max="9"/></cols>'
+    body = files.xlsx(First=[["x"]], Cats=[["NAME", "AGE"]])
+    sheet = f"<worksheet {files.SHEET}>{columns}<sheetData>{rows}</sheetData></worksheet>"
+    document = read("a.xlsx", files.with_parts(body, {"xl/worksheets/2.xml": sheet}))
+    assert [section.text for section in document.sections] == ["x", "Ca: Ce | Fd: Fh"]
+
+
+def test_epub_is_read_in_the_order_of_its_spine() -> None:
+    document = read(
+        "a.epub",
+        files.epub(
+            second="<html><head><title>Two</title></head><body><p>first <!-- NO -->read</p></body></html>",
+            first="<html><body><h1>Cats</h1><p>sleep</p><p hidden>NO</p></body></html>",
+        ),
+    )
+    assert (document.title, document.language, document.date) == ("Zoo", "en", "2024-02-03")
+    assert document.sections == (Section(("Two",), None, "first read"), Section(("Cats",), None, "sleep"))
+
+
+def test_pdf_keeps_its_pages() -> None:
+    document = read("a.pdf", files.pdf("Cats sleep most\nof the day.", "", "Dogs bark.", title="Zoo"))
+    assert (document.title, document.date) == ("Zoo", "2026-05-01")
+    assert document.sections == (
+        Section(("Page 1",), "page=1", "Cats sleep most of the day."),
+        Section(("Page 3",), "page=3", "Dogs bark."),
+    )
+
+
+@pytest.mark.parametrize("title", ["Microsoft Word - draft.doc", "report.pdf", "Untitled 1", ""])
+def test_pdf_titles_made_up_by_programs_are_not_used(title: str) -> None:
+    assert read("zoo.pdf", files.pdf("x", title=title)).title == "zoo.pdf"
+
+
+def test_pdf_text_outside_the_page_is_not_read() -> None:
+    shifted = files.pdf("seen").replace(b"(seen) Tj T*", b"(seen) Tj 5000 0 Td (UNSEEN) Tj")
+    assert read("a.pdf", shifted).sections[0].text == "seen"
+
+
+def test_pdf_of_ten_thousand_pages() -> None:
+    document = read("a.pdf", files.pdf(*(f"This is page {number}." for number in range(1, 10_001))))
+    assert len(document.sections) == 10_000
+    assert document.sections[-1] == Section(("Page 10000",), "page=10000", "This is page 10000.")
+
+
+def test_encrypted_documents_say_so() -> None:
+    with pytest.raises(ParseError, match="encrypted: it opens only with a password"):
+        read("a.pdf", files.ENCRYPTED_PDF)
+    for name in ("a.docx", "a.pptx", "a.epub"):
+        with pytest.raises(ParseError, match="encrypted"):
+            read(name, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1000))

@@ -1,0 +1,167 @@
+import errno
+import io
+import os
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from indexer.errors import ParseError
+from indexer.read import container
+from indexer.read.container import expand
+from indexer.records import Failure, Known, Page, Skip
+from indexer.sources.folder import read_path
+from tests.indexer.build.incremental import Work
+from tests.indexer.conftest import make_page
+from tests.indexer.files import zipped
+
+FILES: dict[str, str | bytes] = {
+    "a.md": "# A",
+    "sub/b c.txt": "b",
+    "../out.txt": "NO",
+    "x/../../out.txt": "NO",
+    "/abs.txt": "NO",
+    "C:/win.txt": "NO",
+    "back\\slash.txt": "NO",
+    ".hidden/x.txt": "NO",
+    "inner.zip": "NO",
+    "pic.png": "NO",
+    "big.txt": "x" * 2000,
+}
+REASONS = {
+    "../out.txt": "a path that leads out of the archive",
+    "x/../../out.txt": "a path that leads out of the archive",
+    "/abs.txt": "a path that leads out of the archive",
+    "C%3A/win.txt": "a name that is not for a file",
+    "back%5Cslash.txt": "a name that is not for a file",
+    ".hidden/x.txt": "hidden",
+    "inner.zip": "an archive in an archive",
+    "pic.png": "file type .png is not read",
+    "big.txt": "larger than 1,000 bytes",
+}
+
+
+def tarred(files: dict[str, str | bytes], mode: str) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, content in files.items():
+            body = content.encode() if isinstance(content, str) else content
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            archive.addfile(info, io.BytesIO(body))
+        for name, kind in (
+            ("link.txt", tarfile.SYMTYPE),
+            ("hard.txt", tarfile.LNKTYPE),
+            ("pipe.txt", tarfile.FIFOTYPE),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+    return file.getvalue()
+
+
+def members(body: bytes, max_bytes: int = 1000) -> tuple[list[Page], dict[str, str]]:
+    items = list(expand(make_page(body, "application/zip", "file:///z"), max_bytes))
+    reasons = {item.url.removeprefix("file:///z!/"): item.reason for item in items if not isinstance(item, Page)}
+    return [item for item in items if isinstance(item, Page)], reasons
+
+
+@pytest.mark.parametrize("mode", ["zip", "w", "w:gz", "w:bz2", "w:xz"])
+def test_members_become_pages(mode: str) -> None:
+    pages, reasons = members(zipped(FILES) if mode == "zip" else tarred(FILES, mode))
+    assert [(page.url, page.body, page.content_type) for page in pages] == [
+        ("file:///z!/a.md", b"# A", "text/markdown"),
+        ("file:///z!/sub/b%20c.txt", b"b", "text/plain"),
+    ]
+    links = dict.fromkeys(("link.txt", "hard.txt", "pipe.txt"), "symbolic link, pipe or device")
+    assert reasons == REASONS if mode == "zip" else REASONS | links
+
+
+def test_links_and_secrets_in_a_zip() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        link = zipfile.ZipInfo("link.txt")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("secret.txt", "x")
+    body = bytearray(file.getvalue())
+    entry = body.rindex(b"PK\x01\x02")
+    body[entry + 8] |= 1
+    assert members(bytes(body)) == ([], {"link.txt": "symbolic link", "secret.txt": "encrypted"})
+
+
+def test_a_damaged_member_costs_itself() -> None:
+    body = bytearray(zipped({"a.txt": "first", "b.txt": "second"}))
+    body[body.index(b"a.txt") + 6] ^= 0xFF
+    pages, reasons = members(bytes(body))
+    assert [page.body for page in pages] == [b"second"]
+    assert reasons == {"a.txt": "damaged in the archive"}
+
+
+@pytest.mark.parametrize("body", [b"", b"PK", b"nonsense" * 100, b"\x1f\x8b" + bytes(50), zipped(FILES)[:-30]])
+def test_damaged_archives_are_one_failure(body: bytes) -> None:
+    pages, reasons = members(body)
+    assert pages == []
+    assert list(reasons) in (["file:///z"], [])
+
+
+@pytest.mark.parametrize("mode", ["zip", "w:gz", "w:bz2", "w:xz"])
+def test_bombs(mode: str) -> None:
+    """Forty files of ten megabytes of zeros: no larger than a page may be, in a few kilobytes."""
+    bomb: dict[str, str | bytes] = {f"{number}.txt": bytes(10_000_000) for number in range(4)}
+    pages, reasons = members(zipped(bomb) if mode == "zip" else tarred(bomb, mode), max_bytes=10_000_000)
+    assert len(pages) <= 1
+    assert "may be a bomb" in reasons["file:///z"]
+
+
+def test_too_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "_MOST_MEMBERS", 2)
+    with pytest.raises(ParseError, match="more than 2 files"):
+        list(container.members(zipped(FILES), 1000))
+
+
+def test_archives_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "z.zip").write_bytes(zipped({"a.md": "# A", "a.png": b""}))
+    for source in (tmp_path, tmp_path / "z.zip"):
+        items = list(read_path(str(source), 1000, lambda due: None))
+        assert [(type(item), item.url) for item in items] == [
+            (Page, f"{(tmp_path / 'z.zip').as_uri()}!/a.md"),
+            (Skip, f"{(tmp_path / 'z.zip').as_uri()}!/a.png"),
+        ]
+
+
+def test_an_index_of_an_archive_is_kept_up_to_date(tmp_path: Path, work: Work) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    file = folder / "z.zip"
+    file.write_bytes(zipped({"a.md": "# Cats\n\nThey sleep.", "b.txt": "Dogs bark.", "bad.docx": "x"}))
+    report = work.build(str(folder))
+    assert (report.documents, len(report.failed)) == (2, 1)
+    file.write_bytes(zipped({"a.md": "# Cats\n\nThey sleep.", "b.txt": "Dogs bark loudly."}))
+    report = work.build(str(folder))
+    assert (report.unchanged, report.changed.examples) == (1, [f"{file.as_uri()}!/b.txt"])
+    assert not any(isinstance(item, Known | Failure) for item in read_path(str(folder), 1000, lambda due: None))
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
+def test_an_archive_that_the_disk_fails_to_give_keeps_its_documents(
+    tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "z.zip").write_bytes(zipped({"a.md": "Cats sleep.", "b.txt": "Dogs bark."}))
+    (folder / "c.txt").write_text("Birds sing.")
+    work.build(str(folder))
+    real = os.open
+
+    def fail(path: object, *args: int, **kw: int) -> int:
+        if str(path).endswith("z.zip"):
+            raise OSError(code, os.strerror(code))
+        return real(path, *args, **kw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", fail)
+    report = work.build(str(folder))
+    stay = code == errno.EIO
+    assert (report.documents, len(report.kept), report.gone.count) == ((3, 2, 0) if stay else (1, 0, 2))

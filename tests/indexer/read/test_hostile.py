@@ -1,0 +1,252 @@
+"""Documents made to do harm: each may cost itself, quickly, and nothing else."""
+
+import gzip
+import io
+import os
+import re
+import tarfile
+import time
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from indexer.crawl.headers import canonical_of
+from indexer.crawl.robots import Robots
+from indexer.crawl.sitemap import read_listing
+from indexer.errors import FetchError, ParseError
+from indexer.read.container import expand
+from indexer.read.formats import CONTAINER, MAIL, content_type_of, reader_of
+from indexer.records import Document, Failure
+from tests.indexer import files
+from tests.indexer.conftest import make_page, parsed
+
+_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))  # of each format
+_OURS = (".docx", ".pptx", ".epub", ".ipynb", ".json", ".csv", ".py", ".zip", ".tar.gz", ".tar")
+_BOMB = b"<x>" + b"A" * 100_000_000 + b"</x>"
+_LAUGHS = (
+    "<!DOCTYPE x [<!ENTITY a 'ha'>"
+    + "".join(f"<!ENTITY {chr(98 + i)} '{f'&{chr(97 + i)};' * 10}'>" for i in range(9))
+    + "]><x>&j;</x>"
+)
+_OUTSIDE = "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><x>&e;</x>"
+_tar = tarfile.TarInfo("a.md").tobuf() + bytes(512) + tarfile.TarInfo("b/c.txt").tobuf() + bytes(1024)
+_SOURCE = (
+    "# feeds\nclass Cat(Base):\n    def eat(self) -> None:\n        pass\n\nint main(void) {\n}\n"
+    "CREATE TABLE t (a int);\n"
+)
+SEEDS = {
+    "a.docx": files.docx(
+        files.paragraph("Cats", "H1") + files.paragraph("sleep") + "<w:tbl><w:tr><w:tc/></w:tr></w:tbl>"
+    ),
+    "a.pptx": files.pptx(files.shape("Cats", "title") + files.shape("sleep"), notes="n"),
+    "a.xlsx": files.xlsx(Cats=[["name", "age"], ["Tom", "3"]]),
+    "a.epub": files.epub(one="<html><body><h1>Cats</h1><p>sleep</p></body></html>"),
+    "a.pdf": files.pdf("Cats sleep", "Dogs", title="Zoo"),
+    "a.ipynb": files.NOTEBOOK.encode(),
+    "a.eml": files.MAIL.encode(),
+    "a.json": b'[{"title": "T", "text": "one"}, {"text": "two"}]',
+    "a.csv": b'name,age\nTom,"3"\n',
+    "a.rst": b"Zoo\n===\n\n:ref:`x <y>` |s|_ [1]_\n\n.. note:: x\n\n.. code-block:: c\n\n   y\n\n"
+    b"+---+\n| a |\n+---+\n\n.. [1] f\n",
+    "a.py": _SOURCE.encode(),
+    "a.html": b"<title>T</title><main><h1 id=a>Cats</h1><ul><li>x<table><tr><td>y</table></main>",
+    "a.md": b"---\ntitle: x\n---\n# A\n\n- x\n\n| a | b |\n|---|---|\n| 1 | 2 |\n",
+    "a.txt": b"Title\n\ntext\n",
+    "a.zip": files.zipped({"a.md": "# A", "b/c.txt": "x" * 200}),
+    "a.tar.gz": gzip.compress(bytes(_tar)),
+    "a.tar": bytes(_tar),
+}
+
+
+if os.environ.get("FUZZ_FILES"):  # a folder of real documents
+    SEEDS |= {path.name: path.read_bytes() for path in sorted(Path(os.environ["FUZZ_FILES"]).iterdir())}
+_LISTS = (
+    b"<?xml version='1.0'?><urlset xmlns='x'><url><loc>/a</loc></url><!-- x --></urlset>",
+    b"<sitemapindex><sitemap><loc>http://t.test/s.xml</loc></sitemap></sitemapindex>",
+    b"<feed><entry><link rel='alternate' href='/a'/></entry></feed>",
+    b"User-agent: *\nDisallow: /x*$\nAllow: /x/y\nCrawl-delay: 5\nSitemap: /s.xml\n",
+    b"# T\n\n- [A](/a): first\n",
+)
+
+
+def read(name: str, body: bytes) -> Document:
+    content_type = content_type_of(name)
+    assert content_type is not None
+    return parsed(make_page(body, content_type, f"http://t.test/{name}"))
+
+
+def refusal(name: str, body: bytes) -> str:
+    """Why a document, or what is in it, was refused; empty if it was read."""
+    content_type = content_type_of(name)
+    assert content_type is not None
+    reader = reader_of(content_type)
+    reasons: list[str] = []
+    if reader in (CONTAINER, MAIL):
+        found = expand(make_page(body, content_type, f"http://t.test/{name}"), 1_000_000)
+        reasons += [item.reason for item in found if isinstance(item, Failure)]
+    try:
+        if reader != CONTAINER:
+            read(name, body)
+    except ParseError as error:
+        reasons.append(str(error))
+    return "; ".join(reasons)
+
+
+def with_part(name: str, pattern: str, content: str | bytes) -> bytes:
+    """A document of which every part with such a name is replaced."""
+    with zipfile.ZipFile(io.BytesIO(SEEDS[name])) as archive:
+        parts = {part: archive.read(part) for part in archive.namelist()}
+    body = content.encode() if isinstance(content, str) else content
+    return files.zipped({part: body if re.search(pattern, part) else held for part, held in parts.items()})
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("a.docx", "document.xml$"), ("a.docx", "styles"), ("a.docx", "rels$"), ("a.pptx", "slides/0.xml$"),
+        ("a.pptx", "presentation.xml$"), ("a.epub", "opf"), ("a.epub", "container"), ("a.xlsx", "workbook.xml$"),
+        ("a.xlsx", "sheets"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("content", [_LAUGHS, _OUTSIDE, _BOMB], ids=["laughs", "entity", "bomb"])
+def test_xml_that_does_harm(name: str, part: str, content: str | bytes) -> None:
+    start = time.monotonic()
+    body = with_part(name, part, content)
+    reason = refusal(name, body)
+    assert not re.search("crashed|longer than", reason)
+    if not reason:  # the reader of sheets knows no entities at all: it reads them as nothing
+        assert name == "a.xlsx"
+        assert not re.search("root:|haha", repr(read(name, body).sections))
+    assert time.monotonic() - start < 10
+
+
+def test_a_bomb_in_a_chapter() -> None:
+    with pytest.raises(ParseError, match="more than 40,000,000 bytes"):
+        read("a.epub", with_part("a.epub", "xhtml", _BOMB))
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.xlsx", "a.epub"])
+def test_truncated_documents(name: str) -> None:
+    body = SEEDS[name]
+    for length in (10, len(body) // 2, len(body) - 10):
+        with pytest.raises(ParseError, match="truncated or damaged"):
+            read(name, body[:length])
+
+
+def test_parts_with_paths_that_lead_out_are_never_opened() -> None:
+    parts = files.docx_parts(files.paragraph("text"))
+    away = files.relations(s="styles ../../../../etc/passwd", f="footnotes /../../../etc/passwd")
+    parts |= {"word/_rels/document.xml.rels": away, "../../evil.txt": "x"}
+    assert [section.text for section in read("a.docx", files.zipped(parts)).sections] == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("a.rst", b"`" * 20_000), ("a.rst", b"*" * 20_000), ("a.rst", b"- " * 2_000), ("a.rst", b"|a|_ " * 4_000),
+        ("a.json", b'{"text":' * 5_000), ("a.ipynb", b'{"cells":' + b"[" * 50_000), ("a.csv", b'"' * 1_000_001),
+        ("a.py", b"a***b***c***d***e***f***" * 20_000), ("a.py", b"def " * 200_000), ("a.py", b"class A\n" * 50_000),
+        ("a.eml", b"Subject: " + b"=?utf-8?q?" * 50_000), ("a.eml", b"To: " + b"(" * 50_000),
+        ("a.eml", b"a:b\n" * 50_000),
+        ("a.eml", b"Content-Type: multipart/mixed; boundary=a\n\n" + b"--a\n" * 50_000),
+        ("a.docx", files.docx("<w:sdt>" * 200 + "</w:sdt>" * 200)),
+        ("a.docx", files.docx("<w:sdt>" * 50_000)),
+        ("a.docx", files.docx("<w:p/>" * 50_000)),
+        ("a.pptx", files.pptx("<p:grpSp>" * 250 + files.shape("x") + "</p:grpSp>" * 250)),
+        ("a.pdf", b"%PDF-1.4\n" + b"[" * 100_000),
+    ],
+)  # fmt: skip
+def test_endless_documents_end(name: str, body: bytes) -> None:
+    """Each could be quadratic or recursive somewhere."""
+    start = time.monotonic()
+    assert not re.search("crashed|longer than", refusal(name, body))
+    assert time.monotonic() - start < 20
+
+
+def test_hidden_text_is_never_read() -> None:
+    """Zero-width and tag characters, in every format."""
+    hidden = "sl\u200beep\u2060\U000e0041\U000e0042"
+    bodies = {
+        "a.docx": files.docx(files.paragraph(hidden)),
+        "a.pptx": files.pptx(files.shape(hidden)),
+        "a.xlsx": files.xlsx(**{"S": [[hidden]]}),
+        "a.epub": files.epub(one=f"<html><body><p>{hidden}</p><!-- NO --></body></html>"),
+        "a.ipynb": files.NOTEBOOK.replace("They sleep", hidden).encode(),
+        "a.eml": files.MAIL.replace("The cats are fed", hidden).encode(),
+        "a.json": f'{{"text": "{hidden}"}}'.encode(),
+        "a.csv": f"a,b\n1,{hidden}\n".encode(),
+        "a.rst": f"{hidden}\n\n.. NO\n".encode(),
+        "a.py": f"# {hidden}\n".encode(),
+        "a.html": f"<p>{hidden}<!-- NO -->".encode(),
+        "a.md": f"{hidden}\n<!-- NO -->".encode(),
+        "a.txt": hidden.encode(),
+    }
+    for name, body in bodies.items():
+        text = "\n".join(section.text for section in read(name, body).sections)
+        assert "sleep" in text, name
+        assert not re.search("[\u200b\u2060\U000e0000-\U000e0fff]|NO", text), name
+
+
+@st.composite
+def damaged(draw: st.DrawFn, name: str) -> bytes:
+    """A seed with pieces cut out, repeated or replaced; of a zip, now and then inside one of its parts."""
+    seed = SEEDS[name]
+    if seed.startswith(b"PK") and draw(st.booleans()):
+        with zipfile.ZipFile(io.BytesIO(seed)) as archive:
+            parts = {part: archive.read(part) for part in archive.namelist()}
+        chosen = draw(st.sampled_from(sorted(parts)))
+        return files.zipped(parts | {chosen: _damage(draw, parts[chosen])})
+    return _damage(draw, seed)
+
+
+def _damage(draw: st.DrawFn, body: bytes) -> bytes:
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(body)))
+        end = min(len(body), start + draw(st.integers(0, 40)))
+        piece = draw(st.one_of(st.binary(max_size=20), st.just(body[start:end] * 30), st.text(max_size=10).map(utf8)))
+        body = body[:start] + piece + body[end:]
+    return body
+
+
+def utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_whatever_comes_a_reader_reads_or_refuses_it(name: str) -> None:
+    @settings(max_examples=_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(body=st.one_of(damaged(name), st.binary(max_size=200)))
+    def check(body: bytes) -> None:
+        reason = refusal(name, body)
+        assert not re.search("crashed|longer than|garbled", reason)
+        if name.endswith(_OURS):  # no library stands between the bytes and our code, so every mishap is foreseen
+            assert "not what it says it is" not in reason
+
+    check()
+
+
+@pytest.mark.parametrize("kind", ["application/xml", "application/gzip", "text/plain"])
+def test_whatever_comes_a_list_is_read_or_refused(kind: str) -> None:
+    @settings(max_examples=_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(body=st.one_of(damaged_list(), st.binary(max_size=200)), link=st.text(max_size=80))
+    def check(body: bytes, link: str) -> None:
+        packed = gzip.compress(body, mtime=0) if kind == "application/gzip" else body
+        with suppress(FetchError):
+            read_listing(make_page(packed, kind, "http://t.test/llms.txt"))
+        robots = Robots(body.decode("utf-8", "replace"), "Pilotlight/1")
+        assert robots.allows("http://t.test/x") in (True, False)
+        assert 0 <= robots.delay <= 60
+        assert len(robots.sitemaps) <= len(body)
+        assert canonical_of("http://t.test/", [f"<{link}>; rel=canonical", link]) != "http://t.test/"
+
+    check()
+
+
+@st.composite
+def damaged_list(draw: st.DrawFn) -> bytes:
+    """A sitemap, an index, a feed or a robots.txt with pieces cut out, repeated or replaced."""
+    return _damage(draw, draw(st.sampled_from(_LISTS)))

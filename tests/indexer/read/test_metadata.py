@@ -1,0 +1,196 @@
+import time
+
+import pytest
+
+from indexer.filter import terms_of
+from indexer.read.files.markdown import render
+from indexer.read.language import detect
+from indexer.read.parsing import parse
+from indexer.records import Document
+from tests.indexer.conftest import make_page
+
+GERMAN = "Ein Teilindex ist ein Index, der nur über einen Teil der Tabelle gebaut wird. Er ist kleiner und schneller."
+ENGLISH = "A partial index is an index that is built over a part of the table only. It is smaller and faster."
+
+
+def markdown(front: str, body: str = ENGLISH) -> Document:
+    return parse(make_page(f"---\n{front}\n---\n{body}", "text/markdown"))
+
+
+def html(head: str, attributes: str = "lang=en", body: str = ENGLISH) -> Document:
+    return parse(make_page(f"<html {attributes}><head>{head}</head><body>{body}</body></html>"))
+
+
+# HTML
+
+
+@pytest.mark.parametrize(
+    ("attributes", "head", "language"),
+    [
+        ("lang=fr", "", "fr"),
+        ("lang=EN-gb", "", "en"),
+        ('lang="pt_BR"', "", "pt"),
+        ("xml:lang=fi", "", "fi"),
+        ('lang=""', "<meta http-equiv=Content-Language content='de, en'>", "de"),
+        ("lang=fr", "<meta http-equiv=Content-Language content=de>", "fr"),
+        ("lang='{{ lang }}'", "", "en"),
+        ("lang=und", "", "en"),
+        ("", "", "en"),
+    ],
+)
+def test_language_of_a_page(attributes: str, head: str, language: str) -> None:
+    assert html(head, attributes).language == language
+
+
+@pytest.mark.parametrize(
+    ("head", "date"),
+    [
+        ('<meta property="article:modified_time" content="2026-03-04T23:30:00-11:00">', "2026-03-04"),
+        (
+            '<meta property="article:published_time" content="2025-01-01"><meta property="article:modified_time" '
+            'content="2026-01-01">',
+            "2026-01-01",
+        ),
+        ("<meta name=date content=2026-05-06><meta name=date content=2026-05-07>", "2026-05-06"),
+        ("<meta name=DCTERMS.date content=2026-05-06>", "2026-05-06"),
+        ("<meta http-equiv=last-modified content='Fri, 06 Nov 2026 08:49:37 GMT'>", "2026-11-06"),
+        ("<meta name=date content='last week'><meta name=dc.date content=2024-02-29>", "2024-02-29"),
+        (
+            '<script type="application/ld+json">{"datePublished": "2020-01-01", "dateModified": "2021-01-01T00:00"}'
+            "</script>",
+            "2021-01-01",
+        ),
+        ("<script type=application/ld+json>{broken</script>", "2026-10-21"),
+        ("<meta name=date content=2026-02-30>", "2026-10-21"),
+        ("", "2026-10-21"),
+    ],
+)
+def test_date_of_a_page(head: str, date: str) -> None:
+    page = make_page(f"<html lang=en><head>{head}</head>x", last_modified="Wed, 21 Oct 2026 07:28:00 GMT")
+    assert parse(page).date == date
+
+
+def test_time_of_the_only_article() -> None:
+    article = "<article><h1>T</h1><time datetime='2026-07-08T10:00Z'>July</time><time datetime=2020-01-01></time>x"
+    assert html("", body=article).date == "2026-07-08"
+    assert html("", body=f"{article}</article>{article}").date is None
+
+
+@pytest.mark.parametrize(
+    "last_modified",
+    [None, "", "yesterday", "Wed, 99 Oct 2026 07:28:00 GMT", "Mon", "0", "Wed, 21 Oct 99999999999 07:28:00 GMT"],
+)
+def test_a_date_that_cannot_be_read_is_none(last_modified: str | None) -> None:
+    assert parse(make_page("x", last_modified=last_modified)).date is None
+
+
+def test_own_metadata_of_a_page() -> None:
+    head = (
+        "<meta name='pilotlight:team' content='core'><meta name='pilotlight:team' content=' the\n web  team '>"
+        "<meta name='Pilotlight:Audience' content=ops><meta name=author content=x><meta name='pilotlight:' content=x>"
+        "<meta name='pilotlight:empty' content=''><meta name='pilotlight:team' content=core><meta name=pilotlight:bare>"
+        f"<meta name='pilotlight:long' content='{'x' * 257}'><meta name='pilotlight:zero' content='a\u200bb'>"
+    )
+    assert html(head).metadata == {"team": ("core", "the web team"), "Audience": ("ops",), "zero": ("ab",)}
+
+
+def test_metadata_is_bounded() -> None:
+    many = "".join(f"<meta name='pilotlight:k{i % 40}' content={i}>" for i in range(40_000))
+    found = html(many).metadata
+    assert (len(found), {len(values) for values in found.values()}) == (32, {32})
+    assert len(terms_of(html(many))) < 1_100
+
+
+def test_the_body_cannot_speak_for_the_page() -> None:
+    assert html("", body=f"{ENGLISH}<pre>&lt;meta name='pilotlight:team' content=x></pre>").metadata == {}
+
+
+# Markdown
+
+
+def test_front_matter() -> None:
+    document = markdown(
+        'title: "Partial indexes"\nlang: de-AT\ndate: 2026-01-02\nteam: core\ntags: [sql, 1.50, yes]\nversion: 1.10\n'
+        "draft: false\nowner:\n  name: Ann\n  mail: x\nempty:\nnothing: ~\nlist:\n- a\n- {b: c}\n- d # comment"
+    )
+    assert document.title == "Partial indexes"
+    assert document.language == "de"
+    assert document.date == "2026-01-02"
+    assert document.content_type == "text/markdown"
+    assert document.metadata == {
+        "team": ("core",),
+        "tags": ("sql", "1.50", "yes"),
+        "version": ("1.10",),
+        "draft": ("false",),
+        "list": ("a", "d"),
+    }
+
+
+def test_the_day_of_change_goes_before_the_day_of_writing() -> None:
+    assert markdown("date: 2025-01-01\nlastmod: 2026-01-01 10:00:00").date == "2026-01-01"
+    assert markdown("date: soon\nupdated: '2026-01-01'").date == "2026-01-01"
+
+
+def test_front_matter_that_is_not_yaml_is_read_line_by_line() -> None:
+    document = markdown("title: Part 1: Cats\nteam: 'core'\nlang: en\n\tbroken")
+    assert document.title == "Part 1: Cats"
+    assert document.metadata == {"team": ("core",)}
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "- a\n- b",
+        "just words",
+        "a: !!python/object/apply:os.system [echo]",
+        "a: &a [*a]",
+        "a: *nowhere",
+        "? [a, b]\n: c",
+        "? {a: b}\n: c",
+        "[" * 10_000,
+        "a: " + "[" * 10_000,
+        "{" * 5_000,
+        "x: \x07",
+        "b0: &b0 [x, x]\n" + "".join(f"b{i}: &b{i} [{f'*b{i - 1}, ' * 9}]\n" for i in range(1, 40)),
+        "b0: &b0 {k: v}\n" + "".join(f"b{i}: &b{i}\n  <<: [{f'*b{i - 1}, ' * 9}]\n" for i in range(1, 40)),
+        "\n".join(f"k{i}: v" for i in range(100_000)),
+        "title: " + "x" * 1_000_000,
+    ],
+)
+def test_hostile_front_matter_costs_nothing(front: str) -> None:
+    began = time.process_time()
+    document = markdown(front)
+    assert time.process_time() - began < 2
+    assert ENGLISH in document.sections[-1].text
+    assert all(isinstance(value, str) for values in document.metadata.values() for value in values)
+
+
+def test_front_matter_is_dropped() -> None:
+    assert "team" not in render("---\nteam: core\n---\ntext").html
+    assert render("---\nteam: core\n---\ntext").declared.metadata == {"team": ("core",)}
+
+
+# Language that is not declared
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        (ENGLISH, "en"),
+        (GERMAN, "de"),
+        ("猫は満足しているときに喉を鳴らします。" * 3, "ja"),
+        ("Cats purr", None),
+        ("SELECT * FROM t WHERE a = 1; " * 9, None),
+        ("0x00 0x01 0xff | 1 | 2 | 3\n" * 9, None),
+        ("1.1234e-05 3.3333e+01 0.0\n" * 40, None),
+        ("", None),
+    ],
+)
+def test_language_of_a_text(text: str, language: str | None) -> None:
+    assert detect(text) == language
+
+
+def test_language_is_detected_only_where_it_is_not_declared() -> None:
+    assert parse(make_page(GERMAN, "text/plain")).language == "de"
+    assert html("", "lang=fr", GERMAN).language == "fr"
+    assert parse(make_page(ENGLISH, "text/markdown")).language == "en"

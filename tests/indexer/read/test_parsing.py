@@ -1,0 +1,174 @@
+import hashlib
+from dataclasses import replace
+from html import escape
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.crawl import links
+from indexer.crawl.links import read_links
+from indexer.errors import ParseError
+from indexer.read.files.markdown import render
+from indexer.read.parsing import LinkList, parse
+from indexer.urls import normalise, origin
+from tests.indexer.conftest import make_page
+
+
+def test_a_document_carries_what_its_page_knew() -> None:
+    page = make_page("<title>T</title><p>x", etag='"e"', last_modified="Mon")
+    document = parse(page)
+    assert (document.url, document.source, document.title) == (page.url, "s", "T")
+    assert (document.etag, document.last_modified, document.fetched_at) == ('"e"', "Mon", page.fetched_at)
+    assert document.content_hash == hashlib.sha256(page.body).hexdigest()
+
+
+def test_markdown() -> None:
+    document = parse(
+        make_page(
+            "---\ntitle: 'Front'\nx: y\n---\n# Top `code`\n\nOne *two*\nthree.\n\n## Why? Who's (x)!\n\n"
+            "| a | b |\n|---|---|\n| 1 | 2 |\n\n```sh\n$ run\n  now\n```\n\n## Why? Who's (x)!\n\n- p\n- q\n",
+            "text/markdown",
+        )
+    )
+    assert document.title == "Front"
+    assert [(section.path, section.anchor, section.text) for section in document.sections] == [
+        (("Top code",), "top-code", "One two three."),
+        (("Top code", "Why? Who's (x)!"), "why-whos-x", "a | b\n1 | 2\n\n$ run\n  now"),
+        (("Top code", "Why? Who's (x)!"), "why-whos-x-1", "- p\n- q"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# Heading\n\nx", "Heading"),
+        ("just text", "notes.md"),
+        ("---\nx\n---\ntext", "notes.md"),
+        ("---\n---\n# H\n", "H"),
+    ],
+)
+def test_markdown_title(text: str, title: str) -> None:
+    assert parse(make_page(text, "text/markdown", "http://t.test/notes.md")).title == title
+
+
+def test_markdown_served_as_plain_text_is_markdown() -> None:
+    document = parse(make_page("# A\n\n*b*", "text/plain", "http://t.test/x.MD"))
+    assert document.sections[0].text == "b"
+
+
+def test_raw_html_in_markdown_is_cleaned_like_any_html() -> None:
+    document = parse(make_page("a <script>NO</script>\n\n<div hidden>NO</div>\n\n<nav>NO</nav>\n\nb", "text/markdown"))
+    assert "NO" not in "".join(section.text for section in document.sections)
+
+
+def test_deep_markdown_is_survived() -> None:
+    assert render("> " * 5_000 + "x").html
+    assert render("[" * 5_000 + "x").html
+    assert render("- " * 2_000 + "x").html
+
+
+@pytest.mark.parametrize(
+    ("body", "url", "title", "text"),
+    [
+        (
+            "Title line\n\n\n\nSecond  paragraph\n  kept",
+            "http://t.test/a.txt",
+            "Title line",
+            "Title line\n\nSecond  paragraph\n  kept",
+        ),
+        ("x" * 300, "http://t.test/my%20notes.txt", "my notes.txt", "x" * 300),
+        ("=====\nunder", "http://t.test/a.txt", "a.txt", "=====\nunder"),
+        (".. comment\nunder", "http://t.test/", "t.test", ".. comment\nunder"),
+    ],
+)
+def test_plain_text(body: str, url: str, title: str, text: str) -> None:
+    document = parse(make_page(body, "text/plain", url))
+    assert document.title == title
+    assert [section.text for section in document.sections] == [text]
+    assert document.sections[0].path == ()
+
+
+def test_empty_pages_have_no_sections() -> None:
+    for content_type in ("text/html", "text/markdown", "text/plain"):
+        assert parse(make_page("", content_type)).sections == ()
+
+
+def test_binary_data_is_no_page() -> None:
+    with pytest.raises(ParseError, match="binary data"):
+        parse(make_page(b"\x89PNG\r\n\x1a\n\x00\x00\x00", "text/html"))
+    with pytest.raises(ParseError, match="content type image/png"):
+        parse(make_page(b"x", "image/png"))
+
+
+def test_link_lists_are_told_apart() -> None:
+    links = "".join(f"<li><a href=/{i}>Entry number {i} of the index</a>" for i in range(400))
+    with pytest.raises(LinkList):
+        parse(make_page(f"<ul>{links}</ul>"))
+
+
+def test_broken_charset_costs_characters_not_the_page() -> None:
+    document = parse(make_page(b"<p>caf\xe9 \xff ok", charset="utf-8"))
+    assert document.sections[0].text == "caf\ufffd \ufffd ok"
+
+
+def test_links_of_a_page() -> None:
+    page = make_page(
+        '<base href="/b/"><a href="x#1">1</a><a href="x#2">2</a><a name=n>3</a><map><area href="/y"></map>'
+        '<a href="//other.test/">o</a><a href="mailto:x">m</a><link rel=next href="/n"><!-- <a href="/c"> -->'
+    )
+    assert read_links(page).urls == ("http://t.test/b/x", "http://t.test/y")
+
+
+_PIECES = [*"x/?;:.=&@[\\ \t\n", "..", "//", "http:", "http://", "https://t", "t.test", "%2e", "\u00e9", "8"]
+
+
+@given(
+    path=st.lists(st.sampled_from([*"/ab;", "..", "%20", "//"]), max_size=5).map("".join),
+    query=st.sampled_from(["", "?q", "?q=/r"]),
+    href=st.lists(st.sampled_from(_PIECES), min_size=1, max_size=5).map("".join),
+)
+@settings(max_examples=2_000, deadline=None)
+def test_a_link_leads_where_it_leads_from_its_own_page(path: str, query: str, href: str) -> None:
+    """Though links are kept by folder."""
+    here = normalise(f"http://t.test/{path}{query}", "")
+    assert here is not None
+    there = normalise(here, href)
+    found = read_links(replace(make_page(f'<a href="{escape(href)}">'), url=here)).urls
+    assert found == (() if there is None or origin(there) != origin(here) else (there,))
+
+
+def test_links_are_kept_only_if_they_are_short() -> None:
+    """Or a page of long ones would fill the memory of the build."""
+    kept = links._from_folder.cache_info().misses
+    long = [f"{begin}{number}{'x' * 1_000}" for number in range(20) for begin in ("", "/", "http://t.test/")]
+    found = read_links(make_page("".join(f"<a href={href}>" for href in long))).urls
+    assert len(found) == 20  # from the root of a site all three lead to the same
+    assert links._from_folder.cache_info().misses == kept
+
+
+@pytest.mark.parametrize("markup", ["", "\x00", "<", "<a href>", "<a href='http://[::1'>", "<!-- <a href=x> -->"])
+def test_links_of_nothing(markup: str) -> None:
+    assert read_links(make_page(markup)).urls == ()
+
+
+@pytest.mark.parametrize("before", ["<div>" * 100_000, "<p " + " ".join(f"a{i}=1" for i in range(100_000)) + ">"])
+def test_links_below_and_after_a_lot_are_found_at_once(before: str) -> None:
+    assert read_links(make_page(f"{before}<a href=x>")).urls == ("http://t.test/x",)
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        "<dl><dt id=a>t<dd>", "<main><header>", "<form>", "<table><tr><td>", "<h1>a<h2>b", "<p>x", "<pre>",
+        "<table><tr><td>a<td>b", "<dl><dt id=q>term<dd>def", "<![CDATA[", "<!--", "&lt;", "<",
+    ],
+)  # fmt: skip
+def test_endless_markup_ends(opening: str) -> None:
+    """Each could be quadratic somewhere, and would take minutes then."""
+    assert len(parse(make_page(opening * 10_000)).sections) <= 20_000
+
+
+def test_depth_costs_nothing() -> None:
+    [section] = parse(make_page("<a href=x><b>" * 10_000 + "x")).sections
+    assert section.text == "x"

@@ -1,0 +1,132 @@
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.errors import SourceError
+from indexer.records import Failure, Known, Page, Skip
+from indexer.sources.folder import read_path
+from tests.indexer.build.incremental import Work
+
+
+def read(path: Path | str, max_bytes: int = 1000) -> dict[str, Page | Skip | Failure]:
+    items = read_path(str(path), max_bytes, lambda due: None)
+    return {item.url.rpartition("/")[2]: item for item in items if not isinstance(item, Known)}
+
+
+def reasons(items: dict[str, Page | Skip | Failure]) -> dict[str, str]:
+    return {name: item.reason for name, item in items.items() if not isinstance(item, Page)}
+
+
+def test_readable_files_come_in_sorted_order(tmp_path: Path) -> None:
+    for name in ("b.md", "a.html", "sub/c.txt", "sub/b.HTM", "A.markdown", "z.xhtml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    due: list[int] = []
+    pages = list(read_path(str(tmp_path), 1000, due.append))
+    assert [page.url for page in pages] == [
+        (tmp_path / name).as_uri() for name in ("A.markdown", "a.html", "b.md", "z.xhtml", "sub/b.HTM", "sub/c.txt")
+    ]
+    assert due == [6]
+    first = pages[0]
+    assert isinstance(first, Page)
+    assert (first.body, first.content_type, first.source) == (b"A.markdown", "text/markdown", str(tmp_path))
+    assert first.last_modified is not None
+    assert first.last_modified.endswith("GMT")
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    for name in ("pic.png", "README", ".secret.txt"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config.txt").write_text("x")
+    assert reasons(read(tmp_path)) == {
+        "pic.png": "file type .png is not read",
+        "README": "file type without suffix is not read",
+        ".secret.txt": "hidden",
+        ".git": "hidden",
+    }
+
+
+def test_nothing_outside_the_folder_is_read(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("secret")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "file.txt").symlink_to(outside / "secret.txt")
+    (root / "folder").symlink_to(outside)
+    (root / "loop").symlink_to(root)
+    (root / "dangling.txt").symlink_to(root / "nowhere")
+    assert reasons(read(root)) == dict.fromkeys(("file.txt", "folder", "loop", "dangling.txt"), "symbolic link")
+
+
+def test_pipes_do_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    assert reasons(read(tmp_path)) == {"pipe.txt": "pipe, socket or device"}
+    with pytest.raises(SourceError, match="neither a file nor a folder"):
+        read(tmp_path / "pipe.txt")
+    with pytest.raises(SourceError, match="neither a file nor a folder"):
+        read("/dev/zero")
+
+
+def test_a_file_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "b.txt").write_text("b")
+    items = read_path(str(tmp_path), 1000, lambda due: None)
+    next(items)
+    (tmp_path / "b.txt").unlink()
+    (tmp_path / "b.txt").symlink_to("/etc/hostname")
+    assert [type(item) for item in items] == [Failure]
+
+
+def test_files_over_the_limit_fail(tmp_path: Path) -> None:
+    (tmp_path / "big.txt").write_bytes(b"x" * 1001)
+    (tmp_path / "fits.txt").write_bytes(b"x" * 1000)
+    items = read(tmp_path)
+    assert reasons(items) == {"big.txt": "larger than 1,000 bytes"}
+    assert isinstance(items["fits.txt"], Page)
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.txt")
+    with open(path, "wb") as file:
+        file.write(b"x")
+    assert list(read(tmp_path)) == ["caf%E9.txt"]
+
+
+def test_one_file_is_a_source(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A")
+    assert isinstance(read(tmp_path / "a.md")["a.md"], Page)
+
+
+@pytest.mark.parametrize("source", ["nowhere", "a.png", "big.txt", "x\0y", "~nosuchuser/x"])
+def test_sources_that_cannot_be_read(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.png").write_text("x")
+    (tmp_path / "big.txt").write_bytes(b"x" * 2000)
+    with pytest.raises(SourceError, match=r"^(cannot read|there is no file or folder) ") as caught:
+        read(source)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unreadable_subfolder_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.txt").write_text("a")
+    real = os.open
+
+    def opened(path: object, *args: Any, **kw: Any) -> int:
+        if str(path).endswith("sub"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *args, **kw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", opened)
+    assert reasons(read(tmp_path)) == {"sub": "Permission denied"}
+
+
+def test_an_index_in_the_folder_is_not_read(tmp_path: Path, work: Work) -> None:
+    (tmp_path / "a.txt").write_text("Cats sleep.")
+    assert work.build(tmp_path).documents == 1
+    assert work.build(tmp_path).published is False
+    assert reasons(read(tmp_path)) == {"index": "an index of Pilotlight"}

@@ -1,0 +1,214 @@
+"""What pages of a source have in common around their text: how it is learnt, and what becomes of it."""
+
+import zipfile
+from contextlib import closing
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from indexer.errors import ParseError
+from indexer.generation.generation import Generation
+from indexer.read.html.page import extract
+from indexer.read.html.template import MOST_BLOCKS, find, read_template
+from indexer.read.parsing import parse
+from indexer.records import Failure, Page
+from indexer.sources.sources import _in_turn
+from indexer.sources.templates import SAMPLE, Templates, checked, learn
+from tests.indexer.build.incremental import Work
+from tests.indexer.conftest import make_page
+
+HEAD = '<div class="top"><b>Acme manual</b> <a href="/">Home</a> <a href="/all">All pages</a></div>'
+FOOT = '<p class="foot">Made by Acme on 2024-05-{n:02} with care.</p>'
+BODY = """<html><head><title>{name}</title></head><body>
+{head}<h1>{name}</h1>{way}<p>About {name} there is {name} to say.</p>{foot}
+</body></html>"""
+NAMES = ("Apples", "Pears", "Plums", "Cherries", "Quinces", "Medlars")
+WAY = '<p class="way">See <a href="a">before {name}</a> | <a href="b">after {name}</a></p>'
+
+
+def site(**parts: str) -> dict[str, str]:
+    """Pages of a site, by name; parts replace those that pages have."""
+    given = {"head": HEAD, "way": WAY, "foot": FOOT} | parts
+    return {
+        name: BODY.format(name=name, **{key: part.format(name=name, n=n) for key, part in given.items()})
+        for n, name in enumerate(NAMES, 1)
+    }
+
+
+def read(pages: dict[str, str], name: str) -> str:
+    """Text of a page, read with what all of them have in common."""
+    learnt = learn(find(page.encode(), None) for page in pages.values())
+    return "\n".join(section.text for section in extract(pages[name], learnt).sections)
+
+
+def texts(work: Work) -> set[str]:
+    """Texts of all passages of an index."""
+    content = work.content()
+    del content["pages"]
+    return {chunk[2] for _, chunks, _, _ in content.values() for chunk in chunks}
+
+
+def test_what_most_pages_have_before_and_after_their_text_is_left_out() -> None:
+    assert read(site(), "Plums") == "About Plums there is Plums to say."
+
+
+def test_pages_tell_the_same_in_any_order() -> None:
+    found = [find(page.encode(), None) for page in site().values()]
+    assert learn(found) == learn(found[::-1])
+
+
+def test_links_of_a_page_that_stand_where_others_have_theirs_are_left_out() -> None:
+    pages = site(head="", foot="")
+    assert "before Pears" in "\n".join(section.text for section in extract(pages["Pears"]).sections)
+    assert read(pages, "Pears") == "About Pears there is Pears to say."
+
+
+def test_what_recurs_between_texts_of_a_page_stays_unless_it_is_links() -> None:
+    recurring = "<p>Fruit is healthy.</p><p><a href='/edit'>Edit this page now</a></p>"
+    pages = site(way=f"<p>On {{name}}.</p>{recurring}<p>More on {{name}}.</p>")
+    text = read(pages, "Plums")
+    assert "Fruit is healthy." in text
+    assert "Edit this page now" not in text
+
+
+def test_the_only_heading_of_a_page_stays() -> None:
+    pages = {
+        name: page.replace(f"<h1>{name}</h1>", "<div class=t><h1>Fruit</h1></div>") for name, page in site().items()
+    }
+    pages = {name: page.replace("</body>", f"<h3>{name}</h3></body>") for name, page in pages.items()}
+    learnt = learn(find(page.encode(), None) for page in pages.values())
+    assert extract(pages["Plums"], learnt).sections[0].path == ("Fruit",)
+
+
+def test_cells_that_recur_in_tables_stay() -> None:
+    table = (
+        "<table><tr><td>{name}</td><td><a href=/s>sweet</a></td><td>{n} g</td></tr></table><p>So much of {name}.</p>"
+    )
+    assert "Quinces | sweet | 5 g" in read(site(way="<p>Measures of {name}:</p>" + table), "Quinces")
+
+
+def test_code_that_recurs_stays() -> None:
+    pages = site(way="<pre>#include &lt;fruit.h&gt;</pre>")
+    assert "#include <fruit.h>" in read(pages, "Plums")
+
+
+def test_text_without_elements_around_it_is_told_as_well() -> None:
+    pages = site(head='<a href="/">Home</a> | <a href="/all">All</a><hr>', foot="<hr>Acme, 2024. All rights reserved.")
+    assert read(pages, "Plums") == "About Plums there is Plums to say."
+
+
+def test_a_page_of_which_nothing_would_be_left_is_read_whole() -> None:
+    pages = site(way="")
+    learnt = learn(find(page.encode(), None) for page in pages.values())
+    only = f"<body>{HEAD}</body>"
+    assert "Acme manual" in extract(only, learnt).sections[0].text
+
+
+def test_versions_of_a_page_do_not_make_its_text_a_template() -> None:
+    same = {
+        f"{n}": f"<title>Plums {n}</title><h1>Plums</h1><p>Plums are blue.</p><p>Version {n}.</p>" for n in range(9)
+    }
+    assert learn(find(page.encode(), None) for page in same.values()) is None
+
+
+def test_few_pages_tell_nothing() -> None:
+    assert learn([find(page.encode(), None) for page in site().values()][:3]) is None
+
+
+def test_a_page_that_differs_in_numbers_only_has_the_same_footer() -> None:
+    assert "Made by" not in read(site(), "Apples")
+
+
+def test_templates_survive_as_text() -> None:
+    learnt = learn(find(page.encode(), None) for page in site().values())
+    assert learnt is not None
+    assert read_template(str(learnt)) == learnt
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"about": 1}, {"about": 1, "blocks": [[1]]}, {"about": "x", "blocks": []}, {"about": 2**64, "blocks": []}],
+)
+def test_what_a_reader_makes_up_is_refused(answer: dict[str, object]) -> None:
+    with pytest.raises(ParseError, match="garbage"):
+        checked(answer)
+
+
+def test_a_build_learns_and_keeps_what_it_learnt(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    for name, page in site().items():
+        (folder / f"{name}.html").write_text(page, encoding="utf-8")
+    work = Work(tmp_path / "index")
+    work.build(folder)
+    before = texts(work)
+    assert before == {f"About {name} there is {name} to say." for name in NAMES}
+    (folder / "Figs.html").write_text(site()["Plums"].replace("Plums", "Figs"), encoding="utf-8")
+    report = work.build(folder)
+    assert report.unchanged == len(NAMES)
+    assert texts(work) == {*before, "About Figs there is Figs to say."}
+
+
+def test_a_new_design_is_learnt_and_a_few_changes_are_none(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    folder.mkdir()
+
+    def write(pages: dict[str, str]) -> None:
+        for name, page in pages.items():
+            (folder / f"{name}.html").write_text(page, encoding="utf-8")
+
+    def learnt() -> object:
+        with closing(Generation.open(work.index)) as generation:
+            return generation.manifest.settings["templates"]
+
+    write(site())
+    work = Work(tmp_path / "index")
+    work.build(folder)
+    before = learnt()
+    write({"Plums": site()["Plums"].replace("there is", "there still is")})
+    work.build(folder)
+    assert learnt() == before
+    write(site(foot='<div class="legal">Fruit Holdings, all rights reserved.</div>'))
+    work.build(folder)
+    assert learnt() != before
+    assert texts(work) == {f"About {name} there is {name} to say." for name in NAMES}
+
+
+def test_pages_of_an_archive_have_a_template(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "site.zip", "w") as archive:
+        for name, page in site().items():
+            archive.writestr(f"{name}.html", page)
+    work = Work(tmp_path / "index")
+    work.build(tmp_path / "site.zip")
+    assert texts(work) == {f"About {name} there is {name} to say." for name in NAMES}
+
+
+def test_pages_of_a_site_keep_their_order_and_have_its_template() -> None:
+    pages = [make_page(page, url=f"http://localhost/{name}") for name, page in site().items()]
+    failure = Failure("http://localhost/x", "gone")
+    given = list(Templates().over("http://localhost/", (item for item in [failure, *pages])))
+    assert given[: len(pages) + 1] == [None] * (len(pages) + 1)
+    rest = given[len(pages) + 1 :]
+    assert [item.url for item in rest if item is not None] == [failure.url, *(page.url for page in pages)]
+    assert all(isinstance(item, Page) and parse(item).sections[0].text.startswith("About") for item in rest[1:])
+
+
+def test_no_site_waits_for_what_another_holds_back() -> None:
+    held, ready = (None, "a", "b"), ("c", "d", "e")
+    lanes = [(item for item in lane) for lane in (held, ready)]
+    assert "".join(_in_turn(lanes, 2)) == "cadbe"
+
+
+def test_so_many_pages_are_held_back_and_no_more() -> None:
+    pages = [make_page(page, url=f"http://localhost/{name}") for name, page in site().items()] * SAMPLE
+    given = Templates().over("http://localhost/", (page for page in pages))
+    held = sum(1 for _ in takewhile(lambda item: item is None, given))
+    assert held == SAMPLE
+
+
+def test_a_page_of_very_many_blocks_gives_a_bounded_answer_and_is_stripped() -> None:
+    page = "<title>Many</title><body>" + HEAD + "<ul>" + "<li>word word</li>" * 50_000 + "</ul></body>"
+    assert len(find(page.encode(), None)["blocks"]) <= MOST_BLOCKS
+    learnt = learn(find(page.encode(), None) for page in site().values())
+    assert "Acme manual" not in extract(page, learnt).sections[0].text

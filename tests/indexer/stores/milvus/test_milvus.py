@@ -1,0 +1,263 @@
+"""What can go wrong with Milvus: every error names the address and says what to do, and none waits for long."""
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent import futures
+from contextlib import closing
+from dataclasses import replace
+
+import grpc
+import numpy as np
+import pytest
+
+from indexer.errors import IndexCorrupt, IndexMissing, StoreRefused, StoreUnreachable
+from indexer.generation.manifest import Counts, Manifest
+from indexer.generation.signature import signature
+from indexer.records import Chunk, Document, PageRecord
+from indexer.stores.digest import digest_of
+from indexer.stores.milvus import schema as milvus_schema
+from indexer.stores.milvus.store import CONTENT, MilvusStore
+from indexer.stores.store import Entry
+
+ID = "20260101T000000-000000"
+COLLECTION = "docs_20260101T000000_000000"
+TOKEN = "root:a-secret"
+
+
+@pytest.fixture
+def store(milvus):
+    with closing(MilvusStore.at(milvus.place("docs"))) as store:
+        yield store
+        if COLLECTION in call(store, "list_collections"):
+            store._drop(ID)
+
+
+@pytest.fixture
+def live(store):
+    write(store)
+    store.make_live(ID)
+    return store
+
+
+def call(store, method, *args, **kwargs):
+    return store._milvus.call(method, *args, **kwargs)
+
+
+def manifest(count=2):
+    counts = Counts(count, count, 4)
+    return Manifest(ID, "2026-01-01T00:00:00+00:00", {"model": "m"}, counts, {}, {}, [], {})
+
+
+def entry(name, text="some words"):
+    url = f"https://t.test/{name}"
+    document = Document(url, "s", "", (), "h", None, "", "2026-01-01T00:00:00+00:00", metadata={"a": ("x", "y")})
+    chunk = Chunk(name, url, url, "", "", text, "", "h", 3, 0)
+    return Entry(document, [chunk], [signature(text)], np.eye(4, dtype=np.float32)[:1])
+
+
+def write(store, pages=()):
+    store.write(manifest(), [entry("a"), entry("b")], pages)
+
+
+def test_collections_of_other_stores_are_left_alone(live):
+    address = live._address
+    for other in ("docs", "docs_x_20260101T000000_000000", "docs_20260101T000000_000000_records", "other"):
+        assert address.generation_of(other) is None
+    with closing(MilvusStore.at(address.shown + "_2026")) as other:
+        assert other.ids() == []
+        write(other)
+        assert (other.ids(), live.ids()) == ([ID], [ID])
+        other.remove(ID)
+    assert live.open().chunk_count == 2
+
+
+def test_a_closed_port(monkeypatch, caplog):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    store = MilvusStore.at(f"milvus://127.0.0.1:{port}/docs", token=TOKEN)
+    with pytest.raises(StoreUnreachable, match=rf"milvus://127.0.0.1:{port}/docs .*check the address") as caught:
+        store.live_id()
+    assert "a-secret" not in str(caught.value) + caplog.text
+
+
+def test_a_port_that_never_answers():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"milvus://127.0.0.1:{silent.getsockname()[1]}/docs"
+        start = time.monotonic()
+        with pytest.raises(StoreUnreachable, match="in time"):
+            MilvusStore.at(address, seconds=lambda: 0.2).live_id()
+        assert time.monotonic() - start < 10  # far from the minutes that it would be without an end
+
+
+def test_a_server_that_goes_and_comes_back(fresh_milvus):
+    left = 30.0
+    with closing(MilvusStore.at(fresh_milvus.place("docs"), seconds=lambda: left)) as store:
+        write(store)
+        store.make_live(ID)
+        generation = store.open()
+        fresh_milvus.hang()
+        left = 0.3
+        with pytest.raises(StoreUnreachable):
+            generation.search(np.eye(4, dtype=np.float32)[0], 1)
+        fresh_milvus.wake()
+        left = 30.0
+        assert len(generation.search(np.eye(4, dtype=np.float32)[0], 1)[1]) == 1
+        fresh_milvus.kill()
+        with pytest.raises(StoreUnreachable):
+            generation.search_words("words", 1)
+        fresh_milvus.start()
+        until = time.monotonic() + 30
+        while True:
+            try:
+                found = generation.search_words("words", 9)[1]
+            except StoreUnreachable:
+                assert time.monotonic() < until, "it never came back"
+                threading.Event().wait(0.05)
+            else:
+                break
+        assert sorted(found.tolist()) == [0, 1]
+
+
+def test_wrong_credentials(caplog):
+    class Refusing(grpc.GenericRpcHandler):
+        def service(self, details):
+            said.append(dict(details.invocation_metadata).get("authorization", ""))
+            return grpc.unary_unary_rpc_method_handler(
+                lambda request, context: context.abort(grpc.StatusCode.UNAUTHENTICATED, "auth check failure")
+            )
+
+    said = []
+    server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[Refusing()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with caplog.at_level(logging.DEBUG), pytest.raises(StoreRefused, match="PILOTLIGHT_MILVUS_TOKEN") as caught:
+            MilvusStore.at(f"milvus://127.0.0.1:{port}/docs", token=TOKEN).live_id()
+    finally:
+        server.stop(None)
+    assert said[0]  # they were sent
+    assert "a-secret" not in str(caught.value) + caplog.text
+    assert said[0] not in str(caught.value) + caplog.text
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write(store):
+    call(store, "create_collection", "docs_20250101T000000_000000", schema=milvus_schema.passages_schema(4))
+    call(store, "create_collection", COLLECTION, schema=milvus_schema.passages_schema(4))
+    call(store, "create_collection", f"{COLLECTION}_records", schema=milvus_schema.records_schema())
+    assert store.ids() == []
+    with pytest.raises(IndexMissing):
+        store.make_live(ID)
+    write(store)
+    assert sorted(call(store, "list_collections")) == [COLLECTION, f"{COLLECTION}_records"]
+    assert store.ids() == [ID]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda raw: raw.replace(b'"schema_version": 2', b'"schema_version": 3'), "schema version 3"),
+        (lambda raw: raw.replace(b'"model": "m"', b'"model": "n"'), "does not match its checksum"),
+        (lambda raw: raw[:50], "not JSON"),
+    ],
+)
+def test_a_manifest_that_is_not_as_it_was(live, change, what):
+    class Changed(Manifest):
+        def to_bytes(self):
+            return change(super().to_bytes())
+
+    written = live.open().manifest
+    records = milvus_schema.manifest_records(Changed(*(getattr(written, name) for name in written.__slots__)))
+    call(live, "upsert", f"{COLLECTION}_records", records)
+    with pytest.raises(IndexCorrupt, match=rf"docs collection {COLLECTION}: .*{what}.*rebuild"):
+        live.open()
+    [listed] = live.published()
+    assert what in listed.problem
+
+
+def test_passages_that_are_lost(live):
+    call(live, "delete", COLLECTION, ids=[1])
+    with pytest.raises(IndexCorrupt, match="1 chunks instead of 2"):
+        live.open()
+
+
+def test_an_alias_of_something_else(live):
+    call(live, "create_collection", "other", schema=milvus_schema.records_schema())
+    call(live, "alter_alias", "other", "docs")
+    try:
+        with pytest.raises(IndexCorrupt, match="names other"):
+            live.live_id()
+        assert [listed.live for listed in live.published()] == [False]
+        live.make_live(ID)
+        assert live.live_id() == ID
+    finally:
+        call(live, "drop_collection", "other")
+
+
+def test_a_collection_in_the_place_of_the_alias(store):
+    call(store, "create_collection", "docs", schema=milvus_schema.records_schema())
+    try:
+        write(store)
+        with pytest.raises(StoreRefused, match="refuses to create alias"):
+            store.make_live(ID)
+    finally:
+        call(store, "drop_collection", "docs")
+
+
+def test_a_generation_that_is_removed_while_it_is_open(live):
+    generation = live.open()
+    live._drop(ID)
+    for use in (lambda: generation.search_words("words", 1), lambda: generation.chunks(np.array([0]))):
+        with pytest.raises(IndexMissing):
+            use()
+
+
+def test_a_text_that_is_too_long_for_milvus(store):
+    with pytest.raises(StoreRefused, match=r"docs refuses to insert"):
+        store.write(manifest(1), [entry("a", "word " * 20_000)])
+    assert store.ids() == []
+
+
+def test_large_pages_and_manifests_are_split(store):
+    links = tuple(f"https://t.test/{number}?ü" for number in range(5_000))
+    pages = [PageRecord(f"u{n}", "s", "r", None, "x", "h", links[:: n + 1], n == 1, "indexed") for n in range(4)]
+    large = replace(manifest(), report={"failed": ["ü\n" * 50_000]})
+    store.write(large, [entry("a"), entry("b")], pages)
+    with closing(store.read(ID)) as reading:
+        assert list(reading.pages()) == pages
+        assert replace(reading.manifest, files={}) == large
+        assert digest_of(reading) == reading.manifest.files[CONTENT].sha256
+
+
+def test_milvus_lite_is_a_file(tmp_path):
+    with closing(MilvusStore.at(f"milvus+lite://{tmp_path}/m.db/docs")) as store:
+        write(store)
+        store.make_live(ID)
+        assert store.open().search_words("words", 1)[1].tolist() == [0]
+
+
+def test_a_file_of_milvus_lite_that_cannot_be_opened(tmp_path):
+    (tmp_path / "m.db").write_text("this is no database")
+    with pytest.raises(StoreUnreachable, match=r"m\.db/docs cannot be opened .*not open in another process"):
+        MilvusStore.at(f"milvus+lite://{tmp_path}/m.db/docs").live_id()
+
+
+def test_nothing_of_milvus_is_imported_without_need():
+    code = """
+import sys
+import indexer.stores.folder_store, rag.commands.cli, rag.live.live, rag.live.stores, web.app
+assert not {"pymilvus", "milvus_lite", "grpc"} & set(sys.modules)
+sys.modules["pymilvus"] = None
+from indexer.errors import StoreAddressError
+from indexer.stores.milvus.store import MilvusStore
+try:
+    MilvusStore.at("milvus://host/docs").live_id()
+except StoreAddressError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "pip install 'pilotlight[milvus]'" in ran.stdout

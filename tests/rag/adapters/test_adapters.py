@@ -1,0 +1,102 @@
+"""The adapters in chains of their frameworks, over a server and in the same process."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnablePassthrough
+
+from rag.adapters.langchain import PilotlightRetriever
+from rag.client.client import Client
+from rag.errors import Rejected
+from rag.query.filters import Filter, FilterError
+from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from tests.web.running import running
+from web.app import create_app
+
+
+@pytest.fixture
+def retriever() -> FakeRetriever:
+    found = FakeRetriever()
+    found.hits = [make_hit(n, text=f"text {n}", metadata={"team": "core", "title": "x"}) for n in range(1, 9)]
+    return found
+
+
+@pytest.fixture
+def client(retriever: FakeRetriever) -> Iterator[Client]:
+    with running(create_app(retriever, FakeSettings())) as url, Client(url) as found:
+        yield found
+
+
+@pytest.fixture(params=["over a server", "in the same process"])
+def searcher(request: pytest.FixtureRequest, retriever: FakeRetriever, client: Client) -> Any:
+    return client if request.param == "over a server" else retriever
+
+
+def test_a_chain_of_langchain(searcher, retriever):
+    finder = PilotlightRetriever(searcher=searcher, k=2, mode="dense", filter={"language": "en"}, collection="notes")
+    prompts = []
+
+    class Model(FakeListChatModel):
+        def _call(self, messages: Any, *args: Any, **kwargs: Any) -> str:
+            prompts.append(messages[0].content)
+            return super()._call(messages, *args, **kwargs)
+
+    def as_text(documents: list[Any]) -> str:
+        return "\n".join(f"{document.page_content} ({document.metadata['source']})" for document in documents)
+
+    chain = (
+        {"context": finder | as_text, "question": RunnablePassthrough()}
+        | ChatPromptTemplate.from_template("{context}\nQuestion: {question}")
+        | Model(responses=["It is.", "So it is."])
+        | StrOutputParser()
+    )
+    assert chain.invoke("is it?") == "It is."
+    assert asyncio.run(chain.ainvoke("is it?")) == "So it is."
+    [prompt, again] = prompts
+    assert prompt == again
+    assert prompt.startswith("text 1 (https://docs.example/indexes/partial.html#part-1)\ntext 2 (")
+    assert prompt.endswith("\nQuestion: is it?")
+    assert retriever.calls == [("is it?", 2, "dense")] * 2
+    assert retriever.narrowed[0]["filter"] == Filter.parse({"language": "en"})
+    assert retriever.narrowed[0]["collection"] == "notes"
+
+
+def test_documents_of_langchain(searcher):
+    [document, *_] = PilotlightRetriever(searcher=searcher).invoke("a")
+    assert (document.id, document.page_content) == ("chunk-1", "text 1")
+    assert document.metadata["title"] == "Partial Indexes"
+    assert document.metadata["team"] == "core"
+    assert None not in document.metadata.values()
+
+
+def test_errors_come_through(client):
+    with pytest.raises(Rejected, match="no collection"):
+        PilotlightRetriever(searcher=client, collection="gone").invoke("a")
+    with pytest.raises(FilterError):
+        PilotlightRetriever(searcher=client, filter={"colour": "red"}).invoke("a")
+
+
+def test_a_query_engine_of_llamaindex(searcher, retriever):
+    core = pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+    from llama_index.core.llms import MockLLM
+    from llama_index.core.query_engine import RetrieverQueryEngine
+
+    from rag.adapters.llamaindex import PilotlightRetriever as Finder
+
+    finder = Finder(searcher, k=3, mode="lexical", filter={"path": "/x"}, collection="notes")
+    synthesizer = core.get_response_synthesizer(llm=MockLLM())  # which says what it was asked
+    engine = RetrieverQueryEngine(retriever=finder, response_synthesizer=synthesizer)
+    response = engine.query("is it?")
+    assert "text 3" in str(response)
+    assert "title: Partial Indexes" in str(response)
+    assert "content_type" not in str(response)
+    assert [node.node.node_id for node in response.source_nodes] == ["chunk-1", "chunk-2", "chunk-3"]
+    assert response.source_nodes[0].score == pytest.approx(0.71843)
+    assert str(asyncio.run(engine.aquery("is it?"))) == str(response)
+    assert retriever.calls == [("is it?", 3, "lexical")] * 2
+    assert retriever.narrowed[1]["filter"] == Filter.parse({"path": "/x"})

@@ -1,0 +1,134 @@
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from rag.answer import completion
+from rag.answer.completion import Finished, complete
+from rag.answer.endpoint import Endpoint
+from rag.errors import AnswersOff, EndpointFailed, EndpointSlow, SettingsError
+from rag.settings import load
+from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint, piece
+
+CHAT = [{"role": "user", "content": "why?"}]
+KEY = "sk-a-secret-of-the-operator"
+
+
+@pytest.fixture
+def server() -> Iterator[FakeEndpoint]:
+    with fake_endpoint() as endpoint:
+        yield endpoint
+
+
+def endpoint_of(server: FakeEndpoint, timeout: float = 20) -> Endpoint:
+    return Endpoint.of(
+        load({"answer_url": server.url, "answer_model": "m", "answer_key": KEY, "answer_timeout": timeout})
+    )
+
+
+def test_text_as_it_is_written(server):
+    go_on = threading.Event()
+    server.answers("It ", "is", go_on, " so.")
+    with closing(complete(endpoint_of(server), CHAT)) as pieces:
+        assert [next(pieces), next(pieces)] == ["It ", "is"]  # before the rest has been written
+        go_on.set()
+        assert [found for found in pieces if found is not None] == [" so.", Finished("stop")]
+    assert server.requests == [{"model": "m", "messages": CHAT, "stream": True}]
+    assert server.headers[0]["path"] == "/v1/chat/completions"
+    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+
+
+def test_a_stream_without_done_that_says_it_ended(server):
+    server.steps = [piece("cut", "length")]
+    assert list(complete(endpoint_of(server), CHAT)) == ["cut", Finished("length")]
+
+
+def test_silence_is_told_and_closing_ends_the_call(server, monkeypatch):
+    monkeypatch.setattr(completion, "BEAT_SECONDS", 0.01)
+    server.steps = ["one", threading.Event()]
+    pieces = complete(endpoint_of(server), CHAT)
+    assert next(found for found in pieces if found is not None) == "one"
+    assert next(pieces) is None
+    pieces.close()
+    assert server.left.wait(10)
+    for thread in threading.enumerate():
+        if thread.name == "pilotlight-answer":
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("steps", [[threading.Event()], ["on", threading.Event()]], ids=["at first", "later"])
+def test_an_endpoint_that_stalls(server, steps):
+    server.steps = steps
+    with pytest.raises(EndpointSlow, match=r"did not finish within 0\.3 seconds"):
+        list(complete(endpoint_of(server, timeout=0.3), CHAT))
+    assert server.left.wait(10)
+
+
+def test_an_endpoint_that_is_not_there(server):
+    endpoint = Endpoint("http://127.0.0.1:1/v1/chat/completions", "m", "", 10)
+    with pytest.raises(EndpointFailed, match="cannot be reached"):
+        list(complete(endpoint, CHAT))
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([b"data: not json\n\n"], "is not a completion"),
+        ([b'data: {"choices": 5}\n\n'], "is not a completion"),
+        ([b'data: {"choices": [5]}\n\n'], "is not a completion"),
+        ([b"data: 5\n\n"], "is not a completion"),
+        ([b"data: " + b"[" * 100_000 + b"\n\n"], "is not a completion"),
+        ([chunk(choices=[{"delta": {"content": 5}}])], "is not a completion"),
+        ([b"\xff\xfe\n\n", b"data: \xff\n\n"], "is not a completion"),
+        (["half"], "broke off in the middle"),
+        ([], "broke off in the middle"),
+        (["half", chunk(error={"message": "overloaded"})], "failed in the middle"),
+        (["x" * 600_000, "x" * 600_000, DONE], "sends without end"),
+    ],
+)
+def test_an_endpoint_that_speaks_something_else(server, steps, message):
+    server.steps = steps
+    with pytest.raises(EndpointFailed, match=message):
+        list(complete(endpoint_of(server), CHAT))
+
+
+def test_an_endpoint_that_does_not_stream(server):
+    server.content_type = "application/json"
+    with pytest.raises(EndpointFailed, match="did not stream"):
+        list(complete(endpoint_of(server), CHAT))
+
+
+def test_a_refusal_is_logged_without_the_key(server, caplog):
+    server.status = 401
+    server.steps = [f'{{"error": "the key {KEY} is wrong\\n"}}'.encode(), b"x" * 10_000]
+    with caplog.at_level(logging.WARNING), pytest.raises(EndpointFailed, match="status 401") as caught:
+        list(complete(endpoint_of(server), CHAT))
+    assert "is wrong" in caplog.text
+    assert KEY not in caplog.text + str(caught.value) + repr(endpoint_of(server))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({}, AnswersOff, "set answer_url and answer_model"),
+        ({"answer_url": "127.0.0.1:8080"}, SettingsError, "answer_url must be"),
+        ({"answer_url": "http://"}, SettingsError, "answer_url must be"),
+        ({"answer_url": "http://h/v1"}, SettingsError, "answer_model must name"),
+        ({"answer_url": "http://h/v1", "answer_model": "m", "answer_key": "a\nb"}, SettingsError, "answer_key"),
+    ],
+)
+def test_settings_that_cannot_be(settings, error, message):
+    with pytest.raises(error, match=message):
+        Endpoint.of(load(settings, {}))
+
+
+@pytest.mark.parametrize("url", ["http://h/v1", "http://h/v1/", " http://h/v1/chat/completions "])
+def test_addresses_that_people_write(url):
+    assert Endpoint.of(load({"answer_url": url, "answer_model": "m"}, {})).url == "http://h/v1/chat/completions"
+
+
+def test_the_key_is_not_shown():
+    assert KEY not in repr(load({"answer_key": KEY}, {}))

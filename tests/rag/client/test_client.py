@@ -1,0 +1,253 @@
+"""The client against the real application, with a retriever whose answers are known."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rag.client import jobs as client_jobs
+from rag.client.client import Client
+from rag.errors import ClientError, JobConflict, JobMissing, Refused, Rejected, Unavailable
+from rag.live.keys import KeyFile
+from rag.query.filters import Filter
+from tests.endpoint import FakeEndpoint, fake_endpoint
+from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from tests.web.running import running
+from web.app import create_app
+
+
+@pytest.fixture
+def retriever() -> FakeRetriever:
+    found = FakeRetriever()
+    found.hits = [make_hit(n, highlights=[(0, 1)], sentence=(2, 9), text=f"passage {n} \u2028 ü") for n in range(1, 8)]
+    return found
+
+
+@pytest.fixture
+def endpoint() -> Iterator[FakeEndpoint]:
+    with fake_endpoint() as found:
+        yield found
+
+
+@pytest.fixture
+def client(retriever: FakeRetriever, endpoint: FakeEndpoint) -> Iterator[Client]:
+    with running(create_app(retriever, FakeSettings(answer_url=endpoint.url))) as url, Client(url) as found:
+        yield found
+
+
+def test_search_gives_what_the_retriever_gave(client, retriever):
+    answer = client.search("a", k=3, facets=True)
+    assert answer == retriever.search("a", k=3, facets=True)
+    assert answer.hits[0].highlights == [(0, 1)]
+    assert answer.hits[0].sentence == (2, 9)
+
+
+def test_every_option_arrives(client, retriever):
+    options: dict[str, Any] = {
+        "collection": "notes",
+        "per_document": 1,
+        "diversity": 0.5,
+        "expand": "section",
+        "offset": 2,
+        "facets": True,
+        "sentences": True,
+    }
+    fields = {"language": ["en"], "date": {"from": "2026-01-01"}}
+    for wanted in (fields, Filter.parse(fields)):
+        client.search("a", k=4, mode="lexical", filter=wanted, **options)
+        assert retriever.calls.pop() == ("a", 4, "lexical")
+        assert retriever.narrowed.pop() == {**options, "filter": Filter.parse(fields)}
+    client.search("a", filter=None)
+    assert retriever.calls == [("a", 10, "hybrid")]
+
+
+def test_pages(client):
+    pages = list(client.pages("a", k=3))
+    assert [[hit.rank for hit in page.hits] for page in pages] == [[1, 2, 3], [4, 5, 6], [7]]
+    assert [page.next for page in pages] == [3, 6, None]
+    assert [hit.rank for page in client.pages("a", k=4, offset=5) for hit in page.hits] == [6, 7]
+
+
+def test_many_at_once(client):
+    outcomes = client.search_many([*(f"q{n}" for n in range(40)), " "], k=1)
+    assert [outcome.query for outcome in outcomes[:40]] == [f"q{n}" for n in range(40)]
+    assert isinstance(outcomes[40], Rejected)
+    assert (outcomes[40].status, outcomes[40].field) == (400, "query")
+    assert client.search_many([]) == []
+
+
+def test_documents(client, retriever):
+    documents = list(client.documents())
+    assert [document.passages[0].text for document in documents] == [hit.text for hit in retriever.hits]
+    assert documents[2] == client.document(retriever.hits[2].document)
+    assert documents[2].text == "passage 3 \u2028 ü"
+    with pytest.raises(Rejected, match="no document") as caught:
+        client.document("gone")
+    assert caught.value.status == 404
+    with pytest.raises(Rejected, match="nothing at this address"):
+        client.document("../../../livez")
+    with pytest.raises(Rejected, match="no collection"):
+        list(client.documents("gone"))
+
+
+def test_embed(client, retriever):
+    texts = [f"text {n}" for n in range(70)]
+    vectors = client.embed(texts, "query")
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, retriever.embedder.encode(texts, role="query"), atol=1e-6)
+    assert client.embed([]).shape[0] == 0
+
+
+def test_status(client, retriever):
+    assert client.status()["generation"] == "g1"
+    retriever.ready = False
+    with pytest.raises(Unavailable, match="still loading"), Client(client._transport.url, patience=0) as impatient:
+        impatient.status()
+
+
+def test_a_written_answer(client, endpoint):
+    go_on = threading.Event()
+    endpoint.answers("Yes ", "[2]", go_on, ", it is [9].")
+    with client.answer("why?", k=2) as answer:
+        assert [hit.rank for hit in answer.found.hits] == [1, 2]
+        pieces = iter(answer)
+        text = next(pieces)
+        assert (text, answer.citations) == ("Yes", ())
+        go_on.set()
+        assert text + "".join(pieces) == "Yes [2], it is."
+    assert [(found.number, found.id) for found in answer.citations] == [(2, "chunk-2")]
+    assert answer.finish_reason == "stop"
+
+
+def test_an_answer_that_is_not_read_to_its_end(client, endpoint):
+    endpoint.answers("Yes.", threading.Event())
+    with client.answer("why?") as answer:
+        assert next(iter(answer)) == "Yes."
+    assert endpoint.left.wait(10)
+
+
+def test_an_answer_that_fails(client, endpoint, retriever):
+    endpoint.steps = ["half"]
+    with client.answer("why?") as answer, pytest.raises(ClientError, match="broke off") as caught:
+        list(answer)
+    assert caught.value.status == 502
+    with running(create_app(retriever, FakeSettings())) as url, Client(url) as other:
+        with pytest.raises(ClientError, match="set answer_url") as caught:
+            other.answer("why?")
+        assert caught.value.status == 501
+    with pytest.raises(Rejected):
+        client.answer("")
+
+
+def test_a_bad_request_names_the_field(client):
+    for query, options, field in (
+        ("a", {"k": 0}, "k"),
+        ("\ud800", {}, "query"),
+        ("a", {"filter": {"x": 1}}, "filter.x"),
+    ):
+        with pytest.raises(Rejected, match=field) as caught:
+            client.search(query, **options)
+        assert (caught.value.status, caught.value.field) == (400, field)
+
+
+def test_keys(retriever, tmp_path):
+    settings = FakeSettings(keys_file=tmp_path / "keys.json")
+    key = KeyFile(settings.keys_file).add("reader", "read")
+    with running(create_app(retriever, settings)) as url:
+        with Client(url, key) as client:
+            assert client.search("a").generation == "g1"
+            assert key not in repr(client)
+            with pytest.raises(Refused, match="has the role read") as caught:
+                client.index()
+            assert caught.value.status == 403
+        for wrong in (None, "pl_wrong"):
+            with Client(url, wrong) as client, pytest.raises(Refused) as caught:
+                client.search("a")
+            assert caught.value.status == 401
+
+
+class FakeJobs:
+    """One job, which is done after it has been looked at once."""
+
+    def __init__(self) -> None:
+        self.job: dict[str, Any] = {"id": "20261121T110000-abc", "progress": None, "report": None, "error": None}
+        self.asked: dict[str, Any] = {}
+
+    def start(self, **asked: Any) -> dict[str, Any]:
+        self.asked = asked
+        self.job["state"] = "running"
+        return self.job
+
+    def all(self) -> list[dict[str, Any]]:
+        return [self.job]
+
+    def get(self, job_id: str) -> dict[str, Any]:
+        if job_id != self.job["id"]:
+            raise JobMissing(job_id)
+        if self.job["state"] == "running":
+            self.job |= {"state": "done", "report": {"documents": 3}}
+        elif self.job["state"] == "cancelling":
+            self.job |= {"state": "cancelled"}
+        return self.job
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        if self.job["state"] != "running":
+            raise JobConflict(f"job {job_id} has ended")
+        self.job["state"] = "cancelling"
+        return self.job
+
+
+def test_jobs(retriever, tmp_path, monkeypatch):
+    monkeypatch.setattr(client_jobs, "_POLL_SECONDS", 0.01)
+    settings = FakeSettings(keys_file=tmp_path / "keys.json")
+    key = KeyFile(settings.keys_file).add("builder", "write")
+    jobs = FakeJobs()
+    with running(create_app(retriever, settings, jobs)) as url, Client(url, key) as client:
+        job = client.index("https://a.example/", full=True, collection="notes")
+        assert jobs.asked == {"sources": ["https://a.example/"], "full": True, "add": False, "collection": "notes"}
+        assert (job.state, job.running) == ("running", True)
+        with pytest.raises(Unavailable, match="still running after 0 seconds"):
+            job.wait(timeout=0)
+        assert job.wait(timeout=30) == {"documents": 3}
+        with pytest.raises(Rejected, match="has ended") as caught:
+            job.cancel()
+        assert caught.value.status == 409
+        assert [found.id for found in client.jobs()] == [job.id] == [client.job(job.id).id]
+        jobs.job["report"] = None
+        other = client.index()
+        other.cancel()
+        with pytest.raises(ClientError, match="is cancelled"):
+            other.wait()
+        with pytest.raises(Rejected, match="no job"):
+            client.job("20200101T000000-abc")
+
+
+def test_no_server():
+    with Client("http://127.0.0.1:1") as client, pytest.raises(Unavailable, match="cannot be reached"):
+        client.search("a")
+    with pytest.raises(ClientError, match="has been closed"):
+        client.search("a")
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8642", "ftp://h", "http://", "", "http://h\n/", "http://[::1"])
+def test_addresses_that_are_none(url):
+    with pytest.raises(ClientError, match="address of the server"):
+        Client(url)
+
+
+@pytest.mark.parametrize("key", ["", "a\nb", "ü"])
+def test_keys_that_are_none(key):
+    with pytest.raises(ClientError, match="printable ASCII"):
+        Client("http://h", key)
+
+
+def test_the_client_loads_no_model_and_no_index():
+    code = "import sys; from rag import Client; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "httpx" in loaded
+    assert not loaded & {"torch", "faiss", "tantivy", "lxml", "flask", "pydantic", "langchain_core"}

@@ -1,0 +1,229 @@
+"""What is typed, and what comes of it: the command line in this process, with the dummy embedder."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag.commands.cli import main
+from rag.settings import load
+from tests.dummy import DummyEmbedder
+from tests.indexer.build.incremental import zoo
+from tests.indexer.server import Site
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr("indexer.crawl.fetch._BACKOFF", 0.01)
+    server = Site()
+    zoo(server, "etag")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in an empty folder: exit code, standard output and error; with --json, the object."""
+    monkeypatch.setattr("rag.commands.commands.lazy_embedder", lambda settings, quiet=False: DummyEmbedder())
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def run(*arguments: object) -> Any:
+        line = [str(argument) for argument in arguments]
+        try:
+            code = main(line)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+        out, err = capsys.readouterr()
+        if "--json" in line and code == 0:
+            return json.loads(out)
+        return code, out, err
+
+    return run
+
+
+def documents(run: Run) -> int:
+    [listed] = run("generations", "--json")["generations"][:1]
+    return int(listed["documents"])
+
+
+def test_flags_stay_with_the_source_they_were_given_with(run: Run, site: Site) -> None:
+    """The second line is what the quickstart says to read the sources again."""
+    run("index", site.url, "--allow-private", "--include", "/cats", "--json")
+    assert documents(run) == 1
+    again = run("index", "--json")
+    assert (again["documents"], again["published"], again["settings"]) == (1, False, [])
+    [source] = run("sources", "--json")["sources"]
+    assert source["own"] == {"include": "/cats", "allow_private": "yes"}
+    assert "--allow-private yes --include /cats" in run("sources")[1]
+
+
+def test_a_flag_is_for_the_sources_named_with_it(run: Run, site: Site, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Notes\n\nBirds sing.\n")
+    run("index", site.url, "--allow-private", "--include", "/cats", "--json")
+    added = run("index", "--add", tmp_path / "notes.md", "--max-bytes", "1000", "--json")
+    assert (added["documents"], added["settings"]) == (2, [])
+    owns = {source["source"]: source["own"] for source in run("sources", "--json")["sources"]}
+    assert owns == {
+        site.url: {"include": "/cats", "allow_private": "yes"},
+        str(tmp_path / "notes.md"): {"max_bytes": "1000"},
+    }
+    changed = run("index", "--max-bytes", "2000", "--json")
+    assert [(change["name"], change["before"], change["now"]) for change in changed["settings"]] == [
+        ("max_bytes", "10000000", "2000"),
+        ("max_bytes", "1000", "2000"),
+    ], "without a source, all of them are meant"
+
+
+def test_a_change_is_told(run: Run, site: Site) -> None:
+    run("index", site.url, "--allow-private", "--include", "/cats", "--json")
+    code, out, err = run("index", site.url, "--include", "/dogs")
+    told = f"{site.url}: include /cats -> /dogs"
+    assert code == 0
+    assert told in out
+    assert told in err
+
+
+def test_a_file_says_all_of_its_sources(run: Run, site: Site) -> None:
+    file = Path("pilotlight.toml")
+    file.write_text(f"[[source]]\nurl = '{site.url}'\nallow_private = true\ninclude = ['/cats', '/dogs']\n")
+    assert run("index", "--config", file, "--json")["documents"] == 2
+    file.write_text(f"[[source]]\nurl = '{site.url}'\nallow_private = true\nmax_depth = 9\n")
+    changed = run("index", "--config", file, "--json")
+    assert {change["name"] for change in changed["settings"]} == {"include", "max_depth"}
+    assert changed["documents"] > 2
+    assert run("index", "--json")["documents"] == changed["documents"], "and without the file, it is as with it"
+
+
+def test_a_job_reads_no_more_than_was_allowed(run: Run, site: Site) -> None:
+    """Its process is given every setting of the server, and these are not for sources that have their own."""
+    run("index", site.url, "--allow-private", "127.0.0.0/8", "--include", "/cats", "--exclude", "/dogs", "--json")
+    settings = load({"index": "pilotlight-index", "allow_private": "yes", "include": "/"}, {})
+    from rag.commands.commands import index
+
+    asked = {"sources": [site.url], "add": False, "full": True, "within": {}}  # as `job_runner` hands it on
+    report, _ = index(settings=settings, quiet=True, **asked)  # type: ignore[arg-type]
+    assert report["documents"] == 1
+    assert report["settings"] == []
+    [source] = run("sources", "--json")["sources"]
+    assert source["own"] == {"include": "/cats", "exclude": "/dogs", "allow_private": "127.0.0.0/8"}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("serach cats", "there is no command 'serach', did you mean search?"),
+        ("frobnicate", "there is no command 'frobnicate'; see pilotlight --help"),
+        ("index notes --incldue /x/", "index has no flag --incldue, did you mean --include?"),
+        ("search cats --port 80", "search has no flag --port; it belongs to serve"),
+        ("search", "search needs QUERY; see pilotlight search --help"),
+        ("keys sing", "ACTION must be one of add, list, remove, not 'sing'"),
+        ("index notes --max-pages 0", "--max-pages must be from 1 to 100,000,000, not '0'"),
+        ("index notes --delay -1", "--delay must be from 0 to 3,600, not '-1'"),
+        ("search cats --filter color=red", "--filter has no key 'color'; its keys are source, url_prefix, path, langu"),
+        ("search cats --filter lang=en", "--filter has no key 'lang', did you mean language?"),
+        ("search cats --filter from=soon", "--filter from must be a day"),
+        ("search cats --filter url_prefix=docs", "--filter url_prefix must be an address"),
+        ("search cats --filter meta.team=", "--filter meta.team is empty"),
+        ("drop foo", "there is no collection 'foo'; the index has none yet"),
+        ("export x.zip", "cannot export to x.zip: use a name that ends in .tar, .tar.gz or .tgz"),
+        ("index example.org", "there is no file or folder example.org; for the site, write https://example.org"),
+        ("index docs.example.org/guide/", "write https://docs.example.org/guide/"),
+        ("index localhost:8000", "write http://localhost:8000"),
+        ("index notes.md", "there is no file or folder"),
+        ("search cats -k abc", "-k must be a whole number, not 'abc'"),
+        ("search cats --diversity much", "--diversity must be a number, not 'much'"),
+        ("search cats -k", "-k needs a value; see pilotlight search --help"),
+        ("index notes --max-pages", "--max-pages needs a value"),
+        (
+            "eval nowhere",
+            "cannot read nowhere/corpus.jsonl: No such file or directory; is the folder in",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line(run: Run, line: str, told: str) -> None:
+    code, out, err = run(*line.split())
+    assert (code, out) == (2, "")
+    assert err.startswith("pilotlight: ")
+    assert err.count("\n") == 1
+    assert told in err
+
+
+def test_alone_it_shows_its_help(run: Run) -> None:
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    assert "search" in out
+    assert out == run("--help")[1]
+
+
+def test_several_words_are_one_query(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("rag.commands.commands.search", lambda query, *_, **__: (asked.append(query), ({}, ""))[1])
+    run("search", "when", "do", "cats sleep", "-k", "3")
+    run("search", "when do cats sleep")
+    assert asked == ["when do cats sleep"] * 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "has", "lacks"),
+    [
+        ("search", "--max-k", "--port"),
+        ("search", "--mode", "--log-format"),
+        ("serve", "--port", "--json"),
+        ("mcp", "--http", "--json"),
+        ("import", "--model", "--threads"),
+        ("remove", "--keep-generations", "--ray"),
+        ("warm", "--threads", "--index"),
+        ("sources", "--index", "--poll"),
+    ],
+)
+def test_help_has_what_the_command_uses(run: Run, verb: str, has: str, lacks: str) -> None:
+    text = run(verb, "--help")[1]
+    assert has in text.split()
+    assert lacks not in text.split()
+    assert "(default: )" not in text
+    usage, described, *_ = text.split("\n\n")
+    assert usage.startswith("usage:")
+    assert described[0].isupper()
+    assert described.endswith(".")
+
+
+def test_a_misspelled_variable_is_told(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.setenv("PILOTLIGHT_MODLE", "x")
+    monkeypatch.setenv("PILOTLIGHT_SERVICE_HOST", "10.0.0.1")  # set by Kubernetes
+    monkeypatch.setenv("PILOTLIGHT_KEY", "x")
+    told = [warning for warning in run("doctor", "--json")["warnings"] if "PILOTLIGHT_" in warning]
+    assert told == ["nothing reads PILOTLIGHT_MODLE, did you mean PILOTLIGHT_MODEL?"]
+
+
+@pytest.mark.parametrize("named", ["nothing", "a folder without text", "a site that is down"])
+def test_a_first_build_that_fails_leaves_no_folder(run: Run, named: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    source = {"nothing": "none", "a site that is down": "http://127.0.0.1:9/"}.get(named, tmp_path / "empty")
+    code, _, err = run("index", source, "--allow-private=yes", "--collection", "notes")
+    assert code == 2
+    assert "live index" not in err, "there is none"
+    assert list(Path().iterdir()) == []
+
+
+def test_a_later_build_that_fails_says_that_the_index_is_still_there(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Notes\n\nBirds sing.\n")
+    (tmp_path / "empty").mkdir()
+    run("index", tmp_path / "notes.md", "--json")
+    code, _, err = run("index", tmp_path / "empty")
+    assert code == 2
+    assert "the live index has not changed" in err
+    assert documents(run) == 1
+
+
+def test_drop_looks_before_it_asks(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Notes\n\nBirds sing.\n")
+    run("index", tmp_path / "notes.md", "--collection", "birds", "--json")
+    assert "there is no collection 'cats'; there are: birds" in run("drop", "cats")[2]
+    assert "confirm with --yes" in run("drop", "birds")[2]
+    assert run("drop", "birds", "--yes", "--json") == {"dropped": "birds"}

@@ -1,0 +1,320 @@
+"""Queries that wait share a run of the model, and share nothing else."""
+
+import queue
+import signal
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from embedder.errors import EmbedderError
+from rag import deadline
+from rag.errors import DeadlinePassed
+from rag.query.batcher import QueryBatcher
+from tests.dummy import DummyEmbedder
+
+DEADLINE_S = 30
+
+
+class Gated(DummyEmbedder):
+    """An embedder each of whose runs waits to be let through; it records the runs and refuses the texts in `bad`."""
+
+    def __init__(self, bad: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.runs: list[list[str]] = []
+        self.started: queue.Queue[list[str]] = queue.Queue()
+        self.gate = threading.Semaphore(0)
+        self.bad = set(bad)
+
+    def encode(self, texts, *, role="document"):
+        assert role == "query"
+        self.runs.append(list(texts))
+        self.started.put(list(texts))
+        assert self.gate.acquire(timeout=DEADLINE_S)
+        for text in texts:
+            if text in self.bad:
+                raise EmbedderError(f"cannot embed {text}")
+        return super().encode(texts, role=role)
+
+    def open(self) -> None:
+        for _ in range(1000):
+            self.gate.release()
+
+
+def vector_of(text):
+    return DummyEmbedder().encode([text])[0]
+
+
+class Callers:
+    """Threads that each embed one query; `add` returns once the query waits behind those before it."""
+
+    def __init__(self, batcher: QueryBatcher) -> None:
+        self.batcher = batcher
+        self.pool = ThreadPoolExecutor(64)
+        self.results = {}
+
+    def add(self, text: str) -> None:
+        expected = self.batcher.waiting + 1
+        self.results[text] = self.pool.submit(self.batcher.encode, text)
+        wait_for(lambda: self.batcher.waiting == expected)
+
+    def lead(self, text: str, embedder: Gated) -> None:
+        self.results[text] = self.pool.submit(self.batcher.encode, text)
+        assert embedder.started.get(timeout=DEADLINE_S) == [text]
+
+    def vector(self, text: str):
+        return self.results[text].result(timeout=DEADLINE_S)
+
+
+def wait_for(condition):
+    for _ in range(DEADLINE_S * 100):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("the condition never came true")
+
+
+@pytest.fixture
+def embedder():
+    return Gated()
+
+
+@pytest.fixture
+def callers(embedder):
+    made = Callers(QueryBatcher(embedder, max_texts=4, max_tokens=60))
+    yield made
+    embedder.open()
+    made.pool.shutdown()
+
+
+def test_a_lone_query_runs_at_once_in_its_own_thread():
+    threads = []
+
+    class Noting(DummyEmbedder):
+        def encode(self, texts, *, role="document"):
+            threads.append(threading.current_thread())
+            return super().encode(texts, role=role)
+
+    batcher = QueryBatcher(Noting())
+    for text in ("first", "second"):
+        assert np.array_equal(batcher.encode(text), vector_of(text))
+    assert threads == [threading.current_thread()] * 2
+
+
+def test_what_waits_shares_the_next_run_in_order_of_arrival(callers, embedder):
+    callers.lead("alpha", embedder)
+    for text in ("beta", "gamma", "delta"):
+        callers.add(text)
+    embedder.gate.release()
+    assert embedder.started.get(timeout=DEADLINE_S) == ["beta", "gamma", "delta"]
+    assert np.array_equal(callers.vector("alpha"), vector_of("alpha"))  # while the others are still being embedded
+    embedder.gate.release()
+    for text in ("beta", "gamma", "delta"):
+        assert np.array_equal(callers.vector(text), vector_of(text))
+
+
+def test_a_run_is_bounded_in_texts_and_tokens(callers, embedder):
+    long = "nine letters " * 4  # 52 characters, so at most 54 tokens
+    callers.lead("first", embedder)
+    waiting = ["a", "b", "c", "d", "e", long, "f", "x" * 500, "g"]
+    for text in waiting:
+        callers.add(text)
+    embedder.open()
+    for text in waiting:
+        assert np.array_equal(callers.vector(text), vector_of(text))
+    # an over-long text still runs, alone
+    assert embedder.runs == [["first"], ["a", "b", "c", "d"], ["e", long, "f"], ["x" * 500], ["g"]]
+
+
+def test_a_bad_query_fails_alone(callers, embedder):
+    embedder.bad = {"bad", "worse"}
+    callers.lead("first", embedder)
+    for text in ("good", "bad", "fine", "worse"):
+        callers.add(text)
+    embedder.open()
+    for text in ("good", "fine"):
+        assert np.array_equal(callers.vector(text), vector_of(text))
+    for text in ("bad", "worse"):
+        with pytest.raises(EmbedderError, match=f"cannot embed {text}$"):
+            callers.vector(text)
+    assert embedder.runs[1:] == [["good", "bad", "fine", "worse"], ["good"], ["bad"], ["fine"], ["worse"]]
+
+
+def test_a_leader_that_fails_hands_over(callers, embedder):
+    embedder.bad = {"bad"}
+    callers.lead("bad", embedder)
+    callers.add("good")
+    embedder.open()
+    with pytest.raises(EmbedderError, match="cannot embed bad"):
+        callers.vector("bad")
+    assert np.array_equal(callers.vector("good"), vector_of("good"))
+
+
+def test_an_embedder_that_loses_a_text_is_found_out():
+    class Losing(DummyEmbedder):
+        def encode(self, texts, *, role="document"):
+            return super().encode(texts[1:], role=role)
+
+    with pytest.raises(EmbedderError, match="0 vectors for 1 texts"):
+        QueryBatcher(Losing()).encode("text")
+
+
+def test_an_interrupted_leader_leaves_its_followers_to_the_next(callers, embedder):
+    encode = embedder.encode
+
+    def interrupted(texts, *, role="document"):
+        result = encode(texts, role=role)
+        if texts == ["beta", "gamma", "delta"]:
+            raise SystemExit
+        return result
+
+    embedder.encode = interrupted
+    callers.lead("alpha", embedder)
+    for text in ("beta", "gamma", "delta"):
+        callers.add(text)
+    embedder.open()
+    with pytest.raises(SystemExit):
+        callers.vector("beta")
+    for text in ("gamma", "delta"):
+        assert np.array_equal(callers.vector(text), vector_of(text))
+
+
+def test_a_caller_that_is_interrupted_while_it_waits_holds_nobody_up(callers, embedder):
+    callers.lead("alpha", embedder)
+
+    caught = threading.Event()
+
+    def raise_once(number, frame):
+        if not caught.is_set():
+            caught.set()
+            raise KeyboardInterrupt
+
+    def interrupt():
+        wait_for(lambda: callers.batcher.waiting == 1)
+        callers.add("gamma")
+        while not caught.wait(0.05):  # again, for one that comes just before the caller waits does not wake it
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, raise_once)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            callers.batcher.encode("beta")
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    embedder.open()
+    assert np.array_equal(callers.vector("gamma"), vector_of("gamma"))
+    assert ["gamma"] in embedder.runs
+
+
+def test_every_one_of_many_callers_gets_its_own_vector():
+    class Busy(DummyEmbedder):
+        """Fails on some texts, and notices two runs at a time."""
+
+        running = threading.Lock()
+
+        def encode(self, texts, *, role="document"):
+            assert self.running.acquire(blocking=False)
+            try:
+                threading.Event().wait(0.0005)  # lets the interpreter go, as a real model does
+                for text in texts:
+                    if text.endswith("7"):
+                        raise EmbedderError(text)
+                return super().encode(texts, role=role)
+            finally:
+                self.running.release()
+
+    batcher = QueryBatcher(Busy())
+    together = threading.Barrier(32)
+
+    def ask(caller):
+        together.wait(DEADLINE_S)
+        for turn in range(25):
+            text = f"caller{caller} turn{turn}"
+            if text.endswith("7"):
+                with pytest.raises(EmbedderError, match=text):
+                    batcher.encode(text)
+            else:
+                assert np.array_equal(batcher.encode(text), vector_of(text))
+        return caller
+
+    with ThreadPoolExecutor(32) as pool:
+        assert list(pool.map(ask, range(32), timeout=DEADLINE_S * 4)) == list(range(32))
+    assert batcher.waiting == 0
+
+
+def test_queries_of_one_caller_go_together(callers, embedder):
+    callers.lead("alpha", embedder)
+    many = callers.pool.submit(callers.batcher.encode_many, ["beta", "gamma", "delta", "epsilon", "zeta"])
+    wait_for(lambda: callers.batcher.waiting == 5)
+    embedder.open()
+    for vector, text in zip(many.result(DEADLINE_S), ("beta", "gamma", "delta", "epsilon", "zeta"), strict=True):
+        assert np.array_equal(vector, vector_of(text))
+    assert embedder.runs == [["alpha"], ["beta", "gamma", "delta", "epsilon"], ["zeta"]]
+    assert callers.batcher.encode_many([]) == []
+
+
+def late(batcher, texts, seconds=0.0):
+    deadline.begin(seconds)
+    try:
+        return batcher.encode_many(texts)
+    finally:
+        deadline.lift()
+
+
+def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder):
+    callers.lead("alpha", embedder)
+    callers.add("beta")
+    gone = callers.pool.submit(late, callers.batcher, ["gamma", "delta"], 0.05)
+    callers.results["epsilon"] = callers.pool.submit(callers.batcher.encode, "epsilon")
+    with pytest.raises(DeadlinePassed):
+        gone.result(DEADLINE_S)
+    wait_for(lambda: callers.batcher.waiting == 2)
+    embedder.open()
+    for text in ("alpha", "beta", "epsilon"):
+        assert np.array_equal(callers.vector(text), vector_of(text))
+    assert embedder.runs == [["alpha"], ["beta", "epsilon"]]
+
+
+def test_a_query_whose_deadline_has_passed_is_not_run(callers, embedder):
+    embedder.open()
+    with pytest.raises(DeadlinePassed):
+        callers.pool.submit(late, callers.batcher, ["alpha"]).result(DEADLINE_S)
+    assert embedder.runs == []
+    assert np.array_equal(callers.batcher.encode("beta"), vector_of("beta"))
+
+
+def test_a_leader_that_is_too_late_hands_over(callers, embedder):
+    callers.lead("alpha", embedder)
+    batcher = callers.batcher
+    gone = callers.pool.submit(late, batcher, ["beta"], 0.05)
+    wait_for(lambda: batcher.waiting == 1)
+    callers.add("gamma")
+    with pytest.raises(DeadlinePassed):
+        gone.result(DEADLINE_S)
+    embedder.open()
+    assert np.array_equal(callers.vector("gamma"), vector_of("gamma"))
+
+
+def test_runs_are_told():
+    told = []
+    batcher = QueryBatcher(DummyEmbedder(), on_batch=lambda texts, waiting: told.append((texts, waiting)))
+    batcher.encode("alpha")
+    batcher.encode_many(["beta", "gamma"])
+    assert told == [(1, 0), (2, 0)]
+
+
+def test_a_run_has_one_role():
+    runs = []
+
+    class Noting(DummyEmbedder):
+        def encode(self, texts, *, role="document"):
+            runs.append((list(texts), role))
+            return super().encode(texts, role=role)
+
+    QueryBatcher(Noting()).encode_many(["beta", "gamma"], role="document")
+    assert runs == [(["beta", "gamma"], "document")]

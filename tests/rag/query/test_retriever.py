@@ -1,0 +1,188 @@
+import sys
+import threading
+
+import pytest
+
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.config import BuildConfig, ChunkConfig
+from indexer.errors import IndexMissing
+from rag.errors import FingerprintMismatch, QueryError
+from rag.query.results import as_text
+from rag.query.retriever import Retriever
+from tests.dummy import DummyEmbedder
+
+
+@pytest.fixture
+def retriever(site):
+    site.build()
+    return Retriever.open(site.index, DummyEmbedder(), max_k=50, max_query_chars=200)
+
+
+def test_the_right_passage_is_first(retriever):
+    answer = retriever.search("partial index of a table", k=2)
+    assert [hit.rank for hit in answer.hits] == [1, 2]
+    best = answer.hits[0]
+    assert best.title == "Partial indexes"
+    assert best.url.endswith("partial.md#partial-indexes")
+    assert [best.text[a:b] for a, b in best.highlights] == ["partial", "index", "table"]
+    assert best.score == 1.0 > answer.hits[1].score  # best by meaning and by words
+    assert best.scores["dense"] > answer.hits[1].scores["dense"]
+    assert best.scores["lexical"] > 0
+    assert answer.hits[1].scores["lexical"] is None
+    assert answer.generation == retriever.generation.id
+
+
+def test_every_stage_is_timed(retriever):
+    took = retriever.search("vacuum").took_ms
+    assert list(took) == ["embed", "dense", "lexical", "fuse", "sentences", "total"]
+    assert took["total"] >= took["embed"] + took["dense"] - 0.002
+
+
+@pytest.mark.parametrize("takes_long", [False, True])
+def test_words_are_searched_apart_only_where_that_takes_long(retriever, monkeypatch, takes_long):
+    monkeypatch.setattr(type(retriever.generation), "words_take_long", takes_long)
+    threads = []
+    search_words = retriever.generation.search_words
+
+    def spy(*args):
+        threads.append(threading.current_thread())
+        return search_words(*args)
+
+    wanted = retriever.search("partial index of a table").hits
+    monkeypatch.setattr(retriever.generation, "search_words", spy)
+    assert retriever.search("partial index of a table").hits == wanted
+    assert [thread is not threading.current_thread() for thread in threads] == [takes_long]
+
+
+def test_as_dict_is_the_rest_body(retriever):
+    body = retriever.search("fsync", k=1).as_dict()
+    assert list(body) == ["query", "hits", "next", "facets", "close", "took_ms", "generation"]
+    assert list(body["hits"][0]) == [
+        "rank", "id", "url", "title", "section", "text", "highlights", "score", "scores",
+        "language", "date", "content_type", "metadata", "duplicates", "section_text",
+        "document", "sentence", "more",
+    ]  # fmt: skip
+    assert "Durability" in as_text(body)
+
+
+@pytest.mark.parametrize(("mode", "silent"), [("dense", "lexical"), ("lexical", "dense")])
+def test_one_search_alone(retriever, mode, silent):
+    hits = retriever.search("dead tuples", k=3, mode=mode).hits
+    assert hits[0].title == "Vacuum"
+    assert all(hit.scores[silent] is None and hit.score == hit.scores[mode] for hit in hits)
+    assert len(hits) == (3 if mode == "dense" else 1)  # only one has the words
+
+
+def test_words_that_are_nowhere(retriever):
+    assert retriever.search("zebra", mode="lexical").hits == []
+    assert len(retriever.search("zebra").hits) == 3  # some are nearest all the same
+
+
+def test_copies_give_way_to_other_passages(site):
+    text = "Vacuum reclaims the storage that dead tuples occupy, so that other rows may use it."
+    for number in range(150):  # more than there are candidates at first
+        (site.source / f"copy{number}.txt").write_text(f"{text} {'.' * number}", encoding="utf-8")
+    site.build()
+    hits = Retriever.open(site.index, DummyEmbedder()).search("dead tuples storage vacuum", k=4).hits
+    assert len(hits) == 4
+    assert sum(hit.text.startswith(text) for hit in hits) == 1
+    copied = next(hit for hit in hits if hit.text.startswith(text))
+    assert len(copied.duplicates) == 10
+    assert all("copy" in url for url in copied.duplicates)
+
+
+def test_few_of_one_document(site):
+    texts = [f"Vacuum number {n} has its own words {'abcdefgh'[n] * 5}. " * 4 for n in range(8)]
+    sections = "".join(f"## Part {n}\n\n{text}\n\n" for n, text in enumerate(texts))
+    (site.source / "long.md").write_text(f"# All about vacuum\n\n{sections}", encoding="utf-8")
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder())
+
+    def count(**arguments):
+        hits = retriever.search("vacuum number", k=5, **arguments).hits
+        return sum("long.md" in hit.url for hit in hits)
+
+    assert count() == 5
+    assert count(per_document=2) == 2
+
+
+def test_variety(site):
+    for number in range(6):
+        text = f"Vacuum reclaims storage of dead tuples in table {'uvwxyz'[number] * 4}."
+        (site.source / f"alike{number}.txt").write_text(text, encoding="utf-8")
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder())
+    titles = {hit.title for hit in retriever.search("vacuum dead tuples table", k=4, diversity=0.7).hits}
+    assert "Partial indexes" in titles
+    assert "Partial indexes" not in {hit.title for hit in retriever.search("vacuum dead tuples table", k=4).hits}
+
+
+def test_k_may_pass_the_number_of_passages(retriever):
+    assert len(retriever.search("table", k=50).hits) == retriever.generation.chunk_count
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"query": ""}, "empty"),
+        ({"query": " \t\n"}, "empty"),
+        ({"query": "x" * 201}, "201 characters: at most 200"),
+        ({"query": 7}, "must be text"),
+        ({"query": "\ud800"}, "not valid Unicode"),
+        ({"query": "x", "k": 0}, "from 1 to 50, not 0"),
+        ({"query": "x", "k": 51}, "from 1 to 50, not 51"),
+        ({"query": "x", "k": True}, "not True"),
+        ({"query": "x", "k": "3"}, "not '3'"),
+        ({"query": "x", "mode": "psychic"}, "mode must be one of hybrid, dense, lexical"),
+        ({"query": "x", "per_document": -1}, "per_document must be a whole number"),
+        ({"query": "x", "per_document": True}, "per_document must be a whole number"),
+        ({"query": "x", "diversity": 1.5}, "diversity must be a number from 0 to 1, not 1.5"),
+        ({"query": "x", "diversity": "much"}, "diversity must be a number"),
+    ],
+)
+def test_bad_queries_are_told(retriever, arguments, told):
+    with pytest.raises(QueryError, match=told):
+        retriever.search(**arguments)
+
+
+@pytest.mark.parametrize("query", ["\x00", "🙂", "' OR 1=1 --", "a" * 200])
+def test_odd_queries_are_answered(retriever, query):
+    assert retriever.search(query, k=1).hits
+
+
+def test_an_index_of_another_model_is_refused_by_field(site):
+    site.build(DummyEmbedder(name="other"))
+    with pytest.raises(FingerprintMismatch, match="model: index 'other', here 'dummy'"):
+        Retriever.open(site.index, DummyEmbedder())
+
+
+def test_no_index(tmp_path):
+    with pytest.raises(IndexMissing, match="pilotlight index SOURCE"):
+        Retriever.open(tmp_path, DummyEmbedder())
+
+
+@pytest.mark.parametrize("overlap", [0, 8])
+def test_a_hit_with_its_section(site, overlap):
+    words = [f"word{i}" for i in range(120)]
+    (site.source / "long.md").write_text(
+        f"# Long\n\n{'Before. ' * 30}\n\n## Part\n\n{' '.join(words)}\n\n## Next\n\nAfter.\n"
+    )
+    config = BuildConfig(chunk=ChunkConfig(tokens=40, overlap=overlap))
+    build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
+    retriever = Retriever.open(site.index, DummyEmbedder())
+    [hit] = retriever.search("word50", k=1, mode="lexical", expand="section").hits
+    assert len(hit.text.split()) <= 40
+    assert hit.section_text.split() == words
+    assert retriever.search("word50", k=1, mode="lexical").hits[0].section_text is None
+    with pytest.raises(QueryError, match="expand must be one of none, section"):
+        retriever.search("word50", expand="all")
+
+
+def test_a_section_of_any_length_is_shown_in_part(site):
+    (site.source / "long.txt").write_text(" ".join(f"word{i}" for i in range(5_000)))
+    config = BuildConfig(chunk=ChunkConfig(tokens=16))
+    build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
+    [hit] = Retriever.open(site.index, DummyEmbedder()).search("word2500", k=1, mode="lexical", expand="section").hits
+    assert 700 < len(hit.section_text.split()) <= 49 * 16
+    assert "word2500 " in hit.section_text

@@ -1,0 +1,155 @@
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from rag.answer import completion
+from rag.events import BEAT, Event, EventDecoder
+from rag.query.filters import Filter
+from tests.endpoint import FakeEndpoint, fake_endpoint
+from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from tests.web.test_problems import assert_problem
+from web.api.answers import MOST_AT_ONCE
+from web.app import create_app
+
+URL = "/api/v1/answer"
+WHOLE = {"Accept": "application/json"}
+
+
+@pytest.fixture
+def endpoint() -> Iterator[FakeEndpoint]:
+    with fake_endpoint() as running:
+        running.answers("Over a ", "subset [", "2][7", "]. ", "Also", " [1].")
+        yield running
+
+
+@pytest.fixture
+def settings(endpoint: FakeEndpoint) -> FakeSettings:
+    return FakeSettings(answer_url=endpoint.url, answer_key="sk-secret")
+
+
+@pytest.fixture
+def app(retriever: FakeRetriever, settings: FakeSettings) -> Flask:
+    retriever.hits = [make_hit(n) for n in range(1, 9)]
+    return create_app(retriever, settings)
+
+
+def events_in(body: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(event.name, json.loads(event.data)) for event in EventDecoder().feed(body)]
+
+
+def test_events_of_an_answer(client: FlaskClient, endpoint: FakeEndpoint) -> None:
+    response = client.post(URL, json={"query": "what is a partial index?"})
+    assert (response.status_code, response.mimetype) == (200, "text/event-stream")
+    assert response.headers["Cache-Control"] == "no-store"
+    events = events_in(response.text)
+    assert [name for name, _ in events[:1]] == ["hits"]
+    assert [hit["rank"] for hit in events[0][1]["hits"]] == [1, 2, 3, 4, 5, 6]
+    assert {name for name, _ in events[1:-2]} == {"token"}
+    assert "".join(value["text"] for name, value in events if name == "token") == "Over a subset [2]. Also [1]."
+    (_, citations), (last, done) = events[-2:]
+    assert [(found["number"], found["id"]) for found in citations["citations"]] == [(2, "chunk-2"), (1, "chunk-1")]
+    assert (last, done["finish_reason"]) == ("done", "stop")
+    assert done["took_ms"]["answer"] >= done["took_ms"]["first_token"] > 0
+    [asked] = endpoint.requests
+    assert asked["model"] == "small"
+    assert "what is a partial index?\n</question>" in asked["messages"][1]["content"]
+
+
+def test_whole_answer(client: FlaskClient, retriever: FakeRetriever) -> None:
+    wanted = {"k": 2, "mode": "dense", "collection": "notes", "filter": {"language": "en"}}
+    body = client.post(URL, json={"query": "why?", **wanted}, headers=WHOLE).get_json()
+    assert body["answer"] == "Over a subset [2]. Also [1]."
+    assert [found["number"] for found in body["citations"]] == [2, 1]
+    assert (body["query"], len(body["hits"]), body["finish_reason"]) == ("why?", 2, "stop")
+    assert set(body["took_ms"]) == {"embed", "dense", "lexical", "fuse", "sentences", "total", "first_token", "answer"}
+    assert retriever.calls == [("why?", 2, "dense")]
+    assert retriever.narrowed[0]["collection"] == "notes"
+    assert retriever.narrowed[0]["filter"] == Filter.parse({"language": "en"})
+
+
+def test_no_model_is_asked_where_nothing_was_found(
+    client: FlaskClient, retriever: FakeRetriever, endpoint: FakeEndpoint
+) -> None:
+    retriever.hits = []
+    body = client.post(URL, json={"query": "why?"}, headers=WHOLE).get_json()
+    assert (body["answer"], body["citations"], body["finish_reason"]) == ("", [], "nothing found")
+    assert endpoint.requests == []
+
+
+def test_without_an_endpoint(retriever: FakeRetriever) -> None:
+    client = create_app(retriever, FakeSettings()).test_client()
+    problem = assert_problem(client.post(URL, json={"query": "why?"}), 501)
+    assert "set answer_url" in str(problem["detail"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [({}, 400, "query"), ({"query": "a", "k": 0}, 400, "k"), ({"query": "a", "collection": "x"}, 404, "collection")],
+)
+def test_bad_requests(client: FlaskClient, body: dict[str, Any], status: int, field: str) -> None:
+    assert assert_problem(client.post(URL, json=body), status)["field"] == field
+
+
+def test_loading(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.ready = False
+    assert_problem(client.post(URL, json={"query": "a"}), 503)
+
+
+def test_an_endpoint_that_fails(client: FlaskClient, endpoint: FakeEndpoint) -> None:
+    endpoint.status = 500
+    assert "status 500" in str(assert_problem(client.post(URL, json={"query": "a"}, headers=WHOLE), 502)["detail"])
+    events = events_in(client.post(URL, json={"query": "a"}).text)
+    assert [name for name, _ in events] == ["hits", "error"]
+    assert events[1][1]["status"] == 502
+    endpoint.status = 200
+    endpoint.steps = ["It is", b"data: rubbish\n\n"]
+    events = events_in(client.post(URL, json={"query": "a"}).text)
+    assert [name for name, _ in events] == ["hits", "token", "error"]
+
+
+def test_an_endpoint_that_is_slow(retriever: FakeRetriever, settings: FakeSettings, endpoint: FakeEndpoint) -> None:
+    client = create_app(retriever, replace(settings, answer_timeout=0.2)).test_client()
+    endpoint.steps = ["It", threading.Event()]
+    assert_problem(client.post(URL, json={"query": "a"}, headers=WHOLE), 504)
+    events = events_in(client.post(URL, json={"query": "a"}).text)
+    assert (events[-1][0], events[-1][1]["status"]) == ("error", 504)
+
+
+def test_an_error_of_ours_ends_the_stream_with_a_problem(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag.answer.answers.messages", lambda *_: 1 / 0)
+    events = events_in(client.post(URL, json={"query": "a"}).text)
+    assert (events[-1][0], events[-1][1]["status"]) == ("error", 500)
+
+
+def test_a_reader_that_leaves_stops_the_writing(
+    app: Flask, client: FlaskClient, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "BEAT_SECONDS", 0.01)
+    endpoint.steps = ["It", threading.Event()]
+    response = client.post(URL, json={"query": "a"}, buffered=False)
+    stream = iter(response.response)  # type: ignore[arg-type]
+    assert next(stream).startswith(b"event: hits\n")
+    assert next(part for part in stream if part != BEAT) == Event("token", '{"text": "It"}').encode()
+    assert next(stream) == BEAT  # by which the server would notice
+    response.close()
+    assert endpoint.left.wait(10)
+    assert app.extensions["answers_slots"].acquire(blocking=False)
+
+
+def test_only_so_many_at_once(client: FlaskClient, endpoint: FakeEndpoint) -> None:
+    endpoint.steps = [threading.Event()]
+    open_ones = [client.post(URL, json={"query": "a"}, buffered=False) for _ in range(MOST_AT_ONCE)]
+    refused = client.post(URL, json={"query": "a"})
+    assert int(refused.headers["Retry-After"]) > 0
+    assert_problem(refused, 503)
+    open_ones.pop().close()  # though nothing of it was ever read
+    with client.post(URL, json={"query": "a"}, buffered=False) as response:
+        assert response.status_code == 200
+    for response in open_ones:
+        response.close()

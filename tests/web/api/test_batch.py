@@ -1,0 +1,98 @@
+"""Several searches in one request: together through the model, each with its own outcome."""
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from rag.errors import NotReady, QueryError
+from rag.query.results import Answer
+from tests.web.fakes import FakeRetriever, make_hit
+
+URL = "/api/v1/search/batch"
+
+
+def test_answers_come_in_order(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.hits = lambda query: [make_hit(title=query)]
+    queries = [{"query": "one", "k": 1}, {"query": "two", "mode": "lexical"}, {"query": "three", "mode": "dense"}]
+    body = client.post(URL, json={"queries": queries}).get_json()
+    assert [answer["query"] for answer in body["answers"]] == ["one", "two", "three"]
+    assert [answer["hits"][0]["title"] for answer in body["answers"]] == ["one", "two", "three"]
+    assert set(body["took_ms"]) == {"embed", "total"}
+
+
+def test_the_model_is_asked_once(
+    client: FlaskClient, retriever: FakeRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    given: list[bool] = []
+    embed, search = retriever.embed, retriever.search
+
+    def embedding(texts: list[str], role: str) -> Any:
+        assert role == "query"
+        asked.append(texts)
+        return embed(texts, "query")
+
+    def searching(query: str, **options: Any) -> Answer:
+        given.append(options["vector"] is not None)
+        return search(query, **options)
+
+    monkeypatch.setattr(retriever, "embed", embedding)
+    monkeypatch.setattr(retriever, "search", searching)
+    queries = [{"query": "one"}, {"query": "two", "mode": "lexical"}, {"query": ""}, {"query": "three"}]
+    assert client.post(URL, json={"queries": queries}).status_code == 200
+    assert asked == [["one", "three"]]
+    assert given == [True, False, True]
+
+
+def test_each_query_has_its_own_problem(client: FlaskClient, retriever: FakeRetriever) -> None:
+    queries: list[object] = [
+        {"query": "good"},
+        {"query": "good", "k": 0},
+        {"query": "good", "filter": {"language": "?"}},
+        {"query": "good", "collection": "nowhere"},
+        "good",
+        {"query": "good"},
+    ]
+    response = client.post(URL, json={"queries": queries})
+    assert response.status_code == 200
+    answers = response.get_json()["answers"]
+    assert [answer.get("status", 200) for answer in answers] == [200, 400, 400, 404, 400, 200]
+    assert [answer.get("field") for answer in answers[1:5]] == ["k", "filter.language", "collection", "queries"]
+
+
+def test_an_error_of_a_query_is_its_own(client: FlaskClient, retriever: FakeRetriever) -> None:
+    def hits(query: str) -> list[Any]:
+        if query == "bad":
+            raise QueryError("the query has no token")
+        return [make_hit()]
+
+    retriever.hits = hits
+    answers = client.post(URL, json={"queries": [{"query": "bad"}, {"query": "good"}]}).get_json()["answers"]
+    assert answers[0]["detail"] == "the query has no token"
+    assert answers[1]["hits"]
+
+
+def test_nothing_is_answered_while_nothing_is_loaded(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.error = NotReady("loading")
+    assert client.post(URL, json={"queries": [{"query": "a"}]}).status_code == 503
+
+
+@pytest.mark.parametrize(
+    "queries", [None, {}, [], [{"query": "a"}] * 33, "a"], ids=["none", "object", "empty", "many", "text"]
+)
+def test_queries_must_be_a_short_list(client: FlaskClient, queries: object) -> None:
+    response = client.post(URL, json={"queries": queries})
+    assert (response.status_code, response.get_json()["field"]) == (400, "queries")
+
+
+def test_fields_are_known(client: FlaskClient) -> None:
+    response = client.post(URL, json={"queries": [{"query": "a"}], "k": 3})
+    assert (response.status_code, response.get_json()["field"]) == (400, "k")
+
+
+def test_a_batch_may_be_larger_than_a_search(client: FlaskClient) -> None:
+    queries = [{"query": "a" * 9000}] * 32
+    assert client.post(URL, json={"queries": queries}).status_code == 200
+    too_large = b" " * (2 * 1024 * 1024 + 1)
+    assert client.post(URL, data=too_large, content_type="application/json").status_code == 413

@@ -1,0 +1,252 @@
+"""Rates, bodies, deadlines, and where a request ends."""
+
+import io
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from rag import deadline
+from rag.errors import DeadlinePassed
+from rag.live.keys import KeyFile
+from rag.query.results import Answer
+from tests.web.fakes import FakeRetriever, FakeSettings
+from tests.web.test_problems import assert_problem
+from web.app import create_app
+from web.guards.buckets import PLACES, Buckets
+from web.server.intake import Intake, Verdict
+from web.sizes import MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_SEARCH_BYTES
+
+SEARCH = "/api/v1/search?q=index"
+
+
+def make(retriever: FakeRetriever | None = None, **settings: Any) -> FlaskClient:
+    return create_app(retriever or FakeRetriever(), replace(FakeSettings(), **settings)).test_client()
+
+
+# Rates
+
+
+@pytest.fixture
+def buckets(tmp_path: Path) -> Buckets:
+    return Buckets(10, tmp_path / "buckets")
+
+
+def test_a_bucket_empties_and_fills(buckets: Buckets) -> None:
+    assert [buckets.take("a", now=100.0) for _ in range(20)] == [0.0] * 20  # two seconds' worth at once
+    assert buckets.take("a", now=100.0) == pytest.approx(0.1)
+    assert buckets.take("b", now=100.0) == 0  # others have their own
+    assert buckets.take("a", now=100.05) == pytest.approx(0.05)
+    assert buckets.take("a", now=100.101) == 0
+    assert buckets.take("a", now=100.101) > 0
+    assert [buckets.take("a", now=200.0) for _ in range(21)] == [0.0] * 20 + [pytest.approx(0.1)]
+
+
+def test_less_than_one_a_second(tmp_path: Path) -> None:
+    buckets = Buckets(0.1, tmp_path / "buckets")
+    assert buckets.take("a", now=100.0) == 0
+    assert buckets.take("a", now=100.0) == pytest.approx(10)
+    assert buckets.take("a", now=110.1) == 0
+
+
+def test_no_caller_is_let_in_too_often_while_others_crowd(buckets: Buckets) -> None:
+    for turn in range(20):
+        assert buckets.take("busy", now=100.0 + turn / 1000) == 0
+    for number in range(PLACES // 4):
+        assert buckets.take(f"passer-by {number}", now=100.02) == 0
+    assert buckets.take("busy", now=100.02) > 0
+
+
+def _take(path: Path, start: Any, results: Any) -> None:
+    buckets = Buckets(10, path)
+    start.wait()
+    results.put([buckets.take("a", now=100.0) for _ in range(50)].count(0.0))
+
+
+def test_processes_share_the_buckets(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Event(), context.Queue()
+    workers = [context.Process(target=_take, args=(tmp_path / "buckets", start, results)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    start.set()
+    taken = [results.get(timeout=60) for _ in workers]
+    for worker in workers:
+        worker.join(60)
+    assert sum(taken) == 20
+
+
+def test_too_many_requests(tmp_path: Path) -> None:
+    file = KeyFile(tmp_path / "keys.json")
+    keys = [file.add(name, "read") for name in ("one", "two")]
+    client = make(rate_limit=0.01, anonymous="read", keys_file=file.path)
+    callers: list[dict[str, Any]] = [{"headers": {"Authorization": f"Bearer {key}"}} for key in keys]
+    callers += [
+        {"environ_overrides": {"REMOTE_ADDR": address}} for address in ("192.0.2.1", "192.0.2.2", "2001:db8::1")
+    ]
+    for caller in callers:
+        assert client.get(SEARCH, **caller).status_code == 200
+        response = client.get(SEARCH, **caller)
+        assert_problem(response, 429)
+        assert 1 <= int(response.headers["Retry-After"]) <= 100
+        assert client.get("/livez", **caller).status_code == 200
+    # a customer has a whole IPv6 network, and a proxy's word counts only where there is one
+    assert client.get(SEARCH, environ_overrides={"REMOTE_ADDR": "2001:db8::ffff"}).status_code == 429
+    forged = {"X-Forwarded-For": "198.51.100.1"}
+    assert client.get(SEARCH, headers=forged, environ_overrides={"REMOTE_ADDR": "192.0.2.1"}).status_code == 429
+
+
+def test_addresses_behind_a_proxy() -> None:
+    client = make(rate_limit=0.01, proxies=1)
+    for address in ("198.51.100.1", "198.51.100.2:4711", "[2001:db8::1]:80", "::ffff:192.0.2.7", "not an address"):
+        # only the last is the proxy's own word
+        header = {"X-Forwarded-For": f"203.0.113.9, {address}"}
+        assert [client.get(SEARCH, headers=header).status_code for _ in range(2)] == [200, 429]
+    for same in ("198.51.100.1:1", "198.51.100.2:2", "2001:db8::2", "[2001:db8::3]:99", "192.0.2.7"):
+        assert client.get(SEARCH, headers={"X-Forwarded-For": same}).status_code == 429
+
+
+# Bodies
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+def test_a_body_of_3_mb(has_length: bool) -> None:
+    body = io.BytesIO(b" " * 3_000_000)
+    response = make().post(
+        "/api/v1/search",
+        input_stream=body,
+        content_length=3_000_000 if has_length else None,
+        content_type="application/json",
+        environ_overrides={"wsgi.input_terminated": True},
+    )
+    assert_problem(response, 413)
+    assert body.tell() <= MAX_SEARCH_BYTES + 1
+
+
+def search(body: bytes, head: bytes = b"") -> bytes:
+    return b"POST /api/v1/search HTTP/1.1\r\nHost: a\r\n" + head + b"\r\n" + body
+
+
+def batch(body: bytes, head: bytes) -> bytes:
+    return search(body, head).replace(b"/search", b"/search/batch", 1)
+
+
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+COMPLETE = {
+    "no body": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    "length": search(b"{}", b"Content-Length: 2\r\n"),
+    "length 0": search(b"", b"CONTENT-LENGTH:0\r\n"),
+    "chunks": search(b"3\r\n{\r\n\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n", CHUNKED),
+    "chunk that looks like the end": search(b"5\r\n0\r\n\r\n\r\n0\r\n\r\n", CHUNKED),
+    "trailers": search(b"2\r\n{}\r\n000\r\nA: b\r\nC: d\r\n\r\n", CHUNKED),
+    "largest": batch(b" " * MAX_BODY_BYTES, f"Content-Length: {MAX_BODY_BYTES}\r\n".encode()),
+}
+
+
+@pytest.mark.parametrize("request_bytes", COMPLETE.values(), ids=COMPLETE)
+def test_where_a_request_ends(request_bytes: bytes) -> None:
+    steps = [1, 2, 7, 1000] if len(request_bytes) < 1000 else [65536]
+    for step in steps:
+        intake = Intake()
+        parts = [request_bytes[start : start + step] for start in range(0, len(request_bytes), step)]
+        verdicts = [intake.feed(part) for part in parts]
+        assert set(verdicts[:-1]) <= {Verdict.PARTIAL}
+        assert verdicts[-1] is Verdict.COMPLETE
+        assert intake.end == len(request_bytes)
+    intake = Intake()
+    assert intake.feed(request_bytes + b"GET /next") is Verdict.COMPLETE
+    assert intake.end == len(request_bytes)
+    assert intake.is_last()
+
+
+REFUSED = {
+    "head without end": (b"GET / HTTP/1.1\r\nA: " + b"x" * MAX_HEAD_BYTES, Verdict.HEAD_TOO_LARGE),
+    "long search": (search(b"", b"Content-Length: 65537\r\n"), Verdict.BODY_TOO_LARGE),
+    "long batch": (batch(b"", b"Content-Length: 3000000\r\n"), Verdict.BODY_TOO_LARGE),
+    "long search in chunks": (search(b"10000\r\n" + b"x" * 65536 + b"\r\n1\r\n", CHUNKED), Verdict.BODY_TOO_LARGE),
+    "chunk that is announced": (batch(b"FFFFFFF\r\n", CHUNKED), Verdict.BODY_TOO_LARGE),
+    "chunks of one byte": (batch(b"1\r\nx\r\n" * 600_000, CHUNKED), Verdict.BODY_TOO_LARGE),
+    "not a size": (search(b"zz\r\n", CHUNKED), Verdict.MALFORMED),
+    "size without end": (search(b"1;" + b"x" * 300, CHUNKED), Verdict.MALFORMED),
+    "negative size": (search(b"-1\r\n", CHUNKED), Verdict.MALFORMED),
+    "trailers without end": (search(b"0\r\nA: " + b"x" * MAX_HEAD_BYTES, CHUNKED), Verdict.HEAD_TOO_LARGE),
+}
+
+
+@pytest.mark.parametrize(("request_bytes", "verdict"), REFUSED.values(), ids=REFUSED)
+def test_what_is_not_read_to_its_end(request_bytes: bytes, verdict: Verdict) -> None:
+    assert Intake().feed(request_bytes) is verdict
+    intake = Intake()
+    steps = (request_bytes[start : start + 4096] for start in range(0, len(request_bytes), 4096))
+    assert next(found for step in steps if (found := intake.feed(step)) is not Verdict.PARTIAL) is verdict
+
+
+def test_a_client_that_wants_to_be_asked() -> None:
+    intake = Intake()
+    assert intake.feed(search(b"", b"Content-Length: 2\r\nExpect: 100-continue\r\n")) is Verdict.PARTIAL
+    assert intake.continues
+    assert intake.feed(b"{}") is Verdict.COMPLETE
+
+
+@pytest.mark.parametrize("head", [b"Connection: close\r\n", b"connection:  Close \r\n"])
+def test_last_requests(head: bytes) -> None:
+    for text, is_last in ((search(b"", head), True), (search(b""), False), (b"GET / HTTP/1.0\r\n\r\n", True)):
+        intake = Intake()
+        assert intake.feed(text) is Verdict.COMPLETE
+        assert intake.is_last() == is_last
+
+
+# Deadlines
+
+
+class Late(FakeRetriever):
+    """Lets the deadline pass in the middle of a search, as a queue does or as slow work does."""
+
+    def __init__(self, passed: Callable[[], object]) -> None:
+        super().__init__()
+        self.passed = passed
+
+    def search(self, query: str, **options: Any) -> Answer:
+        assert 9 < deadline.remaining() <= 10
+        deadline.begin(0)
+        self.passed()
+        return super().search(query, **options)
+
+
+@pytest.mark.parametrize("passed", [deadline.check, lambda: None])
+def test_an_answer_that_comes_too_late_is_none(passed: Callable[[], object]) -> None:
+    response = make(Late(passed)).get(SEARCH)
+    assert "too busy" in str(assert_problem(response, 503)["detail"])
+    assert int(response.headers["Retry-After"]) > 0
+
+
+def test_a_deadline_can_be_lifted() -> None:
+    assert make(Late(deadline.lift)).get(SEARCH).status_code == 200
+
+
+@pytest.mark.parametrize(("path", "status"), [(SEARCH, 200), ("/api/v1/search?q=", 400), ("/api/v1/documents", 200)])
+def test_a_deadline_ends_with_its_request(path: str, status: int) -> None:
+    assert make(deadline=5).get(path).status_code == status
+    assert deadline.remaining() == float("inf")
+
+
+def test_a_deadline_that_has_passed_ends_with_its_request_too() -> None:
+    assert make(Late(deadline.check)).get(SEARCH).status_code == 503
+    assert deadline.remaining() == float("inf")
+
+
+def test_deadlines() -> None:
+    deadline.begin(5)
+    assert 4 < deadline.remaining() <= 5
+    deadline.check()
+    deadline.begin(5, since=deadline.end() - 20)
+    assert deadline.remaining() == 0
+    with pytest.raises(DeadlinePassed):
+        deadline.check()
+    deadline.lift()
+    assert deadline.remaining() == float("inf")
+    deadline.check()

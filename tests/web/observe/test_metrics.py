@@ -1,0 +1,227 @@
+"""What the server says of itself, in one process and over several."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from rag.errors import NotReady
+from rag.query.results import Answer
+from tests.web.fakes import FakeRetriever
+from tests.web.server.test_server import Running, until
+from web.observe import throughput
+from web.observe.metrics import SECONDS, STAGES, Metrics
+from web.observe.sharing import claim_slot, workers
+
+TOOK = {"embed": 2.0, "dense": 0.7, "lexical": 0.4, "fuse": 0.1, "total": 3.1}
+
+
+def values(text: str | bytes) -> dict[str, float]:
+    """Every sample by its name and its labels, as in `name{a="1",b="2"}`."""
+    found = {}
+    for family in text_string_to_metric_families(text if isinstance(text, str) else text.decode()):
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def answer(**took: float) -> Answer:
+    return Answer("q", [], TOOK | took, "g1")
+
+
+def test_a_search_is_counted_by_stage_route_and_status(client: FlaskClient) -> None:
+    client.get("/api/v1/search?q=index&mode=lexical")
+    client.get("/api/v1/search?q=index")
+    client.get("/api/v1/search")
+    client.get("/nowhere/at/all")
+    client.open("/api/v1/search", method="BREW")
+    response = client.get("/metrics")
+    assert response.status_code == 200
+    assert response.content_type == "text/plain; version=1.0.0; charset=utf-8"
+    found = values(response.text)
+    count = 'pilotlight_search_stage_seconds_count{{collection="default",mode="{}",stage="{}"}}'.format
+    assert found[count("hybrid", "total")] == found[count("lexical", "total")] == 1
+    assert count("hybrid", "embed") in found
+    requests = 'pilotlight_http_requests_total{{method="{}",route="{}",status="{}"}}'.format
+    assert found[requests("GET", "/api/v1/search", 200)] == 2
+    assert found[requests("GET", "/api/v1/search", 400)] == 1
+    assert found[requests("GET", "none", 404)] == 1
+    assert found[requests("OTHER", "none", 405)] == 1
+    assert found['pilotlight_http_request_seconds_count{route="/api/v1/search"}'] == 3
+    assert found["pilotlight_http_requests_in_progress"] == 1  # this one
+    assert found["pilotlight_model_compilations_total"] == 0
+
+
+def test_the_index_and_the_process_are_described(client: FlaskClient, retriever: FakeRetriever) -> None:
+    served = {"name": "default", "generation": "g1", "documents": 3, "chunks": 9, "created_at": "2026-11-20T04:00:00Z"}
+    facts = {
+        "ready": True,
+        "model": "m",
+        "engine": "native",
+        "precision": "bf16",
+        "collections": [served, {"name": "x"}],
+    }
+    retriever.status = lambda: facts  # type: ignore[method-assign]
+    found = values(client.get("/metrics").text)
+    assert found["pilotlight_ready"] == 1
+    assert found['pilotlight_index_info{collection="default",generation="g1"}'] == 1
+    assert found['pilotlight_index_created_timestamp_seconds{collection="default"}'] == 1795147200
+    assert found['pilotlight_index_documents{collection="default"}'] == 3
+    assert found['pilotlight_index_chunks{collection="default"}'] == 9
+    assert any(name.startswith("pilotlight_build_info{") and 'engine="native"' in name for name in found)
+    assert 10e6 < found['pilotlight_worker_resident_memory_bytes{worker="0"}'] < 100e9
+    assert found['pilotlight_worker_threads{worker="0"}'] >= 1
+    assert found['pilotlight_worker_open_files{worker="0"}'] >= 3
+    assert found['pilotlight_worker_cpu_seconds_total{worker="0"}'] > 0
+    assert not any('collection="x"' in name for name in found)
+
+
+def test_an_index_that_is_still_loading_is_no_error(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.ready = False
+    assert values(client.get("/metrics").text)["pilotlight_ready"] == 0
+
+
+def test_names_follow_the_conventions() -> None:
+    metrics = Metrics(lambda: {})
+    metrics.refuse("queue")
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        assert re.fullmatch(r"pilotlight_[a-z_]+", family.name)
+        assert family.documentation.endswith(".")
+        names = {sample.name for sample in family.samples}
+        assert family.type != "counter" or names <= {f"{family.name}_total", f"{family.name}_created"}
+
+
+def test_an_unfinished_request_is_no_longer_in_progress(app: Flask, retriever: FakeRetriever) -> None:
+    client = app.test_client()
+    retriever.error = NotReady("loading")
+    for _ in range(3):
+        assert client.get("/api/v1/search?q=x").status_code == 503
+    retriever.error = ValueError("broken")
+    assert client.get("/api/v1/search?q=x").status_code == 500
+    assert values(client.get("/metrics").text)["pilotlight_http_requests_in_progress"] == 1
+
+
+def test_batches_refusals_and_compilations(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Metrics(lambda: {})
+    metrics.batch(1, 0)
+    metrics.batch(5, 7)
+    metrics.refuse("queue")
+    graphs = {"unique_graphs": 2}
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters={"stats": graphs}))
+    for _ in range(2):
+        metrics.searched(answer(), "hybrid", "default")
+    graphs["unique_graphs"] = 3
+    metrics.searched(answer(), "hybrid", "default")
+    found = values(metrics.text())
+    assert found["pilotlight_model_queue"] == 7
+    assert found["pilotlight_model_batch_texts_sum"] == 6
+    assert found['pilotlight_model_batch_texts_bucket{le="1.0"}'] == 1
+    assert found['pilotlight_requests_refused_total{reason="queue"}'] == 1
+    assert found["pilotlight_model_compilations_total"] == 3
+
+
+def test_the_stage_a_mode_leaves_out_is_not_counted() -> None:
+    metrics = Metrics(lambda: {})
+    metrics.searched(answer(lexical=0.0), "dense", "default")
+    metrics.searched(answer(embed=0.0, dense=0.0), "lexical", "default")
+    stages = set(re.findall(r'_count\{.*mode="(\w+)",stage="(\w+)"', metrics.text().decode().replace(", ", ",")))
+    text = metrics.text().decode()
+    assert 'mode="dense",stage="embed"' in text
+    assert not re.search(r'mode="dense",stage="lexical"|mode="lexical",stage="(embed|dense)"', text), stages
+
+
+def test_overview_has_what_the_status_page_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Metrics(lambda: {})
+    monkeypatch.setattr(throughput.time, "time", lambda: 1_000_000_000.0)  # in the minute that began 40 s before
+    metrics.searched(answer(embed=1.5), "hybrid", "default")
+    metrics.searched(answer(embed=1.5), "hybrid", "notes")
+    metrics.searched(answer(embed=99_000.0), "dense", "default")
+    metrics.answered("GET", "/", 500, 0.1)
+    metrics.answered("GET", "/readyz", 503, 0.1)  # which says that a start is under way, as it should
+    monkeypatch.setattr(throughput.time, "time", lambda: 1_000_000_060.0)
+    metrics.searched(answer(embed=0.0, dense=0.0), "lexical", "default")
+    overview = metrics.overview()
+    assert set(overview.stages) == set(STAGES)
+    embed = dict(overview.stages["embed"])
+    assert [bound for bound, _ in overview.stages["embed"]] == [*SECONDS, float("inf")]
+    assert (embed[0.002], embed[float("inf")], sum(embed.values())) == (2, 1, 3)
+    assert sum(count for _, count in overview.stages["total"]) == 4
+    assert len(overview.minutes) == 60
+    assert overview.minutes[-2:] == [(999_999_960, 3, 1), (1_000_000_020, 1, 0)]
+    assert sum(minute.searches for minute in overview.minutes) == 4
+    monkeypatch.setattr(throughput.time, "time", lambda: 1_000_003_600.0)
+    assert sum(minute.searches for minute in metrics.overview().minutes) == 1  # what is older has gone
+
+
+def test_counting_a_search_costs_microseconds() -> None:
+    """Not a bar on time, which other programs share: what is done for a query does not grow with the queries before."""
+    metrics = Metrics(lambda: {})
+    for _ in range(100):
+        metrics.searched(answer(), "hybrid", "default")
+        metrics.answered("GET", "/api/v1/search", 200, 0.003)
+    assert len(metrics._children) == 7  # five stages, a request, a route
+
+
+def test_workers_have_numbers_and_a_dead_one_gives_its_number_back(tmp_path: Path) -> None:
+    first, second = claim_slot(tmp_path), claim_slot(tmp_path)
+    assert (first.number, second.number) == (0, 1)
+    assert workers(tmp_path) == {0: os.getpid(), 1: os.getpid()}
+    first.held.close()
+    assert workers(tmp_path) == {1: os.getpid()}
+    again = claim_slot(tmp_path)
+    assert again.number == 0
+    again.held.close()
+    second.held.close()
+
+
+def test_workers_count_together_and_a_killed_one_loses_nothing(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    try:
+        kill_one_and_count(running)
+    finally:
+        status, errors = running.stop()
+    assert status == 0, errors
+
+
+def kill_one_and_count(running: Running) -> None:
+    running.make_ready()
+    searched = 'pilotlight_search_stage_seconds_count{collection="default",mode="hybrid",stage="total"}'
+    answered = 0
+
+    def scrape() -> dict[str, float]:
+        return values(httpx.get(f"{running.http.base_url}/metrics", trust_env=False).text)
+
+    def search() -> None:
+        nonlocal answered
+        httpx.get(f"{running.http.base_url}/api/v1/search?q=index", trust_env=False).raise_for_status()
+        answered += 1
+
+    for _ in range(20):
+        search()
+    before = scrape()
+    assert before[searched] == answered
+    assert before["pilotlight_http_requests_in_progress"] == 1  # this one
+    assert {name for name in before if name.startswith("pilotlight_worker_threads")} == {
+        f'pilotlight_worker_threads{{worker="{number}"}}' for number in (0, 1)
+    }
+    children = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(running.process.pid)], capture_output=True, text=True, check=True
+    )
+    os.kill(int(children.stdout.split()[0]), signal.SIGKILL)
+    until(lambda: 'pilotlight_worker_threads{worker="1"}' in scrape() and scrape()[searched] >= answered)
+    running.make_ready()
+    for _ in range(20):
+        search()
+    after = scrape()
+    assert after[searched] == answered
+    assert after["pilotlight_http_requests_in_progress"] == 1

@@ -1,0 +1,66 @@
+"""The operator's name, logo and colour."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rag.errors import SettingsError
+from rag.live.keys import KeyFile
+from tests.web.fakes import FakeRetriever, FakeSettings
+from web.app import create_app
+from web.pages.branding import CONTRAST, DARK, LIGHT, Brand, contrast, legible
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+
+
+def test_pages_have_the_brand_even_without_a_key(tmp_path: Path) -> None:
+    logo = tmp_path / "logo.svg"
+    logo.write_bytes(SVG)
+    KeyFile(tmp_path / "keys.json").add("reader", "read")
+    settings = replace(
+        FakeSettings(),
+        site_name="Acme <Docs>",
+        site_logo=str(logo),
+        site_accent="#b3261e",
+        keys_file=tmp_path / "keys.json",
+    )
+    client = create_app(FakeRetriever(), settings).test_client()
+    html = client.get("/", headers={"Accept": "text/html"}).text
+    assert "<title>Acme &lt;Docs&gt;</title>" in html
+    assert "Pilotlight" not in html
+    [image] = re.findall(r'<img src="([^"]+)"', html)
+    answer = client.get(image)
+    assert (answer.data, answer.content_type) == (SVG, "image/svg+xml; charset=utf-8")
+    assert "sandbox" in answer.headers["Content-Security-Policy"]
+    [style] = re.findall(r'<link rel="stylesheet" href="(/brand[^"]+)"', html)
+    assert "--link: light-dark(#b3261e, #" in client.get(style).text
+    assert "immutable" in client.get(style).headers["Cache-Control"]
+
+
+def test_without_one_there_is_ours() -> None:
+    client = create_app(FakeRetriever(), FakeSettings()).test_client()
+    assert "/brand/" not in client.get("/").text
+    assert client.get("/brand/logo").status_code == client.get("/brand/style.css").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"site_accent": "red; } body { display: none"}, "must be a colour such as #b3261e"),
+        ({"site_logo": "/nonexistent/logo.png"}, "cannot be read: No such file"),
+        ({"site_logo": "/etc/passwd"}, "must be a file of type"),
+        ({"site_name": " "}, "must have 1 to 60 characters"),
+    ],
+)
+def test_what_cannot_be_used_is_said(changes: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(said)):
+        Brand.of(replace(FakeSettings(), **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("colour", [(255, 255, 0), (0, 0, 0), (255, 255, 255), (128, 128, 128), (10, 20, 90)])
+def test_any_colour_becomes_legible(colour: tuple[int, int, int]) -> None:
+    for background in (LIGHT, DARK):
+        assert contrast(legible(colour, background), background) >= CONTRAST
+    assert legible((0, 0, 0), LIGHT) == (0, 0, 0)

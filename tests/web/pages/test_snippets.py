@@ -1,0 +1,197 @@
+import pytest
+from markupsafe import escape
+
+from tests.web.fakes import CODE
+from web.pages.blocks import split_blocks
+from web.pages.snippets import CUT, LEAD_CHARS, SNIPPET_CHARS, make_section, make_snippet, make_text, mark, merge_spans
+
+
+def test_short_passage_is_shown_whole() -> None:
+    assert make_snippet("A partial index.", [(2, 9)]) == "<p>A <mark>partial</mark> index.</p>"
+
+
+def test_long_passage_is_cut_around_the_match() -> None:
+    text = "Filler words go on. " * 60 + "A partial index is here. " + "More filler follows. " * 60
+    at = text.index("partial")
+    snippet = make_snippet(text, [(at, at + 7)])
+    assert "words go on. A <mark>partial</mark> index is here. More filler" in snippet
+    assert snippet.startswith(f"<p>{CUT} Filler words")
+    assert snippet.endswith(f"filler follows. {CUT}</p>")
+    assert len(snippet.striptags()) < SNIPPET_CHARS + LEAD_CHARS + 10
+
+
+def test_the_richest_run_of_matches_wins() -> None:
+    text = "An index. " + "Nothing of note. " * 60 + "A partial index on fsync. " + "Nothing of note. " * 60
+    spans = [(text.index(word), text.index(word) + len(word)) for word in ("index", "partial", "fsync")]
+    later = text.index("index", 20)
+    snippet = make_snippet(text, [*spans, (later, later + 5)])
+    assert "<mark>partial</mark> <mark>index</mark> on <mark>fsync</mark>" in snippet
+
+
+def test_without_matches_the_beginning_is_shown() -> None:
+    snippet = make_snippet("word " * 200, [])
+    assert snippet.startswith("<p>word word")
+    assert snippet.endswith(f"word {CUT}</p>")
+
+
+def test_a_sentence_is_marked_only_where_no_word_is() -> None:
+    text = "Filler words go on. " * 60 + "Here & now it is said. " + "More filler follows. " * 60
+    span = (text.index("Here"), text.index(" More"))
+    assert 'go on. <mark class="near">Here &amp; now it is said.</mark> More filler' in make_snippet(text, [], span)
+    assert "near" not in make_snippet(text, [(0, 6)], span)
+    assert make_snippet("Short one.", [], (6, 400)) == '<p>Short <mark class="near">one.</mark></p>'
+
+
+def test_code_keeps_its_lines() -> None:
+    html = make_text(CODE, [(CODE.index("SELECT"), CODE.index("SELECT") + 6)])
+    assert "<p>The example makes a table and asks it:</p>" in html
+    inside = html.partition("<code>")[2].partition("</code>")[0]
+    assert "CREATE TABLE t (\n    a integer,\n\n    b text\n);\n<mark>SELECT</mark> a FROM t\n    WHERE b" in inside
+    assert html.endswith("<p>And so it goes on in words, as before.</p>")
+
+
+def test_a_line_of_code_that_matches_stands_in_its_context() -> None:
+    lines = [f"    value_{number} = compute({number});" for number in range(60)]
+    text = "\n".join(lines)
+    at = text.index("value_30")
+    html = make_snippet(text, [(at, at + 8)])
+    shown = [line for line in html.striptags().splitlines() if "…" not in line]
+    assert html.startswith(f'<pre tabindex="0"><code>{CUT}\n    value_27 = ')
+    assert "    <mark>value_30</mark> = compute(30);\n    value_31" in html
+    assert html.endswith(f");\n{CUT}</code></pre>")
+    assert all(line.endswith(");") for line in shown[1:-1])
+
+
+@pytest.mark.parametrize("length", [10, 60, 119])
+def test_a_path_is_never_cut(length: int) -> None:
+    path = "/" + "/".join(["etc"] * (length // 4))
+    text = " ".join(f"{path}/{number}" for number in range(60))
+    for number in range(0, 60, 7):
+        at = text.index(f"{path}/{number}")
+        words = make_snippet(text, [(at, at + 5)]).striptags().replace("…", " ").split()
+        assert set(words) <= set(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_code"),
+    [
+        ("for i in range(3):\n    print(i)", True),
+        ("$ make install\n$ make test", True),
+        ("fn main() {\n    let x = 5;\n}", True),
+        (" a | b\n---+---\n 1 | 2", True),
+        ("```\nanything at all in a fence\n```", True),
+        ("CREATE INDEX i ON t (a, b);", True),
+        ("Plain words in a row, over\ntwo lines that were wrapped.", False),
+        ("- one thing\n- another (with brackets)", False),
+        ("A sentence; with a semicolon, and more of it follows here.", False),
+        ("Short heading", False),
+        ("tar -xf a.tar\nmake all -j4\numount /mnt/disk", True),
+        ("- alert: Old\n  expr: time() > 5\n  annotations:\n    summary: It is old, and has been for days.", True),
+        ("From: Anna\nTo: Board", False),
+        ("See the file /etc/fstab for what is mounted where.", False),
+    ],
+)
+def test_what_counts_as_code(text: str, is_code: bool) -> None:
+    assert [block.kind == "code" for block in split_blocks(text)] == [is_code]
+
+
+@pytest.mark.parametrize(
+    ("text", "are_code"),
+    [
+        ("def f(x):\n    if x:\n\n        return 1\n\n    total", [True]),  # one line alone looks like nothing
+        ("def f(x):\n    return x\n\n- an item", [True, False]),
+        ("def f(x):\n    return x\n\n  An indented paragraph of plain words follows the code here.", [True, False]),
+        ("Plain words.\n\n    total", [False, False]),
+    ],
+)
+def test_code_goes_on_over_blank_lines_as_far_as_it_is_indented(text: str, are_code: list[bool]) -> None:
+    assert [block.kind == "code" for block in split_blocks(text)] == are_code
+
+
+def test_a_section_sets_its_passage_off() -> None:
+    section = "Before <b>.\nA partial index.\nAfter."
+    assert make_section(section, "A partial index. ", [(2, 9)]) == (
+        '<p>Before &lt;b&gt;.</p><div class="passage"><p>A <mark>partial</mark> index.</p></div><p>After.</p>'
+    )
+    assert make_section("A partial index.", "A partial index.", [(2, 9)]) == "<p>A <mark>partial</mark> index.</p>"
+    assert make_section("Something <else>.", "A partial index.", [(2, 9)]) == "<p>Something &lt;else&gt;.</p>"
+
+
+def test_text_without_spaces_is_cut_anyway() -> None:
+    snippet = make_snippet("語" * 2000, [(1500, 1502)])
+    assert "<mark>語語</mark>" in snippet
+    assert len(snippet.striptags()) < SNIPPET_CHARS + LEAD_CHARS + 10
+
+
+@pytest.mark.parametrize("length", [0, 1, 319, 320, 344, 345, 346, 700])
+def test_every_length_and_place_of_a_match_is_cut_safely(length: int) -> None:
+    text = ("ab cd. " * 101)[:length]
+    for start in range(0, length, 37):
+        snippet = make_snippet(text, [(start, start + 2)])
+        assert snippet.count("<mark>") == snippet.count("</mark>")
+
+
+def test_everything_is_escaped() -> None:
+    text = '<script>alert("x")</script> & <img src=x onerror=alert(1)>'
+    assert mark(text, [(0, 8)], 0, len(text)) == (
+        "<mark>&lt;script&gt;</mark>alert(&#34;x&#34;)&lt;/script&gt; &amp; &lt;img src=x onerror=alert(1)&gt;"
+    )
+
+
+def test_spans_are_sorted_cut_and_joined() -> None:
+    assert merge_spans([(8, 20), (0, 3), (2, 5), (5, 6), (9, 9), (-4, 1), (30, 40)], 10) == [(0, 6), (8, 10)]
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 50_000, "word " * 20_000 + ";", "-" * 40_000 + "x", "a.b(" * 20_000, "'a" * 30_000, ")." * 30_000]
+)
+def test_long_lines_are_looked_at_in_bounded_time(text: str) -> None:
+    assert split_blocks(text)[-1].end == len(text)
+    assert make_snippet(text, [(5, 7)]).count("<mark>") == 1
+
+
+def test_all_of_a_program_is_code() -> None:
+    text = '"""Runs jobs at intervals, and says so in words."""\n\nimport time\n\n\n    return True'
+    assert make_text(text, is_code=True) == f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
+    assert "<p>" not in make_snippet(text, [(5, 9)], is_code=True)
+    assert "<p>" not in make_section(text, "import time", [], is_code=True)
+
+
+def test_a_table_has_rows_and_cells_of_which_none_is_cut() -> None:
+    rows = ["name | what it is", *(f"part {number} | a thing & more | {number}" for number in range(60))]
+    html = make_text("\n".join(rows[:5]))
+    assert html.startswith('<div class="rows" tabindex="0"><table><tr><td>name</td><td>what it is</td></tr><tr>')
+    assert html.count("<td>a thing &amp; more</td>") == 4
+    text = "\n".join(rows)
+    at = text.index("part 30") + 5
+    html = make_snippet(text, [(at, at + 2)])
+    assert html.startswith(f'<div class="rows" tabindex="0"><table><tr><td>{CUT}</td></tr><tr><td>part 2')
+    assert "<tr><td>part <mark>30</mark></td><td>a thing &amp; more</td><td>30</td></tr>" in html
+    assert html.endswith(f"</td></tr><tr><td>{CUT}</td></tr></table></div>")
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("Rotating the disks\n\nOn Monday the disk goes to the bank.", ["heading", "text"]),
+        ("What does it mean?\n\nThat the pump draws air.\n\nAnna", ["heading", "text", "text"]),
+        ("Dear all,\n\nthe pump has failed.", ["text", "text"]),
+        ("One\n\nTwo\n\nThree", ["text", "text", "text"]),
+        ("a | b\nc | d\ne | f", ["table"]),
+        ("ls | wc -l |\nsort | uniq |\nhead | tail;", ["code"]),
+    ],
+)
+def test_headings_and_tables_are_told_from_text(text: str, kinds: list[str]) -> None:
+    assert [block.kind for block in split_blocks(text)] == kinds
+
+
+def test_breaks_that_only_wrapped_a_line_are_not_shown() -> None:
+    wrapped = (
+        "the water pump has failed again, and the repair would cost 430 euros.\n"
+        "I suggest that we buy a new one and share what it costs over the many\n"
+        "plots.\nAnna"
+    )
+    assert make_text(wrapped) == f"<p>{wrapped.replace(chr(10), ' ', 2)}</p>", "the last break was meant"
+    listed = "- a first thing that takes all of the width that there is in a line\n- another"
+    assert "\n" in make_text(listed)
+    assert "\n" in make_text("Roses are red,\nviolets are blue")

@@ -1,0 +1,208 @@
+"""The real gunicorn around a fake retriever, in a process of its own."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+DEADLINE_S = 30.0
+POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+ROOT = Path(__file__).parents[3]
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, "gave up waiting"
+        threading.Event().wait(0.02)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def spawn(port: int, folder: Path, *options: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.web.serve_fake", *map(str, (port, folder, *options))]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+class Running:
+    """A server; its options are the number of workers and the length of their queues."""
+
+    def __init__(self, folder: Path, *options: int) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.process = spawn(self.port, folder, *options)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=DEADLINE_S, trust_env=False)
+        until(self._answers)
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, self.process.communicate()
+        try:
+            return self.http.get("/livez").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def make_ready(self) -> None:
+        (self.folder / "go").touch()
+        # each worker of the two becomes ready by itself; a new connection each time reaches both
+        until(lambda: all(httpx.get(f"{self.http.base_url}/readyz", trust_env=False).is_success for _ in range(8)))
+
+    def waiting(self) -> int:
+        """How many searches wait for the file `go-on`."""
+        return len(list(self.folder.glob("waiting-*")))
+
+    def workers(self) -> list[int]:
+        master = self.process.pid
+        return [int(pid) for pid in Path(f"/proc/{master}/task/{master}/children").read_text().split()]
+
+    def raw(self, request: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S) as connection:
+            connection.sendall(request)
+            answer = b""
+            while received := connection.recv(65536):
+                answer += received
+        return answer
+
+    def stop(self) -> tuple[int, str]:
+        self.http.close()
+        self.process.send_signal(signal.SIGTERM)
+        _, errors = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    server = Running(tmp_path)
+    yield server
+    if server.process.poll() is None:
+        server.process.kill()
+        server.process.communicate(timeout=DEADLINE_S)
+    server.http.close()
+
+
+def test_life_of_a_server(running: Running) -> None:
+    assert running.http.get("/readyz").status_code == 503
+    assert running.http.get("/api/v1/search?q=index").status_code == 503
+    running.make_ready()
+    answer = running.http.post("/api/v1/search", json={"query": "index"})
+    assert answer.status_code == 200
+    assert answer.json()["hits"][0]["title"] == "Partial Indexes"
+
+    (running.folder / "closed").unlink(missing_ok=True)
+    status, errors = running.stop()
+    assert status == 0
+    assert errors == ""
+    assert (running.folder / "closed").exists()
+
+
+def test_a_request_under_way_is_finished_after_sigterm(running: Running) -> None:
+    running.make_ready()
+    answers: list[httpx.Response] = []
+    client = threading.Thread(target=lambda: answers.append(running.http.get("/api/v1/search?q=wait")))
+    client.start()
+    until(running.waiting)
+    running.process.send_signal(signal.SIGTERM)
+    until((running.folder / "closed").exists)  # the idle worker has gone
+    (running.folder / "go-on").touch()
+    client.join(DEADLINE_S)
+    assert [answer.status_code for answer in answers] == [200]
+    assert running.stop()[0] == 0
+
+
+def test_a_worker_that_hangs_costs_the_other_no_connection(running: Running) -> None:
+    # the one that answers soon has more connections than the one that does not
+    hung = running.workers()[0]
+    os.kill(hung, signal.SIGSTOP)
+    try:
+        clients = [http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S) for _ in range(8)]
+        for client in clients:
+            client.request("GET", "/livez")
+        assert [client.getresponse().status for client in clients] == [200] * 8
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    for client in clients:
+        client.close()
+    assert running.stop()[0] == 0
+
+
+def test_taken_port_is_one_line_and_exit_2(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = spawn(port, tmp_path)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 2
+    assert errors == f"pilotlight: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+
+
+def test_unusable_setting_is_one_line_and_exit_2() -> None:
+    process = subprocess.run(
+        [sys.executable, "-m", "web.server"],
+        cwd=ROOT,
+        env={**os.environ, "PILOTLIGHT_PORT": "http"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert process.returncode == 2
+    assert process.stderr == "pilotlight: PILOTLIGHT_PORT must be a whole number, not 'http'\n"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 9000 + b"\r\n\r\n", 431),
+        (b"NONSENSE\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nBad Header: x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: br, chunked\r\n\r\n", 501),
+        (
+            POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+            400,
+        ),
+        (
+            POST + b"Transfer-Encoding: chunked\r\n\r\n" + (b"1000\r\n" + b" " * 4096 + b"\r\n") * 20 + b"0\r\n\r\n",
+            413,
+        ),
+        (
+            POST + b"Content-Length: 999999\r\n\r\n{}",
+            413,
+        ),
+        (b"GET /api/v1/search?q=\xff HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 400),
+    ],
+)
+def test_bad_requests_get_problems_from_the_server_too(shared: Running, request_bytes: bytes, status: int) -> None:
+    head, _, body = shared.raw(request_bytes).partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"Content-Type: application/problem+json" in head
+    assert json.loads(body)["status"] == status
+    assert shared.http.get("/livez").status_code == 200
+
+
+def test_chunked_search_is_answered(shared: Running) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=DEADLINE_S)
+    parts = iter([b'{"que', b'ry": "index"}'])
+    connection.request("POST", "/api/v1/search", parts, {"Content-Type": "application/json"}, encode_chunked=True)
+    response = connection.getresponse()
+    assert response.status in (200, 503)
+    response.read()
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    server = Running(tmp_path_factory.mktemp("server"))
+    yield server
+    status, errors = server.stop()
+    assert status == 0, errors

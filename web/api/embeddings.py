@@ -1,0 +1,85 @@
+"""Vectors over REST; `web.api.openai` has the same for programs that speak OpenAI's protocol."""
+
+import time
+from typing import Any, Literal
+
+from flask import Blueprint, Response, jsonify
+
+from web.api.parameters import read_object, retriever
+from web.api.schemas import COUNT, MILLISECONDS, STRING, listed, structure
+from web.fields import FieldError, check, refuse_unknown
+from web.openapi import define, operation
+from web.sizes import MAX_BODY_BYTES
+
+MOST_TEXTS = 2048  # of one request, as with OpenAI
+TEXT = {"type": "string", "minLength": 1, "maxLength": 100_000}
+INPUT = {
+    "anyOf": [TEXT, listed(TEXT, minItems=1, maxItems=MOST_TEXTS)],
+    "description": "text to embed; what is longer than the model reads is cut",
+}
+ROLE = {
+    "type": "string",
+    "enum": ["document", "query"],
+    "default": "document",
+    "description": "what the texts are: some models read queries in another way",
+}
+VECTOR = listed({"type": "number"})
+
+REQUEST = define("Embed", structure({"input": INPUT}, {"role": ROLE}))
+ANSWER = define(
+    "Embeddings",
+    structure(
+        {
+            "model": STRING,
+            "dimension": COUNT,
+            "embeddings": listed(VECTOR),
+            "tokens": COUNT,
+            "took_ms": MILLISECONDS,
+        }
+    ),
+)
+
+blueprint = Blueprint("embeddings", __name__, url_prefix="/api/v1")
+
+
+@blueprint.post("/embeddings")
+@operation(summary="Turn texts into vectors.", role="read", request=REQUEST, responses={200: ANSWER})
+def embed() -> Response:
+    """Answer one vector for each text, in order."""
+    fields = read_object(MAX_BODY_BYTES)
+    refuse_unknown(fields, ("input", "role"), "this request")
+    texts, role = texts_of(fields), role_of(fields)
+    began = time.perf_counter()
+    vectors = retriever().embed(texts, role)
+    return jsonify(
+        {
+            "model": model_name(),
+            "dimension": vectors.shape[1],
+            "embeddings": vectors.tolist(),
+            "tokens": sum(retriever().count_tokens(texts, role)),
+            "took_ms": round((time.perf_counter() - began) * 1000, 3),
+        }
+    )
+
+
+def texts_of(fields: dict[str, object]) -> list[str]:
+    """Return the texts that a request has as `input`. Raises FieldError."""
+    value = fields.get("input")
+    if isinstance(value, list):
+        if not 1 <= len(value) <= MOST_TEXTS:
+            raise FieldError("input", f"input must have 1 to {MOST_TEXTS} texts.")
+        return [check(f"input.{place}", text, TEXT) for place, text in enumerate(value)]
+    if not isinstance(value, str):
+        raise FieldError("input", "input must be a text or a list of texts.")
+    return [check("input", value, TEXT)]
+
+
+def role_of(fields: dict[str, object]) -> Literal["document", "query"]:
+    """Return what a request says its texts are. Raises FieldError."""
+    return "query" if check("role", fields.get("role", "document"), ROLE) == "query" else "document"
+
+
+def model_name() -> str:
+    """Return the name of the model that is served."""
+    name: Any = retriever().status()["model"]
+    return str(name)

@@ -1,0 +1,250 @@
+"""Reads and checks what a client sent: query strings, JSON bodies and the fields of a search."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+import numpy.typing as npt
+from flask import current_app, request
+from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
+
+from rag.query.filters import Filter
+from rag.query.options import DEFAULT_COLLECTION, EXPANSIONS, FURTHEST, MODES
+from rag.query.results import Answer
+from web.fields import SOMETHING, FieldError, Schema, check, from_text, quoted, refuse_unknown
+from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
+from web.guards.limits import read_body
+from web.observe.telemetry import searched
+from web.retriever import Limits, Retriever
+
+DEFAULT_K = 10
+MOST_QUERIES = 32  # of a batch: what goes through the model together
+MAX_PARAMETERS = 100
+MODE = {"type": "string", "enum": list(MODES), "default": MODES[0], "description": "by meaning and words, or one alone"}
+COLLECTION = {
+    "type": "string",
+    "minLength": 1,
+    "default": DEFAULT_COLLECTION,
+    "description": "name of a collection",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search whose fields have been checked."""
+
+    query: str
+    k: int
+    offset: int
+    mode: str
+    filter: Filter | None
+    collection: str
+    per_document: int
+    diversity: float
+    expand: str | None  # None: as the server is set
+    facets: bool
+    sentences: bool
+
+    def run(self, retriever: Retriever, vector: npt.NDArray[np.float32] | None = None) -> Answer:
+        """Search, with the query's vector where there is one. Raises what `Retriever.search` raises."""
+        answer = retriever.search(
+            self.query,
+            k=self.k,
+            offset=self.offset,
+            mode=self.mode,
+            filter=self.filter,
+            collection=self.collection,
+            per_document=self.per_document,
+            diversity=self.diversity,
+            expand=self.expand,
+            facets=self.facets,
+            sentences=self.sentences,
+            vector=vector,
+        )
+        searched(answer, mode=self.mode, collection=self.collection, k=self.k)
+        return answer
+
+
+def search_options(limits: Limits) -> dict[str, dict[str, Any]]:
+    """Return the schemas of the fields of a search beside its query and filter, by name."""
+    return {
+        "k": _whole(1, limits.max_k, "most hits to return", default=DEFAULT_K),
+        "offset": _whole(0, FURTHEST, "hits to skip: `next` of the previous answer", default=0),
+        "mode": MODE,
+        "collection": COLLECTION,
+        "per_document": _whole(
+            0,
+            limits.max_k,
+            "most hits from one document; 0 = no limit",
+            default=min(limits.per_document, limits.max_k),
+        ),
+        "diversity": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "default": 0,
+            "description": "how strongly to prefer hits that differ from each other",
+        },
+        "expand": {
+            "type": "string",
+            "enum": list(EXPANSIONS),
+            "description": "`section` gives every hit the text of its section",
+        },
+        "facets": _flag("whether the documents found are counted by source, language, type and folder"),
+        "sentences": _flag("whether hits that share no word with the query name their nearest sentence"),
+    }
+
+
+def query_schema(limits: Limits) -> dict[str, Any]:
+    """Return the schema of a query."""
+    return {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": limits.max_query_chars,
+        "pattern": SOMETHING,
+        "description": "what to search for",
+    }
+
+
+def _whole(low: int, high: int, description: str, **more: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": low, "maximum": high, **more, "description": description}
+
+
+def _flag(description: str) -> dict[str, Any]:
+    return {"type": "boolean", "default": False, "description": description}
+
+
+def parse_query_string(raw: bytes) -> dict[str, list[str]]:
+    """Decode a query string strictly; only parts of a filter may be given twice. Raises BadRequest or FieldError."""
+    try:
+        pairs = parse_qsl(raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
+    except UnicodeDecodeError as error:
+        raise BadRequest("The query string is not valid UTF-8.") from error
+    except ValueError as error:
+        raise BadRequest(f"The query string has more than {MAX_PARAMETERS} parameters.") from error
+    parameters: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name in parameters and not may_repeat(name):
+            raise FieldError(name, f"{quoted(name)} is given more than once.")
+        parameters.setdefault(name, []).append(value)
+    return parameters
+
+
+def given_in_address(known: Sequence[str] = (), what: str = "this address") -> dict[str, str]:
+    """Return the fields of the query string, each given once. Raises BadRequest or FieldError for one not known."""
+    parameters = parse_query_string(request.query_string)
+    refuse_unknown(parameters, known, what)
+    return {name: values[-1] for name, values in parameters.items()}
+
+
+def collection_in_address() -> str:
+    """Return `?collection=` of the request, which takes no other field. Raises BadRequest or FieldError."""
+    return collection_among(given_in_address(("collection",)))
+
+
+def collection_among(given: Mapping[str, str]) -> str:
+    """Return the collection that the fields of an address name. Raises FieldError."""
+    return str(check("collection", given.get("collection", DEFAULT_COLLECTION), COLLECTION))
+
+
+def collection_field(collection: str) -> dict[str, str]:
+    """Return the field of an address that names a collection: none for the default one."""
+    return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
+
+
+def read_object(most: int) -> dict[str, object]:
+    """Read the JSON object that the request carries, of so many bytes at most.
+
+    Raises UnsupportedMediaType, RequestEntityTooLarge, BadRequest, or FieldError for a name given twice.
+    """
+    if request.mimetype != "application/json":
+        raise UnsupportedMediaType
+    if request.query_string:
+        raise BadRequest("A POST takes its fields from the body only; the address may not have a query string.")
+    try:
+        body = read_body(most)
+    except HTTPException:
+        raise
+    except Exception as error:  # a server's errors for bad framing have no common base class
+        raise BadRequest("The body was cut short or badly framed.") from error
+    return parse_json_object(body)
+
+
+def parse_json_object(body: bytes) -> dict[str, object]:
+    """Decode a JSON object strictly. Raises BadRequest, or FieldError for a name given twice."""
+    try:
+        value = json.loads(body.decode("utf-8"), object_pairs_hook=_object_of)
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"The body is not valid UTF-8, at byte {error.start}.") from error
+    except json.JSONDecodeError as error:
+        message = f"The body is not valid JSON: {error.msg}, at line {error.lineno} column {error.colno}."
+        raise BadRequest(message) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise BadRequest("The body is not usable JSON: a number is too long or the nesting too deep.") from error
+    if not isinstance(value, dict):
+        raise BadRequest('The body must be a JSON object, such as {"query": "how do I …"}.')
+    return value
+
+
+def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FieldError(twice, f"{quoted(twice)} is given more than once.")
+    return dict(pairs)
+
+
+def search_from_parameters(parameters: Mapping[str, Sequence[str]], limits: Limits) -> SearchRequest:
+    """Check the fields of a search as they stand in a query string. Raises FieldError or FilterError."""
+    schemas = search_options(limits)
+    given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
+    refuse_unknown(given, ("q", *schemas, *NAMES), "a search")
+    options = {name: from_text(value, schemas[name]) for name, value in given.items() if name in schemas}
+    query = check_query("q", given.get("q"), limits)
+    return _search(query, options, filter_from_parameters(parameters), schemas)
+
+
+def search_from_object(fields: Mapping[str, object], limits: Limits) -> SearchRequest:
+    """Check the fields of a search as they stand in a JSON body. Raises FieldError or FilterError."""
+    schemas = search_options(limits)
+    refuse_unknown(fields, ("query", *schemas, "filter"), "a search")
+    options = {name: fields[name] for name in schemas if name in fields}
+    query = check_query("query", fields.get("query"), limits)
+    return _search(query, options, Filter.parse(fields.get("filter", {})) or None, schemas)
+
+
+def _search(
+    query: str, options: Mapping[str, object], wanted: Filter | None, schemas: Mapping[str, Schema]
+) -> SearchRequest:
+    checked: dict[str, Any] = {
+        name: check(name, options[name], schema) if name in options else schema.get("default")
+        for name, schema in schemas.items()
+    }
+    return SearchRequest(query=query, filter=wanted, **checked)
+
+
+def check_query(field: str, value: object, limits: Limits) -> str:
+    """Return the query if it is text with something to read in it. Raises FieldError."""
+    if value is None:
+        raise FieldError(field, f"{field} is missing: enter a query.")
+    return str(check(field, value, query_schema(limits)))
+
+
+def check_mode(value: object) -> str:
+    """Return the mode if it is one. Raises FieldError."""
+    return str(check("mode", value, MODE))
+
+
+def limits() -> Limits:
+    """Return the limits of the application that answers."""
+    found: Limits = current_app.extensions["limits"]
+    return found
+
+
+def retriever() -> Retriever:
+    """Return what the application that answers asks."""
+    found: Retriever = current_app.extensions["retriever"]
+    return found

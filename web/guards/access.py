@@ -1,0 +1,180 @@
+"""Who may do what: a key for each caller, and what callers without one may do.
+
+A route says its role with `web.openapi.operation`: read, write, or None for what everybody may see. Writing takes a
+bearer key always: a browser sends a saved password with any request to us, also with one that another site made it
+send, but never a bearer key.
+"""
+
+import base64
+import binascii
+import ipaddress
+import math
+import re
+from dataclasses import dataclass
+
+from flask import Flask, current_app, g, request
+from werkzeug.datastructures import WWWAuthenticate
+from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
+from werkzeug.routing import Rule
+
+from rag.errors import KeysError
+from rag.live.keys import KeyRing, is_loopback
+from web.guards.buckets import Buckets
+from web.observe.sharing import shared_file
+from web.openapi import operation_of
+from web.problems import wants_page
+from web.retriever import Limits
+
+PUBLIC = frozenset({"static", "branding.logo", "branding.style"})  # files of the pages, which nothing describes
+REALM = "Pilotlight"
+MAX_AUTHORIZATION = 1024  # characters
+BARRED = "Too many requests without a valid key came from this address: try again later."
+REFUSALS_S = 5.0  # of an address, to callers without a good key; twice as many may come at once
+_PORT = re.compile(r":[0-9]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whom a request comes from."""
+
+    name: str  # of the key; empty without one
+    role: str | None  # None: may see what everybody may
+
+
+NOBODY = Caller("", None)
+
+
+def caller() -> Caller:
+    """Who makes the request under way."""
+    return g.get("caller", NOBODY)  # type: ignore[no-any-return]  # g has no types
+
+
+class Access:
+    """Decides about every request before its route sees it."""
+
+    def __init__(self, settings: Limits) -> None:
+        self._ring = KeyRing(settings.keys_file)
+        self._anonymous = settings.anonymous
+        self._is_private = is_loopback(settings.host)
+        self._refused = Buckets(REFUSALS_S, shared_file("refusals"))
+
+    def check(self) -> None:
+        """Unless the caller may use the route, raise Unauthorized or Forbidden; remember the caller.
+
+        Raises KeysError while the file of keys cannot be used, and TooManyRequests where wrong ones come too often.
+        """
+        if request.url_rule is None or request.method == "OPTIONS":  # there is nothing to see
+            return
+        role = role_of(request.url_rule)
+        if role is None:
+            return
+        try:
+            self._check(role)
+        except (Unauthorized, Forbidden) as error:
+            wait = 0.0 if caller().role else self._refused.take(network_of(request.remote_addr))
+            if wait > 0:
+                raise TooManyRequests(BARRED, retry_after=math.ceil(wait)) from error
+            raise
+
+    def knows(self, authorization: bytes | None) -> bool:
+        """Whether a request with this header, or none, may read something: for a server that has its head alone."""
+        try:
+            keys = self._ring.keys()
+            if self._anonymous == "read" or (self._anonymous == "auto" and self._is_private and keys is None):
+                return True
+            key = _key_of(authorization.decode("latin-1"), "read") if authorization else None
+            return key is not None and self._ring.find(key) is not None
+        except KeysError:
+            return False  # which says why when it is asked again
+
+    def is_barred(self, address: str) -> bool:
+        """Whether an address has been refused so often that it is not worth looking at."""
+        return self._refused.wait(network_of(address)) > 0
+
+    def _check(self, role: str) -> None:
+        g.caller = self._caller(role)
+        if g.caller.role == "write" or g.caller.role == role:
+            return
+        if g.caller.name:
+            raise Forbidden(f"The key {g.caller.name!r} has the role read; this requires the role write.")
+        if role == "write":
+            raise _unauthorized("This requires a key with the role write: send Authorization: Bearer KEY.", role)
+        raise _unauthorized("A key is required: send Authorization: Bearer KEY, or give it as the password.", role)
+
+    def _caller(self, role: str) -> Caller:
+        header = request.headers.get("Authorization")
+        # without any keys none can be wrong, and there are clients that always send one
+        if header is None or (role == "read" and self._ring.keys() is None):
+            return Caller("", "read" if self._is_open() else None)
+        key = _key_of(header, role)
+        if not key:
+            known = "Bearer KEY" if role == "write" else "Bearer KEY, or Basic with the key as the password"
+            raise _unauthorized(f"The Authorization header must be {known}.", role)
+        found = self._ring.find(key)
+        if found is None:
+            raise _unauthorized("This key is unknown or has been removed.", role)
+        return Caller(found.name, found.role)
+
+    def _is_open(self) -> bool:
+        if self._anonymous != "auto":
+            return self._anonymous == "read"
+        if not self._is_private or self._ring.keys() is not None:
+            return False
+        # a site that has its name resolve to this machine would else read the index in a visitor's browser
+        if not is_loopback(_PORT.sub("", request.headers.get("Host", ""))):
+            raise Forbidden(
+                "This server only answers to names of this machine. To serve it under another, behind a proxy, "
+                "start it with --anonymous read, or make keys."
+            )
+        return True
+
+
+def role_of(rule: Rule) -> str | None:
+    """What a key must allow for a route; None where nobody needs one. A route that does not say it takes write."""
+    if rule.endpoint in PUBLIC:
+        return None
+    described = operation_of(current_app.view_functions[rule.endpoint])
+    return described.role if described else "write"
+
+
+def register(app: Flask, settings: Limits) -> None:
+    """Have every request checked."""
+    access = Access(settings)
+    app.extensions["access"] = access
+    app.before_request(access.check)
+
+
+def network_of(address: str | None) -> str:
+    """Return what counts as one address: an IPv6 customer has a whole /64, and a proxy may name a port too."""
+    text = (address or "").strip()
+    host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:  # a proxy may send anything
+        return text[:100]
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+
+
+def _key_of(header: str, role: str) -> str | None:
+    """Return the key in an Authorization header; None if it has none that is good for a role."""
+    scheme, _, credentials = header.partition(" ")
+    if len(header) > MAX_AUTHORIZATION:
+        return None
+    if scheme.lower() == "bearer":
+        return credentials.strip()
+    return _password(credentials.strip()) if scheme.lower() == "basic" and role == "read" else None
+
+
+def _password(credentials: str) -> str | None:
+    try:
+        return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+
+
+def _unauthorized(detail: str, role: str) -> Unauthorized:
+    if role == "read" and wants_page():  # a browser then asks for user and password; the key is the password
+        return Unauthorized(detail, www_authenticate=WWWAuthenticate("basic", {"realm": REALM, "charset": "UTF-8"}))
+    return Unauthorized(detail, www_authenticate=WWWAuthenticate("bearer", {"realm": REALM}))

@@ -1,0 +1,71 @@
+"""How much a caller may ask for: requests a second, bytes of a body, and seconds of waiting."""
+
+import math
+from contextvars import ContextVar
+
+from flask import Flask, Response, current_app, request
+from werkzeug.exceptions import RequestEntityTooLarge, TooManyRequests
+
+from rag import deadline
+from rag.errors import DeadlinePassed
+from rag.query import fair_share
+from web.guards.access import caller, network_of, role_of
+from web.guards.buckets import Buckets
+from web.observe.sharing import shared_file
+from web.retriever import Limits
+
+BUCKETS = "rate-limits"
+
+arrival: ContextVar[float | None] = ContextVar("arrival", default=None)
+"""When the request under way was complete, by `time.monotonic`, where the server says so."""
+
+
+def register(app: Flask, settings: Limits) -> None:
+    """Have every request of a role counted and given its deadline. Comes after access: it asks who calls."""
+    buckets = _buckets(settings.rate_limit)
+
+    def begin() -> None:
+        rule = request.url_rule
+        if rule is None or role_of(rule) is None:
+            return
+        deadline.begin(settings.deadline, since=arrival.get())
+        deadline.check()
+        who = _who()
+        fair_share.caller.set(who)
+        if buckets is None:
+            return
+        seconds = buckets.take(who)
+        if seconds > 0:
+            raise TooManyRequests(
+                f"At most {settings.rate_limit:g} requests a second are allowed.", retry_after=math.ceil(seconds)
+            )
+
+    def end(response: Response) -> Response:
+        if response.status_code == 200 and not response.is_streamed and deadline.remaining() == 0:
+            return current_app.make_response(current_app.handle_user_exception(DeadlinePassed()))
+        return response
+
+    app.before_request(begin)
+    app.after_request(end)
+    app.teardown_request(lambda error: deadline.lift())  # or whatever the thread does next would have it
+
+
+def read_body(most: int) -> bytes:
+    """Read the body of the request. Raises RequestEntityTooLarge, or what the server raises for one cut short."""
+    if (request.content_length or 0) > most:
+        raise RequestEntityTooLarge
+    # a chunked body has no length, and is silently cut at the application's limit, which is above any of ours
+    body = request.stream.read(most + 1)
+    if len(body) > most:
+        raise RequestEntityTooLarge
+    return body
+
+
+def _who() -> str:
+    """A name for the bucket: of the key, or the address."""
+    name = caller().name
+    return f"key {name}" if name else f"address {network_of(request.remote_addr)}"
+
+
+def _buckets(rate: float) -> Buckets | None:
+    return Buckets(rate, shared_file(BUCKETS)) if rate else None

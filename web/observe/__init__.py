@@ -1,0 +1,3 @@
+"""What is told of requests: metrics, logs, traces.
+
+May import the root of `web`."""

@@ -1,0 +1,105 @@
+"""Watches every request: a number to find it by, counts and times, a line of the log, and a trace where wanted."""
+
+import logging
+import re
+import secrets
+import time
+from typing import Any
+
+from flask import Flask, Response, current_app, g, has_app_context, has_request_context, request
+
+from rag.query.results import Answer
+from web.observe import logs, metrics, traces
+from web.observe.metrics import NO_ROUTE, Metrics
+from web.retriever import Retriever
+
+HEADER = "X-Request-Id"
+_SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>"})  # logged only where they fail
+
+
+class Telemetry:
+    """What watches one application."""
+
+    def __init__(self, counted: Metrics, traced: traces.Traces | None, *, log_queries: bool) -> None:
+        self.metrics = counted
+        self.traces = traced
+        self.log_queries = log_queries
+
+    def begin(self) -> None:
+        """Take note of a request before anything else looks at it."""
+        g.began = time.perf_counter()
+        given = request.headers.get(HEADER, "")
+        g.request_id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
+        g.searches = []
+        self.metrics.began()
+        if self.traces:
+            self.traces.begin()
+
+    def end(self, response: Response) -> Response:
+        """Take note of the answer, when everything else has had its say."""
+        response.headers[HEADER] = g.request_id
+        seconds = time.perf_counter() - g.began
+        route = request.url_rule.rule if request.url_rule else NO_ROUTE
+        self.metrics.answered(request.method, route, response.status_code, seconds)
+        self._log(route, response.status_code, seconds)
+        if self.traces:
+            self.traces.end(route, response.status_code)
+        return response
+
+    def leave(self, error: BaseException | None) -> None:
+        """Take note that a request is over, however it ended."""
+        if "began" in g:  # not where a page is made for a request that nobody sent, as `refusals` does
+            self.metrics.ended()
+
+    def searched(self, answer: Answer, *, mode: str, collection: str, k: int) -> None:
+        """Take note of a search that was answered."""
+        self.metrics.searched(answer, mode, collection)
+        if not has_request_context():
+            return
+        found: dict[str, Any] = {"collection": collection, "mode": mode, "k": k, "hits": len(answer.hits)}
+        if self.log_queries:
+            found["query"] = answer.query[: logs.QUERY_CHARS]
+        g.searches.append(found)
+        if self.traces:
+            self.traces.searched(answer, mode, collection, k)
+
+    def close(self) -> None:
+        """Send what is still held."""
+        if self.traces:
+            self.traces.close()
+
+    def _log(self, route: str, status: int, seconds: float) -> None:
+        level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
+        if status < 400 and route in _QUIET:
+            level = logging.DEBUG
+        if not logs.requests.isEnabledFor(level):
+            return
+        fields: dict[str, Any] = {"request_id": g.request_id, "method": request.method, "route": route}
+        fields |= {"status": status, "ms": round(seconds * 1000, 2)}
+        if caller := getattr(g.get("caller"), "name", ""):
+            fields["key"] = caller
+        if len(g.searches) == 1:
+            fields |= g.searches[0]
+        elif g.searches:
+            fields |= {"searches": len(g.searches), "hits": sum(each["hits"] for each in g.searches)}
+        logs.write(level, "request", fields)
+
+
+def install(app: Flask, retriever: Retriever, *, log_queries: bool) -> None:
+    """Watch an application. Call it before anything else adds hooks, so that what these refuse is seen too."""
+    counted = Metrics(lambda: retriever.status())
+    telemetry = Telemetry(counted, traces.start(), log_queries=log_queries)
+    app.extensions["metrics"] = counted
+    app.extensions["telemetry"] = telemetry
+    app.register_blueprint(metrics.blueprint)
+    app.before_request(telemetry.begin)
+    app.after_request(telemetry.end)
+    app.teardown_request(telemetry.leave)
+
+
+def searched(answer: Answer, *, mode: str, collection: str, k: int) -> None:
+    """Let the application of this context take note of a search that was answered."""
+    if has_app_context():
+        telemetry: Telemetry = current_app.extensions["telemetry"]
+        telemetry.searched(answer, mode=mode, collection=collection, k=k)

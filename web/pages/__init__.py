@@ -1,0 +1,3 @@
+"""The pages that people see: search, documents, status.
+
+May import `api` for parameters, `guards`, `observe` and the root of `web`."""
