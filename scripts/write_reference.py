@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write what the documentation says of settings, commands and the REST API from the program itself.
+"""Generate the reference of settings, commands and the REST API from the program itself.
 
-The tables in docs/settings.md and docs/cli.md, and all of docs/rest.md. Run it when one of these has changed; a test
-compares.
+Writes the tables in docs/settings.md and docs/cli.md, and all of docs/rest.md. Run it when one of these has changed; a
+test compares.
 """
 
 import argparse
@@ -21,7 +21,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "yes or no", "null": "nothing"}
 _ROLES = {"": "Nothing is needed.", "read": "Needs the role read.", "write": "Needs the role write."}
 _LONG_FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
-_SHARED = {  # flags of every verb
+_SHARED = {  # flags of more than one command
     "--config": "take settings from a [configuration file](settings.md#configuration-file)",
     "--json": "print the result as JSON",
 }
@@ -64,15 +64,19 @@ def _setting(setting: Setting) -> tuple[str, ...]:
 
 
 def with_arguments(text: str) -> str:
-    """Return the page of the command line with the arguments of the parser below the heading of each verb.
+    """Return the page of the command line with the arguments of the parser below the heading of each command.
 
-    What is written of flags that every verb has stays, as each verb prints something else.
+    Descriptions of shared flags that the page already has are kept, because each command prints something else.
     """
     [verbs] = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
     for verb, command in verbs.choices.items():
 
         def rows(old: str, command: argparse.ArgumentParser = command) -> list[tuple[str, ...]]:
-            shared = [_kept(old, flag) or (f"`{flag}`", meaning) for flag, meaning in _SHARED.items()]
+            shared = [
+                _kept(old, flag) or (f"`{flag}`", meaning)
+                for flag, meaning in _SHARED.items()
+                if flag in command._option_string_actions
+            ]
             return [*_arguments(command), *shared, *_settings_of(command)]
 
         text = _replace(text, f"pilotlight {verb}", ("argument", "meaning"), rows)
@@ -80,7 +84,7 @@ def with_arguments(text: str) -> str:
 
 
 def _kept(table: str, flag: str) -> tuple[str, ...] | None:
-    found = re.search(rf"^\| (`{flag}[^`]*`) \| (.*) \|$", table, re.MULTILINE)
+    found = re.search(rf"^\| (`{flag}(?: [^`]*)?`) \| (.*) \|$", table, re.MULTILINE)
     return found.groups() if found else None
 
 
