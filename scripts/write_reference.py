@@ -18,8 +18,8 @@ from web.app import create_app
 from web.openapi import document
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "yes or no", "null": "nothing"}
-_ROLES = {"": "Nothing is needed.", "read": "Needs the role read.", "write": "Needs the role write."}
+_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
+_ROLES = {"": "Needs no key.", "read": "Needs the role `read`.", "write": "Needs the role `write`."}
 _LONG_FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
 _SHARED = {  # flags of more than one command
     "--config": "take settings from a [configuration file](settings.md#configuration-file)",
@@ -121,10 +121,10 @@ def rest(api: Mapping[str, Any]) -> str:
     lines = [
         "# REST reference",
         "",
-        "Every route, field and status, as the program describes itself at `/openapi.json`. How to use them is in",
+        "Every route, field and status, generated from the program's own `/openapi.json`. How to use them is in",
         "[Searching](search.md#rest-api) and [Programming against the API](api.md).",
         "",
-        "Every error is a [problem](search.md#errors). Roles are those of [keys](security.md); a server without keys",
+        "Every error is a [problem](search.md#errors). Roles are those of [keys](operations.md#access); a server without keys",
         "lets its own machine read.",
         "",
     ]
@@ -160,7 +160,7 @@ def _operation(operation: Mapping[str, Any]) -> Iterator[str]:
 def _fields(schema: Mapping[str, Any]) -> Iterator[str]:
     if properties := schema.get("properties"):
         needed = set(schema.get("required", ()))
-        said = needed != set(properties)  # where all are, as in answers, it says nothing
+        said = needed != set(properties)  # if all are, as in answers, it says nothing
         rows = [_row(name, one, needed=said and name in needed) for name, one in properties.items()]
         yield from [_table(("field", "value", "meaning"), rows), ""]
     else:
@@ -171,7 +171,7 @@ def _row(name: str, schema: Mapping[str, Any], *, needed: bool) -> tuple[str, st
     value = _type(schema)
     if "default" in schema:
         default = schema["default"]
-        value += f"; else `{'yes' if default else 'no'}`" if isinstance(default, bool) else f"; else `{default}`"
+        value += f"; default `{str(default).lower() if isinstance(default, bool) else default}`"
     elif needed:
         value += "; required"
     return f"`{name}`", value, schema.get("description", "")
@@ -195,7 +195,7 @@ def _kind(kind: str, schema: Mapping[str, Any]) -> str:
         return f"list of {_type(schema.get('items', {}))}"
     if kind == "object":
         names = ", ".join(f"`{name}`" for name in schema.get("properties", ()))
-        return f"object of {names}" if names else "object"
+        return f"object with {names}" if names else "object"
     low, high = (schema.get(name) for name in ("minimum", "maximum"))
     limits = f", {low:,} to {high:,}" if low is not None and high is not None and kind != "null" else ""
     longest = f", up to {schema['maxLength']:,} characters" if kind == "string" and "maxLength" in schema else ""
