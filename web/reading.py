@@ -129,8 +129,8 @@ def read(id: str) -> str:
 @operation(
     summary="Download the file that a document was read from",
     role="read",
-    description="Only files of folders, and only if the operator allows it (`originals`). For a file in an archive, sends "
-    "the archive.",
+    description="Only files of folders, and only if the operator allows it (`originals`). For a file in an archive, "
+    "sends the archive.",
     parameters=[_ID, _COLLECTION],
     responses={200: Content("application/octet-stream", {"type": "string", "format": "binary"})},
     errors=(404, 501),
