@@ -124,8 +124,8 @@ def rest(api: Mapping[str, Any]) -> str:
         "Every route, field and status, generated from the program's own `/openapi.json`. How to use them is in",
         "[Searching](search.md#rest-api) and [Programming against the API](api.md).",
         "",
-        "Every error is a [problem](search.md#errors). Roles are those of [keys](operations.md#access); a server without",
-        "keys lets its own machine read.",
+        "Every error is a [problem](search.md#errors). Roles are those of [keys](operations.md#access); a server",
+        "without keys lets its own machine read.",
         "",
     ]
     for path, methods in api["paths"].items():

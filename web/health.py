@@ -35,7 +35,7 @@ def livez() -> Response:
 
 
 @blueprint.get("/readyz")
-@operation(summary="Check whether searches are answered, and from what.", role=None, responses={200: STATUS}, errors=(503,))
+@operation(summary="Check readiness, and what is served.", role=None, responses={200: STATUS}, errors=(503,))
 def readyz() -> Response:
     """Answer 200 with the retriever's status while a search would be answered, else 503 with the reason."""
     status = retriever().status()
