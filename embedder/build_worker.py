@@ -15,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from embedder.config import EmbedderConfig, Plan
+from embedder.config import EmbedderConfig
 from embedder.errors import EmbedderError, PackageError
+from embedder.plan import Plan
 
 
 def main() -> None:

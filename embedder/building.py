@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from embedder import errors, package
-from embedder.config import Plan
 from embedder.errors import EmbedderError, PackageError
 from embedder.package import PackageKey
+from embedder.plan import Plan
 
 _WORDS = "said"  # file of what compilers and libraries print
 _LINE = ["-P", "-W", "ignore", "-m", "embedder.build_worker"]  # -P: no module of the current folder

@@ -10,10 +10,10 @@ import torch
 from torch.nn import functional as F
 
 from embedder import cpu, library
-from embedder.config import Plan
 from embedder.encoder import Encoder
 from embedder.engines import PACKAGE
 from embedder.packing import write_weights
+from embedder.plan import Plan
 from embedder.sentence import SentenceEncoder, load_module
 
 _OPTIONS: dict[str, Any] = {"freezing": True}  # folds the weights in and prepacks them in oneDNN's blocked layouts

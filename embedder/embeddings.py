@@ -13,9 +13,10 @@ from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
 from embedder.building import ensure_package
 from embedder.cache import open_private
-from embedder.config import EmbedderConfig, Plan
+from embedder.config import EmbedderConfig
 from embedder.errors import EmbedderError
 from embedder.kernel import NativeEngine
+from embedder.plan import Plan
 from embedder.protocol import Role
 from embedder.tokenizer import Tokenizer
 

@@ -5,7 +5,6 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from embedder.protocol import Embedder
 from indexer import memory
@@ -17,16 +16,14 @@ from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.journal import Journal
 from indexer.kept import are_kept, changes, with_kept
 from indexer.layout import JOURNAL
-from indexer.lookahead import Item, ToCome, read_ahead
+from indexer.lookahead import Item, read_ahead
+from indexer.machines import Machines, ToCome
 from indexer.parsing import LinkList
 from indexer.progress import Progress
 from indexer.records import Chunk, Document, Failure, Known, Page, PageRecord, Parsed, Skip
 from indexer.report import BuildReport, Ledger
 from indexer.sources import full_name, read_sources
 from indexer.templates import Templates
-
-if TYPE_CHECKING:
-    from indexer.cluster import Cluster
 
 _SKIPPED, _FAILED = "skipped: ", "failed: "  # outcomes of pages that did not become documents, before the reason
 
@@ -41,7 +38,7 @@ def build(
     full: bool = False,
     refresh: Collection[str] | None = None,
     metadata: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
-    cluster: "Cluster | None" = None,
+    cluster: Machines | None = None,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
 
@@ -98,7 +95,7 @@ class _Build:
         earlier: Earlier,
         metadata: Mapping[str, Mapping[str, Sequence[str]]],
         journal: Journal,
-        cluster: "Cluster | None",
+        cluster: Machines | None,
         full: bool,
     ) -> None:
         self._sources = list(sources)

@@ -21,7 +21,7 @@ from indexer import cluster_worker
 from indexer.cluster_worker import Work
 from indexer.config import ChunkConfig
 from indexer.errors import ClusterError
-from indexer.lookahead import AHEAD
+from indexer.machines import AHEAD
 from indexer.records import Page, Parsed
 from indexer.wire import pack_page, pack_texts, unpack_parsed
 

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embedder.protocol import Embedder
 from indexer.collections import live_id
 from indexer.earlier import Earlier
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.lock import writer_lock
+from indexer.machines import Machines
 from indexer.manifest import Counts, Manifest
 from indexer.progress import Progress
 from indexer.publish import disk_errors, prepare, publish, remove_old, start
@@ -20,9 +21,6 @@ from indexer.records import Chunk, Document, PageRecord
 from indexer.report import BuildReport, Ledger, Stopwatch
 from indexer.vector_queue import VectorQueue
 from indexer.writer import GenerationWriter
-
-if TYPE_CHECKING:
-    from indexer.cluster import Cluster
 
 
 @contextmanager
@@ -75,7 +73,7 @@ class Draft:
         embedder: Embedder | None,
         stopwatch: Stopwatch,
         progress: Progress,
-        cluster: "Cluster | None" = None,
+        cluster: Machines | None = None,
     ) -> None:
         """Take the folder to fill.
 

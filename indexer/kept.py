@@ -2,15 +2,27 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from indexer.bounds import bounded
 from indexer.config import OWN, BuildConfig
 from indexer.manifest import Manifest
-from indexer.report import SettingChange
 
 _OF_PATHS = ("max_bytes",)  # the rest concerns requests and addresses
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting of a crawl that differs from the build before."""
+
+    source: str
+    name: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name} {self.before or 'empty'} -> {self.now or 'empty'}"
 
 
 def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:

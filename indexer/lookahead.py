@@ -4,29 +4,17 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embedder import cpu
 from indexer import memory
 from indexer.config import ChunkConfig
+from indexer.machines import AHEAD, Machines, ToCome
 from indexer.parsing import parse
 from indexer.records import Document, Failure, Known, Page, Parsed, Skip
 from indexer.sandbox import Lender, Sandbox
 
-if TYPE_CHECKING:
-    from indexer.cluster import Cluster
-
 Item = Page | Known | Skip | Failure
-AHEAD = 16  # items taken from the source before the build has dealt with the first of them
 _MOST = 4  # processes
-T_co = TypeVar("T_co", covariant=True)
-
-
-class ToCome(Protocol[T_co]):
-    """Something that is being made, here or elsewhere."""
-
-    def result(self) -> T_co:
-        """Wait for it; raises what went wrong."""
 
 
 class Lookahead:
@@ -57,7 +45,7 @@ class Lookahead:
 
 
 def read_ahead(
-    items: Iterable[Item], wanted: Callable[[Page], bool], chunk: ChunkConfig, cluster: "Cluster | None" = None
+    items: Iterable[Item], wanted: Callable[[Page], bool], chunk: ChunkConfig, cluster: Machines | None = None
 ) -> Generator[tuple[Item, ToCome[Parsed] | None], None, None]:
     """Give every item in its turn, and with a page that is `wanted` what comes of it, here or on a cluster.
 

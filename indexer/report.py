@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from indexer.kept import SettingChange
 from indexer.manifest import Counts
 from indexer.records import Failure, Host, Skip
 from indexer.traffic import Traffic
@@ -79,19 +80,6 @@ class DocumentSize:
     chunks: int
     bytes: int
     url: str
-
-
-@dataclass(frozen=True, slots=True)
-class SettingChange:
-    """A setting of a crawl that differs from the build before."""
-
-    source: str
-    name: str
-    before: str
-    now: str
-
-    def __str__(self) -> str:
-        return f"{self.source}: {self.name} {self.before or 'empty'} -> {self.now or 'empty'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +11,10 @@ import numpy.typing as npt
 from embedder.protocol import Embedder
 from indexer import memory
 from indexer.earlier import Earlier
-from indexer.lookahead import ToCome
+from indexer.machines import Machines, ToCome
 from indexer.progress import Progress
 from indexer.records import Chunk
 from indexer.report import Stopwatch
-
-if TYPE_CHECKING:
-    from indexer.cluster import Cluster
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
 _AT_ONCE = 128  # of these, after each of which the progress is told
@@ -55,7 +51,7 @@ class VectorQueue:
         store: Callable[[npt.NDArray[np.float32]], None],
         stopwatch: Stopwatch,
         progress: Progress,
-        cluster: "Cluster | None" = None,
+        cluster: Machines | None = None,
     ) -> None:
         """Take what makes vectors and what has some; `store` is called with float32 (n, dimension).
 

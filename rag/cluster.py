@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from embedder.config import resolve_precision
+from embedder.plan import resolve_precision
 from embedder.protocol import Embedder
 from rag.settings import SETTINGS, Settings, load
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from embedder import cpu
 from embedder.building import ensure_package, is_built
-from embedder.config import Plan
+from embedder.plan import Plan
 from indexer.collections import list_collections
 from indexer.config import OWN
 from indexer.errors import FilterError, IndexMissing, SourceError

@@ -8,10 +8,10 @@ from typing import Any
 
 from embedder import cpu, environment
 from embedder.cache import check_private
-from embedder.config import Plan
 from embedder.errors import PilotlightError
 from embedder.library import find_compiler
 from embedder.package import package_folder
+from embedder.plan import Plan
 from embedder.shape import shape_of
 from indexer.collections import list_collections
 from indexer.errors import ParseError

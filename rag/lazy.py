@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from embedder.config import Plan
+from embedder.plan import Plan
 from embedder.protocol import Embedder, Role
 
 

@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from embedder.config import Plan
 from embedder.errors import PilotlightError
+from embedder.plan import Plan
 from indexer.archive import export_archive, export_documents, import_archive
 from indexer.collections import drop_collection, list_collections, size_of
 from indexer.errors import IndexMissing

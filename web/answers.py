@@ -13,11 +13,11 @@ from rag.endpoint import Endpoint
 from rag.errors import AnswerError, AnswersOff, EndpointSlow, NotReady
 from rag.events import BEAT, MEDIA_TYPE, event_of
 from rag.results import Answer
-from web.intake import MAX_SEARCH_BYTES
 from web.openapi import Content, define, operation
 from web.parameters import limits, read_object, retriever, search_from_object
 from web.problems import DETAILS, problem, respond
 from web.schemas import ANSWER_FIELDS, MILLISECONDS, REQUEST, STRING, listed, structure
+from web.sizes import MAX_SEARCH_BYTES
 from web.slots import Slots
 
 MOST_AT_ONCE = 8  # answers that one worker writes

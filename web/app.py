@@ -15,7 +15,6 @@ from web import (
     documents,
     embeddings,
     health,
-    intake,
     jobs,
     limits,
     openai,
@@ -28,21 +27,11 @@ from web import (
     telemetry,
 )
 from web.encoding import JsonProvider
+from web.headers import SECURITY_HEADERS
 from web.retriever import Jobs, Limits, Retriever
+from web.sizes import MAX_BODY_BYTES
 
 PARTS = (search, answers, page, status, health, openapi, embeddings, openai, documents, jobs, reading)
-SECURITY_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
-}
 
 
 def create_app(retriever: Retriever, settings: Limits, builds: Jobs | None = None) -> Flask:
@@ -52,7 +41,7 @@ def create_app(retriever: Retriever, settings: Limits, builds: Jobs | None = Non
     """
     app = Flask(__name__)
     app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
-    app.config["MAX_CONTENT_LENGTH"] = intake.MAX_BODY_BYTES + 1
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES + 1
     app.extensions["draining"] = threading.Event()  # set by the server once it is told to stop
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = branding.YEAR_S  # safe because `asset` names a file by its content
     app.json = JsonProvider(app)

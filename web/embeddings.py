@@ -6,10 +6,10 @@ from typing import Any, Literal
 from flask import Blueprint, Response, jsonify
 
 from web.fields import FieldError, check, refuse_unknown
-from web.intake import MAX_BODY_BYTES
 from web.openapi import define, operation
 from web.parameters import read_object, retriever
 from web.schemas import COUNT, MILLISECONDS, STRING, listed, structure
+from web.sizes import MAX_BODY_BYTES
 
 MOST_TEXTS = 2048  # of one request, as with OpenAI
 TEXT = {"type": "string", "minLength": 1, "maxLength": 100_000}

@@ -9,10 +9,8 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-MAX_HEAD_BYTES = 64 * 1024
-MAX_BODY_BYTES = 2 * 1024 * 1024
-MAX_SEARCH_BYTES = 64 * 1024  # of the body of one search
-MAX_FRAMING_BYTES = 1024 * 1024  # that chunks may add to a body
+from web.sizes import MAX_BODY_BYTES, MAX_FRAMING_BYTES, MAX_HEAD_BYTES, MAX_SEARCH_BYTES
+
 _MAX_CHUNK_LINE = 256
 _MAX_LENGTH_DIGITS = 18
 _END_OF_HEAD = b"\r\n\r\n"

@@ -6,11 +6,11 @@ from flask import Blueprint, Response, current_app, jsonify, url_for
 from werkzeug.exceptions import NotImplemented as NotSetUp
 
 from web.fields import FieldError, check, refuse_unknown
-from web.intake import MAX_BODY_BYTES
 from web.openapi import define, operation
 from web.parameters import COLLECTION, given_in_address, read_object
 from web.retriever import Jobs
 from web.schemas import COUNT, MAYBE, STRING, listed, structure
+from web.sizes import MAX_BODY_BYTES
 
 MOST_SOURCES = 1000
 STATES = ["running", "cancelling", "done", "failed", "cancelled"]

@@ -9,12 +9,12 @@ from werkzeug.exceptions import NotFound
 
 from web.embeddings import INPUT, ROLE, VECTOR, model_name, role_of, texts_of
 from web.fields import FieldError, check, refuse_unknown
-from web.intake import MAX_BODY_BYTES
 from web.openapi import define, operation
 from web.parameters import read_object, retriever
 from web.problems import MEDIA_TYPE
 from web.retriever import Vectors
 from web.schemas import COUNT, STRING, listed, structure
+from web.sizes import MAX_BODY_BYTES
 
 MODEL = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "must be the model that is served"}
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,6 @@ from rag.options import MODES
 from rag.results import Answer
 from web.fields import is_blank
 from web.filters import is_filter
-from web.intake import MAX_BODY_BYTES
 from web.limits import read_body
 from web.listing import group_hits
 from web.narrowing import Asked
@@ -21,6 +20,7 @@ from web.openapi import HTML, Content, Parameter, define, operation
 from web.parameters import check_mode, limits, parse_query_string, retriever, search_from_parameters
 from web.retriever import Limits
 from web.schemas import search_parameters, structure
+from web.sizes import MAX_BODY_BYTES
 
 KNOWN = ("q", "mode", "collection", "offset", "per_document", "sentences", "open", "explain")
 STAGES = ("embed", "dense", "lexical", "fuse", "sentences")

@@ -6,7 +6,7 @@ import re
 from flask import Flask
 from gunicorn.http import errors as http_errors
 
-from web.app import SECURITY_HEADERS
+from web.headers import SECURITY_HEADERS
 from web.intake import Verdict
 from web.problems import MACHINE_PATHS, MEDIA_TYPE, page, problem
 

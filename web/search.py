@@ -8,7 +8,6 @@ from rag import deadline
 from rag.errors import RagError
 from rag.filters import FilterError
 from web.fields import FieldError, refuse_unknown
-from web.intake import MAX_BODY_BYTES, MAX_SEARCH_BYTES
 from web.openapi import operation
 from web.parameters import (
     MOST_QUERIES,
@@ -22,6 +21,7 @@ from web.parameters import (
 )
 from web.problems import problem_of
 from web.schemas import ANSWER, BATCH_ANSWER, BATCH_REQUEST, REQUEST, search_parameters
+from web.sizes import MAX_BODY_BYTES, MAX_SEARCH_BYTES
 
 blueprint = Blueprint("search", __name__, url_prefix="/api/v1")
 

@@ -13,8 +13,8 @@ import torch
 from torch._dynamo.utils import counters
 
 from embedder import EmbedderConfig, Embeddings, cpu, library
-from embedder.config import INT8_ISAS
 from embedder.errors import EmbedderError
+from embedder.plan import INT8_ISAS
 
 pytestmark = [
     pytest.mark.model,

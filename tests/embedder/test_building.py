@@ -13,8 +13,8 @@ import pytest
 
 from embedder import EmbedderConfig, building
 from embedder.building import ensure_package
-from embedder.config import Plan
 from embedder.errors import EmbedderError, ModelError, PackageError
+from embedder.plan import Plan
 
 pytestmark = pytest.mark.model
 ASK = """
@@ -22,7 +22,7 @@ import json, os, signal, sys, tempfile, threading
 from pathlib import Path
 from embedder import EmbedderConfig
 from embedder.building import ensure_package
-from embedder.config import Plan
+from embedder.plan import Plan
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have had it ignored
 plan = Plan(EmbedderConfig(model=sys.argv[1], engine="native", cache_dir=Path(sys.argv[2])))
@@ -58,7 +58,7 @@ def test_changed_kernels_are_another_package(
 ) -> None:
     config = EmbedderConfig(model=str(model), engine=engine)
     before = Plan(config).package_key
-    monkeypatch.setattr("embedder.config.sources_digest", lambda: "of another version")
+    monkeypatch.setattr("embedder.plan.sources_digest", lambda: "of another version")
     after = Plan(config).package_key
     assert before
     assert after

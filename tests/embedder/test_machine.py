@@ -270,5 +270,5 @@ def test_doctor_says_why(monkeypatch, request):
     assert (asked["engine_reason"], asked["precision_reason"]) == ("requested", "requested")
     text = child("from rag.cli import main; raise SystemExit(main(['doctor']))").stdout
     assert f"  {'fast bf16':<24} {'yes' if found.has_bf16 else 'no'}\n" in text
-    assert f"  {'all it runs':<24} {', '.join(found.isas)}\n" in text
+    assert f"  {'supported':<24} {', '.join(found.isas)}\n" in text
     assert "[" not in text.partition("\nindex")[0]

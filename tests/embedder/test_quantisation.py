@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from embedder import EmbedderConfig, Embeddings, cpu
-from embedder.config import INT8_ISAS, Plan
 from embedder.engines import PACKAGE
 from embedder.errors import PrecisionError
 from embedder.package import package_folder
+from embedder.plan import INT8_ISAS, Plan
 from embedder.quantisation import QuantisedLinear, quantise
 
 needs_int8 = pytest.mark.skipif(

@@ -155,7 +155,7 @@ def test_answers_are_cleaned() -> None:
     )
     assert content.title == "T U"
     section, marked = content.sections
-    assert (section.path, section.anchor, section.text) == (("ab",) * 12, "p 1", "  x \n\ny")
+    assert (section.path, section.anchor, section.text) == (("ab",) * 12, "p 1", "  x \n\ny ")
     assert section.marks == ()  # they were of another text
     assert marked.marks == ((1, "n"), (2, "m 1"))
     assert (content.declared.language, content.declared.date) == ("en", None)

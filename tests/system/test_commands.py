@@ -227,7 +227,7 @@ def test_doctor(index, tmp_path):
         (["index", "ftp://example.org/", "--index", "TMP/i"], "name an http or https address"),
         (["index", "http://127.0.0.1:PORT/", "--index", "TMP/i"], "--allow-private"),
         (["index", "http://127.0.0.1:PORT/", "--allow-private", "--index", "TMP/i"], "127.0.0.1"),
-        (["eval", "TMP/empty"], "corpus.jsonl cannot be read"),
+        (["eval", "TMP/empty"], "corpus.jsonl: No such file"),
     ],
 )
 def test_bad_input(arguments, told, index, tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from embedder import EmbedderConfig
-from embedder.config import Plan
 from embedder.errors import EmbedderError
+from embedder.plan import Plan
 from tests.system.conftest import request, run, serving, write_pages
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from embedder.config import EmbedderConfig, Plan
+from embedder.config import EmbedderConfig
+from embedder.plan import Plan
 from tests.system.conftest import ROOT, request, run, serving, wait_for, write_pages
 
 pytestmark = pytest.mark.model

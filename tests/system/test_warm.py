@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from embedder import EmbedderConfig
-from embedder.config import Plan
+from embedder.plan import Plan
 from tests.system.conftest import request, run, serving
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]

@@ -18,7 +18,8 @@ from tests.web.fakes import FakeRetriever, FakeSettings
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 from web.buckets import PLACES, Buckets
-from web.intake import MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_SEARCH_BYTES, Intake, Verdict
+from web.intake import Intake, Verdict
+from web.sizes import MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_SEARCH_BYTES
 
 SEARCH = "/api/v1/search?q=index"
 

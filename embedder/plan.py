@@ -1,0 +1,98 @@
+"""What a config comes to on this machine: all that can be known without importing torch."""
+
+import hashlib
+import json
+from functools import cached_property
+from importlib import metadata
+from typing import Any
+
+from embedder import cpu, kernel
+from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
+from embedder.errors import EmbedderError, ModelError, PrecisionError
+from embedder.library import architecture, sources_digest
+from embedder.model import ModelSpec, locate, read_spec
+from embedder.package import PackageKey
+
+# Of aot: without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured.
+INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
+
+
+class Plan:
+    """A config resolved for this machine: model description, precision, threads, fingerprint and package key.
+
+    Raises ModelError, PrecisionError or EmbedderError if this machine cannot run the config.
+    """
+
+    def __init__(self, config: EmbedderConfig) -> None:
+        if config.engine not in ENGINES:
+            raise EmbedderError(f"no engine {config.engine!r}: one of {', '.join(ENGINES)}")
+        self.config = config
+        self.precision = resolve_precision(config.precision)
+        self.spec: ModelSpec = read_spec(locate(config.model, config.revision))
+        self.threads = config.threads or cpu.detect().cores
+        self.engine = self._engine()
+        self._check_int8()
+
+    @property
+    def isa(self) -> str:
+        """The instruction set that the plan's native code uses."""
+        return cpu.detect().isa if self.engine == "native" else cpu.detect().torch_isa
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Flat mapping of everything that changes a vector; equal means interchangeable."""
+        return self.spec.fingerprint | {"precision": self.precision}
+
+    @property
+    def package_key(self) -> PackageKey | None:
+        """Key of the compiled package of this model on this machine; None for engines without one."""
+        if self.engine not in {"native", "aot"}:
+            return None
+        native = self.engine == "native"
+        digest = hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
+        return PackageKey(
+            model=self.spec.name,
+            fingerprint=digest,
+            precision=self.precision,
+            engine=self.engine,
+            isa=architecture() if native else self.isa,  # native packages hold the kernels of all
+            torch="" if native else metadata.version("torch"),
+            threads=0 if native else self.threads,
+            sources=sources_digest() if native else "",
+        )
+
+    def _engine(self) -> str:
+        try:
+            native = kernel.supports(self.spec, self.precision, cpu.detect().isa)
+            _ = self.spec.dimension
+        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            raise ModelError(f"{self.spec.folder}/config.json has no valid {error}: fetch the model again") from error
+        if self.config.engine == "native" and not native:
+            raise EmbedderError(
+                f"the native engine does not run {self.spec.name} in {self.precision} on {cpu.detect().isa}: it needs "
+                "a model of BERT's family with widths that are multiples of 32 and GELU, and AVX2 or NEON; "
+                "choose --engine aot"
+            )
+        if self.config.engine == "auto":
+            return "native" if native else "aot"
+        return self.config.engine
+
+    def _check_int8(self) -> None:
+        if self.precision != "int8" or self.engine == "native":
+            return
+        if self.engine != "aot":
+            raise PrecisionError(f"engine {self.engine} has no int8: choose --engine native or aot, or fp32 or bf16")
+        if cpu.detect().isa not in INT8_ISAS:
+            raise PrecisionError(
+                f"precision int8 of engine aot needs AVX512_VNNI or AMX, and {cpu.detect().isa} is used here: "
+                "choose --engine native where it knows the model, or --precision auto"
+            )
+
+
+def resolve_precision(precision: str) -> str:
+    """Resolve `auto` to bf16 if the processor supports it in hardware, else to fp32. Raises PrecisionError."""
+    if precision not in PRECISIONS:
+        raise PrecisionError(f"no precision {precision!r}: one of {', '.join(PRECISIONS)}")
+    if precision != "auto":
+        return precision
+    return "bf16" if cpu.detect().has_bf16 else "fp32"

@@ -1,0 +1,40 @@
+"""What a build asks of machines that work for it, whichever they are."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.config import ChunkConfig
+from indexer.records import Page, Parsed
+
+AHEAD = 16  # items taken from the source before the build has dealt with the first of them
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ToCome(Protocol[T_co]):
+    """Something that is being made, here or elsewhere."""
+
+    def result(self) -> T_co:
+        """Wait for it; raises what went wrong."""
+
+
+class Machines(Protocol):
+    """Machines that read, cut and embed; see `indexer.cluster`."""
+
+    @property
+    def pages(self) -> int:
+        """How many pages may be on their way."""
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of texts may be on their way."""
+
+    def read(self, page: Page, chunk: ChunkConfig) -> ToCome[Parsed]:
+        """Begin to read and cut a page; its result may raise ParseError."""
+
+    def encode(
+        self, texts: Sequence[str], took: Callable[[Mapping[str, float]], None]
+    ) -> ToCome[npt.NDArray[np.float32]]:
+        """Begin to embed texts: float32 (n, dimension), in their order. `took` is told the seconds by stage."""

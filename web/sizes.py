@@ -1,0 +1,6 @@
+"""How large a request may be, before it is known who sends it."""
+
+MAX_HEAD_BYTES = 64 * 1024
+MAX_BODY_BYTES = 2 * 1024 * 1024
+MAX_SEARCH_BYTES = 64 * 1024  # of the body of one search
+MAX_FRAMING_BYTES = 1024 * 1024  # that chunks may add to a body
