@@ -1,4 +1,4 @@
-"""What a config comes to on this machine: all that can be known without importing torch."""
+"""The plan that results from a config on this machine, without importing torch."""
 
 import hashlib
 import json

@@ -24,7 +24,15 @@ from tests.dummy import DummyEmbedder
 from tests.faults.conftest import SEGMENT
 from tests.faults.world import World, live, rebuild
 
-FILES = ("manifest.json", "documents.sqlite", "vectors.faiss", "rows.npy", "repetition.npy", "lexical/meta.json", *SEGMENT)
+FILES = (
+    "manifest.json",
+    "documents.sqlite",
+    "vectors.faiss",
+    "rows.npy",
+    "repetition.npy",
+    "lexical/meta.json",
+    *SEGMENT,
+)
 
 
 def file_of(index: Path, name: str) -> Path:
