@@ -13,9 +13,9 @@ def default_folder() -> Path:
 
 
 def open_private(folder: Path) -> Path:
-    """Create the folder with mode 0700 where it is missing, and check that it is ours alone to write.
+    """Create the folder with mode 0700 if it is missing, and check that only this user can write to it.
 
-    Raises CacheError naming the folder if someone else owns it or may write to it, or if no code can be run from there.
+    Raises CacheError naming the folder if someone else owns it or may write to it, or if it is mounted `noexec`.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def open_private(folder: Path) -> Path:
 
 
 def unusable(folder: Path, error: OSError) -> CacheError:
-    """What is to be said of a cache that cannot be read or written."""
+    """Return the error for a cache folder that cannot be read or written."""
     return CacheError(f"the package cache {folder} cannot be used ({error.strerror}): set --cache-dir")
 
 

@@ -1,7 +1,7 @@
-"""What this processor is and can do, read without importing torch.
+"""Detects the processor and its instruction sets, without importing torch.
 
-Features come from what the C library and the kernel say, never from /proc/cpuinfo: there a container, an emulator or a
-hypervisor may show another machine's, and it does not say what this process is forbidden to use.
+Features come from the C library and the kernel, never from /proc/cpuinfo: a container, an emulator or a hypervisor may
+show another machine's there, and it does not say what this process is forbidden to use.
 """
 
 import ctypes
@@ -73,14 +73,14 @@ _PR_SVE_GET_VL, _SVE_LENGTH = 51, 0xFFFF
 
 
 class _Leaf(ctypes.Structure):
-    """One leaf of cpuid as glibc keeps it: what the processor has, and what the system lets programs use of it."""
+    """One cpuid leaf as glibc stores it: features of the processor, and those that the system lets programs use."""
 
     _fields_ = (("cpuid", ctypes.c_uint * 4), ("active", ctypes.c_uint * 4))
 
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """A processor as this process may use it."""
+    """The processor, with the features that this process may use."""
 
     machine: str  # x86_64, aarch64
     name: str  # for people
@@ -98,7 +98,7 @@ class Cpu:
 
     @property
     def torch_isa(self) -> str:
-        """The set that torch compiles for: its Arm code is also of one length of SVE vectors, and wrong on another."""
+        """Instruction set that torch compiles for, with the length of SVE vectors, to which its Arm code is bound."""
         return f"{self.isa}_sve{self.sve_bits}" if self.sve_bits else self.isa
 
 
@@ -114,7 +114,7 @@ def isas_of(machine: str, features: Set[str]) -> tuple[str, ...]:
 
 
 def isa_of(machine: str, features: Set[str]) -> str:
-    """Return the instruction set that serves best on a processor with these features."""
+    """Return the instruction set to use on a processor with these features."""
     return next(name for name in isas_of(machine, features) if _CHOSEN_WITH.get(name, frozenset()) <= features)
 
 
@@ -122,7 +122,7 @@ def isa_of(machine: str, features: Set[str]) -> str:
 def detect() -> Cpu:
     """Describe the processor that this process runs on.
 
-    Raises EmbedderError where PILOTLIGHT_ISA names a set that it does not run.
+    Raises EmbedderError if PILOTLIGHT_ISA names a set that the processor does not support.
     """
     machine = platform.machine()
     features, sve_bits, notes = _read_arm() if is_arm(machine) else _read_x86()

@@ -1,4 +1,4 @@
-"""`Embeddings`: the embedding class. Keeps the model handle, so that it can be compiled now or later.
+"""`Embeddings`: the embedding class. Keeps the model, so that it can be compiled later in another way.
 
 torch is imported where it is needed: the native engine runs without it.
 """
@@ -52,14 +52,14 @@ class Embeddings(LangChainEmbeddings):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of everything that changes a vector; equal means interchangeable."""
+        """Flat mapping of everything that changes a vector; embedders with equal fingerprints are interchangeable."""
         return self.plan.fingerprint
 
     @cached_property
     def model(self) -> "SentenceEncoder":
         """The loaded module: (ids, mask) int64 (b, s) → float32 (b, d); in bf16 if that is the precision, else fp32.
 
-        The engines that run a package do without it, and load it when it is first asked for.
+        Engines that run a package do not need it; it is then loaded at the first access.
         """
         from embedder.model.sentence import load_module
 
@@ -67,11 +67,11 @@ class Embeddings(LangChainEmbeddings):
         return module.to_bf16() if self.precision == "bf16" else module
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
-        """Tokens of each text, prompt and special tokens included, without truncation."""
+        """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
         return self.tokenizer.count(texts, role)
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
-        """Embed texts as float32 (n, dim), in the order given; over-long texts are truncated.
+        """Embed texts; returns float32 (n, dim), in the order given. Texts over `max_length` are truncated.
 
         Raises TypeError for anything but a sequence of str, EmbedderError if the model gives NaN or infinity.
         """
@@ -87,12 +87,12 @@ class Embeddings(LangChainEmbeddings):
         return vectors
 
     def embed_query(self, text: str) -> list[float]:
-        """Embed one query, with the model's query prompt; `dim` floats."""
+        """Embed one query with the model's query prompt; returns `dim` floats."""
         vector: list[float] = self.encode([text], role="query")[0].tolist()
         return vector
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed documents, with the model's document prompt; `dim` floats each."""
+        """Embed documents with the model's document prompt; returns `dim` floats for each."""
         vectors: list[list[float]] = self.encode(texts, role="document").tolist()
         return vectors
 

@@ -1,4 +1,4 @@
-"""Process environment that must be in place before torch is imported.
+"""Environment variables that must be set before torch is imported.
 
 The only place that sets it. A variable the user has set is never overridden.
 Source of the Graviton values: AWS Graviton technical guide, "PyTorch inference".
@@ -41,7 +41,7 @@ _ARM_LIMITS = ("default", "ADVANCED_SIMD")
 def defaults(machine: str, isa: str = "") -> dict[str, str]:
     """Return the variables for a machine as `platform.machine()` names it, and for a set that PILOTLIGHT_ISA names.
 
-    A name that is not known limits nothing: `cpu.detect` refuses it.
+    An unknown set adds no limits here: `cpu.detect` refuses it.
     """
     if not is_arm(machine):
         return COMMON | X86 | dict(zip(_LIMITS, _X86_LIMITS.get(isa, ()), strict=False))

@@ -1,4 +1,4 @@
-"""What the rest of Pilotlight asks of an embedder; `Embeddings` and the tests' dummy both satisfy it."""
+"""Protocol of an embedder for the rest of Pilotlight; implemented by `Embeddings` and the tests' dummy."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -10,7 +10,7 @@ Role = Literal["query", "document"]
 
 
 class Embedder(Protocol):
-    """Texts in, vectors out."""
+    """Turns texts into vectors."""
 
     @property
     def dimension(self) -> int:
@@ -25,7 +25,7 @@ class Embedder(Protocol):
         """Flat JSON-ready mapping of everything that changes a vector; equal means interchangeable."""
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
-        """Tokens of each text, prompt and special tokens included, without truncation."""
+        """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
-        """Embed texts as float32 (n, dim), in the order given."""
+        """Embed texts; returns float32 (n, dim), in the order given."""

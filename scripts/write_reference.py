@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write what the documentation says of settings, commands and the REST API from the program itself.
+"""Generate the reference of settings, commands and the REST API from the program itself.
 
-The tables in docs/settings.md and docs/cli.md, and all of docs/rest.md. Run it when one of these has changed; a test
-compares.
+Writes the tables in docs/settings.md and docs/cli.md, and all of docs/rest.md. Run it when one of these has changed; a
+test compares.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from web.app import create_app
 from web.openapi import document
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "yes or no", "null": "nothing"}
-_ROLES = {"": "Nothing is needed.", "read": "Needs the role read.", "write": "Needs the role write."}
+_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
+_ROLES = {"": "Needs no key.", "read": "Needs the role `read`.", "write": "Needs the role `write`."}
 _LONG_FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
-_SHARED = {  # flags of every verb
+_SHARED = {  # flags of more than one command
     "--config": "take settings from a [configuration file](settings.md#configuration-file)",
     "--json": "print the result as JSON",
 }
@@ -64,15 +64,19 @@ def _setting(setting: Setting) -> tuple[str, ...]:
 
 
 def with_arguments(text: str) -> str:
-    """Return the page of the command line with the arguments of the parser below the heading of each verb.
+    """Return the page of the command line with the arguments of the parser below the heading of each command.
 
-    What is written of flags that every verb has stays, as each verb prints something else.
+    Descriptions of shared flags that the page already has are kept, because each command prints something else.
     """
     [verbs] = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
     for verb, command in verbs.choices.items():
 
         def rows(old: str, command: argparse.ArgumentParser = command) -> list[tuple[str, ...]]:
-            shared = [_kept(old, flag) or (f"`{flag}`", meaning) for flag, meaning in _SHARED.items()]
+            shared = [
+                _kept(old, flag) or (f"`{flag}`", meaning)
+                for flag, meaning in _SHARED.items()
+                if flag in command._option_string_actions
+            ]
             return [*_arguments(command), *shared, *_settings_of(command)]
 
         text = _replace(text, f"pilotlight {verb}", ("argument", "meaning"), rows)
@@ -80,7 +84,7 @@ def with_arguments(text: str) -> str:
 
 
 def _kept(table: str, flag: str) -> tuple[str, ...] | None:
-    found = re.search(rf"^\| (`{flag}[^`]*`) \| (.*) \|$", table, re.MULTILINE)
+    found = re.search(rf"^\| (`{flag}(?: [^`]*)?`) \| (.*) \|$", table, re.MULTILINE)
     return found.groups() if found else None
 
 
@@ -117,11 +121,11 @@ def rest(api: Mapping[str, Any]) -> str:
     lines = [
         "# REST reference",
         "",
-        "Every route, field and status, as the program describes itself at `/openapi.json`. How to use them is in",
+        "Every route, field and status, generated from the program's own `/openapi.json`. How to use them is in",
         "[Searching](search.md#rest-api) and [Programming against the API](api.md).",
         "",
-        "Every error is a [problem](search.md#errors). Roles are those of [keys](security.md); a server without keys",
-        "lets its own machine read.",
+        "Every error is a [problem](search.md#errors). Roles are those of [keys](operations.md#access); a server",
+        "without keys lets its own machine read.",
         "",
     ]
     for path, methods in api["paths"].items():
@@ -156,7 +160,7 @@ def _operation(operation: Mapping[str, Any]) -> Iterator[str]:
 def _fields(schema: Mapping[str, Any]) -> Iterator[str]:
     if properties := schema.get("properties"):
         needed = set(schema.get("required", ()))
-        said = needed != set(properties)  # where all are, as in answers, it says nothing
+        said = needed != set(properties)  # if all are, as in answers, it says nothing
         rows = [_row(name, one, needed=said and name in needed) for name, one in properties.items()]
         yield from [_table(("field", "value", "meaning"), rows), ""]
     else:
@@ -167,7 +171,7 @@ def _row(name: str, schema: Mapping[str, Any], *, needed: bool) -> tuple[str, st
     value = _type(schema)
     if "default" in schema:
         default = schema["default"]
-        value += f"; else `{'yes' if default else 'no'}`" if isinstance(default, bool) else f"; else `{default}`"
+        value += f"; default `{str(default).lower() if isinstance(default, bool) else default}`"
     elif needed:
         value += "; required"
     return f"`{name}`", value, schema.get("description", "")
@@ -191,7 +195,7 @@ def _kind(kind: str, schema: Mapping[str, Any]) -> str:
         return f"list of {_type(schema.get('items', {}))}"
     if kind == "object":
         names = ", ".join(f"`{name}`" for name in schema.get("properties", ()))
-        return f"object of {names}" if names else "object"
+        return f"object with {names}" if names else "object"
     low, high = (schema.get(name) for name in ("minimum", "maximum"))
     limits = f", {low:,} to {high:,}" if low is not None and high is not None and kind != "null" else ""
     longest = f", up to {schema['maxLength']:,} characters" if kind == "string" and "maxLength" in schema else ""

@@ -121,7 +121,7 @@ PROBLEM = define(
             "title": {"type": "string", "description": "the phrase of the status"},
             "status": {"type": "integer"},
             "detail": {"type": "string", "description": "one sentence for people"},
-            "message": {"type": "string", "description": "`detail` again, for clients of OpenAI: below /v1 alone"},
+            "message": {"type": "string", "description": "`detail` again, for clients of OpenAI: only below /v1"},
             "field": {"type": "string", "description": "the field at fault, such as `filter.date.from`"},
         },
         "additionalProperties": False,

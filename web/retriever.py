@@ -58,7 +58,7 @@ class Retriever(Protocol):
             diversity: 0 for the best passages, towards 1 for passages that differ from each other.
             expand: one of EXPANSIONS; section adds the text around each passage. None for what the server is set to.
             facets: whether the documents among the candidates are counted.
-            sentences: whether hits that share no word with the query name their nearest sentence.
+            sentences: whether to find the nearest sentence in hits that share no word with the query.
             vector: the query's own, float32 (dim,), where `embed` has made it already.
 
         Raises:

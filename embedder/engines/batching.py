@@ -1,4 +1,4 @@
-"""Which texts go through the model together."""
+"""Groups and pads texts that go through the model together."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ _LONGEST_BATCH = 256  # texts a batch, so that very short texts do not make one 
 
 
 def plan(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:
-    """Group indices of texts by similar length, longest first, so that little is padded.
+    """Return indices of texts in groups of similar length, longest first, so that little is padded.
 
-    Each group's padded size (texts × longest) is within `budget`, unless it is a single text.
-    Longest first shows the largest memory use at once and the time left honestly.
+    `lengths` and `budget` are in tokens. Each group's padded size (texts × longest) is within `budget`, unless it is a
+    single text. Longest first reaches the largest memory use at once, and never underestimates the time left.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []
@@ -28,9 +28,9 @@ def plan(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:
 
 
 def pad(rows: Sequence[list[int]], padding: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return ids and mask, int64 (rows, longest row, at least 2), padded on the right.
+    """Return ids and mask, int64 (rows, longest row), padded on the right; the mask is 1 for tokens.
 
-    Two, because a package's sequence length cannot be 1 where it is to be dynamic.
+    The length is at least 2, because a package with dynamic sequence length cannot take 1.
     """
     longest = max(2, *map(len, rows))
     ids = np.full((len(rows), longest), padding, dtype=np.int64)

@@ -1,7 +1,7 @@
 """The process in which a package is built, started by `building`: `python -m embedder.engines.build_worker JSON`.
 
-It says each step, and how it ended, as lines of JSON on standard output. Its standard input stays open for as long as
-whoever asked is alive.
+It reports each step, and the result, as lines of JSON on standard output. Its standard input stays open as long as the
+caller lives.
 """
 
 import json
@@ -21,7 +21,7 @@ from embedder.errors import EmbedderError, PackageError
 
 
 def main() -> None:
-    """Build what the argument asks for."""
+    """Build the package that the argument describes, as JSON."""
     asked: dict[str, Any] = json.loads(sys.argv[1])
     folder = Path(asked["folder"])
     # What compilers and libraries print must not be taken for an answer, nor may they read what is not for them.
@@ -60,7 +60,7 @@ def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -
 
 
 def _end_with_caller(alive: int, scratch: Path) -> None:
-    """Wait until whoever asked has ended, by whatever signal; then end this and its compilers, and leave nothing."""
+    """Wait until the caller has ended, for any reason; then kill this process and its compilers, and remove files."""
     while os.read(alive, 1):
         pass
     # by a process outside the group that is ended: it is the last to go

@@ -1,7 +1,7 @@
-"""The package of a plan: the one in the cache, or else built by a process of its own. Imports no torch.
+"""Provides the package of a plan: from the cache, or else built by a separate process. Imports no torch.
 
-A build needs an environment, temporary folders and settings of torch that are nobody else's business, may take any
-amount of memory, and runs compilers: whoever asks for it is left as it was.
+A build changes the environment, temporary folders and settings of torch, may take any amount of memory, and runs
+compilers. A separate process keeps all this from the caller.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _LINE = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]  # -P: no 
 def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = lambda stage: None) -> Path:
     """Return the folder of a verified package of the plan, building it first if there is none.
 
-    `report` is told each step of a build as it begins, from the calling thread.
+    `report` is called with each step of a build as it begins, from the calling thread.
     Raises ModelError, CompilerMissing, CacheError, or PackageError where a package is damaged or cannot be written.
     """
     return package.ensure(plan.config.cache_dir, key, lambda folder: _build(plan, key, folder.absolute(), report))
@@ -41,7 +41,7 @@ def is_built(plan: Plan) -> bool:
 
 
 def _build(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str], None]) -> None:
-    """Have the plan's files written to a folder; the one above it is for what is needed meanwhile."""
+    """Have the plan's files written to a folder; its parent folder takes temporary files."""
     scratch = folder.parent
     # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
     config = dataclasses.replace(
@@ -79,7 +79,7 @@ def _build(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str], No
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    """What the worker is given: the same modules, room of its own, and compilers that speak English."""
+    """Return the worker's environment: the same modules, its own temporary folder, and compilers that speak English."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
         "TMPDIR": str(scratch),
@@ -91,7 +91,7 @@ def _environment(scratch: Path) -> dict[str, str]:
 
 
 def _error_of(message: dict[str, Any]) -> Exception:
-    """The error that a worker had; what only a maintainer wants to know is its cause."""
+    """Return the error that a worker reported; details for maintainers are its cause."""
     kind = getattr(errors, message["error"], None)
     if isinstance(kind, type) and issubclass(kind, EmbedderError):
         return kind(message["text"])

@@ -1,4 +1,4 @@
-"""A sentence encoder to a package of native code, for either engine that has one."""
+"""Compiles a sentence encoder to a package of native code, for the engines `native` and `aot`."""
 
 import platform
 import warnings
@@ -42,7 +42,11 @@ _ARCHITECTURES = {
 
 
 def build_package(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
-    """Write the files of a plan's package to a folder; `report` is told what is done next. Raises ModelError."""
+    """Write the files of a plan's package to a folder.
+
+    `report` is called with each step as it begins. Raises ModelError, CompilerMissing or PackageError; for `aot` also
+    what torch raises.
+    """
     report("loading the weights")
     module = load_module(plan.spec)
     if plan.engine == "native":
@@ -59,7 +63,10 @@ def build_package(plan: Plan, folder: Path, report: Callable[[str], None]) -> No
 
 
 def build_native(module: SentenceEncoder, precision: str, folder: Path, report: Callable[[str], None]) -> None:
-    """Compile the native encoder and pack the weights of an fp32 module of the BERT family."""
+    """Compile the native encoder, and pack the weights of an fp32 module of the BERT family into a folder.
+
+    Raises TypeError for another module, CompilerMissing or PackageError.
+    """
     if not isinstance(module.encoder, Encoder):
         raise TypeError("the native engine packs the weights of an embedder.model.encoder.Encoder")
     report("compiling the native encoder")
@@ -91,7 +98,7 @@ def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callabl
 
 
 def _keep_inductor_to(isa: str) -> None:
-    """Have Inductor compile for a poorer set than the processor has; the process is for this build alone."""
+    """Have Inductor compile for a lesser instruction set than the processor has, in this process, which only builds."""
     for name, sets in _INDUCTOR_ASKS.items():
         if isa not in sets:
             setattr(torch.cpu, name, lambda: False)

@@ -1,4 +1,4 @@
-"""What kept native code from being built, from what compilers, linkers and torch say of it."""
+"""Explains failed builds of native code, from the messages of compilers, linkers and torch."""
 
 import errno
 import re
@@ -32,7 +32,7 @@ _ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an except
 
 
 def explained(error: BaseException, what: str, remedy: str, folder: Path) -> PackageError:
-    """What building `what` in a folder failed for, in one line; the remedy is for want of space there."""
+    """Return an error that says in one line why building `what` in a folder failed; `remedy` is for a lack of space."""
     if _is_disk_full(error):
         return PackageError(f"no space left to build {what}: free some, or {remedy}")
     if _is_out_of_memory(error):
@@ -64,7 +64,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The line that says most of what went wrong: a compiler's first error, or else the first line there is."""
+    """Return the most telling line of an error: a compiler's first error, or else the first line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

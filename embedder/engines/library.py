@@ -57,13 +57,13 @@ def find_compiler() -> str | None:
 
 
 def built_library(machine: str) -> Path:
-    """Return where a wheel carries the library of an architecture."""
+    """Return the path at which a wheel has the library of an architecture."""
     return SOURCES / f"encoder-{machine}.so"
 
 
 @cache
 def sources_digest() -> str:
-    """SHA-256 of the library's sources and flags."""
+    """Return the SHA-256 of the library's sources and flags, in hex."""
     digest = hashlib.sha256(repr((ISAS, _FLAGS)).encode())
     for path in sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp"))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -71,15 +71,15 @@ def sources_digest() -> str:
 
 
 def has_built() -> bool:
-    """Whether a library of this machine's architecture came with the wheel, made of the sources that are here."""
+    """Whether the wheel has a library for this architecture, built from the present sources."""
     path = built_library(architecture())
     return path.exists() and _made_of(path) == sources_digest()
 
 
 def provide(folder: Path) -> None:
-    """Put the library into a folder: the one that came with the wheel where it fits, else compiled from its sources.
+    """Put the library into a folder: the wheel's if it fits, else compiled from its sources.
 
-    Raises CompilerMissing, or PackageError with what the compiler said.
+    Raises CompilerMissing, or PackageError with the compiler's message.
     """
     if has_built():
         shutil.copyfile(built_library(architecture()), folder / LIBRARY)
@@ -88,7 +88,7 @@ def provide(folder: Path) -> None:
 
 
 def compile_library(target: Path, machine: str) -> None:
-    """Compile the library of an architecture. Raises CompilerMissing, or PackageError with what the compiler said."""
+    """Compile the library of an architecture. Raises CompilerMissing, or PackageError with the compiler's message."""
     compiler = find_compiler()
     if compiler is None:
         raise CompilerMissing("the native encoder must be compiled and there is no C++ compiler: apt-get install g++")

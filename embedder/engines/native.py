@@ -25,7 +25,7 @@ _UNKNOWN_TOKEN, _TOO_LONG = 1, 2  # what pl_encode returns
 
 
 class _CShape(ctypes.Structure):
-    """`pl_shape` of model.h."""
+    """The struct `pl_shape` of model.h."""
 
     _fields_ = [
         (name, ctypes.c_int32)
@@ -45,7 +45,7 @@ class _CShape(ctypes.Structure):
 
 
 def supports(spec: ModelSpec, precision: str, isa: str) -> bool:
-    """Whether the native engine runs a model of this shape, in this precision, on this instruction set."""
+    """Whether the native engine supports a model, in this precision, on this instruction set."""
     shape = shape_of(spec.config)
     return (
         shape is not None
@@ -115,7 +115,7 @@ class NativeEngine:
 
 
 def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> _CShape:
-    """Return what the library calls `pl_shape`."""
+    """Return the model's sizes as the library's `pl_shape`."""
     return _CShape(
         hidden=shape.hidden,
         layers=shape.layers,

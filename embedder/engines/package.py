@@ -1,4 +1,4 @@
-"""Compiled packages: built once, found by what decides their code, verified before they are loaded."""
+"""Compiled packages: built once, found by their key, verified before they are loaded."""
 
 import fcntl
 import hashlib
@@ -24,7 +24,7 @@ _LISTED = 5  # packages that do not fit, in one error
 
 @dataclass(frozen=True, slots=True)
 class PackageKey:
-    """Everything that decides a package's code."""
+    """Everything that determines a package's code."""
 
     model: str
     engine: str
@@ -37,26 +37,26 @@ class PackageKey:
     recipe: int = RECIPE
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
+        """Return the JSON-ready form."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def folder_name(self) -> str:
-        """Readable and unique."""
+        """Folder name of the package, readable and unique."""
         digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
         return f"{Path(self.model).name}-{self.engine}-{self.precision}-{self.isa}-{digest[:12]}"
 
 
 def package_folder(cache: Path, key: PackageKey) -> Path:
-    """Return where the package of a key is, or would be."""
+    """Return the folder of a key's package, which need not exist."""
     return cache / "packages" / key.folder_name
 
 
 def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
     """Return the folder of a verified package, building it first if there is none.
 
-    `build` writes the package's files to a folder; it is called only where there is no package. Beside that folder it
-    may leave what it likes: all of it is removed.
+    `build` writes the package's files to a folder; it is called only if there is no package. It may leave files beside
+    that folder: they are removed.
     Raises CacheError, CompilerMissing, or PackageError where a package is damaged or cannot be built.
     """
     open_private(cache)
@@ -70,7 +70,7 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
 
 
 def verify(folder: Path, key: PackageKey) -> None:
-    """Check ownership, that the package is the key's, and every hash: damaged native code cannot be survived."""
+    """Check ownership, the key, and every hash, because damaged native code would crash the process."""
     again = f"remove {folder} to build it again"
     record_path = folder / _RECORD
     try:
@@ -138,7 +138,7 @@ def _without_compiler(packages: Path, key: PackageKey) -> str:
 
 
 def misfits(packages: Path, key: PackageKey) -> list[str]:
-    """Name each package of the key's model in a folder, with what keeps it from being used for the key."""
+    """Describe each package of the key's model in a folder, and how it differs from the key."""
     found = []
     for folder in sorted(packages.glob("[!.]*")):
         try:

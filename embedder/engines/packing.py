@@ -1,7 +1,7 @@
-"""Weights in the layout that the native encoder reads, in one file that processes share by mapping it.
+"""Writes weights in the layout of the native encoder, in one file that processes share by mapping it.
 
-A linear layer's weight (n, k) becomes panels of 32 output columns, (n/32, k/q, 32, q): q numbers of a column stand
-together, as many as one instruction multiplies and adds (`library.INTERLEAVE`). On x86-64 that is the operand layout of
+A linear layer's weight (n, k) becomes panels of 32 output columns, (n/32, k/q, 32, q): q numbers of a column are
+adjacent, as many as one instruction multiplies and adds (`library.INTERLEAVE`). On x86-64 that is the operand layout of
 vdpbf16ps, vpdpbusd and AMX, on Arm that of BFMMLA and SMMLA. int8 weights are symmetric with a scale per column.
 """
 

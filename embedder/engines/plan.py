@@ -1,4 +1,4 @@
-"""What a config comes to on this machine: all that can be known without importing torch."""
+"""The plan that results from a config on this machine, without importing torch."""
 
 import hashlib
 import json
@@ -19,9 +19,9 @@ INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
 
 
 class Plan:
-    """What a config comes to on this machine: model description, precision, threads, fingerprint and package key.
+    """A config resolved for this machine: model description, precision, threads, fingerprint and package key.
 
-    Raises ModelError, PrecisionError or EmbedderError where the config cannot be met.
+    Raises ModelError, PrecisionError or EmbedderError if this machine cannot run the config.
     """
 
     def __init__(self, config: EmbedderConfig) -> None:
@@ -46,7 +46,7 @@ class Plan:
 
     @property
     def package_key(self) -> PackageKey | None:
-        """What decides the compiled package of this model on this machine; None for engines without one."""
+        """Key of the compiled package of this model on this machine; None for engines without one."""
         if self.engine not in {"native", "aot"}:
             return None
         native = self.engine == "native"
@@ -91,7 +91,7 @@ class Plan:
 
 
 def resolve_precision(precision: str) -> str:
-    """Turn `auto` into bf16 where the processor has it in hardware, fp32 elsewhere. Raises PrecisionError."""
+    """Resolve `auto` to bf16 if the processor supports it in hardware, else to fp32. Raises PrecisionError."""
     if precision not in PRECISIONS:
         raise PrecisionError(f"no precision {precision!r}: one of {', '.join(PRECISIONS)}")
     if precision != "auto":

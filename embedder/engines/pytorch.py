@@ -29,7 +29,7 @@ class Engine(Protocol):
 
 
 class TorchEngine:
-    """Batches and pads token rows for a module; `_run` is what the engines differ in."""
+    """Batches and pads token rows for a module; subclasses implement `_run`."""
 
     def __init__(self, dimension: int, pad: int) -> None:
         self._dimension = dimension
@@ -50,7 +50,7 @@ class TorchEngine:
 
 
 class EagerEngine(TorchEngine):
-    """The module as it is."""
+    """Runs the module uncompiled."""
 
     def __init__(self, module: nn.Module, dimension: int, pad: int) -> None:
         super().__init__(dimension, pad)
@@ -62,7 +62,7 @@ class EagerEngine(TorchEngine):
 
 
 class CompiledEngine(EagerEngine):
-    """`torch.compile` with freezing and prepacked weights, dynamic in batch and sequence."""
+    """Runs the module with `torch.compile`: frozen, prepacked weights, dynamic batch and sequence."""
 
     def __init__(self, module: nn.Module, dimension: int, pad: int, cache: Path) -> None:
         super().__init__(module, dimension, pad)
@@ -90,10 +90,10 @@ class CompiledEngine(EagerEngine):
 
 
 def _keep_private(folder: Path) -> None:
-    """Have compiled code, which is native code, kept in a private folder and not in a shared /tmp.
+    """Keep compiled code, which is native code, in a private folder instead of a shared /tmp.
 
-    Torch reads the place from the environment alone, whenever it compiles, so it stays there. It also writes its own
-    default there, as soon as a model is loaded: only another one is the user's.
+    Torch reads the folder only from the environment, whenever it compiles, so the variable stays set. Torch also writes
+    its own default there as soon as a model is loaded: only a different value is the user's.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # 2 s, which only this engine needs
 
@@ -103,7 +103,7 @@ def _keep_private(folder: Path) -> None:
 
 
 class PackagedEngine(TorchEngine):
-    """An AOTInductor package. Constructed directly, the loader never looks for a compiler."""
+    """Runs an AOTInductor package. The loader is constructed directly, so that it never looks for a compiler."""
 
     def __init__(self, folder: Path, dimension: int, pad: int) -> None:
         super().__init__(dimension, pad)

@@ -1,4 +1,4 @@
-"""Safetensors weights into an `Encoder`, whatever names its family gives them."""
+"""Loads safetensors weights into an `Encoder`, mapping the tensor names of each model family."""
 
 from pathlib import Path
 
@@ -43,9 +43,9 @@ _DISTILBERT = {
 
 
 def load_encoder(shape: Shape, kind: str, files: tuple[Path, ...]) -> Encoder:
-    """Build an fp32 encoder from safetensors files; `kind` is the config's model_type.
+    """Build an fp32 encoder from safetensors files; `kind` is the config's `model_type`.
 
-    Raises ModelError naming the file or tensor that is truncated, missing or of another shape.
+    Raises ModelError naming the file or tensor that is truncated, missing or of the wrong shape.
     """
     tensors = _read(files)
     names = {"mpnet": _MPNET, "distilbert": _DISTILBERT}.get(kind, _BERT)
@@ -83,7 +83,7 @@ def load_encoder(shape: Shape, kind: str, files: tuple[Path, ...]) -> Encoder:
 
 
 def _read(files: tuple[Path, ...]) -> dict[str, Tensor]:
-    """Read every tensor, without the prefix that a checkpoint of a larger model puts before the encoder's names."""
+    """Read every tensor, by its name without the prefix that checkpoints of larger models put before it."""
     tensors: dict[str, Tensor] = {}
     for path in files:
         try:

@@ -40,7 +40,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Token ids to hidden states."""
+    """Encoder from token ids to hidden states."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Encoder(nn.Module):
             self.register_buffer("relative", torch.zeros(shape.heads, length, length))
 
     def to_bf16(self) -> None:
-        """Turn the large weights to bf16; norms and positions stay in fp32, where their rounding would be felt."""
+        """Convert the large weights to bf16; norms and positions stay in fp32, because rounding them costs accuracy."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding) and module is not self.positions:
                 module.to(torch.bfloat16)
@@ -75,7 +75,7 @@ class Encoder(nn.Module):
 
 
 def relative_position_bias(table: Tensor, length: int) -> Tensor:
-    """Expand MPNet's bias table (buckets, heads) to (heads, length, length), as its reference computes it."""
+    """Expand MPNet's bias table (buckets, heads) to (heads, length, length), as its reference implementation does."""
     half = table.shape[0] // 2
     exact = half // 2
     distance = torch.arange(length)[None, :] - torch.arange(length)[:, None]  # key minus query

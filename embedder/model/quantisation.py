@@ -1,5 +1,5 @@
-"""int8 products in an fp32 module, without calibration: the weights are quantised once, each token's activations as
-they come, and everything else stays in fp32.
+"""int8 linear layers in an fp32 module, without calibration: weights are quantised once, activations per token at run
+time, and everything else stays in fp32.
 
 The graph is PT2E's reference representation, so Inductor lowers it to oneDNN's int8 linear layer with packed weights.
 torchao's `X86InductorQuantizer` writes the same graph but measures activations over the whole batch: a vector would
@@ -17,7 +17,7 @@ _TINY = 1e-12  # a step of zero would divide by zero, where all values of a toke
 
 
 class QuantisedLinear(nn.Module):
-    """A linear layer of int8 weights, a scale per output column, and uint8 activations, a range per token."""
+    """Linear layer with int8 weights, scaled per output column, and uint8 activations, scaled per token."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class QuantisedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """A tensor of the type that the layer computes in; encoders ask a linear layer's weight for its dtype."""
+        """A tensor of the layer's dtype, float32, because encoders read the dtype from a linear layer's weight."""
         return self.get_buffer("scales")
 
     def forward(self, x: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ class TransformersEncoder(nn.Module):
 
 
 class SentenceEncoder(nn.Module):
-    """Token ids to one float32 vector per text."""
+    """Encoder from token ids to one float32 vector per text."""
 
     def __init__(self, encoder: nn.Module, pooling: str, normalize: bool) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class SentenceEncoder(nn.Module):
         self.normalize = normalize
 
     def to_bf16(self) -> Self:
-        """Turn the weights to bf16, as far as the encoder keeps its accuracy."""
+        """Convert the weights to bf16, except those that would cost accuracy; returns itself."""
         if isinstance(self.encoder, Encoder):
             self.encoder.to_bf16()
         else:

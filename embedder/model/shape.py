@@ -24,7 +24,7 @@ class Shape:
 
 
 def shape_of(config: Mapping[str, Any]) -> Shape | None:
-    """Return the encoder's shape for a transformers config, or None where the family does not cover it."""
+    """Return the encoder's shape for a transformers config, or None for models outside the family."""
     kind = config.get("model_type")
     distil = kind == "distilbert"
     if kind not in {"bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert"}:

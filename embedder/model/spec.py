@@ -25,7 +25,7 @@ _LEGACY_POOLING = {
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything about a model that decides its vectors, except the arithmetic."""
+    """Everything about a model that determines its vectors, except the arithmetic."""
 
     folder: Path
     name: str
@@ -45,12 +45,12 @@ class ModelSpec:
 
     @property
     def tokenizer(self) -> Path:
-        """The tokenizer's file."""
+        """Path of the tokenizer's file."""
         return self.folder / "tokenizer.json"
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of what decides a vector; hashes every weight file (about 2 GB/s)."""
+        """Flat mapping of what determines a vector; hashes every weight file (about 2 GB/s)."""
         return {
             "weights_sha256": _sha256(*self.weights),
             "config_sha256": hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest(),
@@ -137,7 +137,7 @@ def read_spec(folder: Path) -> ModelSpec:
 
 
 def _modules(folder: Path) -> dict[str, str]:
-    """Map module class name to its folder; a plain transformers folder has none and pools by mean."""
+    """Map module class names to their folders; a plain transformers folder has no modules, and pools by mean."""
     path = folder / "modules.json"
     if not path.exists():
         return {}

@@ -1,4 +1,4 @@
-"""Texts to token ids with the model's own tokenizer. Imports no torch."""
+"""Turns texts into token ids with the model's own tokenizer. Imports no torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ class Tokenizer:
             tokenizer.no_padding()
 
     def __call__(self, texts: Sequence[str], role: Role) -> list[list[int]]:
-        """Return the ids of each text, prompt and special tokens included, at most `max_length` of them."""
+        """Return the token ids of each text, prompt and special tokens included, truncated to `max_length`."""
         prepared = [self._prepare(text, role) for text in texts]
         if len(prepared) == 1:
             return [self._truncating.encode(prepared[0]).ids]  # a batch of one starts a thread pool for nothing

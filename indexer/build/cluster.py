@@ -1,8 +1,7 @@
-"""A Ray cluster as the build sees it: pages go in and come back read and cut, texts go in and come back as vectors.
+"""A Ray cluster as the build uses it: it parses and chunks pages, and embeds texts.
 
-Each page and each block of texts is a task of its own, which Ray starts again on another node if its node is lost.
-Tasks have no effect but their result, and results are taken in the order of the build, so nothing comes twice or is
-missing.
+Each page and each block of texts is a separate task, which Ray runs again on another node if its node is lost. Tasks
+have no effect but their result, and results are taken in the order of the build, so nothing is duplicated or missing.
 """
 
 import time
@@ -36,7 +35,7 @@ T = TypeVar("T")
 
 
 class Result(Generic[T]):
-    """What a task gives, once it is done."""
+    """Result of a task, available once it is done."""
 
     def __init__(self, cluster: "Cluster", task: Any, decode: Callable[[Any], T]) -> None:
         self._cluster = cluster
@@ -44,7 +43,7 @@ class Result(Generic[T]):
         self._decode = decode
 
     def result(self) -> T:
-        """Wait for it. Raises what the task raised, or ClusterError where no node is left to do it."""
+        """Wait for the result. Raises what the task raised, or ClusterError if no node is left to run it."""
         return self._decode(self._cluster.wait_for(self._task))
 
 
@@ -52,16 +51,16 @@ class Cluster:
     """The nodes of the cluster that this process is connected to, see `indexer.build.ray_session`."""
 
     def __init__(self, load: Callable[[], Embedder], fingerprint: Mapping[str, Any], cores: int = 1) -> None:
-        """Check that every node is fit, which compiles the model where that has not been done yet.
+        """Check that every node can take tasks, which compiles the model there if necessary.
 
         Args:
-            load: gives a node its embedder; a function that can be imported there, or a partial of one.
-            fingerprint: of this machine's embedder; that of every node has to be equal.
-            cores: that one task takes.
+            load: returns the embedder of a node; a function that can be imported there, or a partial of one.
+            fingerprint: fingerprint of this machine's embedder; that of every node must be equal.
+            cores: number of cores that one task takes.
 
         Raises:
             NodeDiffers: a node has other software or another model.
-            ClusterError: there is no node with so many cores.
+            ClusterError: no node has enough cores.
         """
         self._work = Work(uuid4().hex, load, dict(fingerprint), cluster_worker.software())
         self._cores = cores
@@ -73,22 +72,22 @@ class Cluster:
 
     @property
     def pages(self) -> int:
-        """How many pages may be on their way."""
+        """How many pages may be under way."""
         return max(AHEAD, _PER_CORE * self._room())
 
     @property
     def blocks(self) -> int:
-        """How many blocks of texts may be on their way."""
+        """How many blocks of texts may be under way."""
         return self._room() + _SPARE
 
     def read(self, page: Page, chunk: ChunkConfig) -> Result[Parsed]:
-        """Begin to read and cut a page; its result may raise ParseError."""
+        """Start to parse and chunk a page; its result may raise ParseError."""
         return Result(self, self._read.remote(pack_page(page), page.body, chunk, self._work), unpack_parsed)
 
     def encode(
         self, texts: Sequence[str], took: Callable[[Mapping[str, float]], None]
     ) -> Result[npt.NDArray[np.float32]]:
-        """Begin to embed texts: float32 (n, dimension), in their order. `took` is told the seconds by stage."""
+        """Start to embed texts: float32 (n, dimension), in their order. `took` is called with the seconds by stage."""
 
         def decode(answer: tuple[npt.NDArray[np.float32], float]) -> npt.NDArray[np.float32]:
             vectors, seconds = answer
@@ -98,14 +97,14 @@ class Cluster:
         return Result(self, self._encode.remote(pack_texts(texts), self._work), decode)
 
     def wait_for(self, task: Any) -> Any:
-        """What a task gives; see `Result.result`."""
+        """Wait for a task and return its result; see `Result.result`."""
         seen = time.monotonic()
         while not ray.wait([task], timeout=_POLL)[0]:
             if self._nodes():
                 seen = time.monotonic()
             elif time.monotonic() - seen > _PATIENCE:
                 raise ClusterError(
-                    "all nodes of the cluster that could do a task are lost: nothing was published; start some "
+                    "all nodes of the cluster that could run a task are lost; nothing was published: start a node "
                     "and index again"
                 )
         try:
@@ -118,8 +117,8 @@ class Cluster:
             ) from error
         except RayError as error:
             raise ClusterError(
-                f"a task was lost {_RETRIES + 1} times with its node or process ({_first_line(error)}): see whether "
-                "the nodes have enough memory; nothing was published"
+                f"a task was lost {_RETRIES + 1} times with its node or process ({_first_line(error)}); nothing was "
+                "published: check that the nodes have enough memory"
             ) from error
 
     def _check(self) -> None:
@@ -144,7 +143,7 @@ class Cluster:
         ]
 
     def _room(self) -> int:
-        """How many tasks the cluster can do at the same time."""
+        """How many tasks the cluster can run at the same time."""
         if time.monotonic() - self._counted_at > _COUNTED:
             self._tasks = int(ray.cluster_resources().get("CPU", 0.0)) // self._cores
             self._counted_at = time.monotonic()

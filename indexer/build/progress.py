@@ -1,4 +1,4 @@
-"""How far a build is: a line that is rewritten on a terminal, one every ten seconds elsewhere, or nothing."""
+"""Progress of a build: a line that is rewritten on a terminal, a new line every ten seconds elsewhere, or nothing."""
 
 import threading
 import time
@@ -12,33 +12,33 @@ from indexer.wording import counted
 Style = Literal["shown", "quiet"]
 READING = "reading"  # the phase that has pages and chunks
 _WINDOW = 30.0  # seconds over which rates are taken
-_LEAST = 3.0  # seconds of a window that say something
-_SETTLED = 0.1  # pages found for each one done, up to which it is known how many are left
+_LEAST = 3.0  # seconds of a window that give a rate
+_SETTLED = 0.1  # pages found for each one done, up to which the number left counts as known
 
 
 class Rate:
-    """How fast a count has grown of late."""
+    """Recent growth rate of a count."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def note(self, count: int, now: float) -> None:
-        """Take down the count; `now` in seconds."""
+        """Record the count; `now` in seconds."""
         while len(self._seen) > 1 and self._seen[1][0] <= now - _WINDOW:
             self._seen.popleft()
         self._seen.append((now, count))
 
     def read(self, now: float) -> float | None:
-        """Growth per second, None while too little is known."""
+        """Return the growth per second, or None while too little is known."""
         if not self._seen or now - self._seen[0][0] < _LEAST:
             return None
         return (self._seen[-1][1] - self._seen[0][1]) / (now - self._seen[0][0])
 
 
 class Progress:
-    """Counts pages and chunks of one build; may be told from several threads.
+    """Counts pages and chunks of one build; safe to call from several threads.
 
-    The number of pages due is what is known so far: on a crawl it grows as links are found.
+    The number of pages due is the number known so far: in a crawl it grows as links are found.
     """
 
     def __init__(self, stream: TextIO, style: Style, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +53,7 @@ class Progress:
         self._display: Display | None = None
 
     def phase(self, name: str) -> None:
-        """Say what is done from now on."""
+        """Begin a phase; `name` is shown from now on."""
         with self._lock:
             self._phase, self._began = name, self._clock()
         if self._style == "shown" and self._display is None:
@@ -61,14 +61,14 @@ class Progress:
         self._changed()
 
     def found(self, pages: int) -> None:
-        """So many pages are due in all, as far as is known."""
+        """Set the number of pages due in all, as far as known."""
         with self._lock:
             self._due = max(pages, self._pages)
             self._rates["due"].note(self._due, self._clock())
         self._changed()
 
     def page(self) -> None:
-        """One more page is done with, whatever came of it."""
+        """Count one more page as done, whatever its outcome."""
         with self._lock:
             self._pages += 1
             self._due = max(self._due, self._pages)
@@ -77,7 +77,7 @@ class Progress:
         self._changed()
 
     def chunks(self, *, waiting: int, embedded: int, tokens: int, tokens_waiting: int) -> None:
-        """So many chunks, of so many tokens together, are embedded, and so many more of both wait for it."""
+        """Set the numbers of chunks and tokens that are embedded, and that wait to be embedded."""
         with self._lock:
             self._waiting, self._embedded = waiting, embedded
             self._tokens, self._tokens_waiting = tokens, tokens_waiting
@@ -86,20 +86,20 @@ class Progress:
         self._changed()
 
     def message(self, text: str) -> None:
-        """Print one line that stays."""
+        """Print one line that is not overwritten."""
         if self._display is not None:
             self._display.message(text)
         elif self._style == "shown":
             print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Stop showing anything."""
+        """Stop showing progress."""
         if self._display is not None:
             self._display.close()
             self._display = None
 
     def line(self) -> str:
-        """What is under way, how far it is and how fast, in one line."""
+        """Return the phase, the counts, the rate and the time left, in one line."""
         with self._lock:
             now = self._clock()
             if self._phase != READING:
@@ -115,7 +115,7 @@ class Progress:
             return f"{text}, {self._left(rates)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
+        """Return the JSON-ready form."""
         with self._lock:
             return {
                 "phase": self._phase,
@@ -127,7 +127,7 @@ class Progress:
             }
 
     def _left(self, rates: dict[str, float | None]) -> str:
-        """Say how long it may still take, where that can be known."""
+        """Return the estimated time left, or the time so far if there is no estimate."""
         pages, found, tokens = rates["pages"], rates["due"] or 0.0, rates["tokens"]
         if pages and found > _SETTLED * pages:
             return "and more are being found"
@@ -140,11 +140,11 @@ class Progress:
         return _duration(self._clock() - self._began)
 
     def _changed(self) -> None:
-        """Do nothing: for those who want to know of every change."""
+        """Do nothing; subclasses that report every change override this."""
 
 
 def progress_for(stream: TextIO, *, quiet: bool = False) -> Progress:
-    """A progress that is shown on a stream, unless it is to be quiet."""
+    """Return a progress that is shown on a stream, or not at all if `quiet`."""
     return Progress(stream, "quiet" if quiet else "shown")
 
 

@@ -52,7 +52,7 @@ def read_links(page: Page, lend: Lend = borrowed) -> Links:
     except ParseError as error:
         raise FetchError(f"its links cannot be read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FetchError("its links cannot be read: the reader process returned garbage") from error
+        raise FetchError("its links cannot be read: the reader process returned invalid data") from error
 
 
 def _links(page: Page, answer: dict[str, Any]) -> Links:

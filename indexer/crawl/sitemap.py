@@ -147,5 +147,5 @@ def read_listing(page: Page, lend: Lend = borrowed) -> Listing:
     except ParseError as error:
         raise FetchError(str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FetchError("the reader process returned garbage") from error
+        raise FetchError("the reader process returned invalid data") from error
     return Listing(tuple(pages), tuple(sitemaps))

@@ -1,4 +1,4 @@
-"""A published generation, open for searching. Imports nothing that only a build needs."""
+"""A published generation, opened for searching. Imports nothing that only a build needs."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -40,12 +40,12 @@ _FILTERS = 64  # whose rows are remembered: people and pages ask with the same f
 
 
 def current_id(index_dir: Path) -> str:
-    """Id of the live generation: one small read, cheap enough to ask before every query.
+    """Return the id of the live generation: one small read, cheap enough to do before every query.
 
     Raises:
         IndexMissing: nothing has been published there.
         IndexCorrupt: `CURRENT` does not name a generation.
-        IndexUnreadable: it cannot be read for now.
+        IndexUnreadable: it temporarily cannot be read.
     """
     path = os.path.join(index_dir, CURRENT)
     try:
@@ -67,7 +67,7 @@ def current_id(index_dir: Path) -> str:
 
 
 def generation_folder(index_dir: Path, generation_id: str) -> Path:
-    """Folder of a published generation; raises IndexMissing if there is none of this name, whatever the name is."""
+    """Return the folder of a published generation; raises IndexMissing if there is none, even for an invalid id."""
     folder = index_dir / GENERATIONS / generation_id
     if not is_generation_id(generation_id) or not folder.is_dir():
         raise IndexMissing(f"there is no generation {generation_id!r} in {index_dir}")
@@ -75,13 +75,13 @@ def generation_folder(index_dir: Path, generation_id: str) -> Path:
 
 
 class Generation:
-    """One immutable generation with every file open; deleting its folder does it no harm.
+    """One immutable generation with every file open; its folder may be deleted while it is open.
 
     `search` and `chunks` may be called from many threads at once. Open it after forking, not before.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Verify and open a generation folder; raises IndexCorrupt naming the file that is wrong."""
+        """Verify and open a generation folder; raises IndexCorrupt, which names the file at fault."""
         self.manifest: Manifest = read_manifest(folder)
         check_files(folder, self.manifest)
         self._vectors = VectorReader(folder / VECTORS)
@@ -92,15 +92,15 @@ class Generation:
         self.select = lru_cache(_FILTERS)(self._documents.select)
         counts = self.manifest.counts
         if (self._vectors.count, self._vectors.dimension) != (counts.chunks, counts.dimension):
-            raise corrupt(folder / VECTORS, "does not hold the vectors that the manifest says")
+            raise corrupt(folder / VECTORS, "its vectors do not match the manifest")
         if self._lexical.count != counts.chunks:
-            raise corrupt(folder / LEXICAL, "does not hold the chunks that the manifest says")
+            raise corrupt(folder / LEXICAL, "its chunks do not match the manifest")
         if len(self.rows) != counts.chunks:
-            raise corrupt(folder / ROWS, "does not hold the rows that the manifest says")
+            raise corrupt(folder / ROWS, "its rows do not match the manifest")
         is_there = REPETITION in self.manifest.files
         self._repetition = read_shares(folder / REPETITION, counts.chunks) if is_there else None
         if (self._documents.documents, self._documents.chunks) != (counts.documents, counts.chunks):
-            raise corrupt(folder / DOCUMENTS, "does not hold the documents that the manifest says")
+            raise corrupt(folder / DOCUMENTS, "its documents or chunks do not match the manifest")
 
     @classmethod
     def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
@@ -125,7 +125,7 @@ class Generation:
 
     @property
     def id(self) -> str:
-        """Name of the generation; later ones sort after it."""
+        """Id of the generation; later ones sort after it."""
         return self.manifest.id
 
     @property
@@ -135,46 +135,46 @@ class Generation:
 
     @property
     def document_count(self) -> int:
-        """Documents in the generation."""
+        """Number of documents in the generation."""
         return self._documents.documents
 
     @property
     def chunk_count(self) -> int:
-        """Chunks in the generation."""
+        """Number of chunks in the generation."""
         return self._documents.chunks
 
     @property
     def words_take_long(self) -> bool:
-        """Whether `search_words` takes longer than handing it to another thread does."""
+        """Whether `search_words` takes longer than handing it to another thread."""
         return self.chunk_count >= _MANY_CHUNKS
 
     def search(
         self, vector: npt.NDArray[np.float32], k: int, allowed: RowSet | None = None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Rows of the k chunks nearest to a vector; see `VectorReader.search`.
+        """Find the k chunks nearest to a vector; see `VectorReader.search`.
 
         Args:
             vector: float32 (dim,).
-            k: how many, at least 1.
-            allowed: rows to choose from, as `select` gives them; None means all.
+            k: number of chunks, at least 1.
+            allowed: rows to choose from, as `select` returns them; None means all.
 
         Returns:
             Scores float32 (n,), best first, and rows int64 (n,), n = min(k, chunks).
 
         Raises:
-            VectorError: the vector has another length, or is not finite.
+            VectorError: the vector has the wrong length, or is not finite.
         """
         return self._vectors.search(vector, k, allowed)
 
     def search_words(
         self, query: str, k: int, only: Filter | None = None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Rows of the k chunks that match the words of a query best; see `LexicalReader.search`.
+        """Find the k chunks that match the words of a query best; see `LexicalReader.search`.
 
         Args:
             query: text, as a user types it.
-            k: how many, at least 1.
-            only: what the chunks' documents must be like; None means any.
+            k: number of chunks, at least 1.
+            only: filter for the chunks' documents; None means all.
 
         Returns:
             BM25 scores float32 (n,), best first, and rows int64 (n,), n <= k.
@@ -182,22 +182,22 @@ class Generation:
         return self._lexical.search(query, k, only, self.select(only) if only else None)
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Stored vectors by row, float32 (n, dim)."""
+        """Return stored vectors by row, float32 (n, dim); `rows` is int64 (n,)."""
         return self._vectors.vectors(rows)
 
     def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
-        """Document and signature by row, an array (n,) of `indexer.generation.rows.DTYPE`."""
+        """Return document and signature by row, an array (n,) of `rows.DTYPE`; `rows` is int64 (n,)."""
         return self.rows[rows]
 
     def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
-        """Shares of the texts that repeat, by row, uint8 (n,); see `repetition`. 0 where that is not known."""
+        """Return the repeated shares of texts by row, uint8 (n,), see `indexer.generation.repetition`; 0 if unknown."""
         return np.zeros(len(rows), np.uint8) if self._repetition is None else self._repetition[rows]
 
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
-        """Chunks by row, in the order asked for.
+        """Return chunks by row, in the order of `rows`.
 
         Args:
-            rows: int64 (n,), as `search` gives them.
+            rows: int64 (n,), as `search` returns them.
 
         Raises:
             IndexCorrupt: a row is not in the generation.
@@ -205,7 +205,7 @@ class Generation:
         return self._documents.read(rows)
 
     def section(self, row: int) -> str:
-        """Text of the section that a chunk is of, or as much as stands in the 24 chunks on either side of it.
+        """Return the text of the section of a chunk, limited to the 24 chunks on either side of it.
 
         Raises:
             IndexCorrupt: the row is not in the generation.
@@ -213,23 +213,23 @@ class Generation:
         return joined(self._documents.section(row), self.manifest.settings)
 
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
-        """What is told of documents, given by their number, in no order. Raises IndexCorrupt."""
+        """Return the facts of documents by number, in no particular order. Raises IndexCorrupt."""
         return self.catalogue.facts(numbers)
 
     def facts_by_id(self, id: str) -> DocumentFacts | None:
-        """What is told of the document of an id, or None. Raises IndexCorrupt."""
+        """Return the facts of the document with an id, or None. Raises IndexCorrupt."""
         return self.catalogue.facts_by_id(id)
 
     def document(self, id: str) -> dict[str, Any] | None:
-        """Return the document of an id with its passages, JSON-ready, or None. Raises IndexCorrupt."""
+        """Return the document with an id and its passages, JSON-ready, or None. Raises IndexCorrupt."""
         found = self.catalogue.find(id)
         return {"generation": self.id, **found.as_dict()} if found else None
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """Yield every document as `document` gives it. Raises IndexCorrupt."""
+        """Yield every document as `document` returns it. Raises IndexCorrupt."""
         return ({"generation": self.id, **found.as_dict()} for found in self.catalogue)
 
     def close(self) -> None:
-        """Release the files."""
+        """Close the files."""
         self._documents.close()
         self.catalogue.close()

@@ -1,4 +1,4 @@
-"""What passages have in common with the one before, where they were cut to overlap, is read once."""
+"""Removes the text that overlapping passages share, so that it is shown once."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def overlaps(settings: Mapping[str, Any]) -> bool:
-    """Whether a build with these settings cuts passages to overlap."""
+    """Whether a build with these settings makes overlapping passages."""
     return bool(settings.get("chunk", {}).get("overlap"))
 
 
 def once(texts: Sequence[str], whole: int | None = None) -> list[str]:
-    """Passages that follow each other, each without what it begins with of the one before it.
+    """Return consecutive passages, each without the beginning that it shares with the one before it.
 
-    The one at `whole` keeps its beginning, which the one before it loses at its end.
+    The passage at index `whole` keeps its beginning; the one before it loses its end instead.
     """
     kept = list(texts)
     for place, (before, text) in enumerate(pairwise(texts), 1):
@@ -26,12 +26,15 @@ def once(texts: Sequence[str], whole: int | None = None) -> list[str]:
 
 
 def joined(texts: list[str], settings: Mapping[str, Any]) -> str:
-    """Join the texts of one section, of a build with these settings."""
+    """Join the passages of one section, from a build with these settings."""
     return "\n".join(once(texts) if overlaps(settings) else texts)
 
 
 def shared(before: str, text: str) -> int:
-    """Length of what a text begins with and the passage before it ends with, whole words; never all of the text."""
+    """Return the length of the overlap: the beginning of a text that ends the passage before it, in whole words.
+
+    Never the length of the whole text.
+    """
     start = max(0, len(before) - len(text) + 1)
     while text and 0 <= (start := before.find(text[0], start)) < len(before):
         length = len(before) - start
@@ -42,11 +45,11 @@ def shared(before: str, text: str) -> int:
 
 
 def _after(text: str, length: int) -> str:
-    """Text beyond so many characters, from its next word or line on; a line keeps its indentation."""
+    """Return the text after `length` characters, from its next word or line on; a line keeps its indentation."""
     rest = text[length:]
     return rest.lstrip("\n") if rest.startswith("\n") else rest.lstrip()
 
 
 def _is_edge(text: str, place: int) -> bool:
-    """Whether no word goes on across a place."""
+    """Whether no word continues across a place."""
     return not (0 < place < len(text) and text[place - 1].isalnum() and text[place].isalnum())

@@ -1,7 +1,7 @@
-"""How much of a passage is boilerplate: the share of its text in lines that documents of several titles have.
+"""Share of a passage that is boilerplate: text in lines that occur in documents of several titles.
 
-Titles are counted, and not documents, so that versions and copies of a page count once: what they share with each
-other is as telling as it is in one of them.
+Counts titles instead of documents, so that versions and copies of a page count once: what they share with each other
+is not boilerplate.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ from indexer.generation.manifest import corrupt
 from indexer.generation.rows import read_array
 
 TITLES = 5
-"""A line repeats if so many titles have it. Chosen with the strength in `rag.query.ranking`, see docs/evaluation.md."""
+"""Titles from which a line counts as repeated. Chosen with the strength in `ranking`, see docs/evaluation.md."""
 WHOLE = 255
-"""What is stored of a passage that repeats from end to end; 0 of one that does not repeat."""
+"""Value stored for a passage that consists of repeated lines only; 0 for one without any."""
 Shares = npt.NDArray[np.uint8]
 _LONGEST = 0xFFFF  # characters that a line counts for at most
 _BLOCK = 1 << 16  # lines
@@ -25,7 +25,7 @@ _PARTS = 16  # of the lines, which are sorted one after another: that takes memo
 
 
 class RepetitionCounter:
-    """Takes in all passages of a generation, in row order; about 200 bytes of memory for each at the end."""
+    """Collects all passages of a generation, in row order; takes about 200 bytes of memory per passage at the end."""
 
     def __init__(self) -> None:
         self._lines: list[int] = []
@@ -35,7 +35,7 @@ class RepetitionCounter:
         self._titles: list[int] = []
 
     def add(self, title: str, texts: Iterable[str]) -> None:
-        """Take in the passages of one document."""
+        """Add the passages of one document."""
         number = _number(title)
         for text in texts:
             before = len(self._lines)
@@ -49,7 +49,7 @@ class RepetitionCounter:
                 self._put_away()
 
     def shares(self) -> Shares:
-        """Share of each passage's characters in lines that repeat, uint8 (n,), from 0 to WHOLE."""
+        """Return the share of each passage's characters in repeated lines, uint8 (n,), from 0 to WHOLE."""
         self._put_away()
         lines = np.concatenate([block[0] for block in self._blocks])
         lengths = np.concatenate([block[1] for block in self._blocks])
@@ -72,15 +72,15 @@ class RepetitionCounter:
 
 
 def read_shares(path: Path, count: int) -> Shares:
-    """Map the file of a generation with so many passages; raises IndexCorrupt or IndexUnreadable."""
+    """Map the file of a generation with `count` passages, uint8 (count,); raises IndexCorrupt or IndexUnreadable."""
     shares: Shares = read_array(path)
     if shares.dtype != np.uint8 or shares.shape != (count,):
-        raise corrupt(path, "does not hold the shares that the manifest says")
+        raise corrupt(path, "its shares do not match the manifest")
     return shares
 
 
 def _sums(values: npt.NDArray[np.uint16], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Sums of so many values each, one run after another."""
+    """Return the sums of consecutive runs of values, of the lengths in `counts`."""
     reach = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
     ends = np.cumsum(counts)
     return np.asarray(reach[ends] - reach[ends - counts], dtype=np.int64)

@@ -84,7 +84,7 @@ def from_json(answer: Mapping[str, Any]) -> Content:
         title, is_link_list = _line(answer["title"] or "") or None, answer.get("is_link_list") is True
         return Content(title, sections, declared, is_link_list, language_of(answer.get("detected")))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ParseError("the reader process returned garbage") from error
+        raise ParseError("the reader process returned invalid data") from error
 
 
 def clean(text: str) -> str:

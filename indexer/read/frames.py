@@ -48,7 +48,7 @@ def read_frame(file: _Source, longest_body: int) -> tuple[dict[str, Any], bytes]
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BrokenFrame("the reader process returned garbage") from error
+        raise BrokenFrame("the reader process returned invalid data") from error
     if not isinstance(fields, dict):
-        raise BrokenFrame("the reader process returned garbage")
+        raise BrokenFrame("the reader process returned invalid data")
     return fields, body

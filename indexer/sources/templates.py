@@ -1,9 +1,8 @@
-"""What the pages of a source have around their text, learnt from some of them and kept with the index.
+"""Learns the templates of sources, the text that pages share around their own, and keeps them with the index.
 
-The first pages of a site, or some from all over a folder, are read twice: once to find what they have in common. Which
-these are depends on the source alone. What was learnt holds for later builds too, so that pages which did not change
-need not be read again; it is learnt anew when all pages are read anew, or most of the sample has changed, as it does
-when a site gets a new design.
+The first pages of a site, or a spread over a folder, are read twice: once to find what they have in common. Which pages
+these are depends on the source alone. A template holds for later builds too, so that unchanged pages need not be read
+again; it is learnt again when all pages are read again, or when most of the sample has changed, as after a redesign.
 """
 
 from collections import Counter
@@ -36,22 +35,27 @@ Items = Generator[Item, None, None]
 
 
 class Templates:
-    """Learns templates, and gives pages those of their sources."""
+    """Learns the templates of sources, and attaches them to pages."""
 
     def __init__(self, kept: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True) -> None:
-        """Take what `kept` gave after an earlier build, and which pages this has not read as they are now."""
+        """Start from the result of `kept` after an earlier build.
+
+        Args:
+            kept: templates by source.
+            is_new: whether the earlier build did not read a page in its present form.
+        """
         self._known = dict(kept or {})
         self._studied: set[str] = set()
         self._is_new = is_new
 
     def kept(self, sources: Iterable[str]) -> dict[str, str]:
-        """What was learnt of these sources."""
+        """Return the known templates of these sources, by source."""
         return {source: self._known[source] for source in sources if source in self._known}
 
     def study(self, source: str, pages: Iterable[Item]) -> None:
-        """Learn the template of a source from the first of some pages, if they are enough.
+        """Learn the template of a source from the first of these pages, if they are enough.
 
-        One that is known stays, unless most of these pages have changed.
+        A known template stays, unless most of these pages have changed.
         """
         self._studied.add(source)
         sample = [page for page in _first(pages) if isinstance(page, Known) or is_html(page)]
@@ -64,10 +68,10 @@ class Templates:
             self._known[source] = str(learnt)
 
     def over(self, source: str, items: Items) -> Generator[Item | None, None, None]:
-        """Give the items of a source in their order, pages with its template.
+        """Yield the items of a source in their order, pages with the source's template attached.
 
-        The first are held back to learn it, unless it has been studied by then; for each of them None is given, so that
-        who reads several sources need not wait for this one.
+        The first items are held back to learn the template, unless it has been studied by then; None is yielded for
+        each of them, so that a caller that reads several sources need not wait for this one.
         """
         with closing(items):
             held: list[Item] = []
@@ -88,9 +92,9 @@ class Templates:
 
 
 def learn(pages: Iterable[Mapping[str, Any]]) -> Template | None:
-    """The template of pages, of which each is what `html_template.find` gives; None where they are too few.
+    """Learn the template of pages, each a result of `html_template.find`; return None if they are too few.
 
-    Pages with the same headings, such as versions of one, count once: what they share is what they say.
+    Pages with the same headings, such as versions of one, count once: what they share is their own text.
     """
     different = {page["about"]: page["blocks"] for page in pages}
     if len(different) < _LEAST_PAGES:
@@ -119,7 +123,7 @@ def learn(pages: Iterable[Mapping[str, Any]]) -> Template | None:
 
 
 def _first(items: Iterable[Item]) -> Items:
-    """Items among which there are enough pages, or which are enough to hold in memory."""
+    """Yield items until there are enough pages, or as many as may be held in memory."""
     pages = size = 0
     for count, item in enumerate(items, 1):
         yield item
@@ -142,7 +146,7 @@ def _blocks_of(pages: Iterable[Page]) -> Generator[dict[str, Any], None, None]:
 
 
 def checked(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What the reader process found, which has read what a stranger wrote; raises ParseError if it is nothing such."""
+    """Return a checked copy of the reader process's answer, which is untrusted; raises ParseError if it is invalid."""
     try:
         blocks = [
             (_number(around), _number(place), _number(text), bool(linked))
@@ -150,7 +154,7 @@ def checked(answer: Mapping[str, Any]) -> dict[str, Any]:
         ]
         return {"about": _number(answer["about"]), "blocks": blocks}
     except (KeyError, TypeError, ValueError) as error:
-        raise ParseError("the reader process returned garbage") from error
+        raise ParseError("the reader process returned invalid data") from error
 
 
 def _number(given: int) -> int:
@@ -160,7 +164,7 @@ def _number(given: int) -> int:
 
 
 def is_html(item: Item) -> TypeGuard[Page]:
-    """Whether an item is a page that may have a template, and is to be read."""
+    """Whether an item is an HTML page to be read, which may have a template."""
     if not isinstance(item, Page) or item.noindex:
         return False
     return reader_of(effective_type(item.content_type, urlsplit(item.url).path)) == HTML

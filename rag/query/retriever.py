@@ -101,7 +101,7 @@ class Retriever:
             diversity: 0 for the best, up to 1 for ones as different from each other as can be.
             expand: whether the hits come with the text of their sections; see EXPANSIONS.
             facets: whether the documents among the candidates are counted.
-            sentences: whether hits that share no word with the query name their nearest sentence.
+            sentences: whether to find the nearest sentence in hits that share no word with the query.
             close: cosine from which a hit is close to the query; see `closeness`.
             vector: the query's own, float32 (dim,), where the caller has it already.
 

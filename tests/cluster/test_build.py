@@ -135,7 +135,7 @@ def test_without_nodes_it_ends(
     monkeypatch.setattr("indexer.build.cluster._PATIENCE", 0.5)
     cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
     monkeypatch.setattr(cluster, "_nodes", list)
-    with pytest.raises(ClusterError, match="all nodes of the cluster that could do a task are lost"):
+    with pytest.raises(ClusterError, match="all nodes of the cluster that could run a task are lost"):
         make(tmp_path / "cluster", pages, cluster)
     with pytest.raises(IndexMissing):
         current_id(tmp_path / "cluster")

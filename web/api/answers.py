@@ -45,7 +45,7 @@ WRITTEN = define(
                     }
                 )
             ),
-            "finish_reason": {**STRING, "description": "`stop`, `length` where it was cut off, or `nothing found`"},
+            "finish_reason": {**STRING, "description": "`stop`, `length` if it was cut off, or `nothing found`"},
             "took_ms": structure({**ANSWER_FIELDS["properties"]["took_ms"]["properties"], **TOOK}),
         },
     },

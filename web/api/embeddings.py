@@ -15,13 +15,13 @@ MOST_TEXTS = 2048  # of one request, as with OpenAI
 TEXT = {"type": "string", "minLength": 1, "maxLength": 100_000}
 INPUT = {
     "anyOf": [TEXT, listed(TEXT, minItems=1, maxItems=MOST_TEXTS)],
-    "description": "text to embed; what is longer than the model reads is cut",
+    "description": "text to embed; truncated to what the model reads",
 }
 ROLE = {
     "type": "string",
     "enum": ["document", "query"],
     "default": "document",
-    "description": "what the texts are: some models read queries in another way",
+    "description": "role of the texts; some models embed queries differently",
 }
 VECTOR = listed({"type": "number"})
 

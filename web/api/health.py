@@ -28,14 +28,14 @@ blueprint = Blueprint("health", __name__)
 
 
 @blueprint.get("/livez")
-@operation(summary="Whether the process answers.", role=None, responses={200: structure({"live": {"const": True}})})
+@operation(summary="Check that the process answers.", role=None, responses={200: structure({"live": {"const": True}})})
 def livez() -> Response:
     """Answer 200 for as long as the process serves requests."""
     return jsonify(live=True)
 
 
 @blueprint.get("/readyz")
-@operation(summary="Whether it is ready, and what it serves.", role=None, responses={200: STATUS}, errors=(503,))
+@operation(summary="Check readiness, and what is served.", role=None, responses={200: STATUS}, errors=(503,))
 def readyz() -> Response:
     """Answer 200 with the retriever's status while a search would be answered, else 503 with the reason."""
     status = retriever().status()

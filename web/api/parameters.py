@@ -91,10 +91,10 @@ def search_options(limits: Limits) -> dict[str, dict[str, Any]]:
         "expand": {
             "type": "string",
             "enum": list(EXPANSIONS),
-            "description": "`section` gives every hit the text of its section",
+            "description": "`section` adds the text of each hit's section",
         },
-        "facets": _flag("whether the documents found are counted by source, language, type and folder"),
-        "sentences": _flag("whether hits that share no word with the query name their nearest sentence"),
+        "facets": _flag("whether to count the documents found by source, language, type and folder"),
+        "sentences": _flag("whether to find the nearest sentence in hits that share no word with the query"),
     }
 
 

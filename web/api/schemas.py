@@ -12,7 +12,7 @@ from web.retriever import Limits
 MEANINGS = {
     "source": "from this source, spelled as it was indexed",
     "url_prefix": "at this address or below it",
-    "path": "at this path or below it, on whatever host",
+    "path": "at this path or below it, on any host",
     "language": "in this language: `en` and `en-GB` both mean English",
     "content_type": "of this media type",
 }
@@ -64,7 +64,7 @@ FILTER = define(
                 "maxProperties": MOST_VALUES,
                 "propertyNames": VALUE,
                 "additionalProperties": _texts("", "any of these values"),
-                "description": "with these values under these names",
+                "description": "with these values for these names",
             },
         },
     )

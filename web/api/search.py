@@ -50,7 +50,7 @@ def search_by_body() -> Response:
 @blueprint.post("/search/batch")
 @operation(
     summary="Search for several queries at once.",
-    description="They go through the model together. One that cannot be answered has a problem in its place.",
+    description="They go through the model together. A search that fails has a problem in its place.",
     role="read",
     request=BATCH_REQUEST,
     responses={200: BATCH_ANSWER},

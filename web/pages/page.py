@@ -40,7 +40,7 @@ def _parameters(limits: Limits) -> list[Parameter]:
         {"name": "q", **text, "description": "what to search for"},
         *others,
         {"name": "open", **text, "description": "id of a passage to show with its whole section"},
-        {"name": "explain", **flag, "description": "whether scores and the time of each stage are shown"},
+        {"name": "explain", **flag, "description": "whether to show scores and the time of each stage"},
     ]
 
 
@@ -52,7 +52,7 @@ def _form(limits: Limits) -> dict[str, Any]:
 
 @blueprint.get("/")
 @operation(
-    summary="The search page",
+    summary="Show the search page",
     role="read",
     description=DESCRIPTION,
     parameters=_parameters,
@@ -66,7 +66,7 @@ def index() -> str:
 
 @blueprint.post("/")
 @operation(
-    summary="The search page, for a query that is too long for an address",
+    summary="Show the search page for a query that is too long for an address",
     role="read",
     description=DESCRIPTION,
     request=Content(FORM, define("SearchForm", _form)),

@@ -72,7 +72,7 @@ class Section:
 
 @blueprint.get("/<id>")
 @operation(
-    summary="A document to read",
+    summary="Show a document",
     role="read",
     description="The text as indexed: around a passage, which is marked, or from a section onwards.",
     parameters=[
@@ -129,7 +129,8 @@ def read(id: str) -> str:
 @operation(
     summary="Download the file that a document was read from",
     role="read",
-    description="Of a folder, and only where the operator allows it (`originals`). Of what is in an archive, that one.",
+    description="Only files of folders, and only if the operator allows it (`originals`). For a file in an archive, "
+    "sends the archive.",
     parameters=[_ID, _COLLECTION],
     responses={200: Content("application/octet-stream", {"type": "string", "format": "binary"})},
     errors=(404, 501),

@@ -22,7 +22,7 @@ blueprint = Blueprint("status", __name__)
 
 @blueprint.get("/status")
 @operation(
-    summary="The operator's page",
+    summary="Show the status page",
     role="read",
     parameters=[{"name": "collection", "in": "query", "schema": COLLECTION}],
     responses={200: HTML},

@@ -1,7 +1,7 @@
-"""PDF to content: a section for each page, so that a hit can name it.
+"""PDF to content: one section per page, so that a hit can name its page.
 
-PDFium reads it, because it is the engine of a browser: fast, and fuzzed every day. Text outside the visible page is
-left out; text drawn invisibly is kept, since that is how scanned pages carry what was recognised on them.
+Uses PDFium, because it is the engine of a browser: fast, and fuzzed every day. Text outside the visible page is left
+out; invisible text is kept, because scanned pages carry their recognised text that way.
 """
 
 import re
@@ -61,7 +61,7 @@ def _content(document: Any) -> Content:
 def _text(document: Any, index: int) -> str:
     try:
         page = document[index]
-    except pypdfium2.PdfiumError:  # a damaged page among good ones costs itself
+    except pypdfium2.PdfiumError:  # a damaged page among good ones fails alone
         return ""
     try:
         text_page = page.get_textpage()

@@ -1,4 +1,4 @@
-"""Plain text to content: one section, called by its first line if that looks like a title."""
+"""Plain text to content: one section, with its first line as title if that looks like one."""
 
 import re
 
@@ -10,7 +10,7 @@ _TITLE_LENGTH = 100  # characters of the first line that may be the title
 
 
 def read(body: bytes, charset: str | None) -> Content:
-    """Read a text."""
+    """Read a plain text file."""
     text = clean(tidy(decode(body, charset, markup=False)))
     first = text.partition("\n")[0].strip(" \t#=-*")
     title = first if len(first) <= _TITLE_LENGTH and re.match(r"\w", first) else None

@@ -1,8 +1,8 @@
-"""What the pages of a site have around their text: looked for in a sample of them, and left out of each.
+"""Templates of sites: text that pages share around their own, found in a sample of pages and left out of each.
 
-A place in a page is the chain of names and classes from its body down, without the elements beside it; places and
-texts are compared by hashes. Numbers in them are all the same, so that dates and versions may differ. Runs in the
-process that reads documents; `indexer.sources.templates` counts what `find` gives.
+A place in a page is the chain of element names and classes from its body down, without siblings; places and texts are
+compared by hashes. All numbers in them count as equal, so that dates and versions may differ. Runs in the reader
+process; `indexer.sources.templates` counts what `find` returns.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ Unit = Element | list[Element | str]  # a block, or text and inline elements bet
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What is around the text of a site's pages; all numbers are hashes."""
+    """The shared text and links around the pages of a site; all numbers are hashes."""
 
     texts: frozenset[int]  # of a place and the text that is there
     at: frozenset[int]  # places of these texts
@@ -52,13 +52,13 @@ class Template:
     around: frozenset[int]  # all these places, and those they are in
 
     def __str__(self) -> str:
-        """As `read_template` takes it."""
+        """Return the text form that `read_template` reads."""
         return ";".join(" ".join(f"{number:x}" for number in sorted(some)) for some in astuple(self))
 
 
 @lru_cache(maxsize=16)
 def read_template(text: str) -> Template:
-    """Read what `str` gave; raises ValueError, TypeError if it is something else."""
+    """Read a template from its text form; raises ValueError or TypeError if it is invalid."""
     return Template(*(frozenset(int(number, 16) for number in some.split()) for some in text.split(";")))
 
 
@@ -70,10 +70,10 @@ class _Match:
 
 
 def find(body: bytes, charset: str | None) -> dict[str, Any]:
-    """What may be of the template of a page's site, JSON-ready: hashes only.
+    """Find the blocks of a page that may belong to the template of its site, JSON-ready, as hashes.
 
-    `about` is of the page's headings. Of each block `blocks` has the place around it, its own, its text, and whether
-    this is mostly links.
+    `about` is the hash of the page's headings. `blocks` has, for each block, the hashes of the place around it, of its
+    own place and of its text, and whether the text is mostly links.
 
     Raises:
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read.
@@ -88,10 +88,10 @@ def find(body: bytes, charset: str | None) -> dict[str, Any]:
 
 
 def strip(tree: Tree, template: Template) -> bool:
-    """Take what is of the template out of a page; return whether there was any.
+    """Remove the template's text from a page; return whether there was any.
 
-    It goes where it stands before the page's first text of its own or after the last; links go from between as well.
-    What has all main headings of a page stays.
+    Text is removed before the page's first own text and after its last, links also in between. Blocks that hold all
+    main headings of a page stay.
     """
     found = list(_matches(tree.first("body") or tree.root, _ROOT, template))
     own = [place for place, match in enumerate(found) if match is None]
@@ -118,7 +118,7 @@ def _titles(match: _Match) -> int:
 
 
 def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, int, int, bool]]:
-    """Blocks that may be of a template, in the order of the page, as `find` gives them."""
+    """Yield blocks that may belong to a template, in the order of the page, as `find` returns them."""
     for unit in _units(parent):
         if isinstance(unit, Element) and (is_noise(unit) or unit.name == "pre"):
             continue
@@ -133,7 +133,7 @@ def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, 
 
 
 def _matches(parent: Element, place: int, template: Template) -> Iterator[_Match | None]:
-    """What is of the template, in the order of the page, and None for each text of its own."""
+    """Yield matches of the template in the order of the page, and None for each text of the page's own."""
     for unit in _units(parent):
         here = _place(place, unit)
         if here in template.around and not (isinstance(unit, Element) and is_noise(unit)):
@@ -153,7 +153,7 @@ def _matches(parent: Element, place: int, template: Template) -> Iterator[_Match
 
 
 def _units(parent: Element) -> Iterator[Unit]:
-    """Blocks, and what stands between them."""
+    """Yield blocks, and runs of text and inline elements between them."""
     for is_block, nodes in groupby(parent.children, _is_block):
         if is_block:
             yield from (node for node in nodes if isinstance(node, Element))
@@ -166,7 +166,7 @@ def _is_block(node: Element | str) -> bool:
 
 
 def _measure(unit: Unit) -> tuple[str | None, int]:
-    """Text on one line, None if it is long, and how many characters of it are inside links."""
+    """Return the text as one line, or None if it is long, and the number of its characters inside links."""
     pieces: list[str] = []
     length = linked = 0
     todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(_nodes(unit))]
@@ -189,7 +189,7 @@ def _nodes(unit: Unit) -> list[Element | str]:
 
 
 def _says(unit: Unit) -> bool:
-    """Whether there is text in it outside of headings."""
+    """Whether a unit has text outside of headings."""
     todo: list[Element | str] = [unit] if isinstance(unit, Element) else unit[::-1]
     while todo:
         node = todo.pop()
@@ -221,6 +221,6 @@ def _name_hash(around: int, name: str) -> int:
 
 
 def _hash(around: int, name: str) -> int:
-    """A number below 2^64 that is the same everywhere."""
+    """Return a hash below 2^64 that is the same on every machine."""
     said = f"{around}/{_NUMBER.sub('0', name)}".encode("utf-8", "replace")
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest())

@@ -94,7 +94,10 @@ def test_a_generation_of_an_older_program_goes_through_an_archive(work: Work, do
 
 @pytest.mark.parametrize(
     ("shares", "told"),
-    [(np.zeros(2, np.uint8), "does not hold the shares"), (np.zeros(9, np.int64), "does not hold the shares")],
+    [
+        (np.zeros(2, np.uint8), "its shares do not match the manifest"),
+        (np.zeros(9, np.int64), "its shares do not match the manifest"),
+    ],
 )
 def test_a_file_of_another_kind_is_refused(
     work: Work, docs: Path, shares: np.ndarray[tuple[int], np.dtype[np.uint8]], told: str

@@ -135,7 +135,7 @@ def test_whoever_asks_meanwhile_gets_another_one() -> None:
     ],
 )  # fmt: skip
 def test_garbled_answers_are_refused(answer: dict[str, object]) -> None:
-    with pytest.raises(ParseError, match="returned garbage"):
+    with pytest.raises(ParseError, match="returned invalid data"):
         from_json(answer)
 
 

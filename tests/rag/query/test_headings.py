@@ -31,7 +31,7 @@ PARTS = [(0, 3), (3, 5), (5, 6)]
     [
         "Description",
         "See Also",
-        "What all verbs share",
+        "What all commands share",
         "When something fails",
         "On the command line",
         "How to use",
