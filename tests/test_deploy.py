@@ -86,7 +86,8 @@ def test_what_is_copied_is_there_and_is_all_that_is_packaged() -> None:
     ours = {word for word in copied if not word.startswith(("--", "/"))}
     assert all((ROOT / name).exists() for name in ours)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert {name for name in ours if (ROOT / name).is_dir()} == set(project["tool"]["setuptools"]["packages"])
+    packaged = {name.removesuffix("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert {name for name in ours if (ROOT / name).is_dir()} == packaged
     kept = set(re.findall(r"^!(\S+)$", (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8"), re.MULTILINE))
     assert kept == ours
     extras = next(re.findall(r"\.\[([\w,]+)\]", value)[0] for _, value in instructions() if ".[" in value)
