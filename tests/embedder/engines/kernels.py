@@ -25,7 +25,7 @@ ODD_SIZES = {
 }
 PRECISIONS = {"fp32": 0.999999, "bf16": 0.9995, "int8": 0.985}  # lowest cosine with the module in fp32
 LONGEST = 64
-DRIVER = Path(__file__).parent / "native"
+DRIVER = Path(__file__).parents[1] / "native"
 OLDEST = {"x86_64": "-march=x86-64", "aarch64": "-march=armv8-a"}
 
 
