@@ -1,4 +1,4 @@
-"""How to load and run a model."""
+"""The settings to load and run a model with."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
 @dataclass(frozen=True, slots=True)
 class EmbedderConfig:
-    """How to load and run a model."""
+    """The model to load, and the engine and precision to run it with."""
 
     model: str = PACKAGED  # the packaged model, a folder, or a hub name
     revision: str = ""  # commit hash, for a hub name

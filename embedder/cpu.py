@@ -103,7 +103,7 @@ class Cpu:
 
 
 def is_arm(machine: str) -> bool:
-    """Whether a machine, as `platform.machine()` names it, is a 64-bit Arm."""
+    """Return whether a machine, as `platform.machine()` names it, is a 64-bit Arm."""
     return machine in {"aarch64", "arm64"}
 
 

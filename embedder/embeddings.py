@@ -13,8 +13,8 @@ from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
 from embedder.cache import open_private
 from embedder.config import EmbedderConfig
-from embedder.engines.building import ensure_package
 from embedder.engines.native import NativeEngine
+from embedder.engines.package import ensure_package
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
 from embedder.model.tokenizer import Tokenizer

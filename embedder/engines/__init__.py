@@ -1,4 +1,4 @@
-"""What runs a model: a plan in, an engine that turns token ids into vectors out.
+"""Engines run a model: a plan in, an engine that turns token ids into vectors out.
 
-`plan` decides, `package` and `building` keep what was compiled, `native` and `pytorch` run. May import `model`,
+`plan` decides, `package` keeps what `build_worker` compiled, `native` and `pytorch` run. May import `model`,
 `config` and `cpu`. The C++ sources are in `embedder/native`."""

@@ -1,4 +1,4 @@
-"""The process in which a package is built, started by `building`: `python -m embedder.engines.build_worker JSON`.
+"""The process in which a package is built, started by `package`: `python -m embedder.engines.build_worker JSON`.
 
 It reports each step, and the result, as lines of JSON on standard output. Its standard input stays open as long as the
 caller lives.

@@ -36,8 +36,11 @@ ISAS = {
         "neon": "-march=armv8-a",
     },
 }
+PANEL = (
+    32  # columns of packed weights that stand together: kPanel of native/interface.h, as its kInterleaves are these:
+)
 # How many consecutive inputs of a column stand together in packed weights, by precision. It is what one instruction
-# multiplies; the poorer instruction sets of an architecture read the same order.
+# multiplies; the poorer instruction sets of an architecture read the same order. kInterleaves of native/interface.h.
 INTERLEAVE = {
     "x86_64": {"fp32": 1, "bf16": 2, "int8": 4},
     "aarch64": {"fp32": 1, "bf16": 4, "int8": 8},
@@ -71,7 +74,7 @@ def sources_digest() -> str:
 
 
 def has_built() -> bool:
-    """Whether the wheel has a library for this architecture, built from the present sources."""
+    """Return whether the wheel has a library for this architecture, built from the present sources."""
     path = built_library(architecture())
     return path.exists() and _made_of(path) == sources_digest()
 

@@ -12,49 +12,28 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from embedder.engines.library import ISAS, LIBRARY, architecture
+from embedder.engines import interface
+from embedder.engines.interface import CShape, Pooling, Precision, Refusal
+from embedder.engines.library import ISAS, LIBRARY, PANEL, architecture
 from embedder.errors import ModelError, PackageError
 from embedder.model.shape import Shape, shape_of
 from embedder.model.spec import ModelSpec
 
 WEIGHTS = "weights.bin"
 LAYOUT = "layout.json"
-PRECISIONS = ("fp32", "bf16", "int8")  # in the order of kFp32, kBf16, kInt8 of model.h
-_POOLINGS = ("mean", "cls", "max")
-_UNKNOWN_TOKEN, _TOO_LONG = 1, 2  # what pl_encode returns
-
-
-class _CShape(ctypes.Structure):
-    """The struct `pl_shape` of model.h."""
-
-    _fields_ = [
-        (name, ctypes.c_int32)
-        for name in (
-            "hidden",
-            "layers",
-            "heads",
-            "intermediate",
-            "vocabulary",
-            "first_position",
-            "max_length",
-            "pooling",
-            "normalize",
-            "precision",
-        )
-    ] + [("eps", ctypes.c_float)]
 
 
 def supports(spec: ModelSpec, precision: str, isa: str) -> bool:
-    """Whether the native engine supports a model, in this precision, on this instruction set."""
+    """Return whether the native engine supports a model, in this precision, on this instruction set."""
     shape = shape_of(spec.config)
     return (
         shape is not None
         and isa in ISAS.get(architecture(), {})
         and not (precision == "int8" and isa == "neon")  # no dot products of bytes
         and shape.gelu == "none"
-        and shape.hidden % 32 == 0
-        and shape.intermediate % 32 == 0
-        and (shape.hidden // shape.heads) % 32 == 0
+        and shape.hidden % PANEL == 0
+        and shape.intermediate % PANEL == 0
+        and (shape.hidden // shape.heads) % PANEL == 0
     )
 
 
@@ -66,7 +45,7 @@ class NativeEngine:
             offsets = json.loads((folder / LAYOUT).read_text(encoding="utf-8"))
             # Mapped, not read: the workers of a server share one copy of the weights.
             self._weights = np.memmap(folder / WEIGHTS, dtype=np.uint8, mode="r")
-            library = ctypes.CDLL(str(folder / LIBRARY))
+            library = interface.load(folder / LIBRARY)
         except (OSError, ValueError) as error:
             raise PackageError(
                 f"the package {folder} cannot be loaded ({error}): remove it to build it again"
@@ -78,11 +57,6 @@ class NativeEngine:
         self._tokenizer = spec.tokenizer
         base = self._weights.ctypes.data
         tensors = (ctypes.c_void_p * len(offsets))(*(None if at < 0 else base + at for at in offsets))
-        library.pl_create.restype = ctypes.c_void_p
-        library.pl_create.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
-        library.pl_encode.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32, ctypes.c_void_p]
-        library.pl_destroy.argtypes = [ctypes.c_void_p]
-        library.pl_destroy.restype = None
         self._encode = library.pl_encode
         self._handle = library.pl_create(isa.encode(), ctypes.byref(c_shape(shape, spec, precision)), tensors, threads)
         if not self._handle:
@@ -100,9 +74,9 @@ class NativeEngine:
         ids = np.array([token for i in order for token in rows[i]], dtype=np.int32)
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
         refused = self._encode(self._handle, ids.ctypes.data, offsets.ctypes.data, len(rows), vectors.ctypes.data)
-        if refused == _UNKNOWN_TOKEN:
+        if refused is Refusal.UNKNOWN_TOKEN:
             raise ModelError(f"{self._tokenizer} has tokens that the model has no weights for: fetch the model again")
-        if refused == _TOO_LONG:
+        if refused is Refusal.TOO_LONG:
             raise ModelError(
                 f"a text of {len(rows[order[0]])} tokens is longer than the {self._positions} that "
                 f"{self._tokenizer.parent} has positions for: truncate it"
@@ -114,9 +88,9 @@ class NativeEngine:
         return result
 
 
-def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> _CShape:
+def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
     """Return the model's sizes as the library's `pl_shape`."""
-    return _CShape(
+    return CShape(
         hidden=shape.hidden,
         layers=shape.layers,
         heads=shape.heads,
@@ -124,8 +98,8 @@ def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> _CShape:
         vocabulary=shape.vocabulary,
         first_position=shape.first_position,
         max_length=shape.positions - shape.first_position,
-        pooling=_POOLINGS.index(spec.pooling),
+        pooling=Pooling[spec.pooling.upper()],
         normalize=spec.normalize,
-        precision=PRECISIONS.index(precision),
+        precision=Precision[precision.upper()],
         eps=shape.eps,
     )

@@ -1,50 +1,51 @@
-"""Compiled packages: built once, found by their key, verified before they are loaded."""
+"""Compiled packages: built once by a separate process, found by their key, verified before they are loaded.
 
+A build changes the environment, temporary folders and settings of torch, may take any amount of memory, and runs
+compilers. A separate process keeps all this from the caller. Imports no torch.
+"""
+
+import dataclasses
 import fcntl
 import hashlib
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from embedder import errors
 from embedder.cache import check_private, open_private, unusable
 from embedder.engines.failures import explained
 from embedder.engines.library import find_compiler, has_built
-from embedder.errors import CompilerMissing, PackageError
+from embedder.engines.plan import PackageKey, Plan
+from embedder.errors import CompilerMissing, EmbedderError, PackageError
 
-RECIPE = 6  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
 _RECORD = "package.json"
 _UNFINISHED = ".building-"
 _LISTED = 5  # packages that do not fit, in one error
+_WORDS = "said"  # file of what compilers and libraries print
+_LINE = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]  # -P: no module of the current folder
 
 
-@dataclass(frozen=True, slots=True)
-class PackageKey:
-    """Everything that determines a package's code."""
+def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = lambda stage: None) -> Path:
+    """Return the folder of a verified package of the plan, building it first if there is none.
 
-    model: str
-    engine: str
-    fingerprint: str  # SHA-256 of the embedder's fingerprint, precision included
-    precision: str
-    isa: str
-    torch: str  # empty where the code does not depend on it
-    threads: int  # 0 where the code does not depend on it
-    sources: str = ""  # SHA-256 of the native library's; empty for other engines
-    recipe: int = RECIPE
+    `report` is called with each step of a build as it begins, from the calling thread.
+    Raises ModelError, CompilerMissing, CacheError, or PackageError where a package is damaged or cannot be written.
+    """
+    return ensure(plan.config.cache_dir, key, lambda folder: _run_worker(plan, key, folder.absolute(), report))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
-    @property
-    def folder_name(self) -> str:
-        """Folder name of the package, readable and unique."""
-        digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
-        return f"{Path(self.model).name}-{self.engine}-{self.precision}-{self.isa}-{digest[:12]}"
+def is_built(plan: Plan) -> bool:
+    """Return whether the plan needs no build: its package is in the cache, or its engine has none."""
+    key = plan.package_key
+    return key is None or package_folder(plan.config.cache_dir, key).exists()
 
 
 def package_folder(cache: Path, key: PackageKey) -> Path:
@@ -173,3 +174,77 @@ def _locked(path: Path) -> Iterator[None]:
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)  # freed by the kernel if the holder dies
         yield
+
+
+def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str], None]) -> None:
+    """Have the plan's files written to a folder; its parent folder takes temporary files."""
+    scratch = folder.parent
+    # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
+    config = dataclasses.replace(
+        plan.config,
+        model=str(plan.spec.folder.absolute()),
+        revision="",
+        engine=plan.engine,
+        precision=plan.precision,
+        threads=plan.threads,
+    )
+    asked = {"config": dataclasses.asdict(config), "key": key.as_dict(), "folder": folder}
+    with (scratch / _WORDS).open("wb") as words:
+        process = subprocess.Popen(
+            [sys.executable, *_LINE, json.dumps(asked, default=str)],
+            stdin=subprocess.PIPE,  # its end tells the worker that this process has ended
+            stdout=subprocess.PIPE,
+            stderr=words,
+            env=_environment(scratch),
+            start_new_session=True,  # an interrupt from the keyboard is for this process, which then ends that one
+        )
+    with process:
+        try:
+            assert process.stdout is not None  # noqa: S101 - it is asked for
+            for line in process.stdout:
+                message = json.loads(line)
+                if "error" in message:
+                    raise _error_of(message)
+                if "done" in message:
+                    return
+                report(message["step"])
+            raise _crash(plan, process.wait(), scratch / _WORDS)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with its compilers
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """Return the worker's environment: the same modules, its own temporary folder, and compilers that speak English."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+        "TMPDIR": str(scratch),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "LC_ALL": "C",
+    }
+    environment.pop("PYTHONWARNINGS", None)
+    return environment
+
+
+def _error_of(message: dict[str, Any]) -> Exception:
+    """Return the error that a worker reported; details for maintainers are its cause."""
+    kind = getattr(errors, message["error"], None)
+    if isinstance(kind, type) and issubclass(kind, EmbedderError):
+        return kind(message["text"])
+    text = message["text"]
+    error = OSError(message["errno"], text) if message["error"] == "OSError" else RuntimeError(text)
+    error.__cause__ = RuntimeError(message["trace"])
+    return error
+
+
+def _crash(plan: Plan, code: int, words: Path) -> PackageError:
+    what = f"the process that compiles {plan.spec.name} ({plan.engine}, {plan.precision})"
+    if code == -signal.SIGKILL:
+        return PackageError(
+            f"{what} was killed, as happens where memory runs out: free some, or copy a package built on a machine of "
+            f"the same kind into {plan.config.cache_dir / 'packages'}"
+        )
+    said = words.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    detail = f", saying {said[-1].strip()[:200]!r}" if said else ""
+    end = f"crashed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
+    return PackageError(f"{what} {end}{detail}: try again, or choose --engine eager")

@@ -13,12 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from embedder.engines.library import INTERLEAVE
+from embedder.engines.library import INTERLEAVE, PANEL
 from embedder.engines.native import LAYOUT, WEIGHTS
 from embedder.model.encoder import Encoder
 
 ALIGNMENT = 64  # bytes; a cache line, and a vector register
-PANEL = 32
 Array = npt.NDArray[np.generic]
 
 

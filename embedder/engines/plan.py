@@ -2,20 +2,47 @@
 
 import hashlib
 import json
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from embedder import cpu
 from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.engines import native as kernel
 from embedder.engines.library import architecture, sources_digest
-from embedder.engines.package import PackageKey
 from embedder.errors import EmbedderError, ModelError, PrecisionError
 from embedder.model.spec import ModelSpec, locate, read_spec
 
 # Of aot: without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured.
 INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
+RECIPE = 6  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
+
+
+@dataclass(frozen=True, slots=True)
+class PackageKey:
+    """Everything that determines a package's code."""
+
+    model: str
+    engine: str
+    fingerprint: str  # SHA-256 of the embedder's fingerprint, precision included
+    precision: str
+    isa: str
+    torch: str  # empty where the code does not depend on it
+    threads: int  # 0 where the code does not depend on it
+    sources: str = ""  # SHA-256 of the native library's; empty for other engines
+    recipe: int = RECIPE
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @property
+    def folder_name(self) -> str:
+        """Folder name of the package, readable and unique."""
+        digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
+        return f"{Path(self.model).name}-{self.engine}-{self.precision}-{self.isa}-{digest[:12]}"
 
 
 class Plan:

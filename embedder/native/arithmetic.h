@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "arena.h"
 #include "tile.h"
 
 namespace {
@@ -10,8 +11,14 @@ namespace {
 // with 5 it is 6e-5, a thirtieth of what bf16 keeps.
 template <int Terms>
 inline V exp2(V x) {
-  constexpr float series[8] = {1.0f, 6.931471806e-01f, 2.402265070e-01f, 5.550410866e-02f,
-                               9.618129108e-03f, 1.333355815e-03f, 1.540353039e-04f, 1.525273380e-05f};
+  constexpr float series[8] = {1.0f,
+                               6.931471806e-01f,
+                               2.402265070e-01f,
+                               5.550410866e-02f,
+                               9.618129108e-03f,
+                               1.333355815e-03f,
+                               1.540353039e-04f,
+                               1.525273380e-05f};
   x = max(x, set(-125.0f));
   const V n = round(x), r = sub(x, n);
   V p = set(series[Terms - 1]);
@@ -24,8 +31,9 @@ inline V exp2(V x) {
 struct ExactErf {  // GELU within 2e-5 for |x| < 4.2
   static constexpr int kTerms = 9;
   static constexpr float kRange = 4.2f;
-  static constexpr float k[] = {7.978038696e-01f, -1.326906866e-01f, 1.963634231e-02f, -2.219755146e-03f, 1.875321565e-04f,
-                                -1.134800390e-05f, 4.581282555e-07f, -1.092270911e-08f, 1.153699712e-10f};
+  static constexpr float k[] = {7.978038696e-01f,  -1.326906866e-01f, 1.963634231e-02f,
+                                -2.219755146e-03f, 1.875321565e-04f,  -1.134800390e-05f,
+                                4.581282555e-07f,  -1.092270911e-08f, 1.153699712e-10f};
 };
 struct RoundedErf {  // within 2e-4, a tenth of what bf16 and int8 keep of the result
   static constexpr int kTerms = 7;
@@ -49,11 +57,17 @@ inline V gelu(V x) {
 // Activations as a matrix product reads them: numbers, and for int8 a scale and zero point a row.
 template <class Tile>
 struct Operand {
-  typename Tile::Row* at = nullptr;
-  float* scale = nullptr;
-  float* zero = nullptr;
+  using Row = typename Tile::Row;
 
-  typename Tile::Row* place(int width, int r, int c) const { return at + Tile::place(width, r, c); }
+  Row* at;
+  float *scale, *zero;
+
+  Operand(Arena& arena, size_t rows, int width)
+      : at(arena.take<Row>(rows * width)),
+        scale(arena.take<float>(kIsInt8<Tile> ? rows : 0)),
+        zero(arena.take<float>(kIsInt8<Tile> ? rows : 0)) {}
+
+  Row* place(int width, int r, int c) const { return at + Tile::place(width, r, c); }
 };
 
 inline void put(float* p, V x) { store(p, x); }
@@ -65,7 +79,7 @@ inline void put(uint16_t* p, V x) { store_half(p, x); }
 // signed, q is 128 less.
 template <class Tile>
 inline void quantise(const float* x, int width, const Operand<Tile>& to, int r) {
-  constexpr float shift = std::is_signed<typename Tile::Row>::value ? 128.0f : 0.0f;
+  constexpr float shift = std::is_signed_v<typename Tile::Row> ? 128.0f : 0.0f;
   V low = zero(), high = zero();
   for (int i = 0; i < width; i += kLanes) {
     const V v = load(x + i);
@@ -86,7 +100,6 @@ inline void quantise(const float* x, int width, const Operand<Tile>& to, int r) 
 template <class Tile>
 inline void layer_norm(const float* x, int d, float eps, const float* weight, const float* bias, float* out,
                        const Operand<Tile>& next, int r) {
-  constexpr bool quantised = sizeof(typename Tile::Weight) == 1;
   V total = zero(), squares = zero();
   for (int i = 0; i < d; i += kLanes) total = add(total, load(x + i));
   const V mean = set(sum(total) / d);
@@ -98,9 +111,9 @@ inline void layer_norm(const float* x, int d, float eps, const float* weight, co
   for (int i = 0; i < d; i += kLanes) {
     const V y = fma(mul(sub(load(x + i), mean), inverse), load(weight + i), load(bias + i));
     store(out + i, y);
-    if constexpr (!quantised) put(next.place(d, r, i), y);
+    if constexpr (!kIsInt8<Tile>) put(next.place(d, r, i), y);
   }
-  if constexpr (quantised) quantise(out, d, next, r);
+  if constexpr (kIsInt8<Tile>) quantise(out, d, next, r);
 }
 
 }  // namespace

@@ -6,105 +6,124 @@
 
 namespace {
 
-// Memory of one thread, for texts of at most so many tokens.
+// One head's share of a text: queries, keys and values [tokens][width], at a stride of so many numbers a token.
+template <class Row>
+struct Head {
+  const Row *queries, *keys, *values;
+  ptrdiff_t stride;
+  int tokens, width;
+  float scale;            // of a query's product with a key
+  const float* relative;  // [max_length][max_length], added to the scaled products; or null
+  int max_length;
+};
+
+// Memory of one thread, for a text of at most so many tokens.
 template <class Tile>
 struct AttentionScratch {
   using Row = typename Tile::Row;
-  Row *keys;      // panels over tokens: [padded / 32][width / q][32][q], q = kInterleave
-  Row *values;    // panels over width: [width / 32][padded / q][32][q]
-  Row *queries;   // rows of this head, where tiles do not read them as they are
-  Row *weights;   // [kFewRows][padded] of exponentials
-  float *scores;  // [kFewRows][padded]
+  Row* keys;      // panels over tokens: [padded / 32][width / q][32][q], q = kInterleave
+  Row* values;    // panels over width: [width / 32][padded / q][32][q]
+  Row* queries;   // rows of this head, where tiles do not read them as they are
+  Row* weights;   // [kFewRows][padded] of exponentials
+  float* scores;  // [kFewRows][padded]
 
-  static size_t bytes(int width, int longest) {
-    const size_t padded = round_up(longest, kPanel);
-    return (padded + 2) * width * 3 * sizeof(Row) + Tile::kFewRows * padded * (sizeof(Row) + sizeof(float)) + 5 * 64;
-  }
-  AttentionScratch(char* memory, int width, int padded) {
-    const auto take = [&](size_t size) {
-      char* at = memory;
-      memory += (size + 63) & ~size_t(63);
-      return at;
-    };
-    keys = (Row*)take(size_t(padded) * width * sizeof(Row));
-    values = (Row*)take(size_t(padded) * width * sizeof(Row));
-    queries = (Row*)take(Tile::kPaired ? size_t(padded + 2) * width * sizeof(Row) : 0);
-    weights = (Row*)take(Tile::kFewRows * size_t(padded) * sizeof(Row));
-    scores = (float*)take(Tile::kFewRows * size_t(padded) * sizeof(float));
+  AttentionScratch(Arena& arena, int width, int tokens) {
+    const size_t padded = round_up(tokens, kPanel);
+    keys = arena.take<Row>(padded * width);
+    values = arena.take<Row>(padded * width);
+    queries = arena.take<Row>(Tile::kPaired ? padded * width : 0);
+    weights = arena.take<Row>(Tile::kFewRows * padded);
+    scores = arena.take<float>(Tile::kFewRows * padded);
   }
 };
 
 template <class Tile>
-inline void pack_keys(const typename Tile::Row* k, ptrdiff_t stride, int tokens, int padded, int width, typename Tile::Row* to) {
+inline void pack_keys(const Head<typename Tile::Row>& head, int padded, typename Tile::Row* to) {
   constexpr int q = Tile::kInterleave;
   struct Piece {
     typename Tile::Row numbers[q];
   };
   for (int t = 0; t < padded; ++t) {
-    char* at = (char*)(to + size_t(t / kPanel) * kPanel * width + t % kPanel * q);
-    for (int i = 0; i < width; i += q, at += sizeof(Piece) * kPanel)
-      if (t < tokens)
-        std::memcpy(at, k + t * stride + i, sizeof(Piece));
+    char* at = (char*)(to + size_t(t / kPanel) * kPanel * head.width + t % kPanel * q);
+    for (int i = 0; i < head.width; i += q, at += sizeof(Piece) * kPanel)
+      if (t < head.tokens)
+        std::memcpy(at, head.keys + t * head.stride + i, sizeof(Piece));
       else
         std::memset(at, 0, sizeof(Piece));
   }
 }
 
-// One head: softmax(q kᵀ scale + bias) v. `put(row, column, lanes)` takes the result.
-template <class Tile, class Put>
-inline void attend(const typename Tile::Row* q, ptrdiff_t stride, int d, int tokens, int width, float scale, const float* relative,
-                   int max_length, char* memory, Put&& put_result) {
-  using Row = typename Tile::Row;
-  constexpr bool exact = sizeof(Row) == 4;
-  constexpr float kLog2e = 1.44269504f;
-  const int padded = round_up(tokens, kPanel);
-  const AttentionScratch<Tile> s(memory, width, padded);
-  const Row *k = q + d, *v = k + d;
-  pack_keys<Tile>(k, stride, tokens, padded, width, s.keys);
+template <class Tile>
+inline void pack_values(const Head<typename Tile::Row>& head, int padded, typename Tile::Row* to) {
   for (int t = 0; t < padded; t += Tile::kInterleave)
-    for (int c = 0; c < width; c += kPanel)
-      Tile::values(v + t * stride + c, stride, tokens - t, s.values + size_t(c) * padded + size_t(t) * kPanel);
+    for (int c = 0; c < head.width; c += kPanel)
+      Tile::values(head.values + t * head.stride + c, head.stride, head.tokens - t,
+                   to + size_t(c) * padded + size_t(t) * kPanel);
+}
+
+// Softmax of one query's scores, but for the division: the exponentials go to row i of `weights`, zeros behind the last
+// token. `bias` has one number a token, or is null. Returns the inverse of their sum.
+template <class Tile>
+inline float exponentials(float* scores, int tokens, int padded, float scale, const float* bias,
+                          typename Tile::Row* weights, int i) {
+  constexpr float kLog2e = 1.44269504f;
+  constexpr int terms = kIsFp32<Tile> ? 7 : 5;
+  const int whole = tokens / kLanes * kLanes;
+  if (bias)
+    for (int c = 0; c < tokens; c += kLanes)
+      store(scores + c, fma(load(scores + c), set(scale), load_first(bias + c, tokens - c)));
+  V most = set(-__builtin_inff());
+  for (int c = 0; c < whole; c += kLanes) most = max(most, load(scores + c));
+  if (whole < tokens) most = max(most, keep(load(scores + whole), tokens - whole, -__builtin_inff()));
+  const V by = set(bias ? kLog2e : scale * kLog2e);
+  const V below = mul(set(-highest(most)), by);
+  const auto weight = [&](int c) { return exp2<terms>(fma(load(scores + c), by, below)); };
+  V total = zero();
+  for (int c = 0; c < whole; c += kLanes) {
+    const V e = weight(c);
+    total = add(total, e);
+    put(weights + Tile::place(padded, i, c), e);
+  }
+  for (int c = whole; c < padded; c += kLanes) {
+    const V e = c < tokens ? keep(weight(c), tokens - c, 0.0f) : zero();
+    total = add(total, e);
+    put(weights + Tile::place(padded, i, c), e);
+  }
+  return 1.0f / sum(total);
+}
+
+// One head: softmax(queries keysᵀ scale + relative) values. `put_result(row, column, lanes)` takes the result.
+template <class Tile, class Put>
+inline void attend(const Head<typename Tile::Row>& head, char* scratch, Put&& put_result) {
+  check_tile<Tile>();
+  using Row = typename Tile::Row;
+  static_assert(std::is_same_v<Row, typename Tile::Weight>, "rows are multiplied by rows");
+  static_assert(Tile::kFewRows <= Tile::kRows);
+  const int tokens = head.tokens, width = head.width, padded = round_up(tokens, kPanel);
+  Arena arena(scratch);
+  const AttentionScratch<Tile> s(arena, width, tokens);
+  pack_keys<Tile>(head, padded, s.keys);
+  pack_values<Tile>(head, padded, s.values);
+  const Row* queries = head.queries;
+  ptrdiff_t stride = head.stride;
   if constexpr (Tile::kPaired) {
     for (int t = 0; t < tokens; ++t)
       for (int c = 0; c < width; c += kLanes)
-        std::memcpy(s.queries + Tile::place(width, t, c), q + t * stride + c, kLanes * sizeof(Row));
-    q = s.queries;
+        std::memcpy(s.queries + Tile::place(width, t, c), queries + t * stride + c, kLanes * sizeof(Row));
+    queries = s.queries;
     stride = width;
   }
-  const int height = tile_height<Tile>(tokens, Tile::kFewRows), whole = tokens / kLanes * kLanes;
-  const V factor = set(scale * kLog2e);
-  alignas(64) float sums[Tile::kFewRows * kPanel];
+  const int height = tile_height<Tile>(tokens, Tile::kFewRows);
+  alignas(kAlignment) float sums[Tile::kFewRows * kPanel];
   for (int r = 0; r < tokens; r += height) {
     const int m = at_most(height, tokens - r);
-    for (int p = 0; p < padded; p += kPanel)
-      Tile::run(q + r * stride, stride, m, 1, s.keys + size_t(p) * width, width, s.scores + p, padded,
+    for (int t = 0; t < padded; t += kPanel)
+      Tile::run(queries + r * stride, stride, m, 1, s.keys + size_t(t) * width, width, s.scores + t, padded,
                 nothing_behind(s.keys));
     float inverse[Tile::kFewRows];
     for (int i = 0; i < m; ++i) {
-      float* row = s.scores + size_t(i) * padded;
-      V most = set(-__builtin_inff());
-      if (relative) {
-        const float* bias = relative + size_t(r + i) * max_length;
-        for (int c = 0; c < tokens; c += kLanes)
-          store(row + c, fma(load(row + c), set(scale), load_first(bias + c, tokens - c)));
-      }
-      for (int c = 0; c < whole; c += kLanes) most = max(most, load(row + c));
-      if (whole < tokens) most = max(most, keep(load(row + whole), tokens - whole, -__builtin_inff()));
-      const V by = relative ? set(kLog2e) : factor;
-      const V below = mul(set(-highest(most)), by);
-      const auto weight = [&](int c) { return exp2<exact ? 7 : 5>(fma(load(row + c), by, below)); };
-      V total = zero();
-      for (int c = 0; c < whole; c += kLanes) {
-        const V e = weight(c);
-        total = add(total, e);
-        put(s.weights + Tile::place(padded, i, c), e);
-      }
-      for (int c = whole; c < padded; c += kLanes) {
-        const V e = c < tokens ? keep(weight(c), tokens - c, 0.0f) : zero();
-        total = add(total, e);
-        put(s.weights + Tile::place(padded, i, c), e);
-      }
-      inverse[i] = 1.0f / sum(total);
+      const float* bias = head.relative ? head.relative + size_t(r + i) * head.max_length : nullptr;
+      inverse[i] = exponentials<Tile>(s.scores + size_t(i) * padded, tokens, padded, head.scale, bias, s.weights, i);
     }
     for (int c = 0; c < width; c += kPanel) {
       Tile::run(s.weights, padded, m, 1, s.values + size_t(c) * padded, padded, sums, kPanel, nothing_behind(s.values));

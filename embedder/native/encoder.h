@@ -13,54 +13,46 @@
 
 namespace {
 
+// Activations of a group of rows, for products by one tile and attention over another's rows.
+template <class Product, class HeadRow>
+struct Activations {
+  float *x, *y;                   // residual stream, and a product before its norm: [rows][hidden]
+  HeadRow* qkv;                   // [rows][3 hidden]
+  float* wide_float;              // [rows][intermediate], int8 only
+  Operand<Product> narrow, wide;  // inputs of products over hidden and over intermediate columns
+
+  Activations(Arena& arena, const pl_shape& s, int rows)
+      : Activations(arena, size_t(round_up(rows, 2)), s.hidden, s.intermediate) {}  // rows may stand in pairs
+
+ private:
+  Activations(Arena& arena, size_t n, size_t d, size_t f)
+      : x(arena.take<float>(n * d)),
+        y(arena.take<float>(n * d)),
+        qkv(arena.take<HeadRow>(n * 3 * d)),
+        wide_float(arena.take<float>(kIsInt8<Product> ? n * f : 0)),
+        narrow(arena, n, d),
+        wide(arena, n, f) {}
+};
+
 template <class Product, class Attention>
 struct Encoder {
-  using Head = typename Attention::Row;
-  static constexpr bool kQuantised = sizeof(typename Product::Weight) == 1;
-  static constexpr bool kExact = sizeof(typename Product::Weight) == 4;
+  using HeadRow = typename Attention::Row;
+  using Buffers = Activations<Product, HeadRow>;
+  using Scratch = AttentionScratch<Attention>;
+  static constexpr bool kQuantised = kIsInt8<Product>;
+  static constexpr bool kExact = kIsFp32<Product>;
 
-  // Activations of a group of rows.
-  struct Buffers {
-    float *x, *y;          // residual stream, and a product before its norm: [rows][hidden]
-    Head* qkv;             // [rows][3 hidden]
-    float* wide_float;     // [rows][intermediate], int8 only
-    Operand<Product> narrow, wide;  // inputs of products over hidden and over intermediate columns
-    size_t bytes;
+  static size_t activation_bytes(const pl_shape& s, int rows) { return bytes_of<Buffers>(s, rows); }
+  static size_t scratch_bytes(const pl_shape& s, int tokens) { return bytes_of<Scratch>(s.hidden / s.heads, tokens); }
 
-    Buffers(char* memory, const pl_shape& s, int rows) {
-      char* at = memory;
-      const auto take = [&](size_t size) {
-        char* here = at;
-        at += (size + 63) & ~size_t(63);
-        return here;
-      };
-      const size_t n = round_up(rows, 2), d = s.hidden, f = s.intermediate;
-      x = (float*)take(n * d * 4);
-      y = (float*)take(n * d * 4);
-      qkv = (Head*)take(n * 3 * d * sizeof(Head));
-      wide_float = (float*)take(kQuantised ? n * f * 4 : 0);
-      narrow.at = (typename Product::Row*)take(n * d * sizeof(typename Product::Row));
-      wide.at = (typename Product::Row*)take(n * f * sizeof(typename Product::Row));
-      narrow.scale = (float*)take(n * 4);
-      narrow.zero = (float*)take(n * 4);
-      wide.scale = (float*)take(n * 4);
-      wide.zero = (float*)take(n * 4);
-      bytes = at - memory;
-    }
-  };
-
-  static size_t memory(const pl_shape& s, int rows) { return Buffers(nullptr, s, rows).bytes; }
-  static size_t scratch(const pl_shape& s, int longest) {
-    return AttentionScratch<Attention>::bytes(s.hidden / s.heads, longest);
-  }
-
-  static void encode(const Model& model, const Group& group, Team& team, char* memory, char* const* scratch) {
+  static void encode(const Model& model, const Group& group, Team& team, char* activations, char* const* scratch) {
     const pl_shape& s = model.shape;
     const int d = s.hidden, f = s.intermediate, n = group.texts, width = d / s.heads;
     const int32_t *ids = group.ids, *offsets = group.offsets;
     const int rows = offsets[n] - offsets[0];
     const float scale = 1.0f / __builtin_sqrtf(float(width));
-    const Buffers b(memory, s, rows);
+    Arena arena(activations);
+    const Buffers b(arena, s, rows);
     const auto each = [&](int total, auto&& body) { team.each(total, at_most(total, 4 * team.size()), body); };
     const auto norm = [&](const float* weight, const float* bias) {
       each(rows, [&](int, int r0, int r1) {
@@ -86,6 +78,26 @@ struct Encoder {
         });
     };
 
+    const auto attention = [&] {
+      each(n * s.heads, [&](int rank, int h0, int h1) {
+        for (int h = h0; h < h1; ++h) {
+          const int t = h / s.heads, column = h % s.heads * width;
+          const int start = offsets[t] - offsets[0], length = offsets[t + 1] - offsets[t];
+          const HeadRow* q = b.qkv + size_t(start) * 3 * d + column;
+          const size_t area = size_t(s.max_length) * s.max_length;
+          const float* relative = model.relative ? model.relative + h % s.heads * area : nullptr;
+          const Head<HeadRow> head{q, q + d, q + 2 * d, 3 * d, length, width, scale, relative, s.max_length};
+          attend<Attention>(head, scratch[rank], [&](int r, int c, V y) {
+            if constexpr (kQuantised)
+              store(b.y + size_t(start + r) * d + column + c, y);
+            else
+              put(b.narrow.place(d, start + r, column + c), y);
+          });
+        }
+      });
+      quantise_rows(b.y, d, b.narrow);
+    };
+
     each(n, [&](int, int t0, int t1) {
       for (int t = t0; t < t1; ++t)
         for (int i = offsets[t]; i < offsets[t + 1]; ++i)
@@ -95,20 +107,7 @@ struct Encoder {
     for (int i = 0; i < s.layers; ++i) {
       const Layer& layer = model.layers[i];
       product(b.narrow, layer.qkv, [&](int r, int c, V y) { put(b.qkv + size_t(r) * 3 * d + c, y); });
-      each(n * s.heads, [&](int rank, int h0, int h1) {
-        for (int h = h0; h < h1; ++h) {
-          const int t = h / s.heads, head = h % s.heads, start = offsets[t] - offsets[0];
-          const float* relative = model.relative ? model.relative + size_t(head) * s.max_length * s.max_length : nullptr;
-          attend<Attention>(b.qkv + size_t(start) * 3 * d + head * width, 3 * d, d, offsets[t + 1] - offsets[t], width, scale,
-                            relative, s.max_length, scratch[rank], [&](int r, int c, V y) {
-                              if constexpr (kQuantised)
-                                store(b.y + size_t(start + r) * d + head * width + c, y);
-                              else
-                                put(b.narrow.place(d, start + r, head * width + c), y);
-                            });
-        }
-      });
-      quantise_rows(b.y, d, b.narrow);
+      attention();
       product(b.narrow, layer.out, add_residual);
       norm(layer.norm1_weight, layer.norm1_bias);
       product(b.narrow, layer.up, [&](int r, int c, V y) {
@@ -143,11 +142,11 @@ struct Encoder {
     V squares = zero();
     for (int c = 0; c < d; c += kLanes) {
       V v = length ? load(x + c) : zero();  // a tokenizer without special tokens makes nothing of an empty text
-      for (int r = 1; r < length && s.pooling != kCls; ++r) {
+      for (int r = 1; r < length && s.pooling != Pooling::kCls; ++r) {
         const V next = load(x + size_t(r) * d + c);
-        v = s.pooling == kMean ? add(v, next) : max(v, next);
+        v = s.pooling == Pooling::kMean ? add(v, next) : max(v, next);
       }
-      if (s.pooling == kMean && length) v = div(v, set(float(length)));
+      if (s.pooling == Pooling::kMean && length) v = div(v, set(float(length)));
       store(y + c, v);
       squares = fma(v, v, squares);
     }
@@ -158,30 +157,42 @@ struct Encoder {
   }
 };
 
+// Weights are packed once for an architecture, and every instruction set reads them.
+template <class Product, Precision precision>
+constexpr bool kReadsPanels = Product::kInterleave == kInterleaves[int(precision)];
+static_assert(kReadsPanels<Fp32Product, Precision::kFp32> && kReadsPanels<Bf16Product, Precision::kBf16>);
+static_assert(kReadsPanels<Int8Product, Precision::kInt8> || !kIsInt8<Int8Product>);
+static_assert(kPanel % (2 * kLanes) == 0, "columns are taken two vectors at once");
+
 template <class Call>
 auto with_precision(const pl_shape& s, Call&& call) {
-  if (s.precision == kFp32) return call(Encoder<Fp32Product, Fp32Product>());
-  if (s.precision == kBf16) return call(Encoder<Bf16Product, RoundedAttention>());
+  switch (s.precision) {
+    case Precision::kFp32: return call(Encoder<Fp32Product, Fp32Product>());
+    case Precision::kBf16: return call(Encoder<Bf16Product, RoundedAttention>());
+    case Precision::kInt8: break;
+  }
   return call(Encoder<Int8Product, RoundedAttention>());
 }
 
-size_t memory(const pl_shape& s, int rows) {
-  return with_precision(s, [&](auto encoder) { return encoder.memory(s, rows); });
+size_t activation_bytes(const pl_shape& s, int rows) {
+  return with_precision(s, [&](auto encoder) { return encoder.activation_bytes(s, rows); });
 }
 
-size_t scratch(const pl_shape& s, int longest) {
-  return with_precision(s, [&](auto encoder) { return encoder.scratch(s, longest); });
+size_t scratch_bytes(const pl_shape& s, int tokens) {
+  return with_precision(s, [&](auto encoder) { return encoder.scratch_bytes(s, tokens); });
 }
 
-void encode(const Model& model, const Group& group, Team& team, char* memory, char* const* scratch) {
-  with_precision(model.shape, [&](auto encoder) { encoder.encode(model, group, team, memory, scratch); });
+void encode(const Model& model, const Group& group, Team& team, char* activations, char* const* scratch) {
+  with_precision(model.shape, [&](auto encoder) { encoder.encode(model, group, team, activations, scratch); });
 }
 
 #ifndef PL_TILE_STATE
-void enter(void*) {}
-void leave(const void*) {}
+void enter(TileState*) {}
+void leave(const TileState*) {}
 #endif
 
 }  // namespace
 
-#define PL_KERNELS(isa) extern const Kernels kernels_##isa; const Kernels kernels_##isa = {#isa, memory, scratch, encode, enter, leave};
+#define PL_KERNELS(isa)               \
+  extern const Kernels kernels_##isa; \
+  const Kernels kernels_##isa = {#isa, activation_bytes, scratch_bytes, encode, enter, leave};

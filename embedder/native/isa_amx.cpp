@@ -1,7 +1,6 @@
 #define PL_HAS_BF16
-#include "vec_avx512.h"
-#include "tile_avx512.h"
 #include "tile_amx.h"
+#include "vec_avx512.h"
 
 using Fp32Product = Fp32Tile;
 using Bf16Product = AmxBf16Tile;

@@ -1,5 +1,5 @@
-#include "vec_avx2.h"
 #include "tile_avx2.h"
+#include "vec_avx2.h"
 
 using Fp32Product = Fp32Tile;
 using Bf16Product = WideTile;

@@ -1,5 +1,5 @@
-#include "vec_avx512.h"
 #include "tile_avx512.h"
+#include "vec_avx512.h"
 
 using Fp32Product = Fp32Tile;
 using Bf16Product = WideTile;

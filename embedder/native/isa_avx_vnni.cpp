@@ -1,6 +1,6 @@
 #define PL_VNNI
-#include "vec_avx2.h"
 #include "tile_avx2.h"
+#include "vec_avx2.h"
 
 using Fp32Product = Fp32Tile;
 using Bf16Product = WideTile;

@@ -1,5 +1,5 @@
-#include "vec_neon.h"
 #include "tile_neon.h"
+#include "vec_neon.h"
 
 using Fp32Product = Fp32Tile;
 using Bf16Product = WideTile;

@@ -1,6 +1,6 @@
 #define PL_HAS_BF16
-#include "vec_neon.h"
 #include "tile_neon.h"
+#include "vec_neon.h"
 
 using Fp32Product = Fp32Tile;
 using Bf16Product = BfmmlaTile;

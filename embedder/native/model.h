@@ -3,21 +3,11 @@
 
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
+#include "interface.h"
 #include "team.h"
 
-extern "C" struct pl_shape {
-  int32_t hidden, layers, heads, intermediate, vocabulary, first_position, max_length, pooling, normalize, precision;
-  float eps;
-};
-
-constexpr int kFp32 = 0, kBf16 = 1, kInt8 = 2;  // pl_shape::precision
-constexpr int kMean = 0, kCls = 1, kMax = 2;    // pl_shape::pooling
-
 struct Linear {
-  const void* weight;   // panels of 32 columns
+  const void* weight;   // panels of kPanel columns: [n / kPanel][k / q][kPanel][q], q the interleave
   const float* bias;    // [n]
   const float* scale;   // [n], int8 only
   const float* column;  // [n] scale times the sum of the column's quantised weights, int8 only
@@ -34,7 +24,7 @@ struct Model {
   const void* words;       // [vocabulary][hidden], fp32 or bf16
   const float* positions;  // [positions][hidden], token type 0 added
   const float *norm_weight, *norm_bias;
-  const float* relative;   // [heads][max_length][max_length] or null
+  const float* relative;  // [heads][max_length][max_length] or null
   const Layer* layers;
 };
 
@@ -43,16 +33,23 @@ struct Group {
   const int32_t* ids;
   const int32_t* offsets;  // [texts + 1], bounds in ids
   int texts;
-  float* vectors;          // [texts][hidden]
+  float* vectors;  // [texts][hidden]
+};
+
+// A thread's configuration of matrix tiles, where the processor has them: the operand of LDTILECFG and STTILECFG.
+struct alignas(64) TileState {
+  uint8_t bytes[64];
 };
 
 // An encoder compiled for one instruction set.
 struct Kernels {
   const char* name;
-  size_t (*memory)(const pl_shape&, int rows);     // bytes that a group of so many rows needs
-  size_t (*scratch)(const pl_shape&, int longest);  // bytes that each thread needs for a text of so many tokens
-  void (*encode)(const Model&, const Group&, Team&, char* memory, char* const* scratch);
+  // Bytes of the activations of a group of so many rows, and of each thread's scratch for a text of so many tokens.
+  size_t (*activation_bytes)(const pl_shape&, int rows);
+  size_t (*scratch_bytes)(const pl_shape&, int tokens);
+  // Embed a group in memory of these sizes, aligned to kAlignment; `scratch` has one for each thread of the team.
+  void (*encode)(const Model&, const Group&, Team&, char* activations, char* const* scratch);
   // Around all that a call does in the thread it came from, which may have matrix tiles of its own.
-  void (*enter)(void* saved64);
-  void (*leave)(const void* saved64);
+  void (*enter)(TileState*);
+  void (*leave)(const TileState*);
 };

@@ -9,12 +9,14 @@ namespace {
 // Panels [p0, p1) of y = A · W + bias; store(row, column, lanes) takes each result.
 template <class Tile, class Store>
 inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, int p1, Store&& store) {
+  check_tile<Tile>();
   using Sum = typename Tile::Sum;
   const int height = tile_height<Tile>(rows, Tile::kRows);
-  alignas(64) Sum sums[Tile::kRows * Tile::kPanels * kPanel];
+  alignas(kAlignment) Sum sums[Tile::kRows * Tile::kPanels * kPanel];
   for (int p = p0; p < p1; p += Tile::kPanels) {
     // A constant where it can be, so that what belongs to columns stays in registers.
-    const int panels = Tile::kPanels == 1 ? 1 : at_most(Tile::kPanels, p1 - p), first = p * kPanel, width = panels * kPanel;
+    const int panels = Tile::kPanels == 1 ? 1 : at_most(Tile::kPanels, p1 - p);
+    const int first = p * kPanel, width = panels * kPanel;
     const auto* panel = static_cast<const typename Tile::Weight*>(w.weight) + size_t(first) * w.k;
     for (int r = 0; r < rows; r += height) {
       const int m = at_most(height, rows - r);
@@ -23,7 +25,7 @@ inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, in
       for (int c = 0; c < width; c += 2 * kLanes) {
         const int n0 = first + c, n1 = n0 + kLanes;
         const V bias0 = load(w.bias + n0), bias1 = load(w.bias + n1);
-        if constexpr (sizeof(typename Tile::Weight) == 1) {
+        if constexpr (kIsInt8<Tile>) {
           const V scale0 = load(w.scale + n0), scale1 = load(w.scale + n1);
           const V column0 = load(w.column + n0), column1 = load(w.column + n1);
           for (int i = 0; i < m; ++i) {

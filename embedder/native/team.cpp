@@ -14,6 +14,18 @@ namespace {
 constexpr auto kPatience = std::chrono::microseconds(100);
 constexpr int kPausesALook = 16;
 
+// The state of a loop in one number, so that an item is claimed by one exchange: epoch, items and the next index.
+constexpr int kItemBits = 24;
+constexpr uint64_t kItemMask = (uint64_t(1) << kItemBits) - 1;
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+int next_index(uint64_t state) { return int(state & kItemMask); }
+int item_count(uint64_t state) { return int(state >> kItemBits & kItemMask); }
+uint64_t next_state(uint64_t state, int items) {
+  const uint64_t epoch = (state >> 2 * kItemBits) + 1;
+  return epoch << 2 * kItemBits | uint64_t(items) << kItemBits;
+}
+
 void pause() {
 #ifdef __x86_64__
   __builtin_ia32_pause();
@@ -43,8 +55,7 @@ struct Crew {
     context = argument;
     total = count;
     done.store(0, std::memory_order_relaxed);
-    const uint64_t epoch = (state.load(std::memory_order_relaxed) >> 48) + 1;
-    state.store(epoch << 48 | uint64_t(items) << 24);
+    state.store(next_state(state.load(std::memory_order_relaxed), items));
     if (sleepers.load() > 0) {
       std::lock_guard<std::mutex> lock(mutex);
       wake.notify_all();
@@ -75,8 +86,8 @@ struct Crew {
     uint64_t now = state.load(std::memory_order_acquire);
     int index, items;
     do {
-      index = int(now & 0xffffff);
-      items = int(now >> 24 & 0xffffff);
+      index = next_index(now);
+      items = item_count(now);
       if (index >= items) return false;
     } while (!state.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel, std::memory_order_acquire));
     const int64_t count = total;
@@ -93,7 +104,7 @@ struct Crew {
       sleepers.fetch_add(1);
       wake.wait(lock, [&] {
         const uint64_t now = state.load();
-        return stop.load() || (now & 0xffffff) < (now >> 24 & 0xffffff);
+        return stop.load() || next_index(now) < item_count(now);
       });
       sleepers.fetch_sub(1);
     }
@@ -107,7 +118,7 @@ struct Crew {
   Team::Call call = nullptr;
   void* context = nullptr;
   int total = 0;
-  alignas(64) std::atomic<uint64_t> state{0};  // epoch, items and the next index: 16, 24 and 24 bits
+  alignas(64) std::atomic<uint64_t> state{0};
   alignas(64) std::atomic<int> done{0};
   std::vector<std::thread> threads;  // last, so that all above is there when they start
 };

@@ -26,7 +26,9 @@ class Team {
       return;
     }
     using Kind = std::remove_reference_t<Body>;
-    run(total, items, [](void* context, int rank, int begin, int end) { (*static_cast<Kind*>(context))(rank, begin, end); },
+    run(
+        total, items,
+        [](void* context, int rank, int begin, int end) { (*static_cast<Kind*>(context))(rank, begin, end); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 

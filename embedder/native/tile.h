@@ -6,30 +6,43 @@
 //   kInterleave        consecutive k that stand together for a column: a panel is [k / kInterleave][32][kInterleave]
 //   kLevels            int8: activations have codes from 0 to this, all of them 128 less where rows are signed
 //   kPanels            most panels that one call multiplies
+//   kPaired            whether rows stand in pairs, so that memory for them is of an even number
 //   place(width, r, c) where columns c to c + kLanes - 1 of row r stand in the memory of rows of that width
 //   run(rows, stride, m, panels, panel, k, out, out_stride, next)
-//                      out[m][32 panels] = rows[m][k] · panels; strides in elements; k is a multiple of 32; a hint of
-//                      what is multiplied after it
+//                      out[m][32 panels] = rows[m][k] · panels; strides in elements; k is a multiple of 32; `next` is
+//                      what will be multiplied after it
 //   values(from, stride, left, to)
 //                      kInterleave rows of 32 numbers in the order of a panel; rows from `left` on count as zeros
 
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "model.h"
 
 namespace {
-
-constexpr int kPanel = 32;
 
 inline int at_most(int a, int b) { return a < b ? a : b; }
 inline int at_least(int a, int b) { return a < b ? b : a; }
 inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
 constexpr float kByte = 255;
+
+// The precision whose weights a tile multiplies; bf16 is what is neither.
+template <class Tile>
+constexpr bool kIsInt8 = std::is_same_v<typename Tile::Weight, int8_t>;
+template <class Tile>
+constexpr bool kIsFp32 = std::is_same_v<typename Tile::Weight, float>;
+
+// What the encoder takes for granted of every tile.
+template <class Tile>
+inline void check_tile() {
+  static_assert(kPanel % Tile::kInterleave == 0, "a panel's width in k comes out in whole steps");
+  static_assert(!Tile::kPaired || (Tile::kRows % 2 == 0 && Tile::kFewRows % 2 == 0), "pairs of rows are never parted");
+  static_assert(sizeof(typename Tile::Sum) == 4, "sums are read as vectors of kLanes");
+  static_assert(!kIsInt8<Tile> || sizeof(typename Tile::Row) == 1, "codes of activations are bytes too");
+}
 
 // Rows one after the other, as most instructions read them.
 struct RowMajor {
@@ -45,6 +58,19 @@ inline int tile_height(int rows, int most) {
   return round_up((rows + tiles - 1) / tiles, Tile::kPaired ? 2 : 1);
 }
 
+// The loop of one height is a function of its own, so that it has all registers to itself. What chooses among them is
+// always inlined: the compiler then sees what each is called with, and makes constants of what is constant.
+#define PL_APART __attribute__((noinline))
+#define PL_INLINED __attribute__((always_inline))
+
+// Call body(constant) with a height of 1 to `Most` as a constant, so that sums are registers.
+template <int Most, class Body>
+PL_INLINED inline void with_height(int m, Body&& body) {
+  if constexpr (Most > 1)
+    if (m < Most) return with_height<Most - 1>(m, body);
+  body(std::integral_constant<int, Most>());
+}
+
 // Weights that a tile may fetch while it multiplies others: those of a single text come from memory or the third-level
 // cache, and asked for when they are wanted they come too late.
 struct Next {
@@ -52,6 +78,7 @@ struct Next {
   ptrdiff_t step;  // bytes for each line of two vectors, 128 bytes, that the tile reads of its own panel
 };
 constexpr int kLine = 128;
+static_assert(kLine == kPanel * sizeof(float), "a step of x86-64 is one fp32, two bf16 or four int8 of each column");
 
 // The panel behind one of so many bytes. The tile of rows from r fetches its share of it, so that memory is read evenly
 // over the time that all rows take, and not in the first tile's alone.
@@ -64,14 +91,10 @@ inline Next panel_behind(const Weight* panel, size_t bytes, int r, int height, i
 // For operands that are in the cache already.
 inline Next nothing_behind(const void* panel) { return {static_cast<const char*>(panel), 0}; }
 
-// Four numbers of a row, to be spread over a register.
-template <class Four, class Row>
-inline Four four(const Row* row) {
-  static_assert(sizeof(Four) == 4 * sizeof(Row));
-  Four value;
-  std::memcpy(&value, row, sizeof value);
-  return value;
-}
+// Four activations of a row, to be spread over a register.
+struct Codes {
+  uint8_t numbers[4];
+};
 
 // Values of attention in fp32: a panel's row is a row.
 inline void copy_values(const float* from, int left, float* to) {

@@ -12,11 +12,16 @@
 #include <immintrin.h>
 #endif
 
-#include "tile.h"
+#include "tile_avx512.h"
 
 #define PL_TILE_STATE
 
 namespace {
+
+constexpr int kTiles = 8, kTileRows = 16;
+constexpr int kTileBytes = 64;                 // of a row
+constexpr int kStepBytes = kTileRows * kLine;  // of a panel, in a step
+static_assert(kLine == 2 * kTileBytes);        // two tiles of weights make a panel's width
 
 // The layout of LDTILECFG (Intel's manual, volume 1, 18.3).
 struct alignas(64) TileConfig {
@@ -24,18 +29,20 @@ struct alignas(64) TileConfig {
   uint16_t bytes[16] = {};
   uint8_t rows[16] = {};
 };
+static_assert(sizeof(TileConfig) == 64 && sizeof(TileState) == 64 && offsetof(TileConfig, rows) == 48);
 
 // Heights that this thread's tiles are configured for; 0 where they are not.
 thread_local int configured_rows = 0;
 
-// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights; below 17 rows 5 holds weights as well.
+// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights; up to 16 rows 5 holds weights as well.
 inline void configure(int m) {
   if (configured_rows == m) return;
   TileConfig config;
-  const int upper = m < 16 ? m : 16, lower = m > 16 ? m - 16 : m;
-  const int heights[8] = {upper, upper, lower, lower, upper, m > 16 ? lower : 16, 16, 16};
-  for (int i = 0; i < 8; ++i) {
-    config.bytes[i] = 64;
+  const bool both = m > kTileRows;
+  const int upper = both ? kTileRows : m, lower = both ? m - kTileRows : m;
+  const int heights[kTiles] = {upper, upper, lower, lower, upper, both ? lower : kTileRows, kTileRows, kTileRows};
+  for (int i = 0; i < kTiles; ++i) {
+    config.bytes[i] = kTileBytes;
     config.rows[i] = uint8_t(heights[i]);
   }
   _tile_loadconfig(&config);
@@ -43,69 +50,69 @@ inline void configure(int m) {
 }
 
 // The thread of the caller may be in the middle of another library's tiles: they get their configuration back.
-inline void enter(void* saved) {
+inline void enter(TileState* saved) {
   _tile_storeconfig(saved);
   configured_rows = 0;
 }
-inline void leave(const void* saved) {
-  if (*static_cast<const uint8_t*>(saved))
+inline void leave(const TileState* saved) {
+  if (saved->bytes[0])  // the palette; 0 where there were no tiles
     _tile_loadconfig(saved);
   else
     _tile_release();
   configured_rows = 0;
 }
 
-#define PL_AMX_RUN(MULTIPLY, a, stride, m, panels, b, steps, next, out, out_stride)                             \
-  configure(m);                                                                                                \
-  _tile_zero(0);                                                                                               \
-  _tile_zero(1);                                                                                               \
-  _tile_zero(2);                                                                                               \
-  _tile_zero(3);                                                                                               \
-  if (m > 16) {                                                                                                \
-    for (int j = 0; j < steps; ++j) {                                                                          \
-      _tile_loadd(4, a + 64 * j, stride);                                                                      \
-      _tile_loadd(5, a + 16 * (stride) + 64 * j, stride);                                                      \
-      _tile_loadd(6, b + 2048 * j, 128);                                                                       \
-      _tile_loadd(7, b + 2048 * j + 64, 128);                                                                  \
-      MULTIPLY(0, 4, 6);                                                                                       \
-      MULTIPLY(1, 4, 7);                                                                                       \
-      MULTIPLY(2, 5, 6);                                                                                       \
-      MULTIPLY(3, 5, 7);                                                                                       \
-    }                                                                                                          \
-    _tile_stored(0, out, out_stride);                                                                          \
-    _tile_stored(1, out + 64, out_stride);                                                                     \
-    _tile_stored(2, out + 16 * (out_stride), out_stride);                                                      \
-    _tile_stored(3, out + 16 * (out_stride) + 64, out_stride);                                                 \
-  } else if (panels == 2) {                                                                                    \
-    for (int j = 0; j < steps; ++j) {                                                                          \
-      _tile_loadd(4, a + 64 * j, stride);                                                                      \
-      _tile_loadd(5, b + 2048 * j, 128);                                                                       \
-      _tile_loadd(6, b + 2048 * j + 64, 128);                                                                  \
-      _tile_loadd(7, b + next + 2048 * j, 128);                                                                \
-      MULTIPLY(0, 4, 5);                                                                                       \
-      _tile_loadd(5, b + next + 2048 * j + 64, 128);                                                           \
-      MULTIPLY(1, 4, 6);                                                                                       \
-      MULTIPLY(2, 4, 7);                                                                                       \
-      MULTIPLY(3, 4, 5);                                                                                       \
-    }                                                                                                          \
-    _tile_stored(0, out, out_stride);                                                                          \
-    _tile_stored(1, out + 64, out_stride);                                                                     \
-    _tile_stored(2, out + 128, out_stride);                                                                    \
-    _tile_stored(3, out + 192, out_stride);                                                                    \
-  } else {                                                                                                     \
-    for (int j = 0; j < steps; ++j) {                                                                          \
-      _tile_loadd(4, a + 64 * j, stride);                                                                      \
-      _tile_loadd(6, b + 2048 * j, 128);                                                                       \
-      _tile_loadd(7, b + 2048 * j + 64, 128);                                                                  \
-      MULTIPLY(0, 4, 6);                                                                                       \
-      MULTIPLY(1, 4, 7);                                                                                       \
-    }                                                                                                          \
-    _tile_stored(0, out, out_stride);                                                                          \
-    _tile_stored(1, out + 64, out_stride);                                                                     \
+#define PL_AMX_RUN(MULTIPLY, a, stride, m, panels, b, steps, next, out, out_stride) \
+  configure(m);                                                                     \
+  _tile_zero(0);                                                                    \
+  _tile_zero(1);                                                                    \
+  _tile_zero(2);                                                                    \
+  _tile_zero(3);                                                                    \
+  if (m > kTileRows) {                                                              \
+    for (int j = 0; j < steps; ++j) {                                               \
+      _tile_loadd(4, a + kTileBytes * j, stride);                                   \
+      _tile_loadd(5, a + kTileRows * (stride) + kTileBytes * j, stride);            \
+      _tile_loadd(6, b + kStepBytes * j, kLine);                                    \
+      _tile_loadd(7, b + kStepBytes * j + kTileBytes, kLine);                       \
+      MULTIPLY(0, 4, 6);                                                            \
+      MULTIPLY(1, 4, 7);                                                            \
+      MULTIPLY(2, 5, 6);                                                            \
+      MULTIPLY(3, 5, 7);                                                            \
+    }                                                                               \
+    _tile_stored(0, out, out_stride);                                               \
+    _tile_stored(1, out + kTileBytes, out_stride);                                  \
+    _tile_stored(2, out + kTileRows * (out_stride), out_stride);                    \
+    _tile_stored(3, out + kTileRows * (out_stride) + kTileBytes, out_stride);       \
+  } else if (panels == 2) {                                                         \
+    for (int j = 0; j < steps; ++j) {                                               \
+      _tile_loadd(4, a + kTileBytes * j, stride);                                   \
+      _tile_loadd(5, b + kStepBytes * j, kLine);                                    \
+      _tile_loadd(6, b + kStepBytes * j + kTileBytes, kLine);                       \
+      _tile_loadd(7, b + next + kStepBytes * j, kLine);                             \
+      MULTIPLY(0, 4, 5);                                                            \
+      _tile_loadd(5, b + next + kStepBytes * j + kTileBytes, kLine);                \
+      MULTIPLY(1, 4, 6);                                                            \
+      MULTIPLY(2, 4, 7);                                                            \
+      MULTIPLY(3, 4, 5);                                                            \
+    }                                                                               \
+    _tile_stored(0, out, out_stride);                                               \
+    _tile_stored(1, out + kTileBytes, out_stride);                                  \
+    _tile_stored(2, out + 2 * kTileBytes, out_stride);                              \
+    _tile_stored(3, out + 3 * kTileBytes, out_stride);                              \
+  } else {                                                                          \
+    for (int j = 0; j < steps; ++j) {                                               \
+      _tile_loadd(4, a + kTileBytes * j, stride);                                   \
+      _tile_loadd(6, b + kStepBytes * j, kLine);                                    \
+      _tile_loadd(7, b + kStepBytes * j + kTileBytes, kLine);                       \
+      MULTIPLY(0, 4, 6);                                                            \
+      MULTIPLY(1, 4, 7);                                                            \
+    }                                                                               \
+    _tile_stored(0, out, out_stride);                                               \
+    _tile_stored(1, out + kTileBytes, out_stride);                                  \
   }
 
 struct AmxTile : RowMajor {
-  static constexpr int kRows = 32;
+  static constexpr int kRows = 2 * kTileRows;
   static constexpr int kFewRows = kRows;
   static constexpr int kPanels = 2;
 };
@@ -113,7 +120,7 @@ struct AmxTile : RowMajor {
 // Call part() for the panels of one call: both at once up to 16 rows, else one after the other.
 template <class Part>
 inline void by_panels(int m, int panels, Part&& part) {
-  if (m <= 16)
+  if (m <= kTileRows)
     part(0, panels);
   else
     for (int p = 0; p < panels; ++p) part(p, 1);
@@ -125,16 +132,19 @@ struct AmxBf16Tile : AmxTile {
   using Sum = float;
   static constexpr int kInterleave = 2;
 
-  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int panels, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next) {
+  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int panels, const uint16_t* panel, int k, float* out,
+                  ptrdiff_t out_stride, Next) {
     const char* a = reinterpret_cast<const char*>(rows);
     const ptrdiff_t next = ptrdiff_t(k) * kPanel * 2;
     by_panels(m, panels, [&](int p, int together) {
       const char* b = reinterpret_cast<const char*>(panel) + p * next;
       char* to = reinterpret_cast<char*>(out + p * kPanel);
-      PL_AMX_RUN(_tile_dpbf16ps, a, 2 * stride, m, together, b, k / 32, next, to, 4 * out_stride)
+      PL_AMX_RUN(_tile_dpbf16ps, a, 2 * stride, m, together, b, 2 * k / kTileBytes, next, to, 4 * out_stride)
     });
   }
-  static void values(const uint16_t* from, ptrdiff_t stride, int left, uint16_t* to) { pair_values(from, stride, left, to); }
+  static void values(const uint16_t* from, ptrdiff_t stride, int left, uint16_t* to) {
+    pair_values(from, stride, left, to);
+  }
 };
 
 template <class Rest>
@@ -144,19 +154,21 @@ struct AmxInt8Tile : AmxTile {
   using Sum = int32_t;
   static constexpr int kInterleave = 4;
 
-  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int panels, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next behind) {
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int panels, const int8_t* panel, int k, int32_t* out,
+                  ptrdiff_t out_stride, Next behind) {
     const ptrdiff_t next = ptrdiff_t(k) * kPanel;
-    if (k % 64) {  // a step is 64 numbers; widths that are only multiples of 32 go the way of VNNI
+    if (k % kTileBytes) {  // a step is 64 numbers; widths that are only multiples of 32 go the way of VNNI
       for (int p = 0; p < panels; ++p)
         for (int r = 0; r < m; r += Rest::kRows)
-          Rest::run(rows + r * stride, stride, at_most(m - r, Rest::kRows), 1, panel + p * next, k, out + r * out_stride + p * kPanel, out_stride, behind);
+          Rest::run(rows + r * stride, stride, at_most(m - r, Rest::kRows), 1, panel + p * next, k,
+                    out + r * out_stride + p * kPanel, out_stride, behind);
       return;
     }
     const char* a = reinterpret_cast<const char*>(rows);
     by_panels(m, panels, [&](int p, int together) {
       const char* b = reinterpret_cast<const char*>(panel) + p * next;
       char* to = reinterpret_cast<char*>(out + p * kPanel);
-      PL_AMX_RUN(_tile_dpbusd, a, stride, m, together, b, k / 64, next, to, 4 * out_stride)
+      PL_AMX_RUN(_tile_dpbusd, a, stride, m, together, b, k / kTileBytes, next, to, 4 * out_stride)
     });
   }
 };

@@ -18,6 +18,7 @@ struct Avx2Tile : RowMajor {
 };
 
 constexpr int kRowsAtOnce = 6;
+static_assert(2 * kRowsAtOnce + 3 <= 16, "registers: sums, two of weights and an activation");
 
 inline void fetch(Next& next) {
   _mm_prefetch(next.at, _MM_HINT_T0);
@@ -30,6 +31,7 @@ inline void fetch(Next& next) {
 template <class T>
 inline void by_stretches(const typename T::Row* rows, ptrdiff_t stride, int m, const typename T::Weight* panel, int k,
                          typename T::Sum* out, ptrdiff_t out_stride) {
+  static_assert(kPanel % T::kColumns == 0 && T::kStretch % kPanel == 0);
   const int blocks = (m + kRowsAtOnce - 1) / kRowsAtOnce, height = (m + blocks - 1) / blocks;
   const int parts = blocks * (kPanel / T::kColumns);  // which fetch the next stretch together
   for (int j = 0; j < k; j += T::kStretch) {
@@ -40,14 +42,9 @@ inline void by_stretches(const typename T::Row* rows, ptrdiff_t stride, int m, c
       for (int r = 0; r < m; r += height) {
         const auto* from = rows + r * stride + j;
         auto* to = out + r * out_stride + c;
-        switch (at_most(height, m - r)) {
-          case 1: T::template part<1>(from, stride, weights, length, to, out_stride, j > 0, next); break;
-          case 2: T::template part<2>(from, stride, weights, length, to, out_stride, j > 0, next); break;
-          case 3: T::template part<3>(from, stride, weights, length, to, out_stride, j > 0, next); break;
-          case 4: T::template part<4>(from, stride, weights, length, to, out_stride, j > 0, next); break;
-          case 5: T::template part<5>(from, stride, weights, length, to, out_stride, j > 0, next); break;
-          case 6: T::template part<6>(from, stride, weights, length, to, out_stride, j > 0, next); break;
-        }
+        with_height<kRowsAtOnce>(at_most(height, m - r), [&](auto M) PL_INLINED {
+          T::template part<M>(from, stride, weights, length, to, out_stride, j > 0, next);
+        });
       }
     }
   }
@@ -82,12 +79,14 @@ struct Fp32Tile : Avx2Tile {
   static constexpr int kColumns = 16, kStretch = 96;
 
   template <int M>
-  static void part(const float* rows, ptrdiff_t stride, const float* panel, int k, float* out, ptrdiff_t out_stride, bool more, Next& next) {
+  PL_APART static void part(const float* rows, ptrdiff_t stride, const float* panel, int k, float* out,
+                            ptrdiff_t out_stride, bool more, Next& next) {
     __m256 sums[M][2];
     begin(sums, out, out_stride, more);
     for (int j = 0; j < k; ++j) {
       fetch(next);
-      const __m256 w0 = _mm256_loadu_ps(panel + size_t(j) * kPanel), w1 = _mm256_loadu_ps(panel + size_t(j) * kPanel + 8);
+      const float* weights = panel + size_t(j) * kPanel;
+      const __m256 w0 = _mm256_loadu_ps(weights), w1 = _mm256_loadu_ps(weights + 8);
       PL_UNROLL for (int i = 0; i < M; ++i) {
         const __m256 x = _mm256_broadcast_ss(rows + i * stride + j);
         sums[i][0] = _mm256_fmadd_ps(x, w0, sums[i][0]);
@@ -96,7 +95,8 @@ struct Fp32Tile : Avx2Tile {
     }
     end(sums, out, out_stride);
   }
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride, Next) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out,
+                  ptrdiff_t out_stride, Next) {
     by_stretches<Fp32Tile>(rows, stride, m, panel, k, out, out_stride);
   }
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
@@ -111,7 +111,8 @@ struct WideTile : Avx2Tile {
   static constexpr int kColumns = 16, kStretch = 192;
 
   template <int M>
-  static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, bool more, Next& next) {
+  PL_APART static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out,
+                            ptrdiff_t out_stride, bool more, Next& next) {
     __m256 sums[M][2];
     begin(sums, out, out_stride, more);
     const __m256i upper = _mm256_set1_epi32(int(0xffff0000));
@@ -135,80 +136,67 @@ struct WideTile : Avx2Tile {
     }
     end(sums, out, out_stride);
   }
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out,
+                  ptrdiff_t out_stride, Next) {
     by_stretches<WideTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };
 
+// Adds the products of four activations with weights of 16 columns.
 #ifdef PL_VNNI
-struct CodeTile : Avx2Tile {
-  using Row = uint8_t;
-  using Weight = int8_t;
-  using Sum = int32_t;
-  static constexpr int kInterleave = 4;
-  static constexpr int kColumns = 16, kStretch = 384;
+constexpr float kCodeLevels = kByte;
 
-  template <int M>
-  static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more, Next& next) {
-    __m256i sums[M][2];
-    begin(sums, out, out_stride, more);
-    for (int j = 0; j < k; j += 4) {
-      const __m256i* quads = (const __m256i*)(panel + size_t(j) * kPanel);
-      fetch(next);
-      const __m256i w0 = _mm256_loadu_si256(quads), w1 = _mm256_loadu_si256(quads + 1);
-      PL_UNROLL for (int i = 0; i < M; ++i) {
-        const __m256i x = _mm256_set1_epi32(four<int32_t>(rows + i * stride + j));
-        sums[i][0] = _mm256_dpbusd_epi32(sums[i][0], x, w0);
-        sums[i][1] = _mm256_dpbusd_epi32(sums[i][1], x, w1);
-      }
-    }
-    end(sums, out, out_stride);
-  }
-  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
-    by_stretches<CodeTile>(rows, stride, m, panel, k, out, out_stride);
-  }
-};
+inline void add_products(const Codes* row, __m256i w0, __m256i w1, __m256i (&sums)[2]) {
+  int32_t four;
+  std::memcpy(&four, row, sizeof four);
+  const __m256i x = _mm256_set1_epi32(four);
+  sums[0] = _mm256_dpbusd_epi32(sums[0], x, w0);
+  sums[1] = _mm256_dpbusd_epi32(sums[1], x, w1);
+}
 #else
 // Without VNNI, vpmaddubsw adds two products of bytes in 16 bits. Activations of 7 bits keep that exact
 // (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32: three instructions for 32 products, where exact
 // ones of 8 bits would take four and more loads.
+constexpr float kCodeLevels = 127;
+alignas(32) constexpr int16_t kOnes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+inline void add_products(const Codes* row, __m256i w0, __m256i w1, __m256i (&sums)[2]) {
+  __m256i x, y;
+  // In assembly, as GCC would have more products under way than there are registers, and spill the sums.
+  asm volatile(
+      "vpbroadcastd %[row], %[x]\n\tvpmaddubsw %[w0], %[x], %[y]\n\tvpmaddubsw %[w1], %[x], %[x]\n\t"
+      "vpmaddwd %[ones], %[y], %[y]\n\tvpmaddwd %[ones], %[x], %[x]\n\t"
+      "vpaddd %[y], %[s0], %[s0]\n\tvpaddd %[x], %[s1], %[s1]"
+      : [s0] "+x"(sums[0]), [s1] "+x"(sums[1]), [x] "=&x"(x), [y] "=&x"(y)
+      : [w0] "x"(w0), [w1] "x"(w1), [ones] "m"(kOnes), [row] "m"(*row));
+}
+#endif
+
 struct CodeTile : Avx2Tile {
-  struct Four {
-    uint8_t numbers[4];
-  };
   using Row = uint8_t;
   using Weight = int8_t;
   using Sum = int32_t;
-  static constexpr float kLevels = 127;
+  static constexpr float kLevels = kCodeLevels;
   static constexpr int kInterleave = 4;
   static constexpr int kColumns = 16, kStretch = 384;
 
   template <int M>
-  static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, bool more, Next& next) {
+  PL_APART static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out,
+                            ptrdiff_t out_stride, bool more, Next& next) {
     __m256i sums[M][2];
     begin(sums, out, out_stride, more);
-    const __m256i ones = _mm256_set1_epi16(1);
     for (int j = 0; j < k; j += 4) {
       const __m256i* quads = (const __m256i*)(panel + size_t(j) * kPanel);
       fetch(next);
       const __m256i w0 = _mm256_loadu_si256(quads), w1 = _mm256_loadu_si256(quads + 1);
-      PL_UNROLL for (int i = 0; i < M; ++i) {
-        // In assembly, as GCC would have more products under way than there are registers, and spill the sums.
-        __m256i x, y;
-        asm volatile(
-            "vpbroadcastd %[row], %[x]\n\tvpmaddubsw %[w0], %[x], %[y]\n\tvpmaddubsw %[w1], %[x], %[x]\n\t"
-            "vpmaddwd %[ones], %[y], %[y]\n\tvpmaddwd %[ones], %[x], %[x]\n\t"
-            "vpaddd %[y], %[s0], %[s0]\n\tvpaddd %[x], %[s1], %[s1]"
-            : [s0] "+x"(sums[i][0]), [s1] "+x"(sums[i][1]), [x] "=&x"(x), [y] "=&x"(y)
-            : [w0] "x"(w0), [w1] "x"(w1), [ones] "m"(ones), [row] "m"(*(const Four*)(rows + i * stride + j)));
-      }
+      PL_UNROLL for (int i = 0; i < M; ++i) add_products((const Codes*)(rows + i * stride + j), w0, w1, sums[i]);
     }
     end(sums, out, out_stride);
   }
-  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out,
+                  ptrdiff_t out_stride, Next) {
     by_stretches<CodeTile>(rows, stride, m, panel, k, out, out_stride);
   }
 };
-#endif
 
 }  // namespace

@@ -9,7 +9,55 @@
 
 #include "tile.h"
 
-// Rows 0 to 4 are addressed from a, 5 to 9 from a5, 10 to 13 from a10: base, stride and three times the stride reach five.
+// How the macros make a tile: PL_TILE(M, STEP) is the code of one height M, PL_STEP_x(M) one step of it in precision x,
+// PL_EACH_M(X) is X(0) to X(M - 1), PL_X_x(i) what row i contributes, and PL_ARGS_i the operands that row i has.
+// PL_TILE(2, PL_STEP_FP32), two rows of floats, expands to
+//
+//   case 2:
+//     asm volatile(
+//         "vpternlogd $255, %%zmm31, %%zmm31, %%zmm31"   // the mask ffff0000 in each lane, which only WIDE reads
+//         "vpslld $16, %%zmm31, %%zmm31"
+//         "vpxord %%zmm0, %%zmm0, %%zmm0"                // PL_EACH_2(PL_X_ZERO): sums of row 0,
+//         "vpxord %%zmm1, %%zmm1, %%zmm1"
+//         "vpxord %%zmm2, %%zmm2, %%zmm2"                // and of row 1
+//         "vpxord %%zmm3, %%zmm3, %%zmm3"
+//         "1:"                                           // PL_STEP_FP32(2): for each k
+//         "vmovups (%[b]), %%zmm28"                      //   weights of 32 columns
+//         "vmovups 64(%[b]), %%zmm29"
+//         "vpbroadcastd (%[a]), %%zmm30"                 //   PL_X_FP32(0): k of row 0,
+//         "vfmadd231ps %%zmm28, %%zmm30, %%zmm0"         //   times 16 columns,
+//         "vfmadd231ps %%zmm29, %%zmm30, %%zmm1"         //   and 16 more
+//         "vpbroadcastd (%[a],%[s]), %%zmm30"            //   PL_X_FP32(1): row 1 is a stride behind
+//         "vfmadd231ps %%zmm28, %%zmm30, %%zmm2"
+//         "vfmadd231ps %%zmm29, %%zmm30, %%zmm3"
+//         "prefetcht0 1024(%[b])"                        //   PL_ADVANCE("4")
+//         "prefetcht0 1088(%[b])"
+//         "prefetcht1 (%[n])"
+//         "prefetcht1 64(%[n])"
+//         "add %[d], %[n]"
+//         "add $128, %[b]"
+//         "add $4, %[a]"
+//         "add $4, %[a5]"
+//         "add $4, %[a10]"
+//         "dec %[k]"
+//         "jnz 1b"
+//         "mov %[out], %[a]"                             // the addresses of rows become those of the output
+//         "mov %[so], %[s]"
+//         "lea (%[s],%[s],2), %[s3]"
+//         "lea (%[a],%[s],4), %[a5]"
+//         "add %[s], %[a5]"
+//         "lea (%[a5],%[s],4), %[a10]"
+//         "add %[s], %[a10]"
+//         "vmovups %%zmm0, (%[a])"                       // PL_EACH_2(PL_X_SAVE)
+//         "vmovups %%zmm1, 64(%[a])"
+//         "vmovups %%zmm2, (%[a],%[s])"
+//         "vmovups %%zmm3, 64(%[a],%[s])"
+//         : [a] "+&r"(a), ...);
+//     break;
+//
+// with a line's end behind each instruction. The assembly is laid out by hand, an instruction a line.
+// clang-format off
+
 #define PL_EACH_1(X) X(0)
 #define PL_EACH_2(X) PL_EACH_1(X) X(1)
 #define PL_EACH_3(X) PL_EACH_2(X) X(2)
@@ -25,7 +73,8 @@
 #define PL_EACH_13(X) PL_EACH_12(X) X(12)
 #define PL_EACH_14(X) PL_EACH_13(X) X(13)
 
-// Address of a row, and the two registers of its sums.
+// Address of a row, and the two registers of its sums. Rows 0 to 4 are addressed from a, 5 to 9 from a5, 10 to 13 from
+// a10: base, stride and three times the stride reach five.
 #define PL_ARGS_0 "(%[a])", "0", "1"
 #define PL_ARGS_1 "(%[a],%[s])", "2", "3"
 #define PL_ARGS_2 "(%[a],%[s],2)", "4", "5"
@@ -42,9 +91,12 @@
 #define PL_ARGS_13 "(%[a10],%[s3])", "26", "27"
 
 #define PL_APPLY(macro, ...) macro(__VA_ARGS__)
-#define PL_ZERO(address, c0, c1) \
-  "vpxord %%zmm" c0 ", %%zmm" c0 ", %%zmm" c0 "\n\tvpxord %%zmm" c1 ", %%zmm" c1 ", %%zmm" c1 "\n\t"
-#define PL_SAVE(address, c0, c1) "vmovups %%zmm" c0 ", " address "\n\tvmovups %%zmm" c1 ", 64" address "\n\t"
+#define PL_ZERO(address, c0, c1)                       \
+  "vpxord %%zmm" c0 ", %%zmm" c0 ", %%zmm" c0 "\n\t"   \
+  "vpxord %%zmm" c1 ", %%zmm" c1 ", %%zmm" c1 "\n\t"
+#define PL_SAVE(address, c0, c1)                       \
+  "vmovups %%zmm" c0 ", " address "\n\t"               \
+  "vmovups %%zmm" c1 ", 64" address "\n\t"
 #define PL_ROW(op, weights0, weights1, offset, address, c0, c1) \
   "vpbroadcastd " offset address ", %%zmm30\n\t"                \
   op " %%zmm" weights0 ", %%zmm30, %%zmm" c0 "\n\t"             \
@@ -58,49 +110,80 @@
 #define PL_X_ODD(m) PL_APPLY(PL_ROW, "vfmadd231ps", "26", "27", "4", PL_ARGS_##m)
 
 // Fetches what is next into the second-level cache, and from there what this tile will want in eight steps.
-#define PL_ADVANCE(bytes) \
-  "prefetcht0 1024(%[b])\n\tprefetcht0 1088(%[b])\n\tprefetcht1 (%[n])\n\tprefetcht1 64(%[n])\n\tadd %[d], %[n]\n\tadd $128, %[b]\n\tadd $" bytes ", %[a]\n\tadd $" bytes ", %[a5]\n\tadd $" bytes ", %[a10]\n\t"
-#define PL_STEP(M, ROW) \
-  "vmovups (%[b]), %%zmm28\n\tvmovups 64(%[b]), %%zmm29\n\t" PL_EACH_##M(ROW) PL_ADVANCE("4")
+#define PL_ADVANCE(bytes)         \
+  "prefetcht0 1024(%[b])\n\t"     \
+  "prefetcht0 1088(%[b])\n\t"     \
+  "prefetcht1 (%[n])\n\t"         \
+  "prefetcht1 64(%[n])\n\t"       \
+  "add %[d], %[n]\n\t"            \
+  "add $128, %[b]\n\t"            \
+  "add $" bytes ", %[a]\n\t"      \
+  "add $" bytes ", %[a5]\n\t"     \
+  "add $" bytes ", %[a10]\n\t"
+#define PL_STEP(M, ROW)           \
+  "vmovups (%[b]), %%zmm28\n\t"   \
+  "vmovups 64(%[b]), %%zmm29\n\t" \
+  PL_EACH_##M(ROW)                \
+  PL_ADVANCE("4")
 #define PL_STEP_FP32(M) PL_STEP(M, PL_X_FP32)
 #define PL_STEP_BF16(M) PL_STEP(M, PL_X_BF16)
 #define PL_STEP_INT8(M) PL_STEP(M, PL_X_INT8)
 // bf16 is the upper half of a float: a shift makes the pairs' first numbers, a mask (zmm31) their second ones.
-#define PL_STEP_WIDE(M)                                                                     \
-  "vmovups (%[b]), %%zmm24\n\tvmovups 64(%[b]), %%zmm25\n\t"                                \
-  "vpslld $16, %%zmm24, %%zmm26\n\tvpslld $16, %%zmm25, %%zmm27\n\t" PL_EACH_##M(PL_X_EVEN) \
-  "vpandd %%zmm31, %%zmm24, %%zmm26\n\tvpandd %%zmm31, %%zmm25, %%zmm27\n\t" PL_EACH_##M(PL_X_ODD) PL_ADVANCE("8")
+#define PL_STEP_WIDE(M)                    \
+  "vmovups (%[b]), %%zmm24\n\t"            \
+  "vmovups 64(%[b]), %%zmm25\n\t"          \
+  "vpslld $16, %%zmm24, %%zmm26\n\t"       \
+  "vpslld $16, %%zmm25, %%zmm27\n\t"       \
+  PL_EACH_##M(PL_X_EVEN)                   \
+  "vpandd %%zmm31, %%zmm24, %%zmm26\n\t"   \
+  "vpandd %%zmm31, %%zmm25, %%zmm27\n\t"   \
+  PL_EACH_##M(PL_X_ODD)                    \
+  PL_ADVANCE("8")
 
-#define PL_CLOBBERED                                                                                              \
-  "memory", "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10",        \
-      "zmm11", "zmm12", "zmm13", "zmm14", "zmm15", "zmm16", "zmm17", "zmm18", "zmm19", "zmm20", "zmm21", "zmm22", \
-      "zmm23", "zmm24", "zmm25", "zmm26", "zmm27", "zmm28", "zmm29", "zmm30", "zmm31"
+#define PL_CLOBBERED                                                                \
+  "memory", "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7",   \
+  "zmm8", "zmm9", "zmm10", "zmm11", "zmm12", "zmm13", "zmm14", "zmm15",             \
+  "zmm16", "zmm17", "zmm18", "zmm19", "zmm20", "zmm21", "zmm22", "zmm23",           \
+  "zmm24", "zmm25", "zmm26", "zmm27", "zmm28", "zmm29", "zmm30", "zmm31"
 
 // One height. After the loop the addresses of rows become those of the output.
-#define PL_TILE(M, STEP)                                                                                       \
-  case M:                                                                                                      \
-    asm volatile(                                                                                              \
-        "vpternlogd $255, %%zmm31, %%zmm31, %%zmm31\n\tvpslld $16, %%zmm31, %%zmm31\n\t" PL_EACH_##M(PL_X_ZERO) \
-        "1:\n\t" STEP(M) "dec %[k]\n\tjnz 1b\n\t"                                                              \
-        "mov %[out], %[a]\n\tmov %[so], %[s]\n\tlea (%[s],%[s],2), %[s3]\n\t"                                  \
-        "lea (%[a],%[s],4), %[a5]\n\tadd %[s], %[a5]\n\tlea (%[a5],%[s],4), %[a10]\n\tadd %[s], %[a10]\n\t"    \
-        PL_EACH_##M(PL_X_SAVE)                                                                                 \
-        : [a] "+&r"(a), [a5] "+&r"(a5), [a10] "+&r"(a10), [b] "+&r"(b), [k] "+&r"(steps), [s] "+&r"(s), [s3] "+&r"(s3), [n] "+&r"(n) \
-        : [out] "r"(out), [so] "r"(so), [d] "r"(next.step)                                                       \
-        : PL_CLOBBERED);                                                                                       \
+#define PL_TILE(M, STEP)                                                                      \
+  case M:                                                                                     \
+    asm volatile(                                                                             \
+        "vpternlogd $255, %%zmm31, %%zmm31, %%zmm31\n\t"                                      \
+        "vpslld $16, %%zmm31, %%zmm31\n\t"                                                    \
+        PL_EACH_##M(PL_X_ZERO)                                                                \
+        "1:\n\t"                                                                              \
+        STEP(M)                                                                               \
+        "dec %[k]\n\t"                                                                        \
+        "jnz 1b\n\t"                                                                          \
+        "mov %[out], %[a]\n\t"                                                                \
+        "mov %[so], %[s]\n\t"                                                                 \
+        "lea (%[s],%[s],2), %[s3]\n\t"                                                        \
+        "lea (%[a],%[s],4), %[a5]\n\t"                                                        \
+        "add %[s], %[a5]\n\t"                                                                 \
+        "lea (%[a5],%[s],4), %[a10]\n\t"                                                      \
+        "add %[s], %[a10]\n\t"                                                                \
+        PL_EACH_##M(PL_X_SAVE)                                                                \
+        : [a] "+&r"(a), [a5] "+&r"(a5), [a10] "+&r"(a10), [b] "+&r"(b), [k] "+&r"(steps),     \
+          [s] "+&r"(s), [s3] "+&r"(s3), [n] "+&r"(n)                                          \
+        : [out] "r"(out), [so] "r"(so), [d] "r"(next.step)                                    \
+        : PL_CLOBBERED);                                                                      \
     break;
 
-#define PL_TILES_12(STEP)                                                                            \
-  PL_TILE(1, STEP) PL_TILE(2, STEP) PL_TILE(3, STEP) PL_TILE(4, STEP) PL_TILE(5, STEP) PL_TILE(6, STEP) \
-  PL_TILE(7, STEP) PL_TILE(8, STEP) PL_TILE(9, STEP) PL_TILE(10, STEP) PL_TILE(11, STEP) PL_TILE(12, STEP)
+#define PL_TILES_12(STEP)                                               \
+  PL_TILE(1, STEP) PL_TILE(2, STEP) PL_TILE(3, STEP) PL_TILE(4, STEP)   \
+  PL_TILE(5, STEP) PL_TILE(6, STEP) PL_TILE(7, STEP) PL_TILE(8, STEP)   \
+  PL_TILE(9, STEP) PL_TILE(10, STEP) PL_TILE(11, STEP) PL_TILE(12, STEP)
 #define PL_TILES_14(STEP) PL_TILES_12(STEP) PL_TILE(13, STEP) PL_TILE(14, STEP)
+// clang-format on
 
 // Registers of a tile: rows of `stride` bytes and an output of `out_stride` bytes.
-#define PL_TILE_REGISTERS(rows, panel, k, stride, out_stride)       \
-  const char* a = reinterpret_cast<const char*>(rows);              \
-  const char* b = reinterpret_cast<const char*>(panel);             \
-  int64_t s = (stride), s3 = 3 * s, steps = (k);                    \
-  const int64_t so = (out_stride);                                  \
+#define PL_TILE_REGISTERS(rows, panel, k, stride, out_stride) \
+  const char* a = reinterpret_cast<const char*>(rows);        \
+  const char* b = reinterpret_cast<const char*>(panel);       \
+  int64_t s = (stride), s3 = 3 * s, steps = (k);              \
+  const int64_t so = (out_stride);                            \
   const char *a5 = a + 5 * s, *a10 = a5 + 5 * s, *n = next.at;
 
 namespace {
@@ -109,6 +192,7 @@ struct Avx512Tile : RowMajor {
   static constexpr int kRows = 14;
   static constexpr int kFewRows = kRows;
   static constexpr int kPanels = 1;
+  static_assert(2 * kRows + 4 <= 32, "registers: sums, two of weights, an activation and the mask");
 };
 
 struct Fp32Tile : Avx512Tile {
@@ -117,7 +201,8 @@ struct Fp32Tile : Avx512Tile {
   using Sum = float;
   static constexpr int kInterleave = 1;
 
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride, Next next) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out,
+                  ptrdiff_t out_stride, Next next) {
     PL_TILE_REGISTERS(rows, panel, k, 4 * stride, 4 * out_stride)
     switch (m) { PL_TILES_14(PL_STEP_FP32) }
   }
@@ -132,7 +217,8 @@ struct WideTile : Avx512Tile {
   static constexpr int kRows = 12;  // four registers more are taken by weights on their way to fp32
   static constexpr int kInterleave = 2;
 
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next next) {
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out,
+                  ptrdiff_t out_stride, Next next) {
     PL_TILE_REGISTERS(rows, panel, k / 2, 4 * stride, 4 * out_stride)
     switch (m) { PL_TILES_12(PL_STEP_WIDE) }
   }
@@ -156,11 +242,14 @@ struct Bf16Tile : Avx512Tile {
   using Sum = float;
   static constexpr int kInterleave = 2;
 
-  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next next) {
+  static void run(const uint16_t* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out,
+                  ptrdiff_t out_stride, Next next) {
     PL_TILE_REGISTERS(rows, panel, k / 2, 2 * stride, 4 * out_stride)
     switch (m) { PL_TILES_14(PL_STEP_BF16) }
   }
-  static void values(const uint16_t* from, ptrdiff_t stride, int left, uint16_t* to) { pair_values(from, stride, left, to); }
+  static void values(const uint16_t* from, ptrdiff_t stride, int left, uint16_t* to) {
+    pair_values(from, stride, left, to);
+  }
 };
 #endif
 
@@ -171,7 +260,8 @@ struct VnniTile : Avx512Tile {
   using Sum = int32_t;
   static constexpr int kInterleave = 4;
 
-  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next next) {
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out,
+                  ptrdiff_t out_stride, Next next) {
     PL_TILE_REGISTERS(rows, panel, k / 4, stride, 4 * out_stride)
     switch (m) { PL_TILES_14(PL_STEP_INT8) }
   }
@@ -180,9 +270,6 @@ struct VnniTile : Avx512Tile {
 // Without VNNI, vpmaddubsw adds two products of bytes in 16 bits. Activations of 7 bits keep that exact
 // (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32.
 struct MaddTile : Avx512Tile {
-  struct Four {
-    uint8_t numbers[4];
-  };
   using Row = uint8_t;
   using Weight = int8_t;
   using Sum = int32_t;
@@ -191,7 +278,8 @@ struct MaddTile : Avx512Tile {
   static constexpr int kInterleave = 4;
 
   template <int M>
-  static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next next) {
+  PL_APART static void part(const uint8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out,
+                            ptrdiff_t out_stride, Next next) {
     const __m512i ones = _mm512_set1_epi16(1);
     __m512i sums[M][2];
 #pragma GCC unroll 12
@@ -210,7 +298,7 @@ struct MaddTile : Avx512Tile {
             "vpmaddwd %[ones], %[y], %[y]\n\tvpmaddwd %[ones], %[x], %[x]\n\t"
             "vpaddd %[y], %[s0], %[s0]\n\tvpaddd %[x], %[s1], %[s1]"
             : [s0] "+v"(sums[i][0]), [s1] "+v"(sums[i][1]), [x] "=&v"(x), [y] "=&v"(y)
-            : [w0] "v"(w0), [w1] "v"(w1), [ones] "v"(ones), [row] "m"(*(const Four*)(rows + i * stride + j)));
+            : [w0] "v"(w0), [w1] "v"(w1), [ones] "v"(ones), [row] "m"(*(const Codes*)(rows + i * stride + j)));
       }
     }
 #pragma GCC unroll 12
@@ -219,12 +307,9 @@ struct MaddTile : Avx512Tile {
       _mm512_storeu_si512(out + i * out_stride + 16, sums[i][1]);
     }
   }
-  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next next) {
-#define PL_PART(M) case M: part<M>(rows, stride, panel, k, out, out_stride, next); break;
-    switch (m) {
-      PL_PART(1) PL_PART(2) PL_PART(3) PL_PART(4) PL_PART(5) PL_PART(6)
-      PL_PART(7) PL_PART(8) PL_PART(9) PL_PART(10) PL_PART(11) PL_PART(12)
-    }
+  static void run(const uint8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out,
+                  ptrdiff_t out_stride, Next next) {
+    with_height<kRows>(m, [&](auto M) PL_INLINED { part<M>(rows, stride, panel, k, out, out_stride, next); });
   }
 };
 #endif

@@ -14,26 +14,31 @@
 namespace {
 
 constexpr int kPart = 16;  // columns
+static_assert(kPanel == 2 * kPart);
 
 struct NeonTile {
   static constexpr int kFewRows = 6;
   static constexpr int kPanels = 1;
 };
 
-// Calls T::part<M>() with the height as a constant, so that its sums are registers. `M` counts rows, or pairs of rows.
+// Call T::part<M>() for both parts of a panel, with the height as a constant.
 template <class T>
-inline void by_height(int m, const typename T::Row* rows, ptrdiff_t stride, const typename T::Weight* panel, int k,
-                      typename T::Sum* out, ptrdiff_t out_stride) {
-  for (int c = 0; c < kPanel; c += kPart) {
-    const auto* weights = panel + c * T::kInterleave;
-    switch (m) {
-      case 1: T::template part<1>(rows, stride, weights, k, out + c, out_stride); break;
-      case 2: T::template part<2>(rows, stride, weights, k, out + c, out_stride); break;
-      case 3: T::template part<3>(rows, stride, weights, k, out + c, out_stride); break;
-      case 4: T::template part<4>(rows, stride, weights, k, out + c, out_stride); break;
-      case 5: T::template part<5>(rows, stride, weights, k, out + c, out_stride); break;
-      case 6: T::template part<6>(rows, stride, weights, k, out + c, out_stride); break;
-    }
+inline void by_parts(int m, const typename T::Row* rows, ptrdiff_t stride, const typename T::Weight* panel, int k,
+                     typename T::Sum* out, ptrdiff_t out_stride) {
+  for (int c = 0; c < kPanel; c += kPart)
+    with_height<T::kRows>(m, [&](auto M) PL_INLINED {
+      T::template part<M>(rows, stride, panel + c * T::kInterleave, k, out + c, out_stride);
+    });
+}
+
+inline void store_sums(float* p, float32x4_t x) { vst1q_f32(p, x); }
+inline void store_sums(int32_t* p, int32x4_t x) { vst1q_s32(p, x); }
+
+// Sums of the 16 columns of a part.
+template <int M, class Register, class Sum>
+inline void end(const Register (&sums)[M][4], Sum* out, ptrdiff_t stride) {
+  PL_UNROLL for (int i = 0; i < M; ++i) {
+    PL_UNROLL for (int c = 0; c < 4; ++c) store_sums(out + i * stride + 4 * c, sums[i][c]);
   }
 }
 
@@ -45,7 +50,8 @@ struct Fp32Tile : NeonTile, RowMajor {
   static constexpr int kInterleave = 1;
 
   template <int M>
-  static void part(const float* rows, ptrdiff_t stride, const float* panel, int k, float* out, ptrdiff_t out_stride) {
+  PL_APART static void part(const float* rows, ptrdiff_t stride, const float* panel, int k, float* out,
+                            ptrdiff_t out_stride) {
     float32x4_t sums[M][4] = {};
     for (int j = 0; j < k; ++j) {
       float32x4_t w[4];
@@ -55,11 +61,11 @@ struct Fp32Tile : NeonTile, RowMajor {
         PL_UNROLL for (int c = 0; c < 4; ++c) sums[i][c] = vfmaq_f32(sums[i][c], x, w[c]);
       }
     }
-    PL_UNROLL for (int i = 0; i < M; ++i)
-      PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_f32(out + i * out_stride + 4 * c, sums[i][c]);
+    end(sums, out, out_stride);
   }
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out, ptrdiff_t out_stride, Next) {
-    by_height<Fp32Tile>(m, rows, stride, panel, k, out, out_stride);
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const float* panel, int k, float* out,
+                  ptrdiff_t out_stride, Next) {
+    by_parts<Fp32Tile>(m, rows, stride, panel, k, out, out_stride);
   }
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
 };
@@ -73,31 +79,32 @@ struct WideTile : NeonTile, RowMajor {
   static constexpr int kInterleave = 4;
 
   template <int M>
-  static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride) {
+  PL_APART static void part(const float* rows, ptrdiff_t stride, const uint16_t* panel, int k, float* out,
+                            ptrdiff_t out_stride) {
     float32x4_t sums[M][4] = {};
     for (int j = 0; j < k; j += 4) {
       float32x4_t x[M];
       PL_UNROLL for (int i = 0; i < M; ++i) x[i] = vld1q_f32(rows + i * stride + j);
       PL_UNROLL for (int c = 0; c < 2; ++c) {
         const uint16x8x4_t w = vld4q_u16(panel + size_t(j) * kPanel + 32 * c);  // eight columns of each of four k
-#define PL_K(l)                                                                                    \
-  {                                                                                                \
-    const float32x4_t low = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(w.val[l]), 16));        \
-    const float32x4_t high = vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(w.val[l]), 16));      \
-    PL_UNROLL for (int i = 0; i < M; ++i) {                                                        \
-      sums[i][2 * c] = vfmaq_laneq_f32(sums[i][2 * c], low, x[i], l);                              \
-      sums[i][2 * c + 1] = vfmaq_laneq_f32(sums[i][2 * c + 1], high, x[i], l);                     \
-    }                                                                                              \
+#define PL_K(l)                                                                               \
+  {                                                                                           \
+    const float32x4_t low = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(w.val[l]), 16));   \
+    const float32x4_t high = vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(w.val[l]), 16)); \
+    PL_UNROLL for (int i = 0; i < M; ++i) {                                                   \
+      sums[i][2 * c] = vfmaq_laneq_f32(sums[i][2 * c], low, x[i], l);                         \
+      sums[i][2 * c + 1] = vfmaq_laneq_f32(sums[i][2 * c + 1], high, x[i], l);                \
+    }                                                                                         \
   }
         PL_K(0) PL_K(1) PL_K(2) PL_K(3)
 #undef PL_K
       }
     }
-    PL_UNROLL for (int i = 0; i < M; ++i)
-      PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_f32(out + i * out_stride + 4 * c, sums[i][c]);
+    end(sums, out, out_stride);
   }
-  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out, ptrdiff_t out_stride, Next) {
-    by_height<WideTile>(m, rows, stride, panel, k, out, out_stride);
+  static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out,
+                  ptrdiff_t out_stride, Next) {
+    by_parts<WideTile>(m, rows, stride, panel, k, out, out_stride);
   }
 };
 
@@ -111,7 +118,8 @@ struct DotTile : NeonTile, RowMajor {
   static constexpr int kInterleave = 8;
 
   template <int M>
-  static void part(const int8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride) {
+  PL_APART static void part(const int8_t* rows, ptrdiff_t stride, const int8_t* panel, int k, int32_t* out,
+                            ptrdiff_t out_stride) {
     int32x4_t sums[M][4] = {};
     for (int j = 0; j < k; j += 8) {
       int8x8_t x[M];
@@ -125,11 +133,11 @@ struct DotTile : NeonTile, RowMajor {
         }
       }
     }
-    PL_UNROLL for (int i = 0; i < M; ++i)
-      PL_UNROLL for (int c = 0; c < 4; ++c) vst1q_s32(out + i * out_stride + 4 * c, sums[i][c]);
+    end(sums, out, out_stride);
   }
-  static void run(const int8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out, ptrdiff_t out_stride, Next) {
-    by_height<DotTile>(m, rows, stride, panel, k, out, out_stride);
+  static void run(const int8_t* rows, ptrdiff_t stride, int m, int, const int8_t* panel, int k, int32_t* out,
+                  ptrdiff_t out_stride, Next) {
+    by_parts<DotTile>(m, rows, stride, panel, k, out, out_stride);
   }
 };
 #endif
@@ -165,7 +173,8 @@ struct PairedTile : NeonTile, RowPairs<q> {
   static constexpr int kInterleave = q;
 
   template <int Pairs>
-  static void part(const Row* rows, ptrdiff_t stride, const Weight* panel, int k, Sum* out, ptrdiff_t out_stride, int m) {
+  PL_APART static void part(const Row* rows, ptrdiff_t stride, const Weight* panel, int k, Sum* out,
+                            ptrdiff_t out_stride, int m) {
     typename Step::Register sums[Pairs][8] = {};
     for (int j = 0; j < k; j += q) {
       typename Step::Rows x[Pairs];
@@ -175,18 +184,18 @@ struct PairedTile : NeonTile, RowPairs<q> {
         PL_UNROLL for (int i = 0; i < Pairs; ++i) sums[i][c] = Step::multiply(sums[i][c], x[i], w);
       }
     }
-    PL_UNROLL for (int i = 0; i < Pairs; ++i)
-      PL_UNROLL for (int c = 0; c < 8; c += 2)
+    PL_UNROLL for (int i = 0; i < Pairs; ++i) {
+      PL_UNROLL for (int c = 0; c < 8; c += 2) {
         store_pair(out + 2 * i * out_stride + 2 * c, out_stride, m - 2 * i, sums[i][c], sums[i][c + 1]);
+      }
+    }
   }
-  static void run(const Row* rows, ptrdiff_t stride, int m, int, const Weight* panel, int k, Sum* out, ptrdiff_t out_stride, Next) {
+  static void run(const Row* rows, ptrdiff_t stride, int m, int, const Weight* panel, int k, Sum* out,
+                  ptrdiff_t out_stride, Next) {
     for (int c = 0; c < kPanel; c += kPart) {
       const Weight* weights = panel + c * q;
-      switch ((m + 1) / 2) {
-        case 1: part<1>(rows, stride, weights, k, out + c, out_stride, m); break;
-        case 2: part<2>(rows, stride, weights, k, out + c, out_stride, m); break;
-        case 3: part<3>(rows, stride, weights, k, out + c, out_stride, m); break;
-      }
+      with_height<kRows / 2>(
+          (m + 1) / 2, [&](auto pairs) PL_INLINED { part<pairs>(rows, stride, weights, k, out + c, out_stride, m); });
     }
   }
 };

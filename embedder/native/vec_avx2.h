@@ -30,9 +30,15 @@ inline float reduce(V x, Reduce with) {
   y = with(y, _mm_movehl_ps(y, y));
   return _mm_cvtss_f32(with(y, _mm_shuffle_ps(y, y, 1)));
 }
-inline float sum(V x) { return reduce(x, [](__m128 a, __m128 b) { return _mm_add_ps(a, b); }); }
-inline float lowest(V x) { return reduce(x, [](__m128 a, __m128 b) { return _mm_min_ps(a, b); }); }
-inline float highest(V x) { return reduce(x, [](__m128 a, __m128 b) { return _mm_max_ps(a, b); }); }
+inline float sum(V x) {
+  return reduce(x, [](__m128 a, __m128 b) { return _mm_add_ps(a, b); });
+}
+inline float lowest(V x) {
+  return reduce(x, [](__m128 a, __m128 b) { return _mm_min_ps(a, b); });
+}
+inline float highest(V x) {
+  return reduce(x, [](__m128 a, __m128 b) { return _mm_max_ps(a, b); });
+}
 
 inline V round(V x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 inline V scale_by_power(V x, V n) {

@@ -43,7 +43,9 @@ inline V load_half(const uint16_t* p) {
 inline void store_half(uint16_t* p, V x) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(x)); }
 #endif
 
-// Round to whole numbers and store as bytes, or as 16-bit numbers; x is within their range.
-inline void store_codes(uint8_t* p, V x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(x))); }
+// Round to whole numbers and store as bytes; x is within their range.
+inline void store_codes(uint8_t* p, V x) {
+  _mm_storeu_si128((__m128i*)p, _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(x)));
+}
 
 }  // namespace

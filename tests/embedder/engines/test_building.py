@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from embedder import EmbedderConfig
-from embedder.engines import building
-from embedder.engines.building import ensure_package
+from embedder.engines import package
+from embedder.engines.package import ensure_package
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError, ModelError, PackageError
 
@@ -22,7 +22,7 @@ ASK = """
 import json, os, signal, sys, tempfile, threading
 from pathlib import Path
 from embedder import EmbedderConfig
-from embedder.engines.building import ensure_package
+from embedder.engines.package import ensure_package
 from embedder.engines.plan import Plan
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have had it ignored
@@ -104,7 +104,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_whoever_asks_is_left_as_it_was(model: Path, tmp_path: Path) -> None:
     """From a thread, in another folder that has a module of torch's name, and with warnings as errors."""
     (tmp_path / "torch.py").write_text("raise AssertionError('a module of the current folder')")
-    root = str(Path(building.__file__).parents[1])
+    root = str(Path(package.__file__).parents[1])
     script = f"import sys; sys.path.remove({str(tmp_path)!r}) if {str(tmp_path)!r} in sys.path else None\n"
     script += f"sys.path = [p for p in sys.path if p] + [{root!r}]\n" + ASK
     line = [sys.executable, "-W", "error", "-c", script, str(model), "cache"]

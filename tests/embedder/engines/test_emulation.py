@@ -1,4 +1,4 @@
-"""Instruction sets that this processor does not have: the same sources, models and lengths as in test_kernel.py.
+"""Instruction sets that this processor does not have: the same sources, models and lengths as in test_native.py.
 
 AMX runs on a software model of its tile instructions, AVX-VNNI on the same instruction in AVX-512's encoding, Arm's in
 qemu. What cannot be run here is skipped by name.
@@ -84,7 +84,7 @@ def agree(drivers, folder, isa, precision, model, lengths):
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
 def test_every_length(make_model, drivers, folder, kind, isa, precision):
     if isa in here.isas:
-        pytest.skip(f"{isa} is run for real in test_kernel.py")
+        pytest.skip(f"{isa} is run for real in test_native.py")
     if not runs(isa, precision):
         pytest.skip(f"{isa} has no dot products of bytes")
     agree(drivers, folder, isa, precision, make_model(kind), LENGTHS)
@@ -95,7 +95,7 @@ def test_every_length(make_model, drivers, folder, kind, isa, precision):
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_odd_sizes(make_model, drivers, folder, sizes, isa, precision):
     if isa in here.isas:
-        pytest.skip(f"{isa} is run for real in test_kernel.py")
+        pytest.skip(f"{isa} is run for real in test_native.py")
     agree(drivers, folder, isa, precision, make_model("bert", **ODD_SIZES[sizes]), [1, 5, 33])
 
 

@@ -6,7 +6,8 @@ import subprocess
 import pytest
 
 from embedder.engines import package
-from embedder.engines.package import PackageKey, ensure, misfits, package_folder
+from embedder.engines.package import ensure, misfits, package_folder
+from embedder.engines.plan import PackageKey
 from embedder.errors import CacheError, CompilerMissing, PackageError
 
 KEY = PackageKey(model="m", engine="aot", fingerprint="f" * 64, precision="bf16", isa="avx2", torch="2.13.0", threads=2)

@@ -13,13 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "model.h"
-
-extern "C" {
-void* pl_create(const char* isa, const pl_shape* shape, const void* const* tensors, int threads);
-int pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out);
-void pl_destroy(void* engine);
-}
+#include "interface.h"
 
 namespace {
 
@@ -74,8 +68,10 @@ int main(int, char** arguments) {
   const size_t size = size_t(texts) * shape.hidden;
   const int count = std::abs(repeats);
   std::vector<std::vector<float>> vectors(count, std::vector<float>(size));
-  std::vector<int> refused(count);
-  const auto encode = [&](int i) { refused[i] = pl_encode(engine, ids.data(), offsets.data(), texts, vectors[i].data()); };
+  std::vector<Refusal> refused(count);
+  const auto encode = [&](int i) {
+    refused[i] = pl_encode(engine, ids.data(), offsets.data(), texts, vectors[i].data());
+  };
   if (repeats < 0) {
     std::vector<std::thread> callers;
     for (int i = 0; i < count; ++i) callers.emplace_back(encode, i);
@@ -85,8 +81,8 @@ int main(int, char** arguments) {
   }
   pl_destroy(engine);
   for (void* copy : copies) std::free(copy);
-  for (int code : refused)
-    if (code) return 10 + code;
+  for (Refusal why : refused)
+    if (why != Refusal::kNone) return 10 + int(why);
   for (const auto& one : vectors) std::fwrite(one.data(), sizeof(float), size, stdout);
   return 0;
 }

@@ -1,0 +1,58 @@
+// What crosses between Python and the library. embedder/engines/interface.py says the same in ctypes, and compares
+// pl_abi before it calls anything: with a change here, change it there and raise kAbiVersion in both.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+constexpr int32_t kAbiVersion = 1;
+
+enum class Precision : int32_t { kFp32, kBf16, kInt8 };
+enum class Pooling : int32_t { kMean, kCls, kMax };
+enum class Refusal : int32_t { kNone, kUnknownToken, kTooLong };
+
+// The layout of packed weights, as embedder/engines/library.py has it: columns of a panel, and how many consecutive
+// inputs of a column stand together, by Precision.
+constexpr int kPanel = 32;
+#ifdef __x86_64__
+constexpr int kInterleaves[] = {1, 2, 4};
+#else
+constexpr int kInterleaves[] = {1, 4, 8};
+#endif
+
+extern "C" {
+#pragma GCC visibility push(default)  // all else is hidden
+
+// Sizes of a model. All widths are multiples of kPanel, that of a head too.
+struct pl_shape {
+  int32_t hidden, layers, heads, intermediate, vocabulary;
+  int32_t first_position;  // of a text's first token, in the table of positions
+  int32_t max_length;      // tokens
+  Pooling pooling;
+  int32_t normalize;  // 0 or 1
+  Precision precision;
+  float eps;  // of layer norm
+};
+static_assert(sizeof(pl_shape) == 11 * 4 && std::is_standard_layout_v<pl_shape>, "interface.py has it without gaps");
+
+// kAbiVersion, the size of pl_shape, kPanel, and the three kInterleaves.
+extern const int32_t pl_abi[6];
+
+// SHA-256 of the files that the library was made of, in hex.
+const char* pl_sources();
+
+// An engine for one model, or null for an unknown `isa`; whether the processor has it is for the caller to know.
+// `tensors`: words, positions, norm weight, norm bias, relative or null, then for each layer qkv, out, up, down as
+// (weight, bias, scale, column) and norm1 weight, norm1 bias, norm2 weight, norm2 bias. They are not copied.
+void* pl_create(const char* isa, const pl_shape* shape, const void* const* tensors, int32_t threads);
+
+// Embed texts: ids of all of them in a row, offsets [texts + 1], out [texts][hidden]. What the weights do not cover, a
+// token outside the vocabulary or a text longer than max_length, is refused, and nothing is written.
+Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out);
+
+void pl_destroy(void* engine);
+
+#pragma GCC visibility pop
+}
