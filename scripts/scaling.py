@@ -190,7 +190,7 @@ def waiting() -> Table:
 
 
 def serving() -> Table:
-    """What it takes to hold and to answer from so many passages, with no machine more than half busy."""
+    """Return what it takes to hold and to answer from so many passages, with no machine more than half busy."""
     cores = int(get("machine"))
     rows: Table = [
         ("passages", "bytes", "machines to hold them", "their queries/s", "core ms a query", "a new generation on each")

@@ -5,15 +5,18 @@ Writes the tables in docs/settings.md and docs/cli.md, and all of docs/rest.md. 
 test compares.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rag.commands.cli import parser
-from rag.settings import SETTINGS, TYPE_NAMES, Setting, load
+import click
+
+from rag.commands.cli import VERBS, load_verb
+from rag.commands.verb import SettingOption, Verb, called
+from rag.declaration import TYPE_NAMES, Setting
+from rag.settings import SETTINGS, load
 from web.app import create_app
 from web.openapi import document
 
@@ -68,18 +71,16 @@ def with_arguments(text: str) -> str:
 
     Descriptions of shared flags that the page already has are kept, because each command prints something else.
     """
-    [verbs] = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
-    for verb, command in verbs.choices.items():
+    for name in VERBS:
+        verb = load_verb(name)
 
-        def rows(old: str, command: argparse.ArgumentParser = command) -> list[tuple[str, ...]]:
+        def rows(old: str, verb: Verb = verb) -> list[tuple[str, ...]]:
             shared = [
-                _kept(old, flag) or (f"`{flag}`", meaning)
-                for flag, meaning in _SHARED.items()
-                if flag in command._option_string_actions
+                _kept(old, flag) or (f"`{flag}`", meaning) for flag, meaning in _SHARED.items() if flag in verb.options
             ]
-            return [*_arguments(command), *shared, *_settings_of(command)]
+            return [*_arguments(verb), *shared, *_settings_of(verb)]
 
-        text = _replace(text, f"pilotlight {verb}", ("argument", "meaning"), rows)
+        text = _replace(text, f"pilotlight {name}", ("argument", "meaning"), rows)
     return text
 
 
@@ -88,24 +89,23 @@ def _kept(table: str, flag: str) -> tuple[str, ...] | None:
     return found.groups() if found else None
 
 
-def _arguments(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    flags = {setting.flag for setting in SETTINGS} | {*_SHARED, "--help"}
-    for action in command._actions:
-        if action.help == argparse.SUPPRESS or flags & set(action.option_strings):
+def _arguments(verb: Verb) -> Iterator[tuple[str, str]]:
+    for param in verb.params:
+        name, value = called(param), param.metavar or ""
+        if isinstance(param, SettingOption) or name in {*_SHARED, "--help"}:
             continue
-        name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
-        value = f" {action.metavar}" if action.option_strings and action.metavar and action.nargs != 0 else ""
-        several = "…" if action.nargs in ("*", "+") else ""
-        meaning = _LONG_FLAG.sub(r"`\g<0>`", (action.help or "").replace("%%", "%"))
-        yield f"`{name}{value}{several}`", meaning
+        if isinstance(param, click.Argument):
+            name += "…" * (param.nargs == -1)
+        elif value and value != name.strip("-").upper():
+            name += f" {value}"
+        yield f"`{name}`", _LONG_FLAG.sub(r"`\g<0>`", param.help or "")
 
 
-def _settings_of(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    flags = {flag for action in command._actions if action.help != argparse.SUPPRESS for flag in action.option_strings}
+def _settings_of(verb: Verb) -> Iterator[tuple[str, str]]:
     read: dict[str, list[str]] = {}
-    for setting in SETTINGS:
-        if setting.flag in flags:
-            read.setdefault(setting.group, []).append(setting.name)
+    for option in verb.options.values():
+        if isinstance(option, SettingOption) and not option.hidden:
+            read.setdefault(option.setting.group, []).append(option.setting.name)
     if read:
         yield "settings", ", ".join(_group(group, names) for group, names in read.items())
 

@@ -1,1 +1,1 @@
-"""What `scripts/bench.py` measures, and how."""
+"""The measurements of `scripts/bench.py`."""

@@ -1,4 +1,4 @@
-"""What Arm's tiles reach in their inner loops, computed by llvm-mca: in scripts/, `python -m benchmark.arm_loops`.
+"""The speed of Arm's tiles in their inner loops, computed by llvm-mca: in scripts/, `python -m benchmark.arm_loops`.
 
 Needs g++-aarch64-linux-gnu and llvm-19. Each loop is taken from the assembly that the compiler makes of a kernel, so
 the figures are of the code as it is. Caches and memory are not in them.

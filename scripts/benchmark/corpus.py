@@ -12,7 +12,7 @@ from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
 from indexer.read.parsing import parse
 from indexer.records import Page
-from indexer.sources.sources import read_sources
+from indexer.sources.round_robin import read_sources
 
 QUERIES = (  # 13 to 17 tokens each, so about 15
     "how do I catch several exceptions in a single except clause of a try",

@@ -73,17 +73,17 @@ def _run(kind: str, url: str) -> dict[str, Any]:
 
 
 def _pilotlight(url: str, depth: int) -> Iterator[object]:
-    from indexer.build.lookahead import Lookahead
-    from indexer.config import CrawlLimits
+    from indexer.build.lookahead import read_ahead
+    from indexer.config import ChunkConfig, CrawlLimits
     from indexer.errors import ParseError
-    from indexer.read.parsing import parse
-    from indexer.sources.sources import read_sources
+    from indexer.sources.round_robin import read_sources
 
     limits = CrawlLimits(delay=0.0, allow_private=True, max_pages=100_000)  # of any depth: every page is found
 
     def pages() -> Iterator[object]:
-        with closing(Lookahead(parse, lambda page: True)) as lookahead:
-            for item, document in lookahead.over(read_sources([url], limits, lambda due: None)):
+        items = read_sources([url], limits, lambda due: None)
+        with closing(read_ahead(items, lambda page: True, ChunkConfig())) as ahead:
+            for item, document in ahead:
                 if document is None:
                     continue
                 try:

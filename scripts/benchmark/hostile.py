@@ -22,8 +22,7 @@ from benchmark.overload import ready_index
 from benchmark.report import OURS, Row
 from benchmark.serving import running
 from embedder import Embeddings
-from rag.configs import embedder_config
-from rag.live.keys import KeyFile
+from rag.serving.api_keys import KeyFile
 from rag.settings import load
 
 CLIENTS = 16
@@ -42,7 +41,7 @@ def _get(path: str, more: bytes = b"") -> bytes:
 
 @dataclass(frozen=True)
 class Attack:
-    """What one kind of connection does."""
+    """One kind of hostile connection."""
 
     first: bytes
     drip: bytes = b""  # again and again
@@ -66,7 +65,7 @@ ATTACKS = (
 
 def hostile(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     """Measure 16 keyed clients and `/livez` for so many seconds without, and then with, all those connections."""
-    ready_index(source, chunks, work, Embeddings(embedder_config(load())))
+    ready_index(source, chunks, work, Embeddings(load().embedder_config()))
     keys = KeyFile(work / "index" / "keys.json")
     keys.path.unlink(missing_ok=True)
     key = keys.add("bench", "read")

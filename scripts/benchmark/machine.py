@@ -1,4 +1,4 @@
-"""What the figures were measured on, and whether others were using it."""
+"""The machine that the figures were measured on, and whether others were using it."""
 
 import os
 import platform

@@ -23,7 +23,6 @@ from embedder.model.spec import locate
 from indexer.build.build import build
 from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
-from rag.configs import embedder_config
 from rag.settings import load
 
 CLIENTS = 16
@@ -64,7 +63,7 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     """
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
-    config = embedder_config(load())
+    config = load().embedder_config()
     ours = Embeddings(config)
     count = ready_index(source, chunks, work, ours)
     script = work / "queries.lua"

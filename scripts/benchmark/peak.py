@@ -1,4 +1,4 @@
-"""What the cores can multiply at most, measured, and how much of it an encoder asks for."""
+"""The peak of the cores in multiplying, measured, and how much of it an encoder asks for."""
 
 import statistics
 import time

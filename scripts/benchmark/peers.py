@@ -25,7 +25,7 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Setup:
-    """What every contestant is given."""
+    """The settings that every contestant is given."""
 
     folder: Path  # the model
     cores: int

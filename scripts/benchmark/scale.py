@@ -17,6 +17,7 @@ from embedder import Embeddings
 from indexer.filter import Filter
 from indexer.rowset import RowSet
 from indexer.stores.store import Searchable
+from rag.query.request import SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever
 
 _QUERIES = 200
@@ -95,8 +96,8 @@ def _times(
         "embed": lambda i: ours.encode([questions[i]], role="query"),
         "dense": lambda i: generation.search(vectors[i], CANDIDATES),
         "lexical": lambda i: generation.search_words(questions[i], CANDIDATES),
-        "whole, hybrid": lambda i: retriever.search(questions[i], k=10),
-        "whole, dense": lambda i: retriever.search(questions[i], k=10, mode="dense"),
+        "whole, hybrid": lambda i: retriever.search(SearchRequest(questions[i], k=10)),
+        "whole, dense": lambda i: retriever.search(SearchRequest(questions[i], k=10, mode="dense")),
     }
     for share, only in filters.items():
         contestants["dense" + _label(share)] = partial(_filtered, generation, vectors, only)
@@ -118,7 +119,7 @@ def _filtered(generation: Searchable, vectors: Vectors, only: Filter, i: int) ->
 
 
 def _answered(retriever: Retriever, questions: Sequence[str], only: Filter, i: int) -> object:
-    return retriever.search(questions[i], k=10, filter=only)
+    return retriever.search(SearchRequest(questions[i], k=10, filter=only))
 
 
 def _label(share: float | None) -> str:

@@ -25,6 +25,7 @@ from embedder.model.spec import locate
 from indexer.build.build import build
 from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
+from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
 
 BASELINE = "LangChain script"
@@ -54,7 +55,7 @@ def query(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     answering = interleave(
         {
             BASELINE: lambda text: store.similarity_search(text, k=10),
-            OURS: lambda text: retriever.search(text, k=10),
+            OURS: lambda text: retriever.search(SearchRequest(text, k=10)),
         },
         QUERIES,
         repeat,

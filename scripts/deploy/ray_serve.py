@@ -13,7 +13,7 @@ import ray
 from a2wsgi import WSGIMiddleware
 from ray import serve
 
-from rag.live.keys import check_exposure
+from rag.serving.api_keys import check_exposure
 from rag.settings import load
 from web.server.__main__ import GRACE_S
 from web.server.admission import THREADS
