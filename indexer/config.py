@@ -1,15 +1,14 @@
-"""What a build may be told: frozen, checked when made, units in the comments."""
+"""The options of a build: frozen, checked when made, units in the comments."""
 
 import ipaddress
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from typing import Any
 
 from indexer.errors import ConfigError
+from indexer.number_format import plain
 from indexer.scope import Scope
-from indexer.wording import plain
 
 OWN = (  # what a source can have of its own
     "max_pages",
@@ -26,7 +25,9 @@ OWN = (  # what a source can have of its own
 
 
 def default_user_agent() -> str:
-    """Name and version of this crawler, as sites see it in their logs and match it in robots.txt."""
+    """Return the name and version of this crawler, which sites see in their logs and match in robots.txt."""
+    from importlib import metadata  # which takes as long to load as the rest of a command line
+
     try:
         version = metadata.version("pilotlight")
     except metadata.PackageNotFoundError:
@@ -36,7 +37,7 @@ def default_user_agent() -> str:
 
 @dataclass(frozen=True, slots=True)
 class CrawlLimits:
-    """How far and how hard a site is crawled. The byte limit holds for local files too."""
+    """Limits on how far and how hard a site is crawled. The byte limit holds for local files too."""
 
     max_pages: int = 10_000  # urls requested from one site
     max_depth: int = 32  # links followed from the start page
@@ -70,7 +71,7 @@ class CrawlLimits:
             self.of(source)
 
     def of(self, source: str) -> "CrawlLimits":
-        """Limits of one source: its own where it has some. Raises ConfigError if they make no sense."""
+        """Return the limits of one source: its own where it has some. Raises ConfigError if they make no sense."""
         own = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
         if unknown := own.keys() - set(OWN):
             raise ConfigError(f"{source} cannot have {min(unknown)} of its own; known are: {', '.join(OWN)}")
@@ -83,7 +84,7 @@ class CrawlLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChunkConfig:
-    """How long a passage is, in tokens of the embedding model."""
+    """The longest passage, in tokens of the embedding model, and how far passages overlap."""
 
     tokens: int = 200  # of the passage itself; its heading context comes on top
     overlap: int = 0  # tokens to repeat from the previous passage it, within one section
@@ -101,13 +102,17 @@ class BuildConfig:
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
     keep_generations: int = 2  # generations to keep, including the live one
     vector_index: str = "auto"  # kind of the vector index, see indexer/generation/dense/vectors.py
+    full: bool = False  # read and cut every page again, whatever its server says, and publish in any case
+    refresh: Collection[str] | None = None  # sources to read again, others being taken over; None means all
+    metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # by source, for its documents
 
     def __post_init__(self) -> None:
         _whole("keep_generations", self.keep_generations, 1, 1_000)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form, for the manifest."""
-        return asdict(self)
+        """Return what an index is made with, JSON-ready, for the manifest."""
+        kept = {"keep_generations": self.keep_generations, "vector_index": self.vector_index}
+        return {"crawl": asdict(self.crawl), "chunk": asdict(self.chunk)} | kept
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:

@@ -21,7 +21,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def decode(body: bytes, charset: str | None, *, markup: bool) -> str:
-    """Text of a page; bytes that fit no encoding become U+FFFD. An XML declaration is dropped from markup."""
+    """Decode a page; bytes that fit no encoding become U+FFFD. An XML declaration is dropped from markup."""
     text = body.decode(_encoding(body, charset, markup), "replace").removeprefix("\ufeff")
     return _XML_DECLARATION.sub("", text, count=1) if markup else text
 
@@ -34,12 +34,12 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text from elsewhere as it may be shown on a terminal: one line, nothing invisible, no control characters."""
+    """Return a text from elsewhere as a terminal may show it: one line, nothing invisible, no control characters."""
     return text if text.isascii() and text.isprintable() else " ".join(visible(text).split())
 
 
 def shorten(text: str, most: int) -> str:
-    """A text of at most so many characters, cut between words where it has any; what is cut ends in an ellipsis."""
+    """Cut a text to at most so many characters, between words where it has any; a cut text ends in an ellipsis."""
     if len(text) <= most:
         return text
     cut = text[: most - 1]

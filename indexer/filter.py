@@ -1,4 +1,4 @@
-"""What a search may be narrowed to. A document has exact terms; a filter is a test on these terms and on the date.
+"""Filters that narrow a search. A document has exact terms; a filter is a test on these terms and on the date.
 
 The terms of a document stand in the table `terms` and, with each of its passages, in the lexical index, so that both
 stores mean the same by a filter.
@@ -6,18 +6,21 @@ stores mean the same by a filter.
 
 import hashlib
 import re
-import sqlite3
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from indexer.errors import FilterError
 from indexer.records import Document
-from indexer.rowset import RowSet
 from indexer.urls import normalise
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from indexer.rowset import RowSet
 
 LISTS = ("source", "url_prefix", "path", "language", "content_type")  # fields whose values are alternatives
 FIELDS = (*LISTS, "date", "metadata")
@@ -32,7 +35,7 @@ _LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which documents may be found: all fields that are given must match, by any one of their values.
+    """The documents that may be found: all fields that are given must match, by any one of their values.
 
     Hashable, and two filters made of the same values in another order are equal.
     """
@@ -86,7 +89,7 @@ class Filter:
         return fields
 
     def terms(self) -> list[list[str]]:
-        """Return groups of terms: a document matches that has a term of every group, and a date within range."""
+        """Return groups of terms: a matching document has a term of every group, and a date within range."""
         groups = [
             [_term(name, value) for value in getattr(self, name)] for name in ("source", "language", "content_type")
         ]
@@ -95,7 +98,7 @@ class Filter:
         groups += [[_term("metadata", value, name) for value in values] for name, values in self.metadata]
         return [group for group in groups if group]
 
-    def select(self, connection: sqlite3.Connection, total: int) -> RowSet:
+    def select(self, connection: "sqlite3.Connection", total: int) -> "RowSet":
         """Return the rows of the matching documents, of total rows in all.
 
         Raises:
@@ -114,6 +117,8 @@ class Filter:
                 values.append(day)
         where = " AND ".join(tests) or "TRUE"
         query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - of the tests above
+        from indexer.rowset import RowSet  # brings numpy, which a command line that names a filter can do without
+
         return RowSet.from_ranges(total, connection.execute(query, values))
 
 
@@ -130,18 +135,18 @@ def terms_of(document: Document) -> list[str]:
 
 
 def folded(text: str) -> str:
-    """A name or value of metadata in the form that is stored and compared: NFC, white space folded."""
+    """Return a name or value of metadata in the form that is stored and compared: NFC, white space folded."""
     return unicodedata.normalize("NFC", " ".join(text.split()))
 
 
 def primary_language(tag: str) -> str | None:
-    """Primary subtag of a language tag in lower case, or None where it is no such tag: "en-GB" gives "en"."""
+    """Return the primary subtag of a language tag in lower case, None if it is no tag: "en-GB" gives "en"."""
     found = _LANGUAGE.fullmatch(tag)
     return found[1].lower() if found else None
 
 
 def is_day(value: object) -> bool:
-    """Whether a value is a day of the calendar in the form YYYY-MM-DD."""
+    """Return whether a value is a day of the calendar in the form YYYY-MM-DD."""
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         return False
     try:
@@ -161,7 +166,7 @@ def _term(field: str, value: str, name: str = "") -> str:
 
 
 def _levels(top: str, path: str) -> list[str]:
-    """Everything an address lies under, topmost first, itself last: escapes undone, no slash at the end of a folder."""
+    """Return all that an address lies under, topmost first, itself last: escapes undone, no slash at a folder's end."""
     path, asked, query = path.partition("?")
     folders = unquote(path).strip("/").split("/") if path.strip("/") else []
     found = [top]

@@ -1,4 +1,4 @@
-"""How much memory a build may have, here: by `ulimit -v` or by a cgroup; it sizes what it starts by that."""
+"""The memory that a build may have, by `ulimit -v` or a cgroup: a build starts only as much as fits."""
 
 import ctypes
 import math
@@ -29,14 +29,14 @@ SHORT = "out of memory; a build that this ends publishes nothing, and keeps the 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The narrowest limit that holds for this process."""
+    """The lowest limit that holds for this process."""
 
     bytes: int
     name: str  # what sets it
     usage: Path | None = None  # folder of the cgroup; None where it is this process's address space
 
     def used(self) -> int:
-        """Bytes in use of it, without what the kernel would give back at once."""
+        """Return the bytes in use, without those that the kernel would give back at once."""
         if self.usage is None:
             return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
         counts = dict(line.split(" ", 1) for line in (self.usage / "memory.stat").read_text().splitlines())
@@ -45,7 +45,7 @@ class Limit:
 
 @cache
 def limit() -> Limit | None:
-    """The limit, or None where there is none below 4 GB."""
+    """Return the limit, or None where there is none below 4 GB."""
     found = [found for found in _limits() if found.bytes < _PLENTY]
     return min(found, key=lambda found: found.bytes, default=None)
 
@@ -81,7 +81,7 @@ def _of_cgroup(mount: Path, path: str, name: str) -> Iterator[Limit]:
 
 
 def prepare() -> None:
-    """Use address space sparingly, where it is short; to be called before there are threads.
+    """Use address space sparingly, where it is short; call it before there are threads.
 
     Raises:
         MemoryShort: there is too little to begin at all.
@@ -111,13 +111,13 @@ def check() -> None:
 
 
 def readers(most: int) -> int:
-    """How many processes may read documents at the same time: at most so many, at least one."""
+    """Return how many processes may read documents at the same time: at most so many, at least one."""
     here = limit()
     room = math.inf if here is None or here.usage is None else (here.bytes - _BUILD) // _READER
     return int(max(1, min(most, room)))
 
 
 def share(most: int) -> int:
-    """A number of things kept in memory at once: so many where there is plenty, down to an eighth."""
+    """Return how many things to keep in memory at once: so many where there is plenty, down to an eighth."""
     here = limit()
     return most if here is None else max(1, most // 8, int(most * here.bytes / _PLENTY))

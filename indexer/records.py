@@ -1,5 +1,6 @@
 """The typed records that flow through a build: Page → Document → Chunk, with Skip and Failure beside them."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,18 +26,27 @@ class Page:
     noindex: bool = False
     language: str | None = None  # primary subtag from the Content-Language header, if it named one
     template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
+    # SHA-256 hex of all that parsing reads of it: media type, charset, language and body; taken once, when it is empty
+    content_hash: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.content_hash:
+            language = f";{self.language}" if self.language else ""
+            digest = hashlib.sha256(f"{self.content_type};{self.charset}{language}\n".encode("utf-8", "replace"))
+            digest.update(self.body)
+            object.__setattr__(self, "content_hash", digest.hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
 class PageRecord:
-    """What the next build needs to know of a page that was read, whether or not it became a document."""
+    """The record of a page that the next build needs, whether or not it became a document."""
 
     url: str  # after redirects
     source: str
     requested: str  # before redirects
     etag: str | None
     last_modified: str | None  # only if it is old enough to tell one version from the next
-    content_hash: str  # SHA-256 hex of media type, charset and body
+    content_hash: str  # that of the page
     links: tuple[str, ...]
     noindex: bool
     outcome: str  # "indexed", or why not
@@ -56,8 +66,13 @@ class Known:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """What the page linked to."""
+        """Addresses that the page linked to."""
         return self.record.links
+
+    @property
+    def content_hash(self) -> str:
+        """That of the page when it was read."""
+        return self.record.content_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +97,13 @@ class Failure:
         object.__setattr__(self, "reason", one_line(self.reason))
 
 
+Item = Page | Known | Skip | Failure
+"""The items that a source gives, in its order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a crawl asked of one host: every request counts, those for robots.txt and to follow redirects too."""
+    """Requests that a crawl made to one host: every one counts, those for robots.txt and to follow redirects too."""
 
     host: str  # with the port if it is not the usual one
     requests: int
@@ -106,13 +125,13 @@ class Section:
 
 
 def anchor_at(section: Section, place: int) -> str | None:
-    """The nearest id before a character of a section's text."""
+    """Return the nearest id before a character of a section's text."""
     return next((anchor for start, anchor in reversed(section.marks) if start <= place), section.anchor)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The readable part of a page."""
+    """A page as text: its title, sections and metadata."""
 
     url: str
     source: str
@@ -146,7 +165,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What came of reading a page."""
+    """The result of reading a page."""
 
     document: Document
     chunks: list[Chunk] | None = None  # None where it is still to be cut

@@ -6,6 +6,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+ScoredRows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]  # scores (n,) and rows (n,), best first
 _KEPT = 50_000  # rows of a set that keeps them, of eight bytes each, beside its bitmap
 
 
@@ -13,7 +14,7 @@ class RowSet:
     """Rows from 0 to total - 1 that may be returned. Never changed once made; safe to share between threads."""
 
     def __init__(self, allowed: npt.NDArray[np.bool_]) -> None:
-        """Takes bool (total,): whether each row is in the set."""
+        """Take bool (total,): whether each row is in the set."""
         self.total = len(allowed)
         self.count = int(np.count_nonzero(allowed))
         self.mask: npt.NDArray[np.uint8] = np.packbits(allowed, bitorder="little")
@@ -46,7 +47,7 @@ class RowSet:
         return rows
 
     def contains(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether each of these rows, which must be within the total, is in the set: bool, same shape."""
+        """Return whether each of these rows, which must be within the total, is in the set: bool, same shape."""
         found: npt.NDArray[np.bool_] = self.mask[rows >> 3] & (1 << (rows & 7)) != 0
         return found
 

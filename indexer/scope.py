@@ -1,4 +1,4 @@
-"""Which addresses of a site are wanted: patterns in the notation of robots.txt."""
+"""The addresses of a site that are wanted, by patterns in the notation of robots.txt."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -8,7 +8,7 @@ from indexer.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Patterns of paths: one begins like the path; `*` stands for any characters, `$` at the end for the end."""
+    """Patterns of paths: each matches the beginning of a path; `*` stands for any characters, `$` for the end."""
 
     include: tuple[str, ...] = ()  # none means every page
     exclude: tuple[str, ...] = ()  # goes before include
@@ -34,7 +34,7 @@ class Scope:
 
 
 def patterns(text: str) -> tuple[str, ...]:
-    """Patterns of a comma-separated list."""
+    """Return the patterns of a comma-separated list."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 

@@ -32,7 +32,7 @@ def normalise(base: str, href: str) -> str | None:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a normalised address."""
+    """Return scheme, host and port of a normalised address."""
     scheme, host, *_ = urlsplit(url)
     return f"{scheme}://{host}"
 

@@ -1,37 +1,31 @@
 """The build: sources in, a published generation out. What has not changed since the live one is taken from it."""
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from embedder.protocol import Embedder
 from indexer import memory
+from indexer.build.context import BuildContext
 from indexer.build.draft import Draft, drafting, open_earlier
-from indexer.build.lookahead import Item, read_ahead
+from indexer.build.lookahead import read_ahead
 from indexer.build.machines import Machines, ToCome
-from indexer.build.progress import Progress
-from indexer.build.report import BuildReport, Ledger
+from indexer.build.progress import READING, Progress
+from indexer.build.report import BuildReport
+from indexer.build.reuse import reuse_of
 from indexer.config import BuildConfig
 from indexer.crawl.journal import Journal
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
-from indexer.generation.earlier import (
-    INDEXED,
-    READING,
-    Earlier,
-    cutting,
-    differences,
-    hash_page,
-    record_of,
-    sections_of,
-)
 from indexer.generation.layout import JOURNAL
-from indexer.publish.kept import are_kept, changes, with_kept
+from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
+from indexer.publish.source_settings import changes, with_kept
 from indexer.read.parsing import LinkList
-from indexer.records import Chunk, Document, Failure, Known, Page, PageRecord, Parsed, Skip
-from indexer.sources.sources import full_name, read_sources
+from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
+from indexer.sources.names import full_name
+from indexer.sources.round_robin import read_sources
 from indexer.sources.templates import Templates
 
 _SKIPPED, _FAILED = "skipped: ", "failed: "  # outcomes of pages that did not become documents, before the reason
@@ -44,9 +38,6 @@ def build(
     config: BuildConfig,
     *,
     progress: Progress,
-    full: bool = False,
-    refresh: Collection[str] | None = None,
-    metadata: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
     cluster: Machines | None = None,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
@@ -59,11 +50,8 @@ def build(
         sources: http or https addresses, folders or files: all that the index is to hold.
         index_dir: folder of the index; made if it is missing.
         embedder: makes the vectors; its fingerprint goes into the index. Asked for nothing else while nothing is new.
-        config: limits, chunk sizes, how many generations to keep.
+        config: the settings: limits, chunk sizes, how many generations to keep, what to read again.
         progress: told how far the build is; closed at the end.
-        full: read and cut every page again, whatever its server says, and publish in any case.
-        refresh: sources to read, where what the live generation has of the others can be taken over; None means all.
-        metadata: by source, names and values that all of its documents get, unless they have others of that name.
         cluster: machines that read, cut and embed the pages; None means this one.
 
     Raises:
@@ -78,134 +66,107 @@ def build(
     if not sources:
         raise SourceError("no source given; name a site, folder or file")
     sources = list(dict.fromkeys(full_name(source) for source in sources))
-    refresh = sources if refresh is None else {full_name(source) for source in refresh}
-    metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in (metadata or {}).items()}
+    refresh = sources if config.refresh is None else {full_name(source) for source in config.refresh}
+    metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in config.metadata.items()}
+    config = replace(config, refresh=refresh, metadata=metadata)
     with (
         drafting(index_dir, config.keep_generations, progress) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
         closing(Journal(folder.parent / JOURNAL, earlier.manifest.id if earlier.manifest else "")) as journal,
-        closing(_Build(sources, folder, embedder, config, progress, earlier, metadata, journal, cluster, full)) as work,
     ):
-        if full:
+        context = BuildContext(with_kept(config, sources, earlier.manifest), earlier, embedder, progress, cluster)
+        with closing(_Build(sources, folder, embedder, context)) as work:
+            if config.full:
+                journal.drop()
+            report = work.run(index_dir, journal)
             journal.drop()
-        report = work.run(index_dir, refresh)
-        journal.drop()
-        return report
+            return report
 
 
 class _Build:
-    def __init__(
-        self,
-        sources: Sequence[str],
-        folder: Path,
-        embedder: Embedder,
-        config: BuildConfig,
-        progress: Progress,
-        earlier: Earlier,
-        metadata: Mapping[str, Mapping[str, Sequence[str]]],
-        journal: Journal,
-        cluster: Machines | None,
-        full: bool,
-    ) -> None:
-        self._sources = list(sources)
+    """Takes what the sources give, and decides of each page what becomes of it in the draft."""
+
+    def __init__(self, sources: Sequence[str], folder: Path, embedder: Embedder, context: BuildContext) -> None:
+        config, self._earlier, self._ledger = context.config, context.earlier, context.ledger
+        self._sources = sources
         self._embedder = embedder
-        self._config = config = with_kept(config, sources, earlier.manifest)
-        self._progress = progress
-        self._earlier = earlier
+        self._context = context
+        self._progress = context.progress
+        self._live = live = self._earlier.manifest
         self._fingerprint = dict(embedder.fingerprint)
-        self._metadata = metadata
-        self._journal = journal
-        self._cluster = cluster
-        self._settings = config.as_dict() | {"reading": READING} | ({"metadata": metadata} if metadata else {})
-        self._ledger = Ledger()
-        self._ledger.settings = changes(config, earlier.manifest, progress.message)
-        self._seen: set[int] = set()  # documents of the earlier generation that are still there
-        # While nothing differs from the earlier generation, its documents are held back instead of copied: if nothing
-        # differs to the end, there is nothing to publish.
-        self._held: list[tuple[int, str]] | None = None
-        dimension = self._trust(full=full)
-        live = earlier.manifest
-        self._templates = Templates(
-            live.settings.get("templates") if live and earlier.is_trusted else None, self._is_new
-        )
+        self._settings = config.as_dict() | {"reading": READER_VERSION}
+        self._settings |= {"metadata": config.metadata} if config.metadata else {}
+        self._ledger.settings = changes(config, live, context.progress.message)
+        self._found_again: set[int] = set()  # documents of the earlier generation that are still there
+        reuse = reuse_of(live, sources, config, self._settings, self._fingerprint)
+        if reuse.refusal:
+            self._progress.message(reuse.refusal)
+        self._earlier.is_trusted = reuse.passages
+        learnt = live.settings.get("templates") if live is not None and reuse.passages else None
+        self._templates = Templates(learnt, self._is_new)
+        dimension = live.counts.dimension if live is not None and reuse.vectors else 0
+        vectors_from = self._earlier if dimension else PreviousGeneration.nothing()
         self._draft = Draft(
             folder,
             dimension or embedder.dimension,
-            config.vector_index,
-            earlier=earlier if dimension else Earlier.nothing(),
-            embedder=embedder,
-            stopwatch=self._ledger.stopwatch,
-            progress=progress,
-            cluster=cluster,
+            replace(context, earlier=vectors_from),
+            may_stay=reuse.everything,
         )
 
     def close(self) -> None:
+        """Release the files of the draft."""
         self._draft.close()
 
-    def run(self, index_dir: Path, refresh: Collection[str]) -> BuildReport:
-        self._progress.phase("reading")
-        resting, rested = self._earlier.resting(self._sources, refresh), set()
-        for record in self._earlier.pages() if resting else ():
-            if record.source in resting:
-                rested.add(record.url)
-                self._take(Known(record))
-        reading = [source for source in self._sources if source not in resting]
-        items = self._items(reading, rested)
-        ahead = read_ahead(items, self._is_new, self._config.chunk, self._cluster)
-        with closing(items), closing(ahead):  # whatever happens here, fetchers and readers stop at once
-            for item, parsed in ahead:
-                self._take(item, parsed)
-        for number, url, _ in self._earlier.documents():
-            if number not in self._seen:
-                self._ledger.gone.add(url)
-        live = self._earlier.manifest
-        if live is not None and self._held and not self._ledger.gone.count:
+    def run(self, index_dir: Path, journal: Journal) -> BuildReport:
+        """Read the sources into the draft, and publish it unless nothing has changed; see `build`."""
+        self._read_sources(journal)
+        live = self._live
+        if live is not None and self._draft.is_unchanged and not self._ledger.gone.count:
             return self._ledger.report(live.id, live.counts, published=False)
-        self._release()
+        self._draft.differ()
         if not self._draft.counts.documents:
-            self._journal.drop()  # all there is has been fetched
+            journal.drop()  # all there is has been fetched
             raise NothingToIndex(self._ledger.why_nothing(self._sources, is_live=live is not None))
         self._draft.finish()
-        self._draft.publish(
+        return self._draft.publish(
             index_dir,
             fingerprint=self._fingerprint,
             settings=self._settings | {"templates": self._templates.kept(self._sources)},
             sources=self._sources,
-            ledger=self._ledger,
         )
-        return self._draft.report(self._ledger)
 
-    def _trust(self, *, full: bool) -> int:
-        """Find out what the earlier generation is good for, and say so; dimension of its vectors if they are."""
-        live = self._earlier.manifest
-        if live is None:
-            return 0
-        models = differences(live.fingerprint, self._fingerprint)
-        cuts = differences(cutting(live.settings), cutting(self._settings))
-        self._earlier.is_trusted = not (models or cuts or full)
-        if models or cuts:
-            rest = " and embedding every page again" if models else " every page again, and embedding what differs"
-            self._progress.message(f"{models or cuts}: reading{rest}")
-        same = live.settings.get("vector_index") == self._config.vector_index and are_kept(self._config, live)
-        if self._earlier.is_trusted and same and live.sources == self._sources:
-            self._held = []
-        return 0 if models else live.counts.dimension
-
-    def _items(self, sources: Sequence[str], rested: Collection[str]) -> Generator[Item, None, None]:
-        found, traffic = self._progress.found, self._ledger.traffic
-        reading = (self._config.crawl, found, self._earlier, traffic, self._journal, self._templates)
-        with closing(read_sources(sources, *reading)) as items:
-            while True:
-                with self._ledger.stopwatch.timed("fetch"):
-                    item = next(items, None)
-                if item is None:
-                    return
-                yield Skip(item.url, "already read") if item.url in rested else item
+    def _read_sources(self, journal: Journal) -> None:
+        """Take what the sources give; what those have that need not be read is taken from the live generation."""
+        config = self._context.config
+        self._progress.phase(READING)
+        resting, rested = self._earlier.resting(self._sources, config.refresh or ()), set()
+        for record in self._earlier.pages() if resting else ():
+            if record.source in resting:
+                rested.add(record.url)
+                self._take(Known(record))
+        items = read_sources(
+            [source for source in self._sources if source not in resting],
+            config.crawl,
+            self._progress.found,
+            self._earlier,
+            self._ledger.traffic,
+            journal,
+            self._templates,
+            rested,
+        )
+        fetching = partial(self._ledger.stopwatch.timed, "fetch")
+        ahead = read_ahead(items, self._is_new, config.chunk, self._context.cluster, fetching)
+        with closing(items), closing(ahead):  # whatever happens here, fetchers and readers stop at once
+            for item, parsed in ahead:
+                self._take(item, parsed)
+        for number, url, _ in self._earlier.documents():
+            if number not in self._found_again:
+                self._ledger.gone.add(url)
 
     def _is_new(self, page: Page) -> bool:
         """Whether a page that was fetched has to be read."""
         record = self._earlier.unchanging_page(page.url)
-        return not page.noindex and (record is None or record.content_hash != hash_page(page))
+        return not page.noindex and (record is None or record.content_hash != page.content_hash)
 
     def _take(self, item: Item, parsed: ToCome[Parsed] | None = None) -> None:
         memory.check()
@@ -250,13 +211,11 @@ class _Build:
     def _same(self, record: PageRecord, *, is_kept: bool = False) -> str:
         """Do with a page what was done before; returns its outcome."""
         if record.outcome == INDEXED:
-            number, source = self._stays(record.url)
+            number, source = self._find_again(record.url)
             self._ledger.unchanged += not is_kept
-            if self._held is not None and source == record.source:
-                self._held.append((number, source))
-            else:
-                self._release()
-                self._draft.carry(number, record.source)
+            if source != record.source:  # another source leads to it than before
+                self._draft.differ()
+            self._draft.carry(number, record.source)
         elif record.outcome.startswith(_FAILED):
             self._ledger.failures.append(Failure(record.url, record.outcome.removeprefix(_FAILED)))
         else:
@@ -265,14 +224,14 @@ class _Build:
 
     def _read(self, page: Page, to_come: ToCome[Parsed]) -> str:
         try:
-            with nullcontext() if self._cluster else self._ledger.stopwatch.timed("parse"):
+            with nullcontext() if self._context.cluster else self._ledger.stopwatch.timed("parse"):
                 parsed = to_come.result()  # what comes from a cluster brings its seconds with it
         except LinkList as error:
             return self._skip(page.url, str(error))
         except ParseError as error:
             self._ledger.failures.append(Failure(page.url, str(error)))
             return f"{_FAILED}{error}"
-        given = {name: tuple(values) for name, values in self._metadata.get(page.source, {}).items()}
+        given = {name: tuple(values) for name, values in self._context.config.metadata.get(page.source, {}).items()}
         document = replace(parsed.document, metadata={**given, **parsed.document.metadata})
         self._ledger.stopwatch.add(parsed.seconds)
         outcome = self._index(document, len(page.body), parsed.chunks)
@@ -282,8 +241,8 @@ class _Build:
         if record is None or record.outcome != INDEXED:
             self._ledger.new.add(page.url)
             return outcome
-        self._stays(page.url)
-        if record.content_hash == hash_page(page):
+        self._find_again(page.url)
+        if record.content_hash == page.content_hash:
             self._ledger.unchanged += 1
         else:
             self._ledger.changed.add(page.url)
@@ -291,7 +250,7 @@ class _Build:
 
     def _cut_again(self, record: PageRecord) -> str:
         """Index a page that is out of reach from the passages there are of it."""
-        number, _ = self._stays(record.url)
+        number, _ = self._find_again(record.url)
         document, chunks, _ = self._earlier.read(number)
         return self._index(replace(document, source=record.source, sections=sections_of(chunks)))
 
@@ -305,7 +264,6 @@ class _Build:
         if len(chunks) > MOST_CHUNKS:
             del chunks[MOST_CHUNKS:]
             self._ledger.skip(Skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document"))
-        self._release()
         self._draft.add(document, chunks)
         if size is not None:
             self._ledger.size(document.url, size, len(chunks))
@@ -315,18 +273,12 @@ class _Build:
         self._ledger.skip(Skip(url, reason))
         return f"{_SKIPPED}{reason}"
 
-    def _stays(self, url: str) -> tuple[int, str]:
+    def _find_again(self, url: str) -> tuple[int, str]:
         """Note that a document of the earlier generation is still there; return its number and source."""
         number, source = self._earlier.document(url)
-        self._seen.add(number)
+        self._found_again.add(number)
         return number, source
-
-    def _release(self) -> None:
-        """Something differs: copy the documents that were held back."""
-        held, self._held = self._held, None
-        for number, source in held or ():
-            self._draft.carry(number, source)
 
     @cached_property
     def _chunker(self) -> Chunker:
-        return Chunker(self._embedder, self._config.chunk)
+        return Chunker(self._embedder, self._context.config.chunk)

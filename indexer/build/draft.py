@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from embedder.protocol import Embedder
-from indexer.build.machines import Machines
+from indexer.build.context import BuildContext
 from indexer.build.progress import Progress
-from indexer.build.report import BuildReport, Ledger, Stopwatch
+from indexer.build.report import BuildReport
 from indexer.build.vector_queue import VectorQueue
 from indexer.errors import IndexCorrupt, IndexMissing
-from indexer.generation.earlier import Earlier
 from indexer.generation.manifest import Counts, Manifest
+from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.collections import live_id
 from indexer.publish.lock import writer_lock
@@ -49,75 +48,72 @@ def drafting(index_dir: Path, keep: int, progress: Progress) -> Iterator[Path]:
             remove_old(index_dir, keep)
 
 
-def open_earlier(index_dir: Path, progress: Progress) -> Earlier:
+def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
     """Return what the live generation has for the next one: nothing, which is said, if it is damaged."""
     try:
-        return Earlier.open(index_dir)
+        return PreviousGeneration.open(index_dir)
     except IndexMissing:
-        return Earlier.nothing()
+        return PreviousGeneration.nothing()
     except IndexCorrupt as error:
         progress.message(f"reading and embedding everything again, as the live generation cannot be used: {error}")
-        return Earlier.nothing()
+        return PreviousGeneration.nothing()
 
 
 class Draft:
     """Keeps the files of a new generation and the vectors on their way in step."""
 
-    def __init__(
-        self,
-        folder: Path,
-        dimension: int,
-        vector_index: str,
-        *,
-        earlier: Earlier,
-        embedder: Embedder | None,
-        stopwatch: Stopwatch,
-        progress: Progress,
-        cluster: Machines | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, dimension: int, context: BuildContext, *, may_stay: bool = False) -> None:
         """Take the folder to fill.
 
         Args:
             folder: as `publish.start` gave it; its name is the id of the generation.
             dimension: length of a vector.
-            vector_index: kind of the vector index.
-            earlier: where documents and vectors may be taken from; its vectors must be of the same embedder.
-            embedder: makes the other vectors; None if there will be none.
-            stopwatch: told what time goes into.
-            progress: told how many chunks are embedded.
-            cluster: makes the vectors instead of the embedder, if there is one.
+            context: the build; vectors of its earlier generation must be of its embedder.
+            may_stay: whether the live generation is to stay if the draft turns out to be the same. Its documents are
+                copied only when something differs.
         """
         self._folder = folder
-        self._progress = progress
-        self._earlier = earlier
-        self._stopwatch = stopwatch
+        self._context = context
+        self._earlier = context.earlier
+        self._stopwatch = context.ledger.stopwatch
         self._created = datetime.now(UTC)
-        self._writer = GenerationWriter(folder, dimension, vector_index=vector_index)
-        self.vectors = VectorQueue(embedder, earlier, self._writer.add_vectors, stopwatch, progress, cluster)
-
-    @property
-    def id(self) -> str:
-        """The id of the generation, if it is published."""
-        return self._folder.name
+        self._writer = GenerationWriter(folder, dimension, vector_index=context.config.vector_index)
+        self._vectors = VectorQueue(context, self._writer.add_vectors)
+        self._to_copy: list[tuple[int, str]] | None = [] if may_stay else None  # None once something differs
 
     @property
     def counts(self) -> Counts:
-        """What has been added so far."""
+        """Numbers of documents and chunks added so far."""
         return self._writer.counts
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether it has documents, all of which the live generation has as well."""
+        return bool(self._to_copy)
+
+    def differ(self) -> None:
+        """Note that it is not what the live generation is, and copy what was not copied for that reason."""
+        unchanged, self._to_copy = self._to_copy, None
+        for document_id, source in unchanged or ():
+            self.carry(document_id, source)
 
     def add(self, document: Document, chunks: Sequence[Chunk]) -> None:
         """Add a document that was read anew; passages whose embedded text was there before keep their vectors."""
+        self.differ()
         with self._stopwatch.timed("write"):
             self._writer.add(document, chunks)
             rows = [self._earlier.row_of(chunk.content_hash) for chunk in chunks]
-        self.vectors.put(chunks, rows)
+        self._vectors.put(chunks, rows)
 
     def carry(self, document_id: int, source: str) -> None:
         """Add a document of the earlier generation as it was, except for the source that led to it."""
+        if self._to_copy is not None:
+            self._to_copy.append((document_id, source))
+            return
         with self._stopwatch.timed("write"):
             document, chunks, rows = self._earlier.read(document_id)
             self._writer.add(replace(document, source=source), chunks, self._earlier.signatures(rows))
-        self.vectors.put(chunks, rows)
+        self._vectors.put(chunks, rows)
 
     def remember(self, page: PageRecord) -> None:
         """Note what the next build needs to know of a page."""
@@ -125,8 +121,8 @@ class Draft:
 
     def finish(self) -> None:
         """Complete every file; raises VectorError if the vectors do not match the chunks."""
-        self.vectors.finish()
-        self._progress.phase("writing the index")
+        self._vectors.finish()
+        self._context.progress.phase("writing the index")
         with self._stopwatch.timed("write"):
             self._files = self._writer.finish()
 
@@ -137,28 +133,30 @@ class Draft:
         fingerprint: dict[str, Any],
         settings: dict[str, Any],
         sources: Sequence[str],
-        ledger: Ledger,
-    ) -> None:
-        """Make the finished draft the live generation; see `indexer.publish.publish.publish`."""
-        self._progress.phase("publishing")
+    ) -> BuildReport:
+        """Make the finished draft the live generation; see `indexer.publish.publish.publish`. Returns the report."""
+        self._context.progress.phase("publishing")
         with self._stopwatch.timed("publish"):
             manifest = Manifest(
-                id=self.id,
+                id=self._folder.name,
                 created_at=self._created.isoformat(timespec="seconds"),
                 fingerprint=fingerprint,
                 counts=self.counts,
                 files=self._files,
                 settings=settings,
                 sources=list(sources),
-                report=self.report(ledger).as_dict(),  # can only know the time until now
+                report=self._report().as_dict(),  # can only know the time until now
             )
             publish(index_dir, self._folder, manifest)
-
-    def report(self, ledger: Ledger) -> BuildReport:
-        """What the build that made the draft did."""
-        return ledger.report(self.id, self.counts, embedded=self.vectors.embedded, carried=self.vectors.carried)
+        return self._report()
 
     def close(self) -> None:
         """Release the files, published or not."""
-        self.vectors.close()
+        self._vectors.close()
         self._writer.close()
+
+    def _report(self) -> BuildReport:
+        vectors = self._vectors
+        return self._context.ledger.report(
+            self._folder.name, self.counts, embedded=vectors.embedded, carried=vectors.carried
+        )

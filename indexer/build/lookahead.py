@@ -1,37 +1,34 @@
 """Pages read ahead of the build: in processes of their own, while it fetches, cuts and embeds."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, nullcontext
 
 from embedder import cpu
 from indexer import memory
-from indexer.build.machines import AHEAD, Machines, ToCome
+from indexer.build.machines import AHEAD, Machines, Readers, ToCome
 from indexer.config import ChunkConfig
 from indexer.read.parsing import parse
-from indexer.read.sandbox import Lender, Sandbox
-from indexer.records import Document, Failure, Known, Page, Parsed, Skip
+from indexer.read.reader_process import ReaderPool
+from indexer.records import Item, Page, Parsed
 
-Item = Page | Known | Skip | Failure
 _MOST = 4  # processes
 
 
-class Lookahead:
-    """Reads pages in processes of this machine."""
+class _LocalReaders:
+    """Processes of this machine."""
 
-    def __init__(self, parse: Callable[[Page, Sandbox], Document], wanted: Callable[[Page], bool]) -> None:
-        """Take how a page is read, and whether it is to be; `wanted` is asked in the thread that asks for the items."""
-        self._parse = parse
-        self._wanted = wanted
+    def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(memory.readers(min(_MOST, cpu.detect().cores)), thread_name_prefix="parse")
-        self._lender = Lender()
+        self._lender = ReaderPool()
 
-    def over(self, items: Iterable[Item]) -> Iterator[tuple[Item, ToCome[Parsed] | None]]:
-        """Read pages ahead; an error of reading one is raised by its future."""
-        return _queue(
-            items, self._wanted, lambda page: self._pool.submit(self._read, page), lambda: memory.share(AHEAD)
-        )
+    @property
+    def pages(self) -> int:
+        return memory.share(AHEAD)
+
+    def read(self, page: Page, chunk: ChunkConfig) -> Future[Parsed]:
+        return self._pool.submit(self._read, page)
 
     def close(self) -> None:
         """Stop at once, whatever is being read."""
@@ -40,33 +37,35 @@ class Lookahead:
         self._pool.shutdown(wait=True)
 
     def _read(self, page: Page) -> Parsed:
-        with self._lender.borrowed() as sandbox:
-            return Parsed(self._parse(page, sandbox))
+        with self._lender.borrowed() as process:
+            return Parsed(parse(page, process))
 
 
 def read_ahead(
-    items: Iterable[Item], wanted: Callable[[Page], bool], chunk: ChunkConfig, cluster: Machines | None = None
+    items: Iterator[Item],
+    is_wanted: Callable[[Page], bool],
+    chunk: ChunkConfig,
+    cluster: Machines | None = None,
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Generator[tuple[Item, ToCome[Parsed] | None], None, None]:
-    """Give every item in its turn, and with a page that is `wanted` what comes of it, here or on a cluster.
+    """Give every item in its turn, and with a page that is wanted what comes of reading it.
 
-    A cluster cuts documents as well, after `chunk`. An error of reading a page is raised by its result.
+    Args:
+        items: what the sources give.
+        is_wanted: whether a page is to be read; asked as soon as the page is there.
+        chunk: how a cluster cuts documents; this machine leaves them whole.
+        cluster: reads instead of this machine. An error of reading a page is raised by its result.
+        waiting: entered while the next item is waited for.
     """
-    if cluster is not None:
-        yield from _queue(items, wanted, lambda page: cluster.read(page, chunk), lambda: cluster.pages)
-        return
-    with closing(Lookahead(parse, wanted)) as lookahead:
-        yield from lookahead.over(items)
-
-
-def _queue(
-    items: Iterable[Item],
-    wanted: Callable[[Page], bool],
-    read: Callable[[Page], ToCome[Parsed]],
-    ahead: Callable[[], int],
-) -> Iterator[tuple[Item, ToCome[Parsed] | None]]:
-    waiting: deque[tuple[Item, ToCome[Parsed] | None]] = deque()
-    for item in items:
-        waiting.append((item, read(item) if isinstance(item, Page) and wanted(item) else None))
-        while len(waiting) > ahead():
-            yield waiting.popleft()
-    yield from waiting
+    opened: AbstractContextManager[Readers] = closing(_LocalReaders()) if cluster is None else nullcontext(cluster)
+    queue: deque[tuple[Item, ToCome[Parsed] | None]] = deque()
+    with opened as readers:
+        while True:
+            with waiting():
+                item = next(items, None)
+            if item is None:
+                break
+            queue.append((item, readers.read(item, chunk) if isinstance(item, Page) and is_wanted(item) else None))
+            while len(queue) > readers.pages:
+                yield queue.popleft()
+        yield from queue

@@ -1,4 +1,4 @@
-"""What a build asks of machines that work for it, whichever they are."""
+"""The protocol of machines that work for a build."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -20,19 +20,23 @@ class ToCome(Protocol[T_co]):
         """Wait for it; raises what went wrong."""
 
 
-class Machines(Protocol):
-    """Machines that read, cut and embed; see `indexer.build.cluster`."""
+class Readers(Protocol):
+    """Whoever reads pages: processes of this machine, or other machines."""
 
     @property
     def pages(self) -> int:
         """How many pages may be on their way."""
 
+    def read(self, page: Page, chunk: ChunkConfig) -> ToCome[Parsed]:
+        """Begin to read a page, and to cut it where that is done elsewhere; its result may raise ParseError."""
+
+
+class Machines(Readers, Protocol):
+    """Machines that read, cut and embed; see `indexer.build.ray.driver`."""
+
     @property
     def blocks(self) -> int:
         """How many blocks of texts may be on their way."""
-
-    def read(self, page: Page, chunk: ChunkConfig) -> ToCome[Parsed]:
-        """Begin to read and cut a page; its result may raise ParseError."""
 
     def encode(
         self, texts: Sequence[str], took: Callable[[Mapping[str, float]], None]

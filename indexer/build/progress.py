@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
 from indexer.display import Display
-from indexer.wording import counted
+from indexer.number_format import counted
 
 Style = Literal["shown", "quiet"]
 READING = "reading"  # the phase that has pages and chunks

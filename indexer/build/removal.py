@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from indexer.build.context import BuildContext
 from indexer.build.draft import Draft, drafting
 from indexer.build.progress import READING, Progress
-from indexer.build.report import BuildReport, Ledger
+from indexer.build.report import BuildReport
+from indexer.config import BuildConfig
 from indexer.errors import NothingToIndex, SourceError
-from indexer.generation.earlier import Earlier
-from indexer.generation.generation import current_id
+from indexer.generation.current import current_id
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import Manifest, read_manifest
-from indexer.publish.kept import without
-from indexer.sources.sources import full_name
+from indexer.generation.previous import PreviousGeneration
+from indexer.publish.source_settings import without
+from indexer.sources.names import full_name
 
 
 def remove_sources(
@@ -38,50 +40,44 @@ def remove_sources(
     """
     removed = {full_name(source) for source in sources}
     current_id(index_dir)  # where there is no index, no folder is made
-    with drafting(index_dir, keep_generations, progress) as folder, closing(Earlier.open(index_dir)) as earlier:
+    with (
+        drafting(index_dir, keep_generations, progress) as folder,
+        closing(PreviousGeneration.open(index_dir)) as earlier,
+    ):
         manifest = read_manifest(index_dir / GENERATIONS / current_id(index_dir))
         known = manifest.sources
         unknown = sorted(removed.difference(known))
         if unknown or not removed:
             what = f"{unknown[0]} is not a source of this index" if unknown else "no source was given"
             raise SourceError(f"{what}; its sources are: {', '.join(known)}")
-        return _publish_without(removed, manifest, earlier, folder, index_dir, progress)
+        config = BuildConfig(keep_generations=keep_generations, vector_index=manifest.settings["vector_index"])
+        context = BuildContext(config, earlier, None, progress)
+        with closing(Draft(folder, manifest.counts.dimension, context)) as draft:
+            return _publish_without(removed, manifest, context, draft, index_dir)
 
 
 def _publish_without(
-    removed: set[str], manifest: Manifest, earlier: Earlier, folder: Path, index_dir: Path, progress: Progress
+    removed: set[str], manifest: Manifest, context: BuildContext, draft: Draft, index_dir: Path
 ) -> BuildReport:
-    ledger = Ledger()
-    draft = Draft(
-        folder,
-        manifest.counts.dimension,
-        manifest.settings["vector_index"],
-        earlier=earlier,
-        embedder=None,
-        stopwatch=ledger.stopwatch,
-        progress=progress,
+    progress, ledger = context.progress, context.ledger
+    progress.phase(READING)
+    progress.found(manifest.counts.documents)
+    for number, url, source in context.earlier.documents():
+        if source in removed:
+            ledger.gone.add(url)
+        else:
+            draft.carry(number, source)
+            ledger.unchanged += 1
+        progress.page()
+    if not draft.counts.documents:
+        raise NothingToIndex("without these sources the index would be empty; the live index has not changed")
+    for record in context.earlier.pages():
+        if record.source not in removed:
+            draft.remember(record)
+    draft.finish()
+    return draft.publish(
+        index_dir,
+        fingerprint=manifest.fingerprint,
+        settings=without(manifest.settings, removed),
+        sources=[source for source in manifest.sources if source not in removed],
     )
-    with closing(draft):
-        progress.phase(READING)
-        progress.found(manifest.counts.documents)
-        for number, url, source in earlier.documents():
-            if source in removed:
-                ledger.gone.add(url)
-            else:
-                draft.carry(number, source)
-                ledger.unchanged += 1
-            progress.page()
-        if not draft.counts.documents:
-            raise NothingToIndex("without these sources the index would be empty; the live index has not changed")
-        for record in earlier.pages():
-            if record.source not in removed:
-                draft.remember(record)
-        draft.finish()
-        draft.publish(
-            index_dir,
-            fingerprint=manifest.fingerprint,
-            settings=without(manifest.settings, removed),
-            sources=[source for source in manifest.sources if source not in removed],
-            ledger=ledger,
-        )
-        return draft.report(ledger)

@@ -1,4 +1,4 @@
-"""What a build did, for people and for programs."""
+"""The report of a build, for people and for programs."""
 
 import heapq
 import time
@@ -9,9 +9,9 @@ from typing import Any
 
 from indexer.crawl.traffic import Traffic
 from indexer.generation.manifest import Counts
-from indexer.publish.kept import SettingChange
+from indexer.number_format import counted
+from indexer.publish.source_settings import SettingChange
 from indexer.records import Failure, Host, Skip
-from indexer.wording import counted
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
@@ -132,7 +132,7 @@ class BuildReport:
         }
 
     def line(self) -> str:
-        """What changed, in one line."""
+        """Return what changed, in one line."""
         if not self.published:
             return f"nothing has changed: {counted(self.documents, 'document')}, generation {self.generation}"
         counts = f"{self.new.count:,} new, {self.changed.count:,} changed, {self.gone.count:,} gone"
@@ -213,7 +213,7 @@ class Ledger:
         self._skips.setdefault(skip.reason, Tally()).add(skip.url)
 
     def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
-        """What to say where no page gave any text."""
+        """Return the message for a build in which no page gave any text."""
         reasons = [f"{group.count:,} skipped ({group.reason})" for group in self._groups()[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failures[:2]]
         found = "; ".join(reasons) or "no pages or files at all"
@@ -246,6 +246,6 @@ class Ledger:
         )
 
     def _groups(self) -> tuple[SkipGroup, ...]:
-        """What was left out by reason, the largest group first."""
+        """Return what was left out by reason, the largest group first."""
         ordered = sorted(self._skips.items(), key=lambda group: (-group[1].count, group[0]))
         return tuple(SkipGroup(reason, tally.count, tuple(tally.examples)) for reason, tally in ordered)

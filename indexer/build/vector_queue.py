@@ -8,12 +8,9 @@ from concurrent.futures import Future, wait
 import numpy as np
 import numpy.typing as npt
 
-from embedder.protocol import Embedder
 from indexer import memory
-from indexer.build.machines import Machines, ToCome
-from indexer.build.progress import Progress
-from indexer.build.report import Stopwatch
-from indexer.generation.earlier import Earlier
+from indexer.build.context import BuildContext
+from indexer.build.machines import ToCome
 from indexer.records import Chunk
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
@@ -44,24 +41,17 @@ class VectorQueue:
     stays flat.
     """
 
-    def __init__(
-        self,
-        embedder: Embedder | None,
-        earlier: Earlier,
-        store: Callable[[npt.NDArray[np.float32]], None],
-        stopwatch: Stopwatch,
-        progress: Progress,
-        cluster: Machines | None = None,
-    ) -> None:
+    def __init__(self, context: BuildContext, store: Callable[[npt.NDArray[np.float32]], None]) -> None:
         """Take what makes vectors and what has some; `store` is called with float32 (n, dimension).
 
         With a cluster, its machines make them instead of the embedder.
         """
-        self._embedder = embedder
-        self._earlier = earlier
+        self._embedder = context.embedder
+        self._earlier = context.earlier
         self._store = store
-        self._stopwatch = stopwatch
-        self._progress = progress
+        self._stopwatch = context.ledger.stopwatch
+        self._progress = context.progress
+        self._cluster = context.cluster
         self._together = memory.share(_TOGETHER)
         self._texts: list[str] = []
         self._rows: list[int] = []
@@ -69,7 +59,6 @@ class VectorQueue:
         self._given = self._made = 0  # chunks to be embedded, and those that are
         self._tokens_given = self._tokens = 0  # the same in tokens
         self._told = threading.Lock()
-        self._cluster = cluster
         self._pending: deque[tuple[list[int], ToCome[npt.NDArray[np.float32]] | None]] = deque()
         self.embedded = 0  # chunks, so far
         self.carried = 0

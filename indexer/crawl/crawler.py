@@ -5,8 +5,9 @@ queue only when their page is taken. A page that an earlier build has read is as
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -21,11 +22,11 @@ from indexer.crawl.sitemap import TYPES, ListReader, is_listing
 from indexer.crawl.traffic import Traffic
 from indexer.crawl.visits import MovedToHttps, Queued, Visit
 from indexer.errors import FetchError, NotWanted, SourceError
-from indexer.generation.earlier import Earlier, conditions, content_of, hash_page
-from indexer.read import bounds
+from indexer.generation.previous import PreviousGeneration, conditions
+from indexer.read import allowed_places
 from indexer.read.formats import CONTENT_TYPES
-from indexer.read.sandbox import Lender
-from indexer.records import Failure, Known, Page, Skip
+from indexer.read.reader_process import ReaderPool
+from indexer.records import Failure, Item, Known, Page, Skip
 from indexer.urls import normalise, origin
 
 Found = Callable[[int], None]
@@ -37,13 +38,14 @@ def crawl(
     source: str,
     limits: CrawlLimits,
     found: Found,
-    earlier: Earlier | None = None,
+    earlier: PreviousGeneration | None = None,
     traffic: Traffic | None = None,
     journal: Journal | None = None,
-) -> Generator[Page | Known | Skip | Failure, None, None]:
+) -> Generator[Item, None, None]:
     """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
-    Pages that may be followed but not indexed are given too, marked `noindex`.
+    Pages that may be followed but not indexed are given too, marked `noindex`, and so are pages of the same content;
+    of these the links of one are followed.
 
     Args:
         source: http or https address of the start page; its scheme, host and port bound the crawl.
@@ -59,16 +61,13 @@ def crawl(
     start = normalise(source, "")
     if start is None:
         raise SourceError(f"{source} is not a valid http or https address; check the spelling")
-    with Fetcher(limits, traffic) as fetcher:
-        pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
-        lender = Lender()
-        pages = _Crawl(source, limits, fetcher, pool, lender, found, earlier or Earlier.nothing(), journal)
-        try:
-            yield from pages.pages(start)
-        finally:
-            fetcher.abort()
-            lender.close()
-            pool.shutdown(wait=True, cancel_futures=True)
+    known = earlier or PreviousGeneration.nothing()
+    with Fetcher(limits, traffic) as fetcher, closing(_Crawl(source, limits, fetcher, found, known, journal)) as site:
+        yield from site.enter(start)
+        yield from site.map()
+        while site.ask():
+            yield from site.take()
+        yield from site.rest()
 
 
 class _Crawl:
@@ -77,18 +76,16 @@ class _Crawl:
         source: str,
         limits: CrawlLimits,
         fetcher: Fetcher,
-        pool: ThreadPoolExecutor,
-        lender: Lender,
         found: Found,
-        earlier: Earlier,
+        earlier: PreviousGeneration,
         journal: Journal | None,
     ) -> None:
         self._journal = journal
         self._source = source
         self._limits = limits
         self._fetcher = fetcher
-        self._pool = pool
-        self._lend = lender.borrowed
+        self._pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
+        self._lender = ReaderPool()
         self._found = found
         self._earlier = earlier
         self._within = limits.within.get(source, ())
@@ -101,39 +98,60 @@ class _Crawl:
         self._seen: set[str] = set()  # addresses queued or refused
         self._most_seen = _ADDRESSES + _FOR_EACH_PAGE * limits.max_pages
         self._taken: set[str] = set()  # addresses of pages given out
-        self._contents: set[str] = set()  # hashes of pages given out
-        self._aliases: set[str] = set()  # hashes of pages that named another as their canonical address
+        self._followed: set[str] = set()  # hashes of pages whose links are queued
         self._doubted: set[str] = set()  # addresses of pages that are given though they name another
         self._requested = self._bytes = 0  # pages asked for, and what those taken have
 
-    def pages(self, start: str) -> Iterator[Page | Known | Skip | Failure]:
+    def close(self) -> None:
+        """Stop at once, whatever is being fetched or read."""
+        self._fetcher.abort()
+        self._lender.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def enter(self, start: str) -> list[Item]:
+        """Read the start page; if it is a list of pages, those that it leads to are all there is."""
         read = self._open(start)
         page, self._is_open = read.page, True
         self._seen |= {start, page.url}
         self._requested = 1
-        refusal = self._refusal(page.url)
         if isinstance(page, Page) and is_listing(page):
-            yield from self._list(page)
-        else:
-            if refusal is not None:
-                yield Skip(page.url, refusal)
-                yield from self._queue(page.links, 1)
-            else:
-                yield from self._take(Queued(start, 0), read)
-            if self._limits.max_depth:
-                yield from self._mapped()
-        while self._submit():
-            queued, future = self._running.popleft()
-            try:
-                read = future.result()
-            except NotWanted as error:
-                yield Skip(queued.url, str(error))
-            except FetchError as error:
-                yield Failure(queued.url, str(error))
-            else:
-                yield from self._take(queued, read)
-        for queued in self._waiting:
-            yield Skip(queued.url, self._over)
+            return self._list(page)
+        if (refusal := self._refusal(page.url)) is not None:
+            return [Skip(page.url, refusal), *self._queue(page.links, 1)]
+        return self._give(Queued(start, 0), read)
+
+    def map(self) -> list[Item]:
+        """Queue the pages of the sitemaps that robots.txt names, as if the start page had links to them."""
+        if not self._follows or not self._limits.max_depth:
+            return []
+        lists = self._lists.read(url for name in self._robots.sitemaps if (url := normalise(self._site, name)))
+        skips = self._queue(lists.pages, 1)
+        if lists.out_of_reach is not None:  # what it listed last time is asked for, or would be taken for gone
+            skips += self._queue(self._earlier.requested(self._source, f"{self._site}/"), 1)
+        return [*lists.notes, *skips]
+
+    def ask(self) -> bool:
+        """Keep the fetchers busy; False when nothing is left to take."""
+        ahead = memory.share(self._limits.concurrency * _AHEAD)
+        while self._waiting and len(self._running) < ahead and not self._over:
+            queued = self._waiting.popleft()
+            self._requested += 1
+            self._running.append((queued, self._pool.submit(self._read_or_keep, queued.url)))
+        return bool(self._running)
+
+    def take(self) -> list[Item]:
+        """Wait for what was asked for first."""
+        queued, future = self._running.popleft()
+        try:
+            return self._give(queued, future.result())
+        except NotWanted as error:
+            return [Skip(queued.url, str(error))]
+        except FetchError as error:
+            return [Failure(queued.url, str(error))]
+
+    def rest(self) -> list[Item]:
+        """Say of what was never asked for why."""
+        return [Skip(queued.url, self._over) for queued in self._waiting]
 
     @property
     def _over(self) -> str:
@@ -142,30 +160,21 @@ class _Crawl:
         full = self._requested >= self._limits.max_pages
         return f"over the limit of {self._limits.max_pages:,} pages" if full else ""
 
-    def _list(self, page: Page) -> Iterator[Skip | Failure]:
+    def _list(self, page: Page) -> list[Item]:
         """Queue the pages of a list, and those of the lists that it leads to."""
         self._follows = False
         try:
             lists = self._lists.read((), page)
         except FetchError as error:
             raise SourceError(f"cannot read {page.url}: {error}") from error
-        yield from lists.notes
         if not lists.pages:
             raise SourceError(f"{page.url} lists no page of {self._site}")
-        yield from self._queue(lists.pages, 0)
-
-    def _mapped(self) -> Iterator[Skip | Failure]:
-        """Queue the pages of the sitemaps that robots.txt names, as if the start page had links to them."""
-        lists = self._lists.read(url for name in self._robots.sitemaps if (url := normalise(self._site, name)))
-        yield from lists.notes
-        yield from self._queue(lists.pages, 1)
-        if lists.out_of_reach is not None:  # what it listed last time is asked for, or would be taken for gone
-            yield from self._queue(self._earlier.requested(self._source, f"{self._site}/"), 1)
+        return [*lists.notes, *self._queue(lists.pages, 0)]
 
     @property
     def _lists(self) -> ListReader:
         fetching = (self._robots, self._fetcher, self._within)
-        return ListReader(self._site, *fetching, most_pages=self._limits.max_pages, lend=self._lend)
+        return ListReader(self._site, *fetching, most_pages=self._limits.max_pages, lend=self._lender.borrowed)
 
     def _open(self, start: str) -> Visit:
         """Read robots.txt and the start page; https instead of http on the same host is followed."""
@@ -186,60 +195,49 @@ class _Crawl:
         if not self._robots.allows(start):
             raise NotWanted(f"{site}/robots.txt disallows it")
 
-    def _submit(self) -> bool:
-        """Keep the fetchers busy; False when nothing is left to take."""
-        ahead = memory.share(self._limits.concurrency * _AHEAD)
-        while self._waiting and len(self._running) < ahead and not self._over:
-            queued = self._waiting.popleft()
-            self._requested += 1
-            self._running.append((queued, self._pool.submit(self._read_or_keep, queued.url)))
-        return bool(self._running)
-
-    def _take(self, queued: Queued, read: Visit) -> Iterator[Page | Known | Skip]:
-        page, alias = read.page, read.alias
-        if alias is not None:
-            yield from self._follow_alias(alias, queued.depth + 1)
+    def _give(self, queued: Queued, read: Visit) -> list[Item]:
+        """Give a page, after what is left out of its links; of the same content many may be given."""
+        page, items = read.page, list[Item]()
+        if read.alias is not None:  # one of many, maybe, that name one address; only its links count
+            self._bytes += len(read.alias.body)
+            items += self._follow(read.alias, queued.depth + 1)
         if page.url in self._taken:
-            yield Skip(queued.url, "leads to a page already read")
-            return
+            return [*items, Skip(queued.url, "leads to a page already read")]
         self._seen.add(page.url)
         self._taken.add(page.url)
         self._bytes += len(page.body) if isinstance(page, Page) else 0
-        content = content_of(page)
-        if content in self._contents:  # nor are its links followed: a site may answer any address with one page
-            yield Skip(page.url, "same content as another page")
-            return
-        self._contents.add(content)
-        yield from self._queue(page.links, queued.depth + 1)
-        self._submit()  # so that fetching goes on while others use this page
-        yield page
+        items += self._follow(page, queued.depth + 1)
+        self.ask()  # so that fetching goes on while others use this page
+        return [*items, page]
 
-    def _follow_alias(self, alias: Page, depth: int) -> Iterator[Skip]:
-        """Follow the links of a page that is not given itself: it may be one of many that name one address."""
-        self._bytes += len(alias.body)
-        content = hash_page(alias)
-        if content not in self._aliases | self._contents:
-            self._aliases.add(content)
-            yield from self._queue(alias.links, depth)
+    def _follow(self, page: Page | Known, depth: int) -> list[Skip]:
+        """Queue the links of a page, unless those of the same content were: a site may answer anything with one."""
+        if page.content_hash in self._followed:
+            return []
+        self._followed.add(page.content_hash)
+        return self._queue(page.links, depth)
 
-    def _queue(self, links: Iterable[str], depth: int) -> Iterator[Skip]:
+    def _queue(self, links: Iterable[str], depth: int) -> list[Skip]:
+        """Queue addresses that are not known yet; return those that are left out."""
+        skips: list[Skip] = []
         for url in links if self._follows or depth == 0 else ():
             if url in self._seen:
                 continue
             if len(self._seen) >= self._most_seen:
-                yield Skip(url, f"over the limit of {self._most_seen:,} addresses of a site")
+                skips.append(Skip(url, f"over the limit of {self._most_seen:,} addresses of a site"))
                 continue
             self._seen.add(url)
             if (refusal := self._refusal(url)) is not None:
-                yield Skip(url, refusal)
+                skips.append(Skip(url, refusal))
             elif depth > self._limits.max_depth:
-                yield Skip(url, f"more than {self._limits.max_depth:,} links from the start")
+                skips.append(Skip(url, f"more than {self._limits.max_depth:,} links from the start"))
             elif not self._robots.allows(url):
-                yield Skip(url, "robots.txt disallows it")
+                skips.append(Skip(url, "robots.txt disallows it"))
             else:
                 self._waiting.append(Queued(url, depth))
         due = self._requested + len(self._waiting)
         self._found(min(due, self._limits.max_pages))
+        return skips
 
     def _read_or_keep(self, url: str) -> Visit:
         """Read one page, or take what is known of it if it is out of reach; runs in a fetcher thread."""
@@ -281,9 +279,9 @@ class _Crawl:
         if answer.unchanged and record is not None:
             return Known(replace(record, source=self._source, requested=url, noindex=noindex)), None
         page = answer.as_page(self._source, url)
-        if record is not None and record.content_hash == hash_page(page):
+        if record is not None and record.content_hash == page.content_hash:
             return replace(page, links=record.links, noindex=noindex), None
-        links = read_links(page, self._lend)
+        links = read_links(page, self._lender.borrowed)
         page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
         return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))
 
@@ -313,9 +311,9 @@ class _Crawl:
             raise NotWanted(f"redirect to another site ({origin(url)})")
         if not self._robots.allows(url):
             raise NotWanted("redirect to a page that robots.txt disallows")
-        refusal = self._refusal(url) if self._is_open else bounds.refusal(url, self._within)
+        refusal = self._refusal(url) if self._is_open else allowed_places.refusal(url, self._within)
         if refusal is not None:
             raise NotWanted(f"redirect to a page that is {refusal}")
 
     def _refusal(self, url: str) -> str | None:
-        return bounds.refusal(url, self._within) or self._limits.scope.refusal(url)
+        return allowed_places.refusal(url, self._within) or self._limits.scope.refusal(url)

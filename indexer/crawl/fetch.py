@@ -43,7 +43,7 @@ class Unavailable(FetchError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server gave, redirects followed."""
+    """The answer of a server, redirects followed."""
 
     url: str  # of the last hop, normalised
     body: bytes  # decoded

@@ -1,4 +1,4 @@
-"""What the headers of an answer say: about the page that came with it, or of when to ask again."""
+"""The headers of an answer: what they say of the page that came with it, or of when to ask again."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a crawl that was interrupted had fetched, so that the next build need not fetch it again.
+"""The journal of a crawl: if it is interrupted, the next build need not fetch again what is in it.
 
 One SQLite file beside the drafts, made with the first page and removed when the build that wants it ends well.
 """

@@ -1,4 +1,4 @@
-"""What a crawler takes from a page besides its text: links, and whether it may use them."""
+"""Links that a crawler takes from a page, and whether it may use them."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from indexer.errors import FetchError, ParseError
 from indexer.read.formats import LINKS
-from indexer.read.sandbox import Lend, borrowed
+from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Page
 from indexer.urls import normalise, origin
 
@@ -46,7 +46,7 @@ def read_links(page: Page, lend: Lend = borrowed) -> Links:
         return Links(())
     charset = f"{'markdown' if is_markdown else 'html'}:{page.charset or ''}"
     try:
-        with lend() as sandbox, closing(sandbox.ask(LINKS, charset, page.body)) as answers:
+        with lend() as process, closing(process.ask(LINKS, charset, page.body)) as answers:
             [(answer, _)] = answers
         return _links(page, answer)
     except ParseError as error:
@@ -75,7 +75,7 @@ def _is_markdown(page: Page) -> bool:
 
 
 def header_directives(values: Iterable[str]) -> set[str]:
-    """What X-Robots-Tag headers say to this crawler, in lower case; what they say to others by name is left out."""
+    """Return what X-Robots-Tag headers say to this crawler, in lower case, leaving out what is for others by name."""
     found: set[str] = set()
     for value in values:
         words = [word.strip() for word in value.lower().split(",")]

@@ -28,7 +28,7 @@ class Robots:
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
-        """What the site names as its sitemaps, as it is written there, each once."""
+        """Return the sitemaps that the site names, as they are written there, each once."""
         return tuple(dict.fromkeys(self._rules.sitemaps))
 
     def allows(self, url: str) -> bool:

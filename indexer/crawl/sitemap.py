@@ -10,9 +10,9 @@ from indexer.crawl.fetch import Fetcher, Unavailable
 from indexer.crawl.links import read_links
 from indexer.crawl.robots import Robots
 from indexer.errors import FetchError, NotWanted, ParseError
-from indexer.read import bounds
+from indexer.read import allowed_places
 from indexer.read.formats import LISTING, MOST_LISTED
-from indexer.read.sandbox import Lend, borrowed
+from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Failure, Page, Skip
 from indexer.urls import normalise, origin
 
@@ -38,7 +38,7 @@ def is_listing(page: Page) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """What several lists and those they lead to give."""
+    """The addresses of several lists and those they lead to."""
 
     pages: tuple[str, ...]  # on their own site
     notes: tuple[Skip | Failure, ...]  # lists that were left out or failed, and pages on other sites
@@ -119,7 +119,7 @@ class ListReader:
             raise NotWanted("on another site")
         if not self._robots.allows(url):
             raise NotWanted("robots.txt disallows it")
-        if refusal := bounds.refusal(url, self._within):
+        if refusal := allowed_places.refusal(url, self._within):
             raise NotWanted(refusal)
 
 
@@ -138,7 +138,7 @@ def read_listing(page: Page, lend: Lend = borrowed) -> Listing:
     pages: dict[str, None] = {}
     sitemaps: dict[str, None] = {}
     try:
-        with lend() as sandbox, closing(sandbox.ask(LISTING, None, page.body)) as answers:
+        with lend() as process, closing(process.ask(LISTING, None, page.body)) as answers:
             [(answer, _)] = answers
         for parent, address in answer["addresses"]:
             url = normalise(page.url, address)

@@ -1,4 +1,4 @@
-"""What a crawl asked of each host, for the report: counted where requests are made, in whatever thread."""
+"""Requests of a crawl by host, for the report: counted where they are made, in whatever thread."""
 
 import threading
 from dataclasses import dataclass

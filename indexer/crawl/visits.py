@@ -1,4 +1,4 @@
-"""What a crawl keeps of an address: that it is due, and what came of asking for it."""
+"""The records of a crawl about an address: that it is due, and what came of asking for it."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What was read at an address."""
+    """The result of reading an address."""
 
     page: Page | Known
     alias: Page | None = None  # the page that named this one as its canonical address

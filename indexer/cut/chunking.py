@@ -29,7 +29,7 @@ class Chunker:
     """Cuts documents into chunks that fit the model; keeps no state between documents."""
 
     def __init__(self, embedder: Embedder, config: ChunkConfig) -> None:
-        """Raises ConfigError if the model cannot read even a short passage."""
+        """Raise ConfigError if the model cannot read even a short passage."""
         self._embedder = embedder
         self._config = config
         self._special = embedder.count_tokens([""])[0]  # tokens the model adds to every text
@@ -40,7 +40,7 @@ class Chunker:
         self._counts: dict[str, int] = {}
 
     def split(self, document: Document) -> list[Chunk]:
-        """Chunks of one document, in reading order; none is longer than the model reads.
+        """Return the chunks of one document, in reading order; none is longer than the model reads.
 
         They are at most `MOST_CHUNKS` and one more, where there would be others.
         """
@@ -103,7 +103,7 @@ class Chunker:
             budget = max(_LEAST, budget * 3 // 4)  # tokens of the parts did not add up to those of the whole
 
     def context(self, title: str, section: Section, *, begins: bool = True) -> str:
-        """Title and heading path, shortened from the middle until it leaves room for the text.
+        """Return title and heading path, shortened from the middle until they leave room for the text.
 
         `begins` says whether it is for a passage that has the beginning of the section.
         """
@@ -161,18 +161,18 @@ def _parts(section: Section) -> Iterator[Section]:
 
 
 def _from(section: Section, start: int) -> Section:
-    """What a section has from a character on."""
+    """Return the rest of a section, from a character on."""
     marks = tuple((place - start, anchor) for place, anchor in section.marks if place > start)
     return Section(section.path, anchor_at(section, start), section.text[start:], marks)
 
 
 def with_context(text: str, context: str) -> str:
-    """What the model reads of a passage."""
+    """Return the text that the model reads for a passage."""
     return f"{context}\n\n{text}" if context else text
 
 
 def hash_text(text: str) -> str:
-    """SHA-256 hex of what the model reads."""
+    """Return the SHA-256, in hex, of the text that the model reads."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 

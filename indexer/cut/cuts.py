@@ -1,4 +1,4 @@
-"""Where a text is cut: all cuts are chosen together, so that pieces are few, none is short, and structure stays whole.
+"""The cuts of a text: chosen together, so that pieces are few, none is short, and structure stays whole.
 
 Breaking paragraphs into lines well is the same problem; see Knuth and Plass, Breaking Paragraphs into Lines, 1981.
 """
@@ -183,7 +183,7 @@ def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]
 
 
 def _cheapest_of_few(best: Sequence[float], reach: Sequence[int], end: int, size: int) -> tuple[int, float]:
-    """Say with which of these units a piece up to `end` is cheapest to begin, of equals the last, and the cost."""
+    """Return the unit that a piece up to `end` is cheapest to begin with, of equals the last, and the cost."""
     least, start = float("inf"), 0
     for begin, (before, at) in enumerate(zip(best, reach, strict=True)):
         missing = 1 - 2 * (end - at) / size
@@ -196,7 +196,7 @@ def _cheapest_of_few(best: Sequence[float], reach: Sequence[int], end: int, size
 def _cheapest_of_many(
     best: npt.NDArray[np.float64], reach: npt.NDArray[np.int64], end: int, size: int
 ) -> tuple[int, float]:
-    """Do the same for all at once: words without a sentence are hundreds to begin with, at each of them."""
+    """Return the same by numpy: words without a sentence have hundreds of units to begin with."""
     missing = np.maximum(0.0, 1 - 2 * (end - reach) / size)
     totals = best + _SHORT * missing * missing
     start = len(totals) - 1 - int(totals[::-1].argmin())

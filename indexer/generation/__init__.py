@@ -1,4 +1,5 @@
-"""What an index is on disk: written once, then only read.
+"""An index on disk: written once, then only read.
 
-`writer` writes it, `generation` answers from it, `earlier` takes over from the one before. `words` is its lexical half,
-`dense` the other. May import nothing of `crawl`, `read`, `build` or `publish`."""
+`writer` writes it, `generation` answers from it, `previous` takes over from the one before, `current` names the live
+one. `lexical` holds the words of passages, `dense` their vectors. May import nothing of `crawl`, `read`, `build` or
+`publish`."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.documents import open_read_only
+from indexer.generation.document_database import open_read_only
 from indexer.generation.manifest import corrupt
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -32,7 +32,7 @@ ORDER BY row
 
 
 class DocumentFacts(NamedTuple):
-    """What searches are narrowed by."""
+    """The facts of a document that searches are narrowed by."""
 
     url: str
     source: str
@@ -64,17 +64,17 @@ class StoredDocument(NamedTuple):
     passages: list[StoredPassage]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
+        """Return the JSON-ready form."""
         return self._asdict() | {"passages": [passage._asdict() for passage in self.passages]}
 
 
 def is_document_id(text: str) -> bool:
-    """Whether a text is one that `document_id` gives."""
+    """Return whether a text is one that `document_id` gives."""
     return _ID.fullmatch(text) is not None
 
 
 def document_id(url: str) -> str:
-    """Id of the document at an address, 32 hex digits: the same in every generation."""
+    """Return the id of the document at an address, 32 hex digits: the same in every generation."""
     return _digest(url).hex()
 
 
@@ -82,7 +82,7 @@ class Catalogue:
     """Reads the documents of a published file; safe to use from many threads, and after it has been unlinked."""
 
     def __init__(self, path: Path) -> None:
-        """Raises IndexCorrupt if it is not such a file."""
+        """Open the file; raises IndexCorrupt if it is not such a file."""
         self._path = path
         self._lock = threading.Lock()
         self._ids: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]] | None = None
@@ -93,7 +93,7 @@ class Catalogue:
             raise corrupt(path, f"is not a readable database ({error})") from error
 
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
-        """What is told of documents, given by their number, in no order. Raises IndexCorrupt."""
+        """Return the facts of documents, given by their number, in no order. Raises IndexCorrupt."""
         return [DocumentFacts(*row) for row in self._rows(_FACTS, json.dumps(numbers))]
 
     def find(self, wanted: str) -> StoredDocument | None:
@@ -105,7 +105,7 @@ class Catalogue:
         return None
 
     def facts_by_id(self, wanted: str) -> DocumentFacts | None:
-        """What is told of the document of an id, its passages unread, or None. Raises IndexCorrupt."""
+        """Return the facts of a document by its id, its passages unread, or None. Raises IndexCorrupt."""
         found = self.facts(self._numbers(wanted))
         return next((facts for facts in found if document_id(facts.url) == wanted), None)
 

@@ -1,6 +1,5 @@
 """A published generation, opened for searching. Imports nothing that only a build needs."""
 
-import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -9,12 +8,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from indexer.errors import IndexCorrupt, IndexMissing
+from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.catalogue import Catalogue, DocumentFacts
+from indexer.generation.current import current_id, generation_folder
 from indexer.generation.dense.vectors import VectorReader
-from indexer.generation.documents import DocumentReader, StoredChunk
-from indexer.generation.layout import CURRENT, GENERATIONS
+from indexer.generation.document_database import DocumentReader, StoredChunk
+from indexer.generation.layout import GENERATIONS
+from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -24,54 +25,15 @@ from indexer.generation.manifest import (
     Manifest,
     check_files,
     corrupt,
-    is_generation_id,
     read_manifest,
-    unreadable,
 )
 from indexer.generation.overlap import joined
 from indexer.generation.repetition import Shares, read_shares
 from indexer.generation.rows import read_rows
-from indexer.generation.words.lexical import LexicalReader
 from indexer.rowset import RowSet
 
-_LONGEST = 100  # bytes of CURRENT that are looked at
 _MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
 _FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
-
-
-def current_id(index_dir: Path) -> str:
-    """Return the id of the live generation: one small read, cheap enough to do before every query.
-
-    Raises:
-        IndexMissing: nothing has been published there.
-        IndexCorrupt: `CURRENT` does not name a generation.
-        IndexUnreadable: it temporarily cannot be read.
-    """
-    path = os.path.join(index_dir, CURRENT)
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            raw = os.read(handle, _LONGEST)
-        finally:
-            os.close(handle)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise IndexMissing(
-            f"there is no index in {index_dir}; build one with: pilotlight index SOURCE --index {index_dir}"
-        ) from error
-    except OSError as error:
-        raise unreadable(Path(path), error) from error
-    name = raw.decode("ascii", "replace").removesuffix("\n")
-    if not is_generation_id(name):
-        raise corrupt(Path(path), "does not name a generation")
-    return name
-
-
-def generation_folder(index_dir: Path, generation_id: str) -> Path:
-    """Return the folder of a published generation; raises IndexMissing if there is none, even for an invalid id."""
-    folder = index_dir / GENERATIONS / generation_id
-    if not is_generation_id(generation_id) or not folder.is_dir():
-        raise IndexMissing(f"there is no generation {generation_id!r} in {index_dir}")
-    return folder
 
 
 class Generation:

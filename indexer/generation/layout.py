@@ -30,17 +30,17 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def is_url(index: str) -> bool:
-    """Whether what is given as an index is the address of a place that is laid out like one, and no folder."""
+    """Return whether an index is given by its address, and not as a folder."""
     return "://" in index
 
 
 def is_collection_name(name: str) -> bool:
-    """Whether a collection may have this name; it is then safe as the name of a folder."""
+    """Return whether a collection may have this name; it is then safe as the name of a folder."""
     return _NAME.fullmatch(name) is not None
 
 
 def collection_dir(index_dir: Path, name: str) -> Path:
-    """Folder of a collection, whether or not it is there.
+    """Return the folder of a collection, whether or not it is there.
 
     Raises:
         ConfigError: a collection cannot have this name.

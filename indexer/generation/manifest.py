@@ -1,4 +1,4 @@
-"""What a generation consists of: `manifest.json`, written last, checked first.
+"""The list of what a generation consists of: `manifest.json`, written last, checked first.
 
 The file carries a checksum of itself and is compared byte for byte with what its content would be written as, so
 any change to it is noticed.
@@ -52,7 +52,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much is in a generation."""
+    """How many documents and chunks a generation has, and the length of its vectors."""
 
     documents: int
     chunks: int
@@ -74,13 +74,13 @@ class Manifest:
     schema_version: int = SCHEMA_VERSION
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
+        """Return the content of the file."""
         content = asdict(self)
         return _dump({"checksum": _checksum(content), **content})
 
 
 def is_generation_id(text: str) -> bool:
-    """Whether a text names a generation: time in UTC, a dash, six hex digits; sortable by time."""
+    """Return whether a text names a generation: time in UTC, a dash, six hex digits; sortable by time."""
     return _ID.fullmatch(text) is not None
 
 
@@ -134,7 +134,7 @@ def parse_manifest(
 
 
 def record_file(path: Path) -> FileRecord:
-    """Size and SHA-256 of a file."""
+    """Return the size and SHA-256 of a file."""
     digest = hashlib.sha256()
     size = 0
     with path.open("rb") as file:
@@ -164,18 +164,18 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 
 
 def differing_fields(fingerprint: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
-    """Names of the fields in which the embedders behind two fingerprints differ."""
+    """Return the names of the fields in which the embedders behind two fingerprints differ."""
     return sorted(name for name in fingerprint.keys() | other.keys() if fingerprint.get(name) != other.get(name))
 
 
 def corrupt(where: Path | str, what: str) -> IndexCorrupt:
-    """The error for a file, or what stands in for one, that is not as it was published."""
+    """Return the error for a file, or what stands in for one, that is not as it was published."""
     what = what[:1].lower() + what[1:]
     return IndexCorrupt(f"{where}: {what}; rebuild the index, or roll back to an older generation")
 
 
 def unreadable(path: Path, error: OSError) -> IndexerError:
-    """The error for a file that cannot be read: it is not as published, or the trouble is another and may pass."""
+    """Return the error for a file that cannot be read: not as published, or kept from us by trouble that may pass."""
     remedy = _REMEDIES.get(error.errno or 0)
     if remedy is None:
         return corrupt(path, error.strerror or "cannot be read")

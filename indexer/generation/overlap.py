@@ -6,7 +6,7 @@ from typing import Any
 
 
 def overlaps(settings: Mapping[str, Any]) -> bool:
-    """Whether a build with these settings makes overlapping passages."""
+    """Return whether a build with these settings makes overlapping passages."""
     return bool(settings.get("chunk", {}).get("overlap"))
 
 

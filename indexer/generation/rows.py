@@ -1,4 +1,4 @@
-"""What the query path asks of a chunk before its text: a small array, one entry a row, mapped into memory."""
+"""The array that the query path reads of chunks before their texts: one entry a row, mapped into memory."""
 
 from collections.abc import Sequence
 from pathlib import Path

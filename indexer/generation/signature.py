@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.words.analysis import fold, words
+from indexer.generation.lexical.analysis import fold, words
 
 NEAR = 2
 """Texts whose signatures differ in at most so many bits count as the same: at most about one word in a hundred."""

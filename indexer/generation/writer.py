@@ -1,4 +1,4 @@
-"""Everything a generation is written with, kept in step: a chunk's row is the same in every file."""
+"""The writer of a generation: it keeps all files in step, so that a chunk's row is the same in each."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +9,12 @@ import numpy.typing as npt
 from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.generation.dense.vectors import VectorWriter
-from indexer.generation.documents import DocumentWriter
+from indexer.generation.document_database import DocumentWriter
+from indexer.generation.lexical.lexical_index import LexicalWriter
 from indexer.generation.manifest import DOCUMENTS, LEXICAL, REPETITION, ROWS, VECTORS, Counts, FileRecord, record_file
 from indexer.generation.repetition import RepetitionCounter
 from indexer.generation.rows import RowWriter
 from indexer.generation.signature import signature
-from indexer.generation.words.lexical import LexicalWriter
 from indexer.records import Chunk, Document
 
 
@@ -22,7 +22,7 @@ class GenerationWriter:
     """Fills the folder of a new generation; `close` gives the files back, complete or not."""
 
     def __init__(self, folder: Path, dimension: int, *, vector_index: str = "auto") -> None:
-        """Raises OSError or sqlite3.Error if the folder cannot be written."""
+        """Make the files; raises OSError or sqlite3.Error if the folder cannot be written."""
         self._folder = folder
         self._dimension = dimension
         self.documents = DocumentWriter(folder / DOCUMENTS)
@@ -33,7 +33,7 @@ class GenerationWriter:
 
     @property
     def counts(self) -> Counts:
-        """What has been added so far."""
+        """Numbers of documents and chunks added so far."""
         return Counts(self.documents.documents, self.documents.chunks, self._dimension)
 
     def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> None:

@@ -18,7 +18,8 @@ from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
 from indexer.errors import ArchiveError, IndexCorrupt
-from indexer.generation.generation import Generation, current_id, generation_folder
+from indexer.generation.current import current_id, generation_folder
+from indexer.generation.generation import Generation
 from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir
 from indexer.generation.manifest import (
     MANIFEST,
@@ -30,7 +31,6 @@ from indexer.generation.manifest import (
     unreadable,
 )
 from indexer.publish.collections import size_of
-from indexer.publish.kept import without_leave
 from indexer.publish.lock import writer_lock
 from indexer.publish.publish import (
     check_space,
@@ -44,6 +44,7 @@ from indexer.publish.publish import (
     start,
     sync,
 )
+from indexer.publish.source_settings import without_leave
 from indexer.publish.verification import problems_of, verify
 
 _LARGEST_MANIFEST = 64 * 1024 * 1024  # bytes
@@ -104,7 +105,7 @@ def export_documents(index_dir: Path, file: Path, generation_id: str | None = No
 
 
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
-    """Make the generation in an archive the live one; the index is as it was unless all of it is right.
+    """Make the generation in an archive the live one; the index changes only if all of it is right.
 
     Returns its manifest as it is in the archive; leave to reach private addresses is not taken over from it. The
     generation keeps its id; if that is published here already, it is made live, and repaired if it is damaged.
@@ -291,7 +292,7 @@ def _header(name: str, size: int) -> bytes:
 
 
 def _copy(source: BufferedReader, target: BufferedWriter | gzip.GzipFile, path: Path, size: int) -> str:
-    """Copy so many bytes of a file; return their SHA-256, or what no SHA-256 is if there are fewer."""
+    """Copy so many bytes of a file; return their SHA-256, empty if there are fewer."""
     digest, left = hashlib.sha256(), size
     while left and (block := _block(source, min(left, _COPY), path)):
         digest.update(block)

@@ -1,4 +1,4 @@
-"""What there is in an index folder: its collections, and the generations of each.
+"""The collections of an index folder, and the generations of each.
 
 The collection `default` is the index folder itself; a named one is a folder of the same shape inside it.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.errors import ConfigError, IndexCorrupt, IndexMissing, IndexUnreadable
-from indexer.generation.generation import current_id
+from indexer.generation.current import current_id
 from indexer.generation.layout import COLLECTIONS, CURRENT, DEFAULT, GENERATIONS, collection_dir, is_collection_name
 from indexer.generation.manifest import Manifest, is_generation_id, read_manifest
 from indexer.publish.lock import writer_lock
@@ -29,12 +29,12 @@ class Published:
     problem: str  # what is wrong with the manifest; empty if nothing is
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
+        """Return the JSON-ready form."""
         return asdict(self)
 
 
 def list_collections(index_dir: Path) -> dict[str, Path]:
-    """Folders of the collections that have been published, by name: the default one first, then by the alphabet."""
+    """Return the folders of the published collections, by name: the default one first, then by the alphabet."""
     try:
         names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
     except (FileNotFoundError, NotADirectoryError):
@@ -63,14 +63,14 @@ def drop_collection(index_dir: Path, name: str) -> None:
 
 
 def generation_ids(index_dir: Path) -> list[str]:
-    """Ids of the published generations, whole or damaged, newest first."""
+    """Return the ids of the published generations, whole or damaged, newest first."""
     folder = index_dir / GENERATIONS
     names = os.listdir(folder) if folder.is_dir() else []
     return sorted(filter(is_generation_id, names), reverse=True)
 
 
 def live_id(index_dir: Path) -> str | None:
-    """Id of the live generation, or None where `CURRENT` is missing or names none."""
+    """Return the id of the live generation, or None where `CURRENT` is missing or names none."""
     try:
         return current_id(index_dir)
     except (IndexMissing, IndexCorrupt):
@@ -78,18 +78,18 @@ def live_id(index_dir: Path) -> str | None:
 
 
 def older_ids(index_dir: Path) -> list[str]:
-    """Ids older than that of the live generation, newest first; all there are where `CURRENT` names none."""
+    """Return the ids older than the live generation's, newest first; all of them where `CURRENT` names none."""
     live = live_id(index_dir)
     return [name for name in generation_ids(index_dir) if live is None or name < live]
 
 
 def size_of(manifest: Manifest) -> int:
-    """Bytes of a generation's files together."""
+    """Return the bytes of a generation's files together."""
     return sum(record.size for record in manifest.files.values())
 
 
 def list_generations(index_dir: Path) -> list[Published]:
-    """Every published generation of one collection, newest first; its files are not checked."""
+    """Describe every published generation of one collection, newest first; its files are not checked."""
     live = live_id(index_dir)
     return [_describe(index_dir / GENERATIONS / name, name == live) for name in generation_ids(index_dir)]
 

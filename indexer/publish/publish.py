@@ -1,8 +1,8 @@
-"""A generation's way into the index, and out again.
+"""The way of a generation into the index, and out again.
 
 At every moment, also after a crash or a power cut, `CURRENT` is missing or names a complete generation: everything
-is written and flushed under `building/`, checked, moved, and only then named. Every function here that writes is
-called by the holder of the writer lock.
+is written and flushed under `building/`, checked, moved, and only then named. The caller of a function that writes
+holds the writer lock; only `roll_back` takes it itself.
 """
 
 import errno
@@ -16,11 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.errors import BuildLocked, IndexCorrupt, IndexMissing, IndexUnwritable
-from indexer.generation.generation import Generation, current_id
+from indexer.generation.current import current_id
+from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, COLLECTIONS, CURRENT, GENERATIONS, JOBS, KEYS, LOCK, READINGS
 from indexer.generation.manifest import MANIFEST, Manifest, is_generation_id, read_manifest
-from indexer.publish.collections import generation_ids, live_id, size_of
+from indexer.publish.collections import generation_ids, live_id, older_ids, size_of
 from indexer.publish.lock import writer_lock
+from indexer.publish.verification import problems_of, verify
 
 _OURS = frozenset(
     {BUILDING, COLLECTIONS, CURRENT, f"{CURRENT}.new", GENERATIONS, JOBS, KEYS, LOCK, READINGS, f"{READINGS}.new"}
@@ -140,9 +142,43 @@ def make_live(index_dir: Path, generation_id: str) -> None:
     sync(index_dir)
 
 
+def roll_back(index_dir: Path, generation_id: str | None = None) -> str:
+    """Make another generation the live one, after it has been verified; return its id. Takes the writer lock itself.
+
+    Args:
+        index_dir: the index.
+        generation_id: which; unless it is given, the newest that is older than the live one.
+
+    Raises:
+        IndexMissing: there is no such generation, or no older one.
+        IndexCorrupt: it is not as it was published; the live one stays.
+        BuildLocked: another process is writing the index.
+        IndexUnwritable: the folder cannot be written.
+    """
+    if not index_dir.is_dir():
+        raise IndexMissing(f"there is no index in {index_dir}")
+    with disk_errors(index_dir), writer_lock(index_dir):
+        there = generation_ids(index_dir)
+        if generation_id is None:
+            older = older_ids(index_dir)
+            if not older:
+                live = live_id(index_dir) or "none"
+                raise IndexMissing(f"{index_dir} has no generation older than the live one ({live})")
+            generation_id = older[0]
+        elif generation_id not in there:
+            raise IndexMissing(
+                f"there is no generation {generation_id!r} in {index_dir}; there are: {', '.join(there) or 'none'}"
+            )
+        problems = problems_of(verify(index_dir / GENERATIONS / generation_id))
+        if problems:
+            raise IndexCorrupt(problems[0])
+        make_live(index_dir, generation_id)
+        return generation_id
+
+
 @contextmanager
 def nothing_left(index_dir: Path) -> Iterator[None]:
-    """If the block fails, remove an index folder that was not there before and has come to hold nothing."""
+    """Remove the index folder if the block fails, has made it, and has left no file in it."""
     was_there = index_dir.exists()
     try:
         yield
@@ -156,7 +192,7 @@ def nothing_left(index_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(index_dir: Path) -> Iterator[None]:
-    """Turn what the disk or a database says while an index is written into IndexUnwritable."""
+    """Turn errors of the disk or a database into IndexUnwritable, while an index is written."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Whether a published generation is whole: every file, every count, and the parts against one another."""
+"""Checks of a published generation: every file, every count, and the parts against one another."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -19,7 +19,8 @@ from indexer.cut.chunking import Chunker, hash_text, with_context
 from indexer.errors import IndexerError, IndexUnreadable
 from indexer.filter import terms_of
 from indexer.generation.dense.vectors import VectorReader
-from indexer.generation.documents import metadata_from_json, open_read_only
+from indexer.generation.document_database import metadata_from_json, open_read_only
+from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -36,9 +37,8 @@ from indexer.generation.manifest import (
 from indexer.generation.repetition import RepetitionCounter, read_shares
 from indexer.generation.rows import read_rows
 from indexer.generation.signature import signature
-from indexer.generation.words.lexical import LexicalReader
+from indexer.number_format import counted
 from indexer.records import SEPARATOR, Document, Section
-from indexer.wording import counted
 
 SAMPLE = 32  # passages that are embedded again, evenly spaced
 _ALIKE = 0.999  # cosine of a stored vector and the same text embedded again
@@ -46,7 +46,7 @@ _ALIKE = 0.999  # cosine of a stored vector and the same text embedded again
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -92,7 +92,7 @@ def verify(folder: Path, embedder: Embedder | None = None) -> list[Check]:
 
 
 def problems_of(checks: list[Check]) -> list[str]:
-    """What is wrong, a line each."""
+    """Return the problems that checks found, a line each."""
     return [check.what for check in checks if not check.ok]
 
 

@@ -1,4 +1,4 @@
-"""What comes with an e-mail, given as the members of an archive are: each becomes a document of its own.
+"""Attachments of an e-mail, given as the members of an archive are: each becomes a document of its own.
 
 A message that was forwarded as an attachment is one, and what came with it follows under its name.
 """
@@ -21,7 +21,7 @@ _TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # w
 
 
 def members(body: bytes, max_bytes: int) -> Iterator[Member]:
-    """What comes with a message, in its order; runs in the worker process.
+    """Yield the attachments of a message, in its order; runs in the reader process.
 
     Raises:
         ParseError: there is more than an archive may hold.

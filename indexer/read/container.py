@@ -20,7 +20,7 @@ from urllib.parse import quote
 from indexer.errors import ParseError
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
 from indexer.read.office.zipped import DAMAGED
-from indexer.read.sandbox import borrowed
+from indexer.read.reader_process import borrowed
 from indexer.records import Failure, Page, Skip
 
 _MOST_MEMBERS = 10_000
@@ -44,7 +44,7 @@ class Member:
 
 
 def expand(page: Page, max_bytes: int) -> Iterator[Page | Skip | Failure]:
-    """Pages of an archive, or of what comes with an e-mail, in its order; a damaged one or a bomb is one failure.
+    """Yield the pages of an archive, or the attachments of an e-mail, in order; a damaged one or a bomb is one failure.
 
     Args:
         page: the archive or e-mail.
@@ -54,8 +54,8 @@ def expand(page: Page, max_bytes: int) -> Iterator[Page | Skip | Failure]:
     urls: set[str] = set()
     try:
         with (
-            borrowed() as worker,
-            closing(worker.ask(ATTACHMENTS if is_mail else CONTAINER, str(max_bytes), page.body)) as answers,
+            borrowed() as process,
+            closing(process.ask(ATTACHMENTS if is_mail else CONTAINER, str(max_bytes), page.body)) as answers,
         ):
             for answer, body in answers:
                 name = str(answer.get("name"))
@@ -69,7 +69,7 @@ def expand(page: Page, max_bytes: int) -> Iterator[Page | Skip | Failure]:
                     yield Skip(url, "already read")
                 else:
                     urls.add(url)
-                    member = replace(page, url=url, body=body, content_type=content_type)
+                    member = replace(page, url=url, body=body, content_type=content_type, content_hash="")
                     yield member
                     if not is_mail and reader_of(content_type) == MAIL:
                         yield from expand(member, max_bytes)
@@ -78,7 +78,7 @@ def expand(page: Page, max_bytes: int) -> Iterator[Page | Skip | Failure]:
 
 
 def members(body: bytes, max_bytes: int) -> Iterator[Member]:
-    """What is in an archive; runs in the worker process.
+    """Yield the members of an archive; runs in the reader process.
 
     Raises:
         ParseError: the archive is damaged, encrypted or a bomb.
@@ -91,7 +91,7 @@ def members(body: bytes, max_bytes: int) -> Iterator[Member]:
 
 
 class Budget:
-    """What may still come out of one archive; raises ParseError when that is nothing."""
+    """Bytes and files that may still come out of one archive; raises ParseError when there are none left."""
 
     def __init__(self, size: int) -> None:
         self._most = min(_LONGEST_TOTAL, max(_FREE, size * _HIGHEST_RATIO))
@@ -174,7 +174,7 @@ def _read(name: str, file: IO[bytes], max_bytes: int, budget: Budget | None) -> 
 
 
 def unwanted(name: str) -> str:
-    """Why a member is not read; empty if it is."""
+    """Say why a member is not read; empty if it is."""
     steps = name.split("/")
     if len(name) > _LONGEST_NAME or "\\" in name or ":" in steps[0] or not name.isprintable():
         return "a name that is not for a file"

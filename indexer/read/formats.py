@@ -77,10 +77,10 @@ MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
 MODULES = {  # below `indexer.read`: reader: module that reads what strangers wrote
     **{name: f"files.{name}" for name in _READERS},
     **{name: f"office.{name}" for name in ("epub", "sheets", "slides", "word")},
-    HTML: "html.page",
+    HTML: "html.main_content",
     TEMPLATE: "html.template",
-    LINKS: "links.page",
-    LISTING: "links.listing",
+    LINKS: "links.page_links",
+    LISTING: "links.listed_links",
     CONTAINER: CONTAINER,
     ATTACHMENTS: ATTACHMENTS,
 }
@@ -91,7 +91,7 @@ CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader 
 
 
 def content_type_of(name: str) -> str | None:
-    """Media type of a file by the end of its name, or None where files of that type are not read."""
+    """Return the media type of a file by the end of its name, or None where files of that type are not read."""
     path = PurePosixPath(name.lower())
     known = _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
     if known is None and path.suffix == ".gz":
@@ -101,7 +101,7 @@ def content_type_of(name: str) -> str | None:
 
 
 def effective_type(content_type: str, name: str) -> str:
-    """The media type, or for what servers call plain text the one that its name tells."""
+    """Return the media type; for what servers call plain text, the one that its name tells."""
     if content_type != "text/plain":
         return content_type
     named = content_type_of(name)
@@ -114,5 +114,5 @@ def reader_of(content_type: str) -> str | None:
 
 
 def is_source_code(content_type: str) -> bool:
-    """Whether documents of a media type are programs, all of whose lines are code."""
+    """Return whether documents of a media type are programs, all of whose lines are code."""
     return reader_of(content_type) == "source_code"

@@ -10,7 +10,7 @@ _PIECE = 1 << 16  # bytes unpacked at once
 
 
 def unpacked(body: bytes) -> bytes:
-    """The document, of one member; raises ParseError if it is damaged, or grows as archives may not either."""
+    """Unpack a document, of one member; raises ParseError if it is damaged, or grows more than archives may."""
     budget, pieces = Budget(len(body)), []
     stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:

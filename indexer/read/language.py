@@ -13,7 +13,7 @@ _SURE = 0.95  # of 1: reading on would not change it
 
 
 def detect(text: str) -> str | None:
-    """Two- or three-letter code of the language a text is in, or None where that is not plain."""
+    """Return the two- or three-letter code of the language a text is in, or None where that is not plain."""
     if len(text) < _SHORTEST:
         return None
     language, confidence = _identifier().classify(text[:_FIRST])

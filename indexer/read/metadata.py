@@ -1,4 +1,4 @@
-"""What a page says about itself, brought into the one form that is stored and filtered by."""
+"""Metadata that a page declares, brought into the one form that is stored and filtered by."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,13 +24,13 @@ class Declared:
 
 
 def language_of(tag: str | None) -> str | None:
-    """Primary subtag of a language tag in lower case, or None where it names no language."""
+    """Return the primary subtag of a language tag in lower case, or None where it names no language."""
     language = primary_language((tag or "").strip())
     return None if language in _NO_LANGUAGE else language
 
 
 def day_of(moment: str | None) -> str | None:
-    """Day of an ISO 8601 or HTTP date as YYYY-MM-DD, as it is written there, or None where it is neither."""
+    """Return the day of an ISO 8601 or HTTP date as YYYY-MM-DD, as it is written there, or None where it is neither."""
     moment = (moment or "").strip()
     if iso := _DAY.match(moment):
         return iso[0] if is_day(iso[0]) else None
@@ -41,12 +41,12 @@ def day_of(moment: str | None) -> str | None:
 
 
 def first_day(moments: Iterable[str | None]) -> str | None:
-    """The first of several dates that can be read."""
+    """Return the day of the first of several dates that can be read."""
     return next((day for moment in moments if (day := day_of(moment))), None)
 
 
 def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Names with their values, in the order given; blank and overlong ones, and those past the limits, are left out."""
+    """Group values by name, in the order given; blank and overlong ones, and those past the limits, are left out."""
     found: dict[str, list[str]] = {}
     for name, value in ((folded(visible(name)), folded(visible(value))) for name, value in pairs):
         if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(value) <= _LONGEST_VALUE:

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from indexer.decoding import visible
 from indexer.errors import ParseError
-from indexer.read.content import Content, from_json
+from indexer.read.extraction import Extraction, from_json
 from indexer.read.formats import (
     CONTAINER,
     CONTENT_TYPES,
@@ -20,7 +20,7 @@ from indexer.read.formats import (
 )
 from indexer.read.gzipped import MAGIC
 from indexer.read.metadata import day_of
-from indexer.read.sandbox import Sandbox, borrowed
+from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import Document, Page
 
 __all__ = ["CONTENT_TYPES", "LinkList", "content_type_of", "parse"]
@@ -30,12 +30,12 @@ class LinkList(ParseError):
     """A page that is an index or a table of contents: nothing of its own to find."""
 
 
-def parse(page: Page, sandbox: Sandbox | None = None) -> Document:
+def parse(page: Page, process: ReaderProcess | None = None) -> Document:
     """Read a page's title and sections, and what it says about itself.
 
     Args:
         page: what was fetched.
-        sandbox: the process that reads it; None for any that is free.
+        process: the process that reads it; None for any that is free.
 
     Raises:
         ParseError: the page is not what it says it is, cannot be read, or takes too much time or memory. A document
@@ -53,7 +53,7 @@ def parse(page: Page, sandbox: Sandbox | None = None) -> Document:
         raise ParseError("binary data instead of text")
     if reader is None or reader == CONTAINER:
         raise ParseError(f"content type {content_type} is not read")
-    content = _read(reader, page, sandbox)
+    content = _read(reader, page, process)
     if content.is_link_list:
         raise LinkList("a list of links")
     declared = content.declared
@@ -73,13 +73,13 @@ def parse(page: Page, sandbox: Sandbox | None = None) -> Document:
     )
 
 
-def _read(reader: str, page: Page, sandbox: Sandbox | None) -> Content:
+def _read(reader: str, page: Page, process: ReaderProcess | None) -> Extraction:
     """Have a page read in another process, which may die of it."""
-    if sandbox is None:
-        with borrowed() as sandbox:
-            return _read(reader, page, sandbox)
+    if process is None:
+        with borrowed() as process:
+            return _read(reader, page, process)
     argument = f"{page.charset or ''}\n{page.template}" if reader == HTML and page.template else page.charset
-    with closing(sandbox.ask(reader, argument, page.body)) as answers:
+    with closing(process.ask(reader, argument, page.body)) as answers:
         [(answer, _)] = answers
     return from_json(answer)
 

@@ -11,13 +11,13 @@ from email.utils import formatdate
 from pathlib import Path
 
 from indexer.errors import SourceError
-from indexer.generation.earlier import Earlier
-from indexer.read.bounds import folder_above
+from indexer.generation.previous import PreviousGeneration
+from indexer.read.allowed_places import folder_above
 from indexer.read.container import expand
 from indexer.read.formats import CONTAINER, HTML, MAIL, content_type_of, reader_of
-from indexer.records import Failure, Known, Page, PageRecord, Skip
+from indexer.records import Failure, Item, Known, Page, PageRecord, Skip
+from indexer.sources.folder_tree import Tree
 from indexer.sources.templates import SAMPLE
-from indexer.sources.tree import Tree
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # not a passing trouble
 
@@ -28,14 +28,17 @@ class _Entry:
     content_type: str
 
 
+_Found = _Entry | Known | Skip | Failure
+
+
 def read_path(
     source: str,
     max_bytes: int,
     found: Callable[[int], None],
-    earlier: Earlier | None = None,
+    earlier: PreviousGeneration | None = None,
     within: Sequence[str] = (),
-    study: Callable[[Iterable[Page | Known | Skip | Failure]], None] | None = None,
-) -> Generator[Page | Known | Skip | Failure, None, None]:
+    study: Callable[[Iterable[Item]], None] | None = None,
+) -> Generator[Item, None, None]:
     """Read one file, or every readable file below a folder.
 
     Symbolic links below the folder are not followed, so nothing outside it is read; neither are pipes and devices.
@@ -62,30 +65,25 @@ def read_path(
     top = folder_above(root, within) if within else root
     if top is None:
         raise SourceError(f"cannot read {source}: it leads out of {', '.join(within)}")
-    if stat.S_ISDIR(kind):
-        with closing(_tree(root, top)) as tree:
-            entries = list(_walk(tree, source, earlier))
-            found(sum(isinstance(entry, _Entry) for entry in entries))
-            if study is not None:
-                study(item for entry in _spread(entries) for item in _read(entry, tree, source, max_bytes, None))
-            for entry in entries:
-                if isinstance(entry, _Entry):
-                    for item in _read(entry, tree, source, max_bytes, earlier):
-                        yield from _documents(item, max_bytes)
-                else:
-                    yield entry
-        return
-    content_type = content_type_of(root.name)
-    if not stat.S_ISREG(kind):
+    is_folder, content_type = stat.S_ISDIR(kind), content_type_of(root.name)
+    if not is_folder and not stat.S_ISREG(kind):
         raise SourceError(f"cannot read {source}: it is neither a file nor a folder")
-    if content_type is None:
+    if not is_folder and content_type is None:
         raise SourceError(f"cannot read {source}: file type {root.suffix.lower() or 'without suffix'} is not read")
-    found(1)
-    with closing(_tree(root.parent, top if top != root else root.parent)) as tree:
-        for item in _read(_Entry(root, content_type), tree, source, max_bytes, None):
-            if isinstance(item, Skip | Failure):
-                raise SourceError(f"cannot read {source}: {item.reason}")
-            yield from _documents(item, max_bytes)
+    with closing(_tree(root, top) if is_folder else _tree(root.parent, top if top != root else root.parent)) as tree:
+        entries = list(_walk(tree, source, earlier)) if is_folder else [_Entry(root, content_type or "")]
+        found(sum(isinstance(entry, _Entry) for entry in entries))
+        if is_folder and study is not None:
+            study(item for entry in _spread(entries) for item in _read(entry, tree, source, max_bytes, None))
+        for entry in entries:
+            for item in _read(entry, tree, source, max_bytes, earlier if is_folder else None):
+                if not is_folder and isinstance(item, Skip | Failure):
+                    raise SourceError(f"cannot read {source}: {item.reason}")
+                reader = reader_of(item.content_type) if isinstance(item, Page) else None
+                if reader != CONTAINER:
+                    yield item
+                if isinstance(item, Page) and reader in (CONTAINER, MAIL):  # of an e-mail, itself and what is in it
+                    yield from expand(item, max_bytes)
 
 
 def _spread(entries: Sequence[object]) -> list[_Entry]:
@@ -101,16 +99,7 @@ def _tree(root: Path, top: Path) -> Tree:
         raise SourceError(f"cannot read {root}: {error.strerror}") from error
 
 
-def _documents(item: Page | Known | Skip | Failure, max_bytes: int) -> Iterator[Page | Known | Skip | Failure]:
-    """The file itself, or what is in it if it is an archive; of an e-mail, both."""
-    reader = reader_of(item.content_type) if isinstance(item, Page) else None
-    if reader != CONTAINER:
-        yield item
-    if isinstance(item, Page) and reader in (CONTAINER, MAIL):
-        yield from expand(item, max_bytes)
-
-
-def _walk(tree: Tree, source: str, earlier: Earlier | None) -> Iterator[_Entry | Known | Skip | Failure]:
+def _walk(tree: Tree, source: str, earlier: PreviousGeneration | None) -> Iterator[_Found]:
     todo = [tree.root]
     while todo:
         here = todo.pop()
@@ -151,24 +140,27 @@ def _walk(tree: Tree, source: str, earlier: Earlier | None) -> Iterator[_Entry |
         todo += reversed(below)
 
 
-def _read(
-    entry: _Entry, tree: Tree, source: str, max_bytes: int, earlier: Earlier | None
-) -> Iterator[Page | Known | Skip | Failure]:
+def _read(entry: _Found, tree: Tree, source: str, max_bytes: int, earlier: PreviousGeneration | None) -> list[Item]:
+    """The page of a file; where there is none, why, or what is known of it if the trouble may pass."""
+    if not isinstance(entry, _Entry):
+        return [entry]
     url = entry.path.as_uri()
     try:
         with open(tree.open(entry.path), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                yield Skip(url, "pipe, socket or device")
-                return
+                return [Skip(url, "pipe, socket or device")]
             body = file.read(max_bytes + 1)
     except OSError as error:
-        yield from _failed(entry.path, error, source, earlier)
-        return
+        reason = error.strerror or "cannot be read"
+        records: list[PageRecord] = []
+        if earlier and error.errno not in _GONE:
+            own = earlier.page(url)
+            records = [*([own] if own else []), *earlier.pages(f"{url}!/")]
+        return [Known(replace(record, source=source), kept=reason) for record in records] or [Failure(url, reason)]
     if len(body) > max_bytes:
-        yield Failure(url, f"larger than {max_bytes:,} bytes")
-        return
-    yield Page(
+        return [Failure(url, f"larger than {max_bytes:,} bytes")]
+    page = Page(
         url=url,
         source=source,
         body=body,
@@ -178,15 +170,4 @@ def _read(
         last_modified=formatdate(status.st_mtime, usegmt=True),
         fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def _failed(path: Path, error: OSError, source: str, earlier: Earlier | None) -> Iterator[Known | Failure]:
-    """What is known of a file that cannot be read and of the files in it, if the trouble may pass."""
-    reason, url = error.strerror or "cannot be read", path.as_uri()
-    records: list[PageRecord] = []
-    if earlier and error.errno not in _GONE:
-        own = earlier.page(url)
-        records = [*([own] if own else []), *earlier.pages(f"{url}!/")]
-    yield from (Known(replace(record, source=source), kept=reason) for record in records)
-    if not records:
-        yield Failure(url, reason)
+    return [page]

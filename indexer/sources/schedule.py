@@ -25,7 +25,7 @@ def read_interval(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ScheduledSource:
     """A source and when it is read again; without an interval, only when it is seen to change."""
 
     source: str
@@ -39,31 +39,31 @@ class Schedule:
 
     def __init__(
         self,
-        entries: Iterable[Entry],
+        entries: Iterable[ScheduledSource],
         clock: Callable[[], float] = time.monotonic,
         *,
-        age: Callable[[Entry], float | None] = lambda entry: None,
+        age: Callable[[ScheduledSource], float | None] = lambda entry: None,
     ) -> None:
         """`age` tells how many seconds ago an entry with an interval was read, if that is known."""
         self._clock = clock
-        self._due: dict[Entry, float | None] = dict.fromkeys(entries, clock())
+        self._due: dict[ScheduledSource, float | None] = dict.fromkeys(entries, clock())
         for entry in self._due:
             ago = age(entry) if entry.every is not None else None
             if entry.every is not None and ago is not None:
                 self._due[entry] = clock() + max(0.0, entry.every - ago)
 
-    def due(self) -> list[Entry]:
+    def due(self) -> list[ScheduledSource]:
         """Entries whose time has come, in the order they were given."""
         now = self._clock()
         return [entry for entry, at in self._due.items() if at is not None and at <= now]
 
-    def done(self, entry: Entry, *, failed: bool = False) -> None:
+    def done(self, entry: ScheduledSource, *, failed: bool = False) -> None:
         """An entry was read, or could not be; say when it is next."""
         wait = entry.every or (RETRY if failed else None)
         self._due[entry] = None if wait is None else self._clock() + wait
 
     def changed(self, sources: Collection[str]) -> None:
-        """What these sources hold has changed: the watched ones are due now."""
+        """Note that these sources have changed: the watched ones are due now."""
         self._due |= {entry: self._clock() for entry in self._due if entry.watched and entry.source in sources}
 
     def wait(self) -> float | None:

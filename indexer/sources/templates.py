@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 from indexer.errors import ParseError
 from indexer.read.formats import HTML, TEMPLATE, effective_type, reader_of
 from indexer.read.html.template import MOST_BLOCKS, Template
-from indexer.read.sandbox import borrowed
-from indexer.records import Failure, Known, Page, Skip
+from indexer.read.reader_process import borrowed
+from indexer.records import Item, Known, Page
 
 SAMPLE = 40  # pages
-_LARGEST, _HELD = 20_000_000, 200  # bytes of pages, and items of a source, that are held back at most
+_LARGEST, _MOST_ITEMS = 20_000_000, 200  # bytes of pages, and items, of a source that are waited for at most
 _LEAST_PAGES = 4  # with headings of their own; of fewer nothing is learnt
 _LEAST = 3  # pages that have the same text, or links, at a place
 _SHARE = 0.5  # of the pages that have something at this place
@@ -30,7 +30,6 @@ _TWICE = 2  # as at the top of a page and at its end
 _MOST = 512  # hashes of each kind in a template
 _HASHES = 1 << 64  # there are
 
-Item = Page | Known | Skip | Failure
 Items = Generator[Item, None, None]
 
 
@@ -46,6 +45,7 @@ class Templates:
         """
         self._known = dict(kept or {})
         self._studied: set[str] = set()
+        self._samples: dict[str, _Sample] = {}  # of sources that are being studied
         self._is_new = is_new
 
     def kept(self, sources: Iterable[str]) -> dict[str, str]:
@@ -57,34 +57,43 @@ class Templates:
 
         A known template stays, unless most of these pages have changed.
         """
+        sample = _Sample()
+        for item in pages:
+            sample.add(item)
+            if sample.is_full:
+                break
+        self._learn(source, sample)
+
+    def take(self, source: str, item: Item) -> list[Item]:
+        """Take the next item of a source; return those that can be given, pages with the source's template attached.
+
+        Unless the source has been studied by then, that is none at first: its template is learnt from them.
+        """
+        if source in self._studied:
+            return [self._with(source, item)]
+        sample = self._samples.setdefault(source, _Sample())
+        if sample.is_full:
+            return [*self.end(source), self._with(source, item)]
+        sample.add(item)
+        return []
+
+    def end(self, source: str) -> list[Item]:
+        """Return the items that `take` has not given yet, as no more of them are to be waited for."""
+        sample = self._samples.pop(source, None)
+        if sample is None:
+            return []
+        self._learn(source, sample)
+        return [self._with(source, item) for item in sample.items]
+
+    def _learn(self, source: str, sample: "_Sample") -> None:
         self._studied.add(source)
-        sample = [page for page in _first(pages) if isinstance(page, Known) or is_html(page)]
         if source in self._known:
-            new = sum(isinstance(page, Page) and self._is_new(page) for page in sample)
-            if new < max(_LEAST_PAGES, _CHANGED * len(sample)):
+            new = sum(isinstance(page, Page) and self._is_new(page) for page in sample.pages)
+            if new < max(_LEAST_PAGES, _CHANGED * len(sample.pages)):
                 return
-        learnt = learn(_blocks_of(page for page in sample if isinstance(page, Page)))
+        learnt = learn(_blocks_of(page for page in sample.pages if isinstance(page, Page)))
         if learnt is not None:
             self._known[source] = str(learnt)
-
-    def over(self, source: str, items: Items) -> Generator[Item | None, None, None]:
-        """Yield the items of a source in their order, pages with the source's template attached.
-
-        The first items are held back to learn the template, unless it has been studied by then; None is yielded for
-        each of them, so that a caller that reads several sources need not wait for this one.
-        """
-        with closing(items):
-            held: list[Item] = []
-            for item in _first(items):
-                if source in self._studied:
-                    yield self._with(source, item)
-                    break
-                held.append(item)
-                yield None
-            else:
-                self.study(source, held)
-            yield from (self._with(source, item) for item in held)
-            yield from (self._with(source, item) for item in items)
 
     def _with(self, source: str, item: Item) -> Item:
         template = self._known.get(source)
@@ -122,23 +131,34 @@ def learn(pages: Iterable[Mapping[str, Any]]) -> Template | None:
     return Template(frozenset(often[:_MOST]), at, frozenset(links[:_MOST]), frozenset(found))
 
 
-def _first(items: Iterable[Item]) -> Items:
-    """Yield items until there are enough pages, or as many as may be held in memory."""
-    pages = size = 0
-    for count, item in enumerate(items, 1):
-        yield item
-        if isinstance(item, Page):
-            size += len(item.body)
-        pages += isinstance(item, Known) or is_html(item)
-        if pages >= SAMPLE or size >= _LARGEST or count >= _HELD:
+class _Sample:
+    """The first items of a source, which its template is learnt from; in memory all at once."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.pages: list[Page | Known] = []  # of HTML, and of different content
+        self._contents: set[str] = set()
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.pages) >= SAMPLE or self._bytes >= _LARGEST or len(self.items) >= _MOST_ITEMS
+
+    def add(self, item: Item) -> None:
+        self.items.append(item)
+        if not isinstance(item, Page | Known) or item.content_hash in self._contents:
             return
+        self._contents.add(item.content_hash)
+        self._bytes += len(item.body) if isinstance(item, Page) else 0
+        if isinstance(item, Known) or is_html(item):
+            self.pages.append(item)
 
 
 def _blocks_of(pages: Iterable[Page]) -> Generator[dict[str, Any], None, None]:
-    with borrowed() as sandbox:
+    with borrowed() as process:
         for page in pages:
             try:
-                with closing(sandbox.ask(TEMPLATE, page.charset, page.body)) as answers:
+                with closing(process.ask(TEMPLATE, page.charset, page.body)) as answers:
                     [(answer, _)] = answers
                 yield checked(answer)
             except ParseError:  # whoever reads it for its text says so

@@ -1,3 +1,3 @@
-"""Where a generation lives: a folder here, a Milvus server, or behind an address; one protocol for all.
+"""Stores of generations: a folder here, a Milvus server, or a collection behind an address; one protocol for all.
 
 May import `generation` and `publish`."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from indexer.generation.manifest import FileRecord
 from indexer.records import Chunk, Document
-from indexer.stores.store import Entry, Reading
+from indexer.stores.store import GenerationScan, ScannedDocument
 
 
 class Digest:
@@ -19,7 +19,7 @@ class Digest:
         self._hash = hashlib.sha256()
         self._size = 0
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: ScannedDocument) -> None:
         """Take in a document with its chunks, signatures and vectors."""
         document, chunks, signatures, vectors = entry
         content = [_fields(document), [_fields(chunk) for chunk in chunks], list(signatures)]
@@ -29,12 +29,12 @@ class Digest:
             self._size += len(block)
 
     def record(self) -> FileRecord:
-        """SHA-256 of all that was taken in, and of how many bytes."""
+        """Return the SHA-256 of all that was taken in, and how many bytes it was."""
         return FileRecord(self._hash.hexdigest(), self._size)
 
 
-def digest_of(reading: Reading) -> str:
-    """SHA-256 in hex of a generation; streams, so memory does not grow with it. Raises what reading raises."""
+def digest_of(reading: GenerationScan) -> str:
+    """Return the SHA-256, in hex, of a generation; streams, so memory does not grow with it. Raises as a scan does."""
     digest = Digest()
     for entry in reading.entries():
         digest.add(entry)

@@ -9,33 +9,33 @@ from pathlib import Path
 import numpy as np
 
 from indexer.errors import IndexMissing, StoreConflict
-from indexer.generation.earlier import Earlier
-from indexer.generation.generation import Generation, current_id, generation_folder
+from indexer.generation.current import current_id, generation_folder
+from indexer.generation.generation import Generation
 from indexer.generation.manifest import Manifest, read_manifest
+from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.collections import Published, generation_ids, list_generations, live_id
-from indexer.publish.kept import without_leave
 from indexer.publish.lock import writer_lock
-from indexer.publish.publish import complete, disk_errors, move_in, prepare, remove, remove_old, start
-from indexer.publish.rollback import roll_back
+from indexer.publish.publish import complete, disk_errors, move_in, prepare, remove, remove_old, roll_back, start
+from indexer.publish.source_settings import without_leave
 from indexer.records import PageRecord
-from indexer.stores.store import Entry, check_counts
+from indexer.stores.store import ScannedDocument, check_counts
 
 
-class FolderReading:
+class FolderScan:
     """A generation of a folder, read from front to back."""
 
     def __init__(self, folder: Path, generation_id: str) -> None:
         """Check and open it; raises IndexMissing, IndexCorrupt or IndexUnreadable."""
         self.manifest: Manifest = read_manifest(generation_folder(folder, generation_id))
-        self._earlier = Earlier.open(folder, generation_id)
+        self._earlier = PreviousGeneration.open(folder, generation_id)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[ScannedDocument]:
         """Yield every document in the order of the index. Raises IndexCorrupt."""
         for number, _, _ in self._earlier.documents():
             document, chunks, rows = self._earlier.read(number)
             vectors = self._earlier.vectors(np.arange(rows.start, rows.stop))
-            yield Entry(document, chunks, self._earlier.signatures(rows), vectors)
+            yield ScannedDocument(document, chunks, self._earlier.signatures(rows), vectors)
 
     def pages(self) -> Iterator[PageRecord]:
         """Yield what the next build needs to know of every page. Raises IndexCorrupt."""
@@ -54,11 +54,11 @@ class FolderStore:
         self.name = str(folder)
 
     def live_id(self) -> str:
-        """Id of the live generation. Raises as `generation.current_id` does."""
+        """Return the id of the live generation. Raises as `current.current_id` does."""
         return current_id(self.folder)
 
     def ids(self) -> list[str]:
-        """Ids of the published generations, newest first."""
+        """Return the ids of the published generations, newest first."""
         return generation_ids(self.folder)
 
     def published(self) -> list[Published]:
@@ -69,11 +69,11 @@ class FolderStore:
         """Open a generation for searching. Raises as `Generation.open` does."""
         return Generation.open(self.folder, generation_id)
 
-    def read(self, generation_id: str | None = None) -> FolderReading:
+    def read(self, generation_id: str | None = None) -> FolderScan:
         """Open a generation to be copied. Raises IndexMissing, IndexCorrupt or IndexUnreadable."""
-        return FolderReading(self.folder, generation_id or current_id(self.folder))
+        return FolderScan(self.folder, generation_id or current_id(self.folder))
 
-    def write(self, manifest: Manifest, entries: Iterable[Entry], pages: Iterable[PageRecord] = ()) -> None:
+    def write(self, manifest: Manifest, entries: Iterable[ScannedDocument], pages: Iterable[PageRecord] = ()) -> None:
         """Store a generation, which is not live yet; see `Store.write`."""
         with disk_errors(self.folder):
             prepare(self.folder)
@@ -90,7 +90,7 @@ class FolderStore:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def make_live(self, generation_id: str) -> None:
-        """Verify a generation and publish it. Raises as `rollback.roll_back` does."""
+        """Verify a generation and publish it. Raises as `publish.roll_back` does."""
         roll_back(self.folder, generation_id)
 
     def remove(self, generation_id: str) -> None:
@@ -117,7 +117,7 @@ class FolderStore:
             yield
 
     def _fill(
-        self, folder: Path, manifest: Manifest, entries: Iterable[Entry], pages: Iterable[PageRecord]
+        self, folder: Path, manifest: Manifest, entries: Iterable[ScannedDocument], pages: Iterable[PageRecord]
     ) -> Manifest:
         """Write every file but the manifest, which is returned."""
         kind = manifest.settings.get("vector_index", "auto")

@@ -1,4 +1,4 @@
-"""Where generations are published to and served from: what the embedded store, a folder, and any other promise alike.
+"""The protocol of stores, which publish and serve generations: the embedded one, a folder, and any other.
 
 A build always writes a generation into the index folder, which remembers pages and vectors for the next one. A store
 takes finished generations; nothing is embedded again on the way from one store to another.
@@ -13,13 +13,12 @@ import numpy.typing as npt
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts
-from indexer.generation.documents import StoredChunk
+from indexer.generation.document_database import StoredChunk
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.repetition import Shares
 from indexer.publish.collections import Published
 from indexer.records import Chunk, Document, PageRecord
-
-Found = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+from indexer.rowset import ScoredRows
 
 
 class Searchable(Protocol):
@@ -53,32 +52,32 @@ class Searchable(Protocol):
     def select(self, only: Filter) -> Any:
         """Prepare a filter for `search`."""
 
-    def search(self, vector: npt.NDArray[np.float32], k: int, allowed: Any = None) -> Found:
-        """Cosines float32 (n,) and rows int64 (n,) of the k chunks nearest to a vector, best first."""
+    def search(self, vector: npt.NDArray[np.float32], k: int, allowed: Any = None) -> ScoredRows:
+        """Return cosines float32 (n,) and rows int64 (n,) of the k chunks nearest to a vector, best first."""
 
-    def search_words(self, query: str, k: int, only: Filter | None = None) -> Found:
-        """BM25 scores float32 (n,) and rows int64 (n,) of the k chunks that match a query best, best first."""
+    def search_words(self, query: str, k: int, only: Filter | None = None) -> ScoredRows:
+        """Return BM25 scores float32 (n,) and rows int64 (n,) of the k chunks that match a query best, best first."""
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Stored vectors by row, float32 (n, dim)."""
+        """Return stored vectors by row, float32 (n, dim)."""
 
     def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
-        """Document and signature by row, an array (n,) of `indexer.generation.rows.DTYPE`."""
+        """Return document and signature by row, an array (n,) of `indexer.generation.rows.DTYPE`."""
 
     def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
-        """Shares of the texts that repeat, by row, uint8 (n,); 0 where that is not known."""
+        """Return the shares of the texts that repeat, by row, uint8 (n,); 0 where that is not known."""
 
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
-        """Chunks by row, in the order asked for."""
+        """Return chunks by row, in the order asked for."""
 
     def section(self, row: int) -> str:
-        """Text of the section that a chunk is of, as far as it stands near."""
+        """Return the text of the section that a chunk is of, as far as it stands near."""
 
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
-        """What is told of documents, given by their number, in no order."""
+        """Return the facts of documents, given by their number, in no order."""
 
     def facts_by_id(self, id: str) -> DocumentFacts | None:
-        """What is told of the document of an id, or None; its passages are not read."""
+        """Return the facts of the document of an id, or None; its passages are not read."""
 
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None."""
@@ -90,8 +89,8 @@ class Searchable(Protocol):
         """Release what is held."""
 
 
-class Entry(NamedTuple):
-    """One document as it goes from store to store."""
+class ScannedDocument(NamedTuple):
+    """One document as it is copied from store to store."""
 
     document: Document  # without its sections
     chunks: list[Chunk]  # in reading order, without their embedded texts
@@ -99,12 +98,12 @@ class Entry(NamedTuple):
     vectors: npt.NDArray[np.float32]  # (chunks, dimension), as they are stored: float16 values
 
 
-class Reading(Protocol):
+class GenerationScan(Protocol):
     """A whole generation, read from front to back."""
 
     manifest: Manifest
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[ScannedDocument]:
         """Yield every document in the order of the index."""
 
     def pages(self) -> Iterator[PageRecord]:
@@ -125,10 +124,10 @@ class Store(Protocol):
     """Where it is, for messages; never with a secret."""
 
     def live_id(self) -> str:
-        """Id of the live generation: cheap enough to ask every second."""
+        """Return the id of the live generation: cheap enough to ask every second."""
 
     def ids(self) -> list[str]:
-        """Ids of the complete generations, newest first."""
+        """Return the ids of the complete generations, newest first."""
 
     def published(self) -> list[Published]:
         """Describe the complete generations, newest first."""
@@ -136,10 +135,10 @@ class Store(Protocol):
     def open(self, generation_id: str | None = None) -> Searchable:
         """Open the live generation for searching, or a given one. Raises IndexCorrupt."""
 
-    def read(self, generation_id: str | None = None) -> Reading:
+    def read(self, generation_id: str | None = None) -> GenerationScan:
         """Open the live generation, or a given one, to be copied. Raises IndexCorrupt."""
 
-    def write(self, manifest: Manifest, entries: Iterable[Entry], pages: Iterable[PageRecord] = ()) -> None:
+    def write(self, manifest: Manifest, entries: Iterable[ScannedDocument], pages: Iterable[PageRecord] = ()) -> None:
         """Store a generation, which is not live yet; it takes the place of one with its id that is not live either.
 
         What killed writers left behind is removed. Everything of the manifest is kept but `files`, which say how this

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.dense.kinds import faiss
+from indexer.generation.dense.index_kinds import faiss
 from indexer.rowset import RowSet
 
 _MORE = 1.6  # times the share of lists that is read without a filter: the k-th allowed row is farther away
@@ -22,7 +22,7 @@ _NEAR = 512  # lists ranked at first; nearly always enough, and ranking them all
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is known of a filter before the query comes."""
+    """The part of a filtered search that is worked out before the query comes."""
 
     counts: npt.NDArray[np.int64]  # allowed rows of each list
     enough: float  # allowed rows to read
@@ -82,5 +82,5 @@ class FilteredLists:
 
 
 def _effective(counts: npt.NDArray[np.int64]) -> float:
-    """How many lists of equal size would be as crowded as these."""
+    """Return how many lists of equal size would be as crowded as these."""
     return float(counts.sum()) ** 2 / float(np.square(counts.astype(np.float64)).sum())

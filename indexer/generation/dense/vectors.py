@@ -12,19 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.errors import ConfigError, VectorError
-from indexer.generation.dense import kinds
+from indexer.generation.dense import index_kinds
 from indexer.generation.dense.filtered_lists import FilteredLists
-from indexer.generation.dense.kinds import faiss
+from indexer.generation.dense.index_kinds import faiss
 from indexer.generation.manifest import corrupt
-from indexer.rowset import RowSet
+from indexer.rowset import RowSet, ScoredRows
 
 _LARGEST = float(np.finfo(np.float16).max)
 _PAGE = 4096
 _TOGETHER = 1024  # codes scored at once: they stay in the cache
 _MARGIN = 1.3  # of candidates found over those expected to be needed
 _SCORED_ALONE = 20_000  # allowed rows up to which scoring each of them is faster than searching for them
-
-Found = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 
 class VectorWriter:
@@ -36,11 +34,11 @@ class VectorWriter:
 
     def __init__(self, dimension: int, kind: str = "auto") -> None:
         """Take `kind` from auto, flat, pq, ivf, hnsw; raises ConfigError for another."""
-        if kind not in ("auto", *kinds.KINDS):
-            raise ConfigError(f"vector_index must be one of auto, {', '.join(kinds.KINDS)}, not {kind!r}")
+        if kind not in ("auto", *index_kinds.KINDS):
+            raise ConfigError(f"vector_index must be one of auto, {', '.join(index_kinds.KINDS)}, not {kind!r}")
         self._dimension = dimension
         self._kind = kind
-        self._store = kinds.new_store(dimension)
+        self._store = index_kinds.new_store(dimension)
 
     @property
     def count(self) -> int:
@@ -63,7 +61,7 @@ class VectorWriter:
 
     def write(self, path: Path) -> None:
         """Build the index and write the file; raises OSError if it cannot be written."""
-        index = kinds.build(self._store, kinds.choose(self.count, self._kind))
+        index = index_kinds.build(self._store, index_kinds.choose(self.count, self._kind))
         try:
             faiss.write_index(index, str(path))
         except RuntimeError as error:  # FAISS reports a full disk as its own exception
@@ -71,7 +69,7 @@ class VectorWriter:
 
 
 class _Scratch(threading.local):
-    """What each searching thread has of its own."""
+    """Buffers of one searching thread."""
 
     codes: Any = None  # uint8 (n, code size)
     scanner: Any = None  # InvertedListScanner; kept, as FAISS hands it over without anybody to free it
@@ -93,7 +91,7 @@ class VectorReader:
             self._index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
             raise corrupt(path, "is not a readable vector index") from error
-        parts = kinds.open_parts(self._index)
+        parts = index_kinds.open_parts(self._index)
         if parts is None:
             raise corrupt(path, "is a vector index of another kind")
         self.kind: str = parts.kind
@@ -108,7 +106,7 @@ class VectorReader:
         self._params: dict[int, Any] = {}  # by k
         self._scratch = _Scratch()
 
-    def search(self, vector: npt.NDArray[np.float32], k: int, allowed: RowSet | None = None) -> Found:
+    def search(self, vector: npt.NDArray[np.float32], k: int, allowed: RowSet | None = None) -> ScoredRows:
         """Find the vectors with the largest inner product.
 
         Args:
@@ -131,13 +129,13 @@ class VectorReader:
         if allowed is None:
             params = self._params.get(k)
             if params is None:
-                params = self._params[k] = kinds.search_params(self.kind, self._index, k)
+                params = self._params[k] = index_kinds.search_params(self.kind, self._index, k)
         elif self._lists is not None and allowed.count > _SCORED_ALONE:
-            return self._score(query, k, self._lists.search(query, kinds.candidates(k), allowed))
+            return self._score(query, k, self._lists.search(query, index_kinds.candidates(k), allowed))
         elif self.kind == "pq" and allowed.count > _SCORED_ALONE:
-            return self._score(query, k, self._allowed_candidates(query, kinds.candidates(k), allowed))
-        elif self.kind == "hnsw" and allowed.count > max(_SCORED_ALONE, self.count // kinds.WIDEST):
-            params = kinds.hnsw_params(k, self._index, allowed)
+            return self._score(query, k, self._allowed_candidates(query, index_kinds.candidates(k), allowed))
+        elif self.kind == "hnsw" and allowed.count > max(_SCORED_ALONE, self.count // index_kinds.WIDEST):
+            params = index_kinds.hnsw_params(k, self._index, allowed)
         else:
             return self._score(query, k, allowed.rows())
         scores, rows = self._index.search(query, k, params=params)
@@ -145,7 +143,7 @@ class VectorReader:
         return scores[0][kept], rows[0][kept]
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Vectors as they are stored, float32 (n, dimension); a writer gives them the same codes again.
+        """Return vectors as they are stored, float32 (n, dimension); a writer gives them the same codes again.
 
         Raises:
             VectorError: a row is not in the index.
@@ -173,7 +171,7 @@ class VectorReader:
         # Too few where the query and the filter are about different things.
         return rows if len(rows) >= min(wanted, allowed.count) else allowed.rows()
 
-    def _score(self, query: npt.NDArray[np.float32], k: int, rows: npt.NDArray[np.int64]) -> Found:
+    def _score(self, query: npt.NDArray[np.float32], k: int, rows: npt.NDArray[np.int64]) -> ScoredRows:
         """Score each of these rows, gathering their codes, and return the k best."""
         scanner, gathered = self._scratch.scanner, self._scratch.codes
         scanner.set_query(faiss.swig_ptr(query))

@@ -6,14 +6,14 @@ from typing import Any
 
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.content import Content
+from indexer.read.extraction import Extraction
 from indexer.records import Section
 
 _TEXTS = ("text", "content", "body", "contents", "page_content", "passage")
 _TITLES = ("title", "name", "subject", "heading")
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a record, a list of records, an object that holds one, or a record in each line; raises ParseError.
 
     JSON in which no record has text, such as settings, gives no section.
@@ -28,7 +28,7 @@ def read(body: bytes, charset: str | None) -> Content:
         raise ParseError(f"JSON that cannot be read: {error}") from error
     sections = tuple(section for record in records if (section := _section(record)))
     alone = sections[0].path[0] if len(sections) == 1 and sections[0].path else None
-    return Content(alone, sections)
+    return Extraction(alone, sections)
 
 
 def _lines(text: str, whole: json.JSONDecodeError) -> Iterator[Any]:

@@ -5,8 +5,8 @@ from email.message import EmailMessage
 from email.parser import BytesParser
 from email.utils import parsedate_to_datetime
 
-from indexer.read.content import Content, tidy
-from indexer.read.html.page import extract
+from indexer.read.extraction import Extraction, tidy
+from indexer.read.html.main_content import extract
 from indexer.read.metadata import Declared
 from indexer.records import Section
 
@@ -14,15 +14,15 @@ _SHOWN = ("From", "To", "Cc", "Date")
 _LONGEST_HEADER = 500  # characters
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a message as RFC 5322 has it."""
     message = BytesParser(policy=policy.default).parsebytes(body)
     if not isinstance(message, EmailMessage):
-        return Content(None, ())
+        return Extraction(None, ())
     subject = _header(message, "Subject")
     head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
     sections = [Section((), None, text) for text in (head, *_texts(message)) if text.strip()]
-    return Content(subject or None, tuple(sections), Declared(date=_day(_header(message, "Date"))))
+    return Extraction(subject or None, tuple(sections), Declared(date=_day(_header(message, "Date"))))
 
 
 def _texts(message: EmailMessage) -> list[str]:

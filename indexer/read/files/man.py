@@ -8,9 +8,9 @@ import re
 from html import escape
 
 from indexer.decoding import decode
-from indexer.read.content import Content
+from indexer.read.extraction import Extraction
 from indexer.read.files.roff import arguments, plain, without_definitions
-from indexer.read.html.page import extract
+from indexer.read.html.main_content import extract
 
 _IS_PAGE = re.compile(r"^[.'][ \t]*(?:TH|Dt|Sh|SH)\b", re.MULTILINE)
 _MACRO = re.compile(r"[.'][ \t]*([A-Za-z][A-Za-z0-9]?[A-Za-z]?)(?:[ \t]+(.*))?$")
@@ -34,16 +34,16 @@ _TIGHT = frozenset(") ] } . , ; : ! ? ”".split())
 _MOST_LINES = 200_000
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a manual page; of a file that is none, which its name does not tell, nothing."""
     text = "" if body.count(0) else decode(body, charset, markup=False)
     if not _IS_PAGE.search(text):
-        return Content(None, ())
+        return Extraction(None, ())
     page = _Page()
     for line in without_definitions(text.replace("\r\n", "\n").split("\n")[:_MOST_LINES]):
         page.line(line)
     found = extract(f"<body><main>{page.html()}</main></body>")
-    return Content(page.title or found.title, found.sections)
+    return Extraction(page.title or found.title, found.sections)
 
 
 class _Page:
@@ -58,7 +58,7 @@ class _Page:
         self._lists = 0  # open lists of terms
 
     def html(self) -> str:
-        """All that was written."""
+        """Return all that was written."""
         if self._code:
             self._out.append("</pre>")
         return "".join(self._out)

@@ -12,8 +12,8 @@ from markdown_it.token import Token
 from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES
-from indexer.read.content import Content
-from indexer.read.html.page import extract
+from indexer.read.extraction import Extraction
+from indexer.read.html.main_content import extract
 from indexer.read.metadata import Declared, collect, first_day, language_of
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -36,11 +36,11 @@ class Rendered:
     declared: Declared  # from there too
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a Markdown text."""
     rendered = render(decode(body, charset, markup=False))
     found = extract(rendered.html)
-    return Content(rendered.title or found.title, found.sections, rendered.declared)
+    return Extraction(rendered.title or found.title, found.sections, rendered.declared)
 
 
 def render(text: str) -> Rendered:

@@ -6,16 +6,16 @@ from typing import Any
 
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.content import Content
+from indexer.read.extraction import Extraction
 from indexer.read.files.markdown import render
-from indexer.read.html.page import extract
+from indexer.read.html.main_content import extract
 
 _LONGEST_OUTPUT = 2_000  # characters of what one cell printed
 _TICKS = re.compile("`+")
 _ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours of a terminal
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a notebook of format 3 or 4; raises ParseError."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
@@ -26,7 +26,7 @@ def read(body: bytes, charset: str | None) -> Content:
     ]
     blocks = [block for cell in cells if isinstance(cell, dict) for block in _blocks(cell)]
     found = extract(render("\n\n".join(blocks)).html)
-    return Content(found.title, found.sections)
+    return Extraction(found.title, found.sections)
 
 
 def _blocks(cell: dict[str, Any]) -> list[str]:

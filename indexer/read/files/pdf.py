@@ -11,7 +11,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from indexer.errors import ParseError
-from indexer.read.content import Content, tidy
+from indexer.read.extraction import Extraction, tidy
 from indexer.read.metadata import Declared
 from indexer.records import Section
 
@@ -23,7 +23,7 @@ _MADE_UP = re.compile(r"^(?:Microsoft \w+ - |untitled)|\.(?:docx?|dvi|tex|indd|p
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)(\d\d)")
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a PDF file; raises ParseError."""
     try:
         document = pypdfium2.PdfDocument(body)
@@ -37,7 +37,7 @@ def read(body: bytes, charset: str | None) -> Content:
         document.close()
 
 
-def _content(document: Any) -> Content:
+def _content(document: Any) -> Extraction:
     count = len(document)
     if count > _MOST_PAGES:
         raise ParseError(f"more than {_MOST_PAGES:,} pages")
@@ -51,7 +51,7 @@ def _content(document: Any) -> Content:
     title = document.get_metadata_value("Title").strip()
     changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
     day = _DATE.match(changed)
-    return Content(
+    return Extraction(
         None if _MADE_UP.search(title) else title,
         tuple(sections),
         Declared(date="-".join(day.groups()) if day else None),

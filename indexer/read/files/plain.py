@@ -3,15 +3,15 @@
 import re
 
 from indexer.decoding import decode
-from indexer.read.content import Content, clean, tidy
+from indexer.read.extraction import Extraction, clean, tidy
 from indexer.records import Section
 
 _TITLE_LENGTH = 100  # characters of the first line that may be the title
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a plain text file."""
     text = clean(tidy(decode(body, charset, markup=False)))
     first = text.partition("\n")[0].strip(" \t#=-*")
     title = first if len(first) <= _TITLE_LENGTH and re.match(r"\w", first) else None
-    return Content(title, (Section((), None, text),) if text else ())
+    return Extraction(title, (Section((), None, text),) if text else ())

@@ -11,8 +11,8 @@ from docutils.parsers.rst import Directive, directives, roles
 from docutils.writers import html5_polyglot
 
 from indexer.decoding import decode
-from indexer.read.content import Content
-from indexer.read.html.page import extract
+from indexer.read.extraction import Extraction
+from indexer.read.html.main_content import extract
 
 _ROLES = (
     "ref doc term any numref option envvar keyword token file samp command program guilabel menuselection kbd func "
@@ -63,7 +63,7 @@ class _Writer(html5_polyglot.Writer):
     """Writes what is within a page, and so reads no template of one: a reader may open no file."""
 
     def apply_template(self) -> str:
-        """Nothing around it."""
+        """Put nothing around it."""
         return ""
 
 
@@ -103,9 +103,9 @@ for _name in _CODE:
     directives.register_directive(_name, _Code)
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a text in reStructuredText."""
     text = decode(body, charset, markup=False)
     parts = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
     found = extract(f"<body><main>{parts['html_body']}</main></body>")
-    return Content(found.title, found.sections)
+    return Extraction(found.title, found.sections)

@@ -32,19 +32,19 @@ _COMMENT = re.compile(r"(?:[.'][ \t]*\\\"|'''|\.$)")
 
 
 def plain(text: str) -> str:
-    """A line of text without escapes: fonts and moves go, signs stay."""
+    """Return a line of text without escapes: fonts and moves go, signs stay."""
     return _ESCAPE.sub(_sign, text) if "\\" in text else text
 
 
 def arguments(text: str) -> list[str]:
-    """Arguments of a macro: words, or what stands between quotation marks."""
+    """Return the arguments of a macro: words, or texts between quotation marks."""
     text = re.sub(r"\\\".*", "", text)
     found = (quoted.replace('""', '"') or bare for quoted, bare in _ARGUMENT.findall(text))
     return [plain(word) for word in found]
 
 
 def without_definitions(lines: Iterable[str]) -> Iterator[str]:
-    """Lines that say something: no comments, definitions of macros, or what is said on a condition."""
+    """Yield lines without comments, definitions of macros, and text that depends on a condition."""
     depth, end = 0, ""
     for line in lines:
         if end:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from indexer.decoding import decode
-from indexer.read.content import Content
+from indexer.read.extraction import Extraction
 from indexer.records import Section
 
 _DEFINES = re.compile(
@@ -29,7 +29,7 @@ _LONGEST_LINE = 500  # characters; a longer one is data, or was made by a progra
 _TAB = 4  # columns
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Cut a source file at its definitions."""
     lines = decode(body, charset, markup=False).replace("\r\n", "\n").split("\n")
     lines = [line[:_LONGEST_LINE] for line in lines]
@@ -37,7 +37,7 @@ def read(body: bytes, charset: str | None) -> Content:
     sections = [_section((), 0, starts[0][0] if starts else len(lines), lines)]
     for (start, path), (end, _) in zip(starts, [*starts[1:], (len(lines), ())], strict=False):
         sections.append(_section(path, start, end, lines))
-    return Content(None, tuple(section for section in sections if section.text.strip()))
+    return Extraction(None, tuple(section for section in sections if section.text.strip()))
 
 
 def _starts(lines: list[str]) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -11,7 +11,7 @@ _LONGEST_NAME = 80  # characters of a column's name
 
 
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
-    """One line for each row that is not empty, as `name: value | name: value` where the first row names the columns.
+    """Return a line for each row that is not empty, as `name: value | name: value` if the first row names the columns.
 
     Raises:
         ParseError: the table is too long or too wide.

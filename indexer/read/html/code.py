@@ -2,16 +2,15 @@
 
 import re
 
-from indexer.decoding import visible
+from indexer.read.extraction import clean
+from indexer.read.html.html_tree import Element
 from indexer.read.html.noise import classes, has_noise_class, is_noise
-from indexer.read.html.tree import Element
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
 MAY_BE_CODE = _PREFORMATTED | {"div", "code"}  # names of elements that are worth to be asked about
 _LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements that begin and end a line
 _CELLS = frozenset({"td", "th"})
 _PRE_STYLE = re.compile(r"white-space\s*:\s*(?:pre(?:\s|;|$|-wrap)|break-spaces)", re.IGNORECASE)
-_EMPTY_ENDS = re.compile(r"\A(?:[^\S\n]*\n)+|(?:\n[^\S\n]*)+\Z|\A\s+\Z")
 _ONLY_CLASS = {"class"}  # attributes of an element that only colours its text
 _IN_SIGNATURES = frozenset({"span", "a", "wbr", "b", "i", "em", "strong"})
 _SIGNATURE = 2_000  # characters of a span
@@ -20,7 +19,7 @@ _LINE = "line"  # class of the lines that Doxygen writes
 
 
 def is_code(tag: Element) -> bool:
-    """Whether an element's white space is shown as it is."""
+    """Return whether an element's white space is shown as it is."""
     if tag.name in _PREFORMATTED:
         return True
     if "style" in tag.attributes and tag.name in ("div", "code") and _PRE_STYLE.search(tag.attributes["style"]):
@@ -29,7 +28,7 @@ def is_code(tag: Element) -> bool:
 
 
 def code_of(tag: Element) -> str:
-    """Text of a block of code, without empty lines around it; empty if it only numbers the lines of another."""
+    """Return a block of code, without empty lines around it; empty if it only numbers the lines of another."""
     pieces: list[str] = []
     numbers: list[tuple[int, int]] = []  # place of a piece that begins a line and is only a number, the number
     loose = tag.name != "pre" and _is_fragment(tag)
@@ -64,10 +63,9 @@ def code_of(tag: Element) -> str:
     if lines <= len(numbers) + 1 and _counts([number for _, number in numbers]):
         for place, _ in numbers:
             pieces[place] = ""
-    text = visible("".join(pieces))
+    text = clean("".join(pieces))
     if loose:
         text = text.replace("\u00a0", " ")
-    text = _EMPTY_ENDS.sub("", text)
     return "" if _numbers_lines(tag, text) else text
 
 

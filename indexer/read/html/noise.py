@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from itertools import islice
 
-from indexer.read.html.tree import Element
+from indexer.read.html.html_tree import Element
 
 _NEVER = frozenset(
     "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "
@@ -52,7 +52,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def classes(tag: Element) -> frozenset[str]:
-    """The element's class names."""
+    """Return the class names of an element."""
     return _names(tag.attributes["class"]) if "class" in tag.attributes else _NO_NAMES
 
 
@@ -62,7 +62,7 @@ def _names(value: str) -> frozenset[str]:
 
 
 def holds(tag: Element, names: frozenset[str], rels: frozenset[str] | None = None) -> bool:
-    """Whether one of the first few thousand nodes below an element has such a name, and `rel` if any are given."""
+    """Return whether one of the first few thousand nodes below an element has such a name, and the `rel` if given."""
     return any(
         isinstance(node, Element) and node.name in names and (rels is None or node.get("rel") in rels)
         for node in islice(tag.nodes(), _SEARCHED)
@@ -70,7 +70,7 @@ def holds(tag: Element, names: frozenset[str], rels: frozenset[str] | None = Non
 
 
 def is_noise(tag: Element) -> bool:
-    """Whether an element and all below it is navigation, decoration, hidden, or not text at all."""
+    """Return whether an element and all below it is navigation, decoration, hidden, or not text at all."""
     name = tag.name
     if name in _NEVER:
         return True
@@ -90,7 +90,7 @@ def is_noise(tag: Element) -> bool:
 
 
 def is_permalink(link: Element) -> bool:
-    """Whether a link into the page has no words, and so leads to where it stands."""
+    """Return whether a link into the page has no words, and so leads to where it stands."""
     if _WORD.search(link.first_text()):
         return False
     sign = link.short_text(_BUTTON)
@@ -112,7 +112,7 @@ def _is_control(link: Element) -> bool:
 
 
 def text_within(tag: Element) -> list[Element | str]:
-    """Children of one of `AROUND`, without short links and badges that are all it has beside a heading or code."""
+    """Return the children of one of `AROUND`, without the short links and badges beside a heading or code."""
     children = tag.children
     if tag.name in _TITLES:
         return [node for node in children if isinstance(node, str) or not _is_bracketed(node)]
@@ -174,7 +174,7 @@ def _only_toggles(summary: Element) -> bool:
 
 
 def has_noise_class(tag: Element) -> bool:
-    """Whether a class says that an element is no text."""
+    """Return whether a class says that an element is no text."""
     if "class" not in tag.attributes:
         return False
     said = _said_by(tag.attributes["class"])
@@ -211,5 +211,5 @@ def _is_hidden(tag: Element) -> bool:
 
 
 def titles_a_box(heading: Element) -> bool:
-    """Whether a heading only says "Note" or "Warning" above a box, and opens no section."""
+    """Return whether a heading only says "Note" or "Warning" above a box, and opens no section."""
     return heading.parent is not None and bool(classes(heading.parent) & _BOXES)

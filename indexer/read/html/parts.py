@@ -37,12 +37,12 @@ class Block:
     tail: str = ""  # text of the link that ends it
 
     def is_linked(self, share: float) -> bool:
-        """Whether more than this share of it leads elsewhere."""
+        """Return whether more than this share of it leads elsewhere."""
         return self.linked > share * self.length
 
 
 @dataclass(slots=True)
-class Part:
+class SectionDraft:
     """A section while it is being filled."""
 
     path: tuple[str, ...]
@@ -75,7 +75,7 @@ class Part:
         return len(self.blocks) == 1 and self.size < _SHORT and self.blocks[0].text.endswith(":")
 
     def section(self) -> Section:
-        """All blocks as one text, with the ids that stand in it."""
+        """Return all blocks as one text, with the ids that stand in it."""
         anchor = near = self.anchor or self.blocks[0].anchor
         text: list[str] = []
         marks: list[tuple[int, str]] = []
@@ -92,8 +92,8 @@ class Part:
         return Section(self.path, anchor, "".join(text), tuple(marks))
 
 
-def text_of(parts: Sequence[Part], *, is_mostly_links: bool = False) -> list[Part]:
-    """Parts without words of the interface and long lists of links; a heading with nothing under it becomes a line.
+def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> list[SectionDraft]:
+    """Return the parts without words of the interface and long lists of links; a heading with no text becomes a line.
 
     Where a short page has nothing else, all of it is kept.
     """
@@ -132,7 +132,7 @@ def _cut_tails(blocks: Sequence[Block]) -> None:
                 block.text = before
 
 
-def _drop_ends(parts: Sequence[Part], kept: Sequence[list[Block]]) -> None:
+def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> None:
     """Leave out links before the first heading and after all text: where one is, and what comes next."""
     headed = [place for place, part in enumerate(parts) if part.path]
     if headed:
@@ -166,9 +166,9 @@ def _without_lists(blocks: list[Block], longest: int, share: float) -> list[Bloc
     return kept
 
 
-def _with_headings(parts: Sequence[Part]) -> list[Part]:
+def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
     """Parts that say something; one of which there is only the heading becomes a line of the part before it."""
-    filled: list[Part] = []
+    filled: list[SectionDraft] = []
     below: tuple[str, ...] = ()  # path of the part that follows
     for part in reversed(parts):
         title = part.title
@@ -179,20 +179,20 @@ def _with_headings(parts: Sequence[Part]) -> list[Part]:
             if not is_above:
                 continue
         else:
-            filled.append(Part(part.path[:-1], part.anchor, blocks=[title], resumes=True))
+            filled.append(SectionDraft(part.path[:-1], part.anchor, blocks=[title], resumes=True))
         below = part.path
     return filled[::-1]
 
 
-def join_parts(parts: Iterable[Part]) -> tuple[Section, ...]:
+def join_parts(parts: Iterable[SectionDraft]) -> tuple[Section, ...]:
     """Make sections of parts, in order; what is too short to stand alone joins its neighbours.
 
     A part that only points or announces is left out, unless there is nothing else.
     """
     filled = [part for part in parts if part.blocks]
     pairs = zip(filled, [*filled[1:], None], strict=False)
-    kept: list[Part] = []
-    homes: dict[tuple[str, ...], Part] = {}
+    kept: list[SectionDraft] = []
+    homes: dict[tuple[str, ...], SectionDraft] = {}
     for part, following in pairs:
         if part.only_points and len(filled) > 1:
             continue
@@ -209,7 +209,7 @@ def join_parts(parts: Iterable[Part]) -> tuple[Section, ...]:
         if home is None and kept and kept[-1].path == path and (part.resumes or path != part.path):
             home = kept[-1]
         if home is None:
-            home = Part(path, part.anchor)
+            home = SectionDraft(path, part.anchor)
             kept.append(home)
             homes.setdefault(path, home)
         home.blocks += part.blocks

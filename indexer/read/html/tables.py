@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from indexer.read.html.html_tree import Element
 from indexer.read.html.noise import holds
-from indexer.read.html.parts import Part
-from indexer.read.html.tree import Element
+from indexer.read.html.parts import SectionDraft
 
 _NOT_A_GRID = frozenset({"table", "pre", *(f"h{level}" for level in range(1, 7))})  # a table around one is layout
 _CELLS = frozenset({"td", "th"})
@@ -31,12 +31,12 @@ class Row:
         self.linked += linked
 
     def text(self) -> str:
-        """The cells, side by side; the blocks of an only cell are lines."""
+        """Return the cells, side by side; the blocks of an only cell are lines."""
         joint = "\n" if len(self.cells) == 1 else " "
         return " | ".join(joint.join(cell) for cell in self.cells).rstrip(" |")
 
     def name(self) -> str:
-        """What the first cell says, on one line."""
+        """Return the text of the first cell, on one line."""
         return " ".join(" ".join(self.cells[0]).split()) if self.cells else ""
 
 
@@ -45,7 +45,7 @@ class Table:
     """An open table."""
 
     is_grid: bool  # whether rows are written as rows
-    home: Part  # the section it stands in
+    home: SectionDraft  # the section it stands in
     titles: bool = False  # whether its first row is the heading of what follows it
 
 
@@ -56,7 +56,7 @@ class Tables:
         self._root = root
         self._titling: set[int] | None = None
 
-    def open(self, tag: Element, home: Part) -> Table:
+    def open(self, tag: Element, home: SectionDraft) -> Table:
         """Begin a table."""
         return Table(not holds(tag, _NOT_A_GRID), home, titles="id" in tag.attributes and id(tag) in self._headings())
 

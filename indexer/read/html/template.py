@@ -15,8 +15,8 @@ from itertools import groupby, islice
 from typing import Any
 
 from indexer.decoding import decode
+from indexer.read.html.html_tree import Element, HtmlTree, parse_html
 from indexer.read.html.noise import classes, holds, is_noise
-from indexer.read.html.tree import Element, Tree, parse_html
 
 _DEEPEST = 16  # elements within each other that are looked at
 _EITHER_END = 300  # blocks given, from the beginning of a page and from its end
@@ -87,7 +87,7 @@ def find(body: bytes, charset: str | None) -> dict[str, Any]:
     return {"about": _hash(_ROOT, about), "blocks": found}
 
 
-def strip(tree: Tree, template: Template) -> bool:
+def strip(tree: HtmlTree, template: Template) -> bool:
     """Remove the template's text from a page; return whether there was any.
 
     Text is removed before the page's first own text and after its last, links also in between. Blocks that hold all

@@ -7,10 +7,10 @@ their own (a setting in a manual, a function in an API reference), because that 
 import re
 
 from indexer.read.html.code import MAY_BE_CODE, code_of, is_code
+from indexer.read.html.html_tree import Element, fold
 from indexer.read.html.noise import AROUND, classes, is_noise, is_permalink, text_within, titles_a_box
-from indexer.read.html.parts import Block, Part, join_parts, text_of
+from indexer.read.html.parts import Block, SectionDraft, join_parts, text_of
 from indexer.read.html.tables import Row, Table, Tables
-from indexer.read.html.tree import Element, fold
 from indexer.records import Section
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -38,7 +38,7 @@ class Walker:
         self.headings: list[str] = []
         self.text_length = 0  # characters
         self.link_length = 0  # of these, characters inside links
-        self._parts = [Part((), None)]
+        self._parts = [SectionDraft((), None)]
         self._line: list[str] = []  # inline text that is not a block yet
         self._line_length = 0  # of its characters
         self._line_linked = 0
@@ -57,7 +57,7 @@ class Walker:
         self._near_anchor: str | None = None  # last id since the last text
         self._near_is_block = False
         self._last_anchor: str | None = None  # last id, whatever stands between
-        self._definitions: list[Part] = []  # sections in which the open <dl>s stand
+        self._definitions: list[SectionDraft] = []  # sections in which the open <dl>s stand
         self._tables: list[Table] = []  # open ones
         self._rows: list[Row] = []  # open ones
 
@@ -89,7 +89,7 @@ class Walker:
         self._flush()
 
     def sections(self) -> tuple[Section, ...]:
-        """What was gathered, in order; to be asked once."""
+        """Return the sections gathered, in order; call it once."""
         return join_parts(text_of(self._parts, is_mostly_links=self.is_mostly_links))
 
     @property
@@ -232,10 +232,10 @@ class Walker:
             if table.titles:
                 table.titles = False
                 above = table.home.above if table.home.above is not None else table.home.path
-                self._parts.append(Part((*above[:_DEEPEST], name), row.anchor, above=above))
+                self._parts.append(SectionDraft((*above[:_DEEPEST], name), row.anchor, above=above))
                 table.home = self._parts[-1]
             elif row.is_own:
-                self._parts.append(Part(path, row.anchor, list_path=table.home.path))
+                self._parts.append(SectionDraft(path, row.anchor, list_path=table.home.path))
         self._line_anchor = row.anchor
         self._write(text, row.length, row.linked, "tr")
         self._tight = "\n" not in text
@@ -269,7 +269,7 @@ class Walker:
         self._outline.append((level, title))
         self.headings.append(title)
         line = Block(title, "heading", anchor, length=length, linked=linked)
-        self._parts.append(Part(tuple(text for _, text in self._outline), anchor, title=line))
+        self._parts.append(SectionDraft(tuple(text for _, text in self._outline), anchor, title=line))
         self._tight = False
 
     def _open_term(self, tag: Element) -> None:
@@ -283,7 +283,7 @@ class Walker:
             home = self._definitions[-1]
             name = anchor if anchor and "sig" in classes(tag) else text.replace("\n", " ")
             path = (*home.path[:_DEEPEST], name[:_TERM_LENGTH].strip())
-            self._parts.append(Part(path, anchor or self._last_anchor, list_path=home.path))
+            self._parts.append(SectionDraft(path, anchor or self._last_anchor, list_path=home.path))
         self._line_anchor = anchor or self._last_anchor
         self._write(text, length, linked, "dt")
         if self._parts[-1] is not part or another_name:
@@ -293,9 +293,9 @@ class Walker:
     def _close_definitions(self) -> None:
         self._resume(self._definitions.pop())
 
-    def _resume(self, home: Part) -> None:
+    def _resume(self, home: SectionDraft) -> None:
         """Go on with the section that a list or table stands in, if terms or rows of it have opened others."""
         if self._parts[-1].list_path is not None and self._parts[-1] is not home:
-            self._parts.append(Part(home.path, None, list_path=home.list_path, resumes=True))
+            self._parts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True))
             self._parts[-1].defined = True
         self._tight = False

@@ -1,3 +1,3 @@
-"""What a reader process may not do: seccomp and Landlock in, a process without rights out.
+"""The limits of a reader process: seccomp and Landlock in, a process without rights out.
 
 May import nothing of its neighbours."""

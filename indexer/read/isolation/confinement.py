@@ -1,4 +1,4 @@
-"""What a reader of documents is held to, before it sees the first of them: as much as the kernel offers here.
+"""Confinement of a reader process before it sees the first document: as much as the kernel offers here.
 
 By system calls of the C library, which `py-landlock` and the like would only wrap: nothing here has a rule to parse.
 """

@@ -1,4 +1,4 @@
-"""What a document leads to: a page, sitemap or feed in, addresses out.
+"""Links of a document: a page, sitemap or feed in, addresses out.
 
 May import `html` and `files`.
 """

@@ -2,8 +2,8 @@
 
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.content import Content
-from indexer.read.html.page import extract
+from indexer.read.extraction import Extraction
+from indexer.read.html.main_content import extract
 from indexer.read.metadata import Declared, first_day, language_of
 from indexer.read.office.zipped import Package, resolve
 from indexer.records import Section
@@ -16,7 +16,7 @@ _MODIFIED = f"{_OPF}meta[@property='dcterms:modified']"
 _CHAPTER = ("application/xhtml+xml", "text/html")
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read an EPUB file; raises ParseError."""
     with Package(body) as package:
         if "META-INF/rights.xml" in package:
@@ -41,7 +41,7 @@ def read(body: bytes, charset: str | None) -> Content:
             ]
         head = root.find(f"{_OPF}metadata")
     if head is None:
-        return Content(None, tuple(sections))
+        return Extraction(None, tuple(sections))
     days = [head.findtext(_MODIFIED), head.findtext(f"{_DC}date")]
     declared = Declared(language_of(head.findtext(f"{_DC}language")), first_day(days))
-    return Content(head.findtext(f"{_DC}title"), tuple(sections), declared)
+    return Extraction(head.findtext(f"{_DC}title"), tuple(sections), declared)

@@ -8,9 +8,9 @@ from lxml import etree
 from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum, SheetVisibleEnum
 
 from indexer.errors import ParseError
-from indexer.read.content import Content
+from indexer.read.extraction import Extraction
 from indexer.read.files.table_text import rows_to_text
-from indexer.read.office.office import core_properties, main_part
+from indexer.read.office.properties import core_properties, main_part
 from indexer.read.office.zipped import Package
 from indexer.records import Section
 
@@ -30,7 +30,7 @@ class _Hidden:
         return any(first <= place <= last for first, last in self.columns)
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a workbook; raises ParseError."""
     title, declared, hidden = None, None, list[_Hidden]()
     if body.startswith(b"PK"):
@@ -45,7 +45,7 @@ def read(body: bytes, charset: str | None) -> Content:
     except CalamineError as error:
         raise ParseError(f"truncated or damaged: {' '.join(str(error).split())[:100]}") from error
     sections = tuple(_sections(book, hidden))
-    return Content(title, sections, declared) if declared else Content(title, sections)
+    return Extraction(title, sections, declared) if declared else Extraction(title, sections)
 
 
 def _sections(book: CalamineWorkbook, hidden: Sequence[_Hidden]) -> Iterator[Section]:
@@ -66,7 +66,7 @@ def _sections(book: CalamineWorkbook, hidden: Sequence[_Hidden]) -> Iterator[Sec
 
 
 def _hidden(package: Package) -> list[_Hidden]:
-    """What each sheet of an XLSX file hides; nothing of another format."""
+    """Return the rows and columns that each sheet of an XLSX file hides; nothing of another format."""
     book = main_part(package, _BOOK)
     if book not in package:
         return []

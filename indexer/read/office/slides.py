@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from indexer.read.content import Content
-from indexer.read.office.office import core_properties, main_part
+from indexer.read.extraction import Extraction
+from indexer.read.office.properties import core_properties, main_part
 from indexer.read.office.zipped import Package
 from indexer.records import Section
 
@@ -17,7 +17,7 @@ _TITLES = ("title", "ctrTitle")
 _NOT_TEXT = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # placeholders that are the same on every slide
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a PPTX file; raises ParseError."""
     with Package(body) as package:
         main = main_part(package, _MAIN)
@@ -40,7 +40,7 @@ def read(body: bytes, charset: str | None) -> Content:
             text = "\n\n".join(block for block in blocks if block.strip())
             sections.append(Section((f"{label}: {title}" if title else label,), f"slide={number}", text or title))
         name_of_deck, declared = core_properties(package)
-    return Content(name_of_deck, tuple(sections), declared)
+    return Extraction(name_of_deck, tuple(sections), declared)
 
 
 def _shapes(slide: Any) -> Iterator[tuple[str, list[str]]]:

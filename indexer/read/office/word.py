@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from indexer.read.content import Content
-from indexer.read.html.page import extract
-from indexer.read.office.office import core_properties, main_part
+from indexer.read.extraction import Extraction
+from indexer.read.html.main_content import extract
+from indexer.read.office.properties import core_properties, main_part
 from indexer.read.office.zipped import Package
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -23,7 +23,7 @@ _OFF = ("0", "false", "off", "none")
 _LOWEST = 6  # heading level of HTML
 
 
-def read(body: bytes, charset: str | None) -> Content:
+def read(body: bytes, charset: str | None) -> Extraction:
     """Read a DOCX file; raises ParseError."""
     with Package(body) as package:
         main = main_part(package, _MAIN)
@@ -34,7 +34,7 @@ def read(body: bytes, charset: str | None) -> Content:
         markup += "".join("".join(walker.blocks(package.xml(name))) for name in parts if name in package)
         title, declared = core_properties(package)
     found = extract(f"<body>{markup}</body>")
-    return Content(title or found.title, found.sections, declared)
+    return Extraction(title or found.title, found.sections, declared)
 
 
 class _Walker:

@@ -36,7 +36,7 @@ class Package:
     """The parts of one document, by name."""
 
     def __init__(self, body: bytes) -> None:
-        """Raises ParseError if it is no zip, or too large a one."""
+        """Open a document; raises ParseError if it is no zip, or too large a one."""
         if body.startswith(b"\xd0\xcf\x11\xe0"):  # an OLE file: what Office makes of an encrypted document
             raise ParseError("encrypted, or in a format older than 2007")
         try:
@@ -60,7 +60,7 @@ class Package:
         return name in self._names
 
     def read(self, name: str) -> bytes:
-        """Bytes of one part.
+        """Return the bytes of one part.
 
         Raises:
             ParseError: it is missing, damaged, encrypted, or larger than it may be.
@@ -86,11 +86,11 @@ class Package:
             self.read(name)
 
     def xml(self, name: str) -> Any:
-        """Root element of one part."""
+        """Return the root element of one part."""
         return parse_xml(self.read(name))
 
     def relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """Id: last word of the type, name of the part, for everything inside the package that a part refers to."""
+        """Return, by id, the kind and the name of every part of the package that a part refers to."""
         folder, _, file = name.rpartition("/")
         listing = f"{folder}/_rels/{file}.rels".lstrip("/")
         if listing not in self:
@@ -103,7 +103,7 @@ class Package:
 
 
 def parse_xml(data: bytes) -> Any:
-    """Root element of an XML text; a document type or an entity is refused, because no document needs them.
+    """Return the root element of an XML text; a document type or an entity is refused, as no document needs them.
 
     Raises:
         ParseError: it is no XML that may be read.

@@ -23,7 +23,7 @@ _FORMS = "use milvus://HOST:19530/NAME, milvuss://HOST:PORT/NAME or milvus+lite:
 
 @dataclass(frozen=True, slots=True)
 class MilvusAddress:
-    """Where a store is; `str` of it is fit for messages, since it never holds a secret."""
+    """The address of a store; `str` of it is fit for messages, since it never holds a secret."""
 
     uri: str  # as the client takes it
     name: str
@@ -68,16 +68,16 @@ class MilvusAddress:
         return self.uri.startswith("/")
 
     def collection(self, generation_id: str) -> str:
-        """Collection with the passages of a generation; its records are in one named `records_of` it."""
+        """Return the collection with the passages of a generation; `records_of` names the one with its records."""
         return f"{self.name}_{generation_id.replace('-', '_')}"
 
     def generation_of(self, collection: str) -> str | None:
-        """Id of the generation whose passages a collection has, or None if it is another collection."""
+        """Return the id of the generation whose passages a collection has, or None if it is another collection."""
         day, mark, random = collection.removeprefix(f"{self.name}_").partition("_")
         id = f"{day}-{random}"
         return id if mark and is_generation_id(id) and self.collection(id) == collection else None
 
 
 def records_of(collection: str) -> str:
-    """Collection with what a generation has besides passages."""
+    """Return the collection with what a generation has besides passages."""
     return f"{collection}_records"

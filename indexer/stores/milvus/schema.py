@@ -1,4 +1,4 @@
-"""What a generation is in Milvus: a collection of passages, and one of records that make it complete.
+"""A generation in Milvus: a collection of passages, and one of records that make it complete.
 
 docs/milvus.md explains every field. Whatever a hit needs stands with its passage, so that one call fetches it.
 """
@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from indexer.filter import terms_of
 from indexer.generation.catalogue import DocumentFacts, StoredDocument, StoredPassage, document_id
-from indexer.generation.documents import StoredChunk, flat_metadata, metadata_from_flat
+from indexer.generation.document_database import StoredChunk, flat_metadata, metadata_from_flat
 from indexer.generation.manifest import Manifest
 from indexer.generation.repetition import Shares
 from indexer.records import Chunk, Document, PageRecord
-from indexer.stores.milvus.words import number_of, words_of
-from indexer.stores.store import Entry
+from indexer.stores.milvus.milvus_query import number_of, words_of
+from indexer.stores.store import ScannedDocument
 
 SHOWN = ["row", "id", "url", "section", "text", "position", "about"]
 STORED = [*SHOWN, "document", "content_hash", "tokens", "signature", "vector"]
@@ -37,7 +37,7 @@ _DOCUMENT = (
 
 
 def passages_schema(dimension: int) -> Any:
-    """Schema of the collection of passages; `row` is the position of a passage in the generation."""
+    """Return the schema of the collection of passages; `row` is the position of a passage in the generation."""
     from pymilvus import DataType, Function, FunctionType, MilvusClient
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -74,7 +74,7 @@ def passages_schema(dimension: int) -> Any:
 
 
 def passages_indexes(count: int) -> Any:
-    """Indexes over so many passages. Their parameters go one level down, where Milvus Lite looks for them, too."""
+    """Return the indexes over so many passages. Their parameters are nested once more, for Milvus Lite."""
     from pymilvus import MilvusClient
 
     indexes = MilvusClient.prepare_index_params()
@@ -89,7 +89,7 @@ def passages_indexes(count: int) -> Any:
 
 
 def filter_indexes() -> Any:
-    """Indexes that make filters fast; Milvus Lite has none for the last."""
+    """Return the indexes that make filters fast; Milvus Lite has none for the last."""
     from pymilvus import MilvusClient
 
     indexes = MilvusClient.prepare_index_params()
@@ -99,7 +99,7 @@ def filter_indexes() -> Any:
 
 
 def records_schema() -> Any:
-    """Schema of the collection of records.
+    """Return the schema of the collection of records.
 
     The manifest is in parts -1, -2, …, the pages in parts 0, 1, …, and shares of repetition from part SHARES on.
     """
@@ -113,7 +113,7 @@ def records_schema() -> Any:
 
 
 def records_indexes() -> Any:
-    """Index that the collection of records must have to be read."""
+    """Return the index that the collection of records must have to be read."""
     from pymilvus import MilvusClient
 
     indexes = MilvusClient.prepare_index_params()
@@ -164,7 +164,7 @@ def manifest_in(bodies: Iterable[str]) -> bytes:
     return str(json.loads("".join(bodies))).encode("utf-8", "replace")
 
 
-def passages(entry: Entry, number: int, first_row: int) -> Iterator[dict[str, Any]]:
+def passages(entry: ScannedDocument, number: int, first_row: int) -> Iterator[dict[str, Any]]:
     """Yield the passages of a document, of this number, as Milvus stores them."""
     document = entry.document
     about = {name: getattr(document, name) for name in _DOCUMENT} | {"metadata": flat_metadata(document)}
@@ -195,7 +195,7 @@ def passages(entry: Entry, number: int, first_row: int) -> Iterator[dict[str, An
         }
 
 
-def entry_of(found: list[dict[str, Any]]) -> Entry:
+def scanned_document(found: list[dict[str, Any]]) -> ScannedDocument:
     """Return the document of all its passages, which have the fields STORED."""
     about = found[0]["about"]
     url, title = about["url"], about["title"]
@@ -211,11 +211,11 @@ def entry_of(found: list[dict[str, Any]]) -> Entry:
         for row in found
     ]
     vectors: npt.NDArray[np.float32] = np.array([row["vector"] for row in found], dtype=np.float32)
-    return Entry(document, chunks, [signature_of(row) for row in found], vectors)
+    return ScannedDocument(document, chunks, [signature_of(row) for row in found], vectors)
 
 
 def signature_of(row: Mapping[str, Any]) -> int:
-    """Signature of a passage, 64 bits."""
+    """Return the signature of a passage, 64 bits."""
     return int(row["signature"]) & ((1 << 64) - 1)
 
 
@@ -248,7 +248,7 @@ def document_of(found: list[dict[str, Any]]) -> StoredDocument:
 
 
 def facts_of(row: Mapping[str, Any]) -> DocumentFacts:
-    """What is told of a document by one of its passages."""
+    """Return the facts of a document from one of its passages."""
     return DocumentFacts(*(row["about"][name] for name in DocumentFacts._fields))
 
 

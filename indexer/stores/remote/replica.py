@@ -1,4 +1,4 @@
-"""A folder that is kept in step with a place of generations: the copy that a server answers from.
+"""A folder that is kept in step with a remote collection: the copy that a server answers from.
 
 What a killed process had fetched is gone on with, block by block; a file that another generation of the folder has
 already is linked. A generation is told by its manifest: one of the same name with another manifest is another one.
@@ -17,40 +17,40 @@ from indexer.generation.manifest import MANIFEST, FileRecord, Manifest, check_fi
 from indexer.publish.collections import drop_collection, generation_ids, list_collections, live_id
 from indexer.publish.lock import writer_lock
 from indexer.publish.publish import check_space, disk_errors, flush, install, make_live, prepare, remove, remove_old
-from indexer.stores.remote.remote import Place, path_of
+from indexer.stores.remote.remote_collection import RemoteCollection, path_of
 
 _READ = 1 << 20  # bytes of a file read at once
 
 
 class Replica:
-    """Brings what is live at a place into a folder. Several processes may share the folder: one at a time fetches."""
+    """Fetches live generations into a folder. Several processes may share the folder: one at a time fetches."""
 
-    def __init__(self, place: Place, index_dir: Path, *, keep: int) -> None:
-        """`keep` is how many generations of each collection the folder holds, the live one included."""
+    def __init__(self, remote: RemoteCollection, index_dir: Path, *, keep: int) -> None:
+        """Keep so many generations of each collection in the folder, the live one included."""
         self.doing = ""  # what is being fetched, and how far it is; empty while nothing is
-        self._place = place
+        self._remote = remote
         self._index_dir = index_dir
         self._keep = keep
         self._checked: set[Path] = set()  # folders whose live generation was compared with its checksums
 
     def update(self) -> None:
-        """Make the live generation of every collection that of the place. One that fails does not keep the others.
+        """Fetch every remote collection's live generation, and make it live here; the others go on if one fails.
 
         Raises:
-            IndexMissing: there is nothing at the place; what was fetched before stays.
+            IndexMissing: there is nothing there; what was fetched before stays.
             IndexCorrupt: an object is missing or not what its manifest says; the message names it.
-            StoreUnreachable, StoreRefused: the place cannot be asked.
+            StoreUnreachable, StoreRefused: it cannot be asked.
             BuildLocked: another process is fetching.
             IndexUnwritable: the folder cannot be written, or the disk is full.
         """
         there: set[str] = set()
         failed: list[IndexerError] = []
-        for name in self._place.collections():
-            place, folder = self._place.collection(name), collection_dir(self._index_dir, name)
+        for name in self._remote.collections():
+            remote, folder = self._remote.collection(name), collection_dir(self._index_dir, name)
             try:
-                generation_id = place.live_id()
+                generation_id = remote.live_id()
                 there.add(name)
-                self._update(place, folder, generation_id)
+                self._update(remote, folder, generation_id)
             except StoreError:
                 raise
             except IndexMissing as error:
@@ -68,7 +68,7 @@ class Replica:
         if failed:
             raise failed[0]
 
-    def _update(self, place: Place, folder: Path, generation_id: str) -> None:
+    def _update(self, remote: RemoteCollection, folder: Path, generation_id: str) -> None:
         if live_id(folder) == generation_id and folder in self._checked:
             return
         try:
@@ -78,15 +78,15 @@ class Replica:
                 with writer_lock(folder):
                     (folder / GENERATIONS).mkdir(exist_ok=True)
                     (folder / BUILDING).mkdir(exist_ok=True)
-                    self._bring(place, folder, generation_id)
+                    self._bring(remote, folder, generation_id)
                     remove_old(folder, self._keep)
         except BuildLocked:
             if live_id(folder) != generation_id:  # else the other process only compares checksums
                 raise
         self._checked.add(folder)
 
-    def _bring(self, place: Place, folder: Path, generation_id: str) -> None:
-        raw, manifest = place.manifest(generation_id)
+    def _bring(self, remote: RemoteCollection, folder: Path, generation_id: str) -> None:
+        raw, manifest = remote.manifest(generation_id)
         published = folder / GENERATIONS / generation_id
         if _is_whole(published, raw, manifest):
             if live_id(folder) != generation_id:
@@ -104,9 +104,9 @@ class Replica:
             if not target.exists() and record.sha256 in here:
                 with suppress(OSError):  # a file system without links; it is fetched then
                     os.link(here[record.sha256], target)
-            for size in _fetch(place, generation_id, name, record, target):
+            for size in _fetch(remote, generation_id, name, record, target):
                 megabytes = f"{(done + size) / 1e6:,.0f} of {total / 1e6:,.0f} MB"
-                self.doing = f"fetching generation {generation_id} from {place.url}: {megabytes}"
+                self.doing = f"fetching generation {generation_id} from {remote.url}: {megabytes}"
             done += record.size
         flush(building, manifest)
         if published.exists():  # damaged, or another one of the same name
@@ -114,7 +114,7 @@ class Replica:
         install(folder, building)
 
 
-def _fetch(place: Place, generation_id: str, name: str, record: FileRecord, target: Path) -> Iterator[int]:
+def _fetch(remote: RemoteCollection, generation_id: str, name: str, record: FileRecord, target: Path) -> Iterator[int]:
     """Complete a file, of which a part or all may be there; yield how many bytes there are as they become more."""
     for is_new in (not target.exists(), True):
         digest, size = hashlib.sha256(), 0
@@ -125,7 +125,7 @@ def _fetch(place: Place, generation_id: str, name: str, record: FileRecord, targ
                     size += len(block)
         if size < record.size or is_new:
             with target.open("ab") as file:
-                for block in place.blocks(generation_id, name, record, size):
+                for block in remote.blocks(generation_id, name, record, size):
                     file.write(block)
                     file.flush()  # so that nothing of it is lost with the process
                     digest.update(block)
@@ -135,7 +135,7 @@ def _fetch(place: Place, generation_id: str, name: str, record: FileRecord, targ
             return
         target.unlink()
         if is_new:
-            raise place.corrupt(path_of(generation_id, name), "differs from its checksum")
+            raise remote.corrupt(path_of(generation_id, name), "differs from its checksum")
 
 
 def _begin(folder: Path, generation_id: str, raw: bytes) -> Path:

@@ -1,0 +1,22 @@
+"""The value that all steps of a build share."""
+
+from dataclasses import dataclass, field
+
+from embedder.protocol import Embedder
+from indexer.build.machines import Machines
+from indexer.build.progress import Progress
+from indexer.build.report import Ledger
+from indexer.config import BuildConfig
+from indexer.generation.previous import PreviousGeneration
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """One build: its settings, what it may take over, who works for it and who is told."""
+
+    config: BuildConfig
+    earlier: PreviousGeneration  # the live generation
+    embedder: Embedder | None  # None where nothing is embedded
+    progress: Progress
+    cluster: Machines | None = None  # reads, cuts and embeds instead of this machine
+    ledger: Ledger = field(default_factory=Ledger)

@@ -1,0 +1,85 @@
+"""Text to terms: the one definition by which passages are indexed, queries are read and words are highlighted."""
+
+import re
+import unicodedata
+from functools import lru_cache
+from itertools import pairwise
+
+import tantivy
+
+# Too common to tell one passage from another; they are indexed, and looked for where a query has nothing else.
+STOP_WORDS = frozenset(
+    "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not "
+    "of on or our shall should so such than that the their them then there these they this to was we were what when "
+    "where which who whom why will with would you your".split()
+)
+_LONGEST_WORD = 64  # characters; what is longer is no word that anybody types
+# Scripts that put no space between words (South-East Asian, Tibetan, Chinese, Japanese), or none before a particle
+# (Korean): every character and every pair of neighbours is a term, so no dictionary is needed.
+_SPACELESS = (
+    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
+)
+# Signs within words that Python's \w leaves out: accents written apart, Hebrew and Arabic points, Indic vowel signs.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0900-\u0963\u0966-\u0dff\u200c\u200d\u3099\u309a"
+)
+# Of these, what readers leave out when they type: accents and points.
+_ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u064b-\u065f\u0670\u200c\u200d]+")
+_WORD = re.compile(rf"[\w{_MARKS}{_SPACELESS}]+")
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+_FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
+_SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
+_PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
+_stemmer = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(tantivy.Filter.stemmer("english")).build()
+
+
+def terms_in(text: str) -> list[str]:
+    """Return the terms of a text in order.
+
+    A word is folded (case, accents, compatibility forms) and stemmed by Snowball's English rules if it is ASCII; a
+    name such as max_connections is a term, and so are its parts; see _SPACELESS for the others.
+    """
+    return [term for word in words(text).findall(text) for term in terms_of_word(word)]
+
+
+def words(text: str) -> re.Pattern[str]:
+    """Return the pattern of the words of this text: of two that match alike, the faster one that does."""
+    return _ASCII_WORD if text.isascii() else _WORD
+
+
+@lru_cache(maxsize=1 << 16)  # words repeat: finding one here costs a twentieth of analysing it
+def terms_of_word(word: str) -> tuple[str, ...]:
+    """Return the terms of one match of `words`, in the order of the text."""
+    pieces = _PIECE.findall(fold(word))
+    terms: list[str] = []
+    for piece in pieces:
+        if _SPACELESS_RUN.match(piece):
+            # each character before the pair that it begins, so that a part of a run gives a part of its terms: a phrase
+            terms += [term for first, second in pairwise(piece) for term in (first, first + second)]
+            terms.append(piece[-1])
+        else:
+            piece = piece[:_LONGEST_WORD]
+            terms.append(_stemmer.analyze(piece)[0] if piece.isascii() else piece)
+    if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
+        terms.insert(0, "_".join(pieces)[:_LONGEST_WORD])
+    return tuple(terms)
+
+
+def without_signs(text: str) -> str:
+    """Return the text with spaces for quotes, dashes and the like that are not ASCII; its words are where they were."""
+    return _FOREIGN_SIGN.sub(" ", text)
+
+
+def is_spaceless(text: str) -> bool:
+    """Return whether a text has a character of a script that puts no space between words."""
+    return _SPACELESS_RUN.search(text) is not None
+
+
+def fold(text: str) -> str:
+    """Fold what readers do not tell apart: case, accents, points, compatibility forms."""
+    if text.isascii():
+        return text.lower()
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+    return unicodedata.normalize("NFC", bare.casefold())

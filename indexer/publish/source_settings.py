@@ -1,0 +1,125 @@
+"""Crawl settings of a source's own: kept with it in the index, and used by every later build until others are given."""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from indexer.config import OWN, BuildConfig
+from indexer.generation.manifest import Manifest
+from indexer.read.allowed_places import bounded
+
+_OF_PATHS = ("max_bytes",)  # the rest concerns requests and addresses
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting of a crawl that differs from the build before."""
+
+    source: str
+    name: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name} {self.before or 'empty'} -> {self.now or 'empty'}"
+
+
+def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
+    """Return the config with the settings that sources keep from before; those given now come first, None drops one.
+
+    The places that a source may not leave are kept as well. Raises ConfigError if what was kept makes no sense.
+    """
+    config = bounded(config, sources, live)
+    before = _own(live.settings) if live is not None else {}
+    own = {}
+    for source in sources:
+        mine = {**before.get(source, {}), **config.crawl.own.get(source, {})}
+        if used := {name: mine[name] for name in names_of(source) if mine.get(name) is not None}:
+            own[source] = used
+    return replace(config, crawl=replace(config.crawl, own=own))
+
+
+def changes(config: BuildConfig, live: Manifest | None, say: Callable[[str], None]) -> tuple[SettingChange, ...]:
+    """Return, and tell, each setting by which a source is read otherwise than in the build before."""
+    if live is None:
+        return ()
+    before, now = live.settings.get("crawl", {}), asdict(config.crawl)
+    found = []
+    for source in live.sources:
+        old, new = _effective(before, source), _effective(now, source)
+        found += [SettingChange(source, name, old[name], new[name]) for name in old if old[name] != new[name]]
+    for change in found:
+        say(f"changed: {change}")
+    return tuple(found)
+
+
+def are_kept(config: BuildConfig, live: Manifest) -> bool:
+    """Return whether the live generation has the sources' own settings as they are now."""
+    own = json.loads(json.dumps(config.crawl.own, default=dict))
+    return bool(own == _own(live.settings))
+
+
+def own_of(manifest: Manifest, source: str) -> dict[str, str]:
+    """Return a source's own settings, as text."""
+    return {name: as_text(value) for name, value in _own(manifest.settings).get(source, {}).items()}
+
+
+def without_leave(manifest: Manifest) -> Manifest:
+    """Return a manifest from elsewhere without leave to reach private addresses: only this machine gives that."""
+    before = _own(manifest.settings)
+    own = {
+        source: {name: value for name, value in given.items() if name != "allow_private"}
+        for source, given in before.items()
+    }
+    if own == before:
+        return manifest
+    return replace(manifest, settings=_with_own(manifest.settings, own))
+
+
+def with_leave(manifest: Manifest) -> list[str]:
+    """Return the sources that have leave of their own to reach private addresses."""
+    return [source for source, given in _own(manifest.settings).items() if given.get("allow_private")]
+
+
+def leave_lost(before: Manifest, now: Manifest | None, done: str) -> list[str]:
+    """Warn of each source that had that leave and has none any more, after a generation was `done`, such as copied."""
+    still = with_leave(now) if now is not None else []
+    return [
+        f"{source} was read with --allow-private, which is not {done}: index it again with the flag"
+        for source in with_leave(before)
+        if source not in still
+    ]
+
+
+def without(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a build without what some sources keep."""
+    own = {source: given for source, given in _own(settings).items() if source not in sources}
+    learnt = {source: template for source, template in settings.get("templates", {}).items() if source not in sources}
+    return _with_own(settings, own) | {"templates": learnt}
+
+
+def names_of(source: str) -> tuple[str, ...]:
+    """Return the names of the settings that a source can have of its own."""
+    return OWN if "://" in source else _OF_PATHS
+
+
+def as_text(value: object) -> str:
+    """Write a setting's value as it is given on the command line; lists with commas."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _own(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return each source's own settings from those of a build."""
+    return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON of a manifest
+
+
+def _with_own(settings: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {**settings, "crawl": {**settings.get("crawl", {}), "own": own}}
+
+
+def _effective(crawl: Mapping[str, Any], source: str) -> dict[str, str]:
+    values = {**crawl, **crawl.get("scope", {}), **crawl.get("own", {}).get(source, {})}
+    return {name: as_text(values[name]) for name in names_of(source) if name in values}

@@ -1,0 +1,114 @@
+"""The text that a reader finds in a document, and the form in which it leaves the reader process.
+
+That process has read a file from a stranger, so nothing it says is trusted: its answer is JSON whose every part is
+checked, and every text is cleaned of invisible characters here, once for all formats.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from indexer.decoding import shorten, visible
+from indexer.errors import ParseError
+from indexer.read.language import detect
+from indexer.read.metadata import Declared, collect, day_of, language_of
+from indexer.records import Section
+
+_DEEPEST = 12  # headings in a path
+_LONGEST_HEADING = 200  # characters
+_LONGEST_ANCHOR = 200  # characters
+_LONGEST = 10_000_000  # characters of all sections
+_SECTION = 100  # characters that one counts for beside its text
+# leaves the indentation of the first line that says something, and spaces at the end of the last
+_EMPTY_ENDS = re.compile(r"\A(?:[^\S\n]*\n)+|(?:\n[^\S\n]*)+\Z|\A\s+\Z")
+_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n){2,}")
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The readable part of a document."""
+
+    title: str | None
+    sections: tuple[Section, ...]
+    declared: Declared = field(default_factory=Declared)
+    is_link_list: bool = False  # an index or a table of contents rather than text
+    detected: str | None = None  # language of the text, where it does not declare one and it is plain
+
+
+def to_json(content: Extraction) -> dict[str, Any]:
+    """Return lists, dictionaries and texts that `from_json` understands."""
+    return {
+        "title": content.title,
+        "sections": [
+            [list(section.path), section.anchor, section.text, section.marks] for section in _first(content.sections)
+        ],
+        "language": content.declared.language,
+        "date": content.declared.date,
+        "metadata": {name: list(values) for name, values in content.declared.metadata.items()},
+        "is_link_list": content.is_link_list,
+        "detected": _detect(content),
+    }
+
+
+def _first(sections: Iterable[Section]) -> Iterator[Section]:
+    """Sections of at most `_LONGEST` characters: more than passages are made of."""
+    left = _LONGEST
+    for section in sections:
+        if left <= 0:
+            return
+        yield section if len(section.text) <= left else replace(section, text=section.text[:left])
+        left -= len(section.text) + _SECTION
+
+
+def _detect(content: Extraction) -> str | None:
+    return None if content.declared.language else detect("\n".join(section.text for section in content.sections))
+
+
+def from_json(answer: Mapping[str, Any]) -> Extraction:
+    """Read an extraction from an answer, and clean it; raises ParseError if it is not one."""
+    try:
+        sections = tuple(
+            Section(
+                tuple(heading for name in path[:_DEEPEST] if (heading := _line(name))),
+                _anchor(anchor),
+                cleaned,
+                _marks(marks, len(cleaned)) if cleaned == text else (),
+            )
+            for path, anchor, text, marks in answer["sections"]
+            if (cleaned := clean(text))
+        )
+        pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
+        declared = Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs))
+        title, is_link_list = _line(answer["title"] or "") or None, answer.get("is_link_list") is True
+        return Extraction(title, sections, declared, is_link_list, language_of(answer.get("detected")))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ParseError("the reader process returned invalid data") from error
+
+
+def clean(text: str) -> str:
+    """Remove invisible characters, and empty lines at both ends; within, code stays as it is written."""
+    return _EMPTY_ENDS.sub("", visible(text))
+
+
+def tidy(text: str) -> str:
+    """Remove spaces at line ends, and all but one of several empty lines: for texts whose shape was never meant."""
+    return _EMPTY_LINES.sub("\n\n", "\n".join(line.rstrip() for line in visible(text).split("\n")))
+
+
+def _line(text: str) -> str:
+    return shorten(_SPACE.sub(" ", visible(text)).strip(), _LONGEST_HEADING)
+
+
+def _anchor(anchor: str | None) -> str | None:
+    # one that is cut leads nowhere
+    line = _SPACE.sub(" ", visible(anchor)).strip() if anchor is not None else ""
+    return line if 0 < len(line) <= _LONGEST_ANCHOR else None
+
+
+def _marks(marks: Any, length: int) -> tuple[tuple[int, str], ...]:
+    """Places within a text, in order, and ids; others are dropped."""
+    found = ((place, _anchor(anchor)) for place, anchor in marks)
+    known = [(place, anchor) for place, anchor in found if anchor and isinstance(place, int) and 0 <= place < length]
+    return tuple(sorted(known, key=lambda mark: mark[0]))

@@ -1,0 +1,188 @@
+"""HTML to a tree of plain objects, however deep: what stands between the parser's events and the walk over a page.
+
+The tree that libxml2 itself makes ends at a depth of 2,048, and everything after that is lost; its events do not.
+"""
+
+import weakref
+from collections.abc import Iterator, Mapping
+
+from lxml import etree
+
+from indexer.decoding import visible
+from indexer.errors import ParseError
+
+MOST_ELEMENTS = 1_000_000
+_DEEPEST = 200_000  # elements within elements; browsers stop at 512
+_NOT_TEXT = frozenset({"script", "style", "template"})
+_NONE: Mapping[str, str] = {}  # lxml's own mapping without anything in it is slow to ask
+
+
+class Element:
+    """One element. It does not keep its parent alive, so that a tree is gone as soon as nobody uses it."""
+
+    __slots__ = ("__weakref__", "_parent", "attributes", "children", "name")
+
+    def __init__(self, name: str, attributes: Mapping[str, str], parent: "Element | None") -> None:
+        self.name = name  # in lower case
+        self.attributes = attributes
+        self.children: list[Element | str] = []  # neighbouring texts are one, unless a comment stands between them
+        self._parent = weakref.ref(parent) if parent is not None else None
+
+    @property
+    def parent(self) -> "Element | None":
+        """The element around this one."""
+        return self._parent() if self._parent is not None else None
+
+    @property
+    def parents(self) -> Iterator["Element"]:
+        """The elements around this one, from the nearest."""
+        parent = self.parent
+        while parent is not None:
+            yield parent
+            parent = parent.parent
+
+    def get(self, name: str) -> str:
+        """Return the value of an attribute; empty if there is none."""
+        return self.attributes.get(name, "")
+
+    @property
+    def anchor(self) -> str | None:
+        """The id, which a browser can go to."""
+        attributes = self.attributes
+        if "id" in attributes and (found := attributes["id"].strip()):
+            return found
+        return attributes["name"].strip() or None if self.name == "a" and "name" in attributes else None
+
+    def nodes(self) -> Iterator["Element | str"]:
+        """Yield everything below, in document order."""
+        todo = self.children[::-1]
+        while todo:
+            node = todo.pop()
+            yield node
+            if isinstance(node, Element):
+                todo += reversed(node.children)
+
+    def elements(self) -> Iterator["Element"]:
+        """Yield the elements below, in document order."""
+        return (node for node in self.nodes() if isinstance(node, Element))
+
+    def text(self) -> str:
+        """Return all text below, as it is written; that of scripts and styles is left out unless this is one."""
+        pieces: list[str] = []
+        todo: list[Element | str] = self.children[::-1]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, str):
+                pieces.append(node)
+            elif node.name not in _NOT_TEXT:
+                todo += reversed(node.children)
+        return "".join(pieces)
+
+    def first_text(self) -> str:
+        """Return the text that it begins with; empty where it begins with an element that has none."""
+        node: Element | str = self
+        while isinstance(node, Element):
+            if not node.children:
+                return ""
+            node = node.children[0]
+        return node
+
+    def short_text(self, most: int) -> str | None:
+        """Return all text below, if it has so many characters at most, white space around it not counted."""
+        pieces: list[str] = []
+        length = 0
+        todo: list[Element | str] = self.children[::-1]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, str):
+                pieces.append(node)
+                length += len(node.strip())
+                if length > most:
+                    return None
+            elif node.name not in _NOT_TEXT:
+                todo += reversed(node.children)
+        return "".join(pieces)
+
+
+class HtmlTree:
+    """A page."""
+
+    def __init__(self) -> None:
+        self.root = Element("", {}, None)
+        self.elements: list[Element] = []  # in document order
+
+    def named(self, name: str) -> Iterator[Element]:
+        """Yield the elements of a name, in document order."""
+        return (element for element in self.elements if element.name == name)
+
+    def first(self, name: str) -> Element | None:
+        """Return the first element of a name."""
+        return next(self.named(name), None)
+
+
+def fold(text: str) -> str:
+    """Fold a text into one line: white space folded, invisible characters dropped."""
+    return " ".join(visible(text).split())
+
+
+def parse_html(markup: str) -> HtmlTree:
+    """Parse HTML as it comes, broken or not; text without any markup is a page too.
+
+    Raises:
+        lxml.etree.LxmlError, ValueError: it cannot be read at all.
+        ParseError: it has too many elements, or they are nested too deep.
+    """
+    if not markup.strip():
+        return HtmlTree()
+    # "huge" lifts limits of depth and of length: both are those of the page, whose size is limited already
+    parser = etree.HTMLParser(target=_Builder(), huge_tree=True, no_network=True, encoding="utf-8")
+    tree: HtmlTree = etree.fromstring(markup.encode("utf-8", "replace"), parser)
+    return tree
+
+
+class _Builder:
+    """Receives the parser's events, by functions that share variables: they are called for each tag of a page."""
+
+    def __init__(self) -> None:
+        tree = HtmlTree()
+        elements, within, pieces = tree.elements, [tree.root], list[str]()
+
+        def end_text() -> None:
+            within[-1].children.append(pieces[0] if len(pieces) == 1 else "".join(pieces))
+            pieces.clear()
+
+        def start(name: str, attributes: Mapping[str, str]) -> None:
+            """Open an element."""
+            if pieces:
+                end_text()
+            if len(elements) >= MOST_ELEMENTS:
+                raise ParseError(f"more than {MOST_ELEMENTS:,} elements")
+            if len(within) > _DEEPEST:
+                raise ParseError(f"more than {_DEEPEST:,} elements within each other")
+            parent = within[-1]
+            element = Element(name, attributes or _NONE, parent)
+            parent.children.append(element)
+            within.append(element)
+            elements.append(element)
+
+        def end(name: str) -> None:
+            """Close an element, which is the innermost one unless the parser is confused."""
+            if pieces:
+                end_text()
+            if within[-1].name == name:
+                within.pop()
+
+        def comment(text: str) -> None:
+            """Leave a comment out."""
+            if pieces:
+                end_text()
+
+        def close() -> HtmlTree:
+            """End the page, and keep nothing of it: parser and target live until the garbage collector comes."""
+            nonlocal tree, elements, within
+            if pieces:
+                end_text()
+            found, tree, elements, within = tree, HtmlTree(), [], []
+            return found
+
+        self.start, self.end, self.data, self.comment, self.close = start, end, pieces.append, comment, close

@@ -1,0 +1,112 @@
+"""HTML to sections of readable text: which part of a page counts, and what it is called."""
+
+import re
+from collections.abc import Iterator
+
+from indexer.decoding import decode
+from indexer.read.extraction import Extraction
+from indexer.read.html.head import declared
+from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
+from indexer.read.html.noise import classes
+from indexer.read.html.template import Template, read_template, strip
+from indexer.read.html.walk import Walker
+
+_CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
+_NAMED = frozenset({"main", "article"})
+_IDS = frozenset({"main-content", "content"})
+_AT_ONCE = re.compile(r"\s*0*(?:\.\d*)?\s*[;,]\s*url\s*=", re.IGNORECASE)
+_STUB = 200  # characters of text of a page that only leads to another
+
+
+def read(body: bytes, argument: str | None) -> Extraction:
+    """Read a page; raises what `extract` does.
+
+    The argument is its charset; on a second line, the template of its site.
+    """
+    charset, _, template = (argument or "").partition("\n")
+    return extract(decode(body, charset or None, markup=True), read_template(template) if template else None)
+
+
+def extract(markup: str, template: Template | None = None) -> Extraction:
+    """Find the main part of an HTML page and cut it into sections of plain text.
+
+    Paragraphs are separated by a blank line, list items and table rows by a line end; <pre> is kept as it is;
+    navigation, forms, scripts and hidden elements are left out, and so is what the template of its site has, unless
+    that is all there is.
+
+    Raises:
+        lxml.etree.LxmlError, ValueError: the markup cannot be read.
+    """
+    tree = parse_html(markup)
+    is_stripped = template is not None and strip(tree, template)
+    body = tree.first("body") or tree.root
+    container = _container(tree) or body
+    walker = Walker()
+    walker.walk(container)
+    if not walker.text_length and container is not body:
+        walker = Walker()
+        walker.walk(body)
+    if is_stripped and not walker.text_length:
+        return extract(markup)
+    sections = walker.sections() if walker.text_length > _STUB or not _redirects(tree) else ()
+    is_link_list = walker.is_mostly_links and not sections
+    return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
+
+
+def _container(tree: HtmlTree) -> Element | None:
+    """The element that holds the page's own text; a kind of element that occurs twice decides nothing."""
+    found: dict[str, list[Element]] = {kind: [] for kind in _CONTAINERS}
+    for element in tree.elements:
+        name, attributes = element.name, element.attributes
+        if name in _NAMED:
+            found[name].append(element)
+        if not attributes:
+            continue
+        if "role" in attributes and attributes["role"] == "main":
+            found["role"].append(element)
+        if "id" in attributes and attributes["id"] in _IDS:
+            found["id"].append(element)
+        if name == "div" and "class" in attributes:
+            for kind in _kinds(element):
+                found[kind].append(element)
+    return next((elements[0] for elements in found.values() if len(elements) == 1), None)
+
+
+def _kinds(division: Element) -> Iterator[str]:
+    names = classes(division)
+    if "body" in names:
+        yield "body"
+    if "document" in names:
+        yield "document"
+    if names == {"contents"} and _follows_a_header(division):
+        yield "contents"
+
+
+def _follows_a_header(element: Element) -> bool:
+    """Whether the element before it is the header that Doxygen writes."""
+    around = element.parent.children if element.parent is not None else []
+    before = None
+    for node in around:
+        if node is element:
+            break
+        before = node if isinstance(node, Element) else before
+    return before is not None and before.name == "div" and "header" in classes(before)
+
+
+def _redirects(tree: HtmlTree) -> bool:
+    """Whether a browser goes on to another page at once, so that nobody sees this one."""
+    refresh = next((tag.get("content") for tag in tree.named("meta") if tag.get("http-equiv").lower() == "refresh"), "")
+    return _AT_ONCE.match(refresh) is not None
+
+
+def _title(tree: HtmlTree, headings: list[str]) -> str | None:
+    """The page's own title; of `Heading - Site name` only the heading, if the page has it."""
+    title = tree.first("title")
+    named = fold(title.text()) if title is not None else ""
+    for heading in headings[:3]:
+        if len(heading) > 2 and named.lower().startswith(heading.lower()):
+            return heading
+    if not named:
+        metas = (meta.get("content") for meta in tree.named("meta") if meta.get("property") == "og:title")
+        named = fold(next(metas, ""))
+    return named or (headings[0] if headings else None)

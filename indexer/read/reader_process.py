@@ -1,0 +1,229 @@
+"""The process in which documents are read, so that a hostile one costs itself and never the build.
+
+It is started when it is first needed and kept. It may use only so much memory, has what `isolation` leaves
+it, and is killed when an answer takes too long; the next document gets a new one. What it says is JSON, see
+`indexer.read.extraction`.
+
+Everything is read there, HTML and plain text too: that leaves the build's own process to fetching and embedding.
+"""
+
+import atexit
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+
+from embedder import cpu
+from indexer import memory
+from indexer.errors import ParseError
+from indexer.read.isolation.confinement import hide
+from indexer.read.messages import BrokenMessage, read_message, write_message
+
+_SECONDS = 60.0  # for one document, or one member of an archive
+_MEMORY = 1 << 29  # bytes of address space, of which 230 MB are code, tables and the model of languages
+_PIECE = 1 << 20  # bytes taken from a pipe at a time
+_LONGEST_BODY = 1 << 30  # bytes of a member; the limits of the build are stricter
+_STARTING = 60.0  # seconds until a process has loaded what it needs, on a busy machine
+_GRACE = 1.0  # seconds for a process to be gone that has closed its pipes
+_LIFE = 5_000  # documents read before it is replaced, so that what libraries leak does not add up
+_MOST = 4  # processes that read at the same time, beside those of archives
+# One thread: on many cores the memory that numpy sets aside for each would be more than there may be.
+_START = (
+    "import os, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path[:] = sys.argv[2:]; "
+    "from indexer.read.reader_main import main; main(int(sys.argv[1]))"
+)
+_free: list["ReaderProcess"] = []
+Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
+_places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
+
+
+class ReaderProcess:
+    """One such process; used by one thread at a time."""
+
+    def __init__(self, seconds: float = _SECONDS, memory: int = _MEMORY) -> None:
+        self._seconds = seconds
+        self._memory = memory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asked = 0
+        self.confinement: dict[str, str] = {}  # what holds the process, by name; empty where the system has none of it
+
+    def ask(
+        self, reader: str, argument: str | None, body: bytes
+    ) -> Generator[tuple[dict[str, Any], bytes], None, None]:
+        """Have a document read: gives the reader's answers, each with bytes that belong to it.
+
+        Args:
+            reader: module that reads it, see `indexer.read.formats`.
+            argument: charset that a server said a text has, or the longest member that an archive may have.
+            body: the document.
+
+        Raises:
+            ParseError: it cannot be read, or reading it took too long or too much memory.
+        """
+        done = False
+        if self._asked >= _LIFE or (self._process is not None and self._process.poll() is not None):
+            self.close()
+        self._asked += 1
+        try:
+            process = self.start()
+            request = {"reader": reader, "argument": argument, "seconds": self._seconds}
+            while not done:
+                answer = self._exchange(process, request, body, self._seconds)
+                request, body = {}, b""
+                done = "done" in answer[0] or "error" in answer[0]
+                if "error" in answer[0]:
+                    raise ParseError(str(answer[0]["error"])[:200])
+                if answer[0].keys() != {"done"}:
+                    yield answer
+        finally:
+            if not done:  # whatever it still has to say would be taken for the next answer
+                self.close()
+
+    def interrupt(self) -> None:
+        """End what it reads just now, from another thread."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        process, self._process, self._asked = self._process, None, 0
+        if process is not None:
+            process.kill()
+            with process:
+                pass
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Have a process, before there is anything to read; raises ParseError."""
+        if self._process is None:
+            hide()
+            self._process = self._start()
+            answer, _ = self._exchange(self._process, {}, b"", _STARTING)
+            self.confinement = dict(answer.get("confinement", {}))
+        return self._process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        paths = [os.path.abspath(path) for path in sys.path]
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-X", "utf8", "-c", _START, str(self._memory), *paths],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,  # an interrupt from the keyboard is for the build, which then ends this
+            )
+        except OSError as error:
+            raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
+
+    def _exchange(
+        self, process: subprocess.Popen[bytes], request: dict[str, Any], body: bytes, seconds: float
+    ) -> tuple[dict[str, Any], bytes]:
+        """Send the request, if there is one, and receive an answer."""
+        pipes = _Pipes(process, seconds)
+        try:
+            if request:
+                write_message(pipes, request, body)
+            answer = read_message(pipes, _LONGEST_BODY)
+        except BrokenMessage as error:
+            raise ParseError(str(error)) from error
+        except TimeoutError as error:
+            raise ParseError(f"reading it took longer than {seconds:g} seconds") from error
+        except OSError:  # it has ended before it took everything
+            answer = None
+        if answer is None:
+            with suppress(subprocess.TimeoutExpired):
+                if process.wait(_GRACE) == -signal.SIGSYS:
+                    raise ParseError("its reader was stopped: it made a forbidden system call")
+            raise ParseError(f"reading it crashed, or took more than {self._memory >> 20:,} MB of memory")
+        return answer
+
+
+class _Pipes:
+    """Standard input and output of a process, for one exchange, until its time is up: then TimeoutError is raised."""
+
+    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are asked for
+        self._to, self._from = process.stdin.fileno(), process.stdout.fileno()
+        os.set_blocking(self._to, False)
+        self._end = time.monotonic() + seconds
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            self._wait(self._to, select.POLLOUT)
+            view = view[os.write(self._to, view) :]
+
+    def flush(self) -> None:
+        """Do nothing: `write` holds nothing back."""
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, or fewer where they end."""
+        parts: list[bytes] = []
+        while size:
+            self._wait(self._from, select.POLLIN)
+            part = os.read(self._from, min(size, _PIECE))
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _wait(self, pipe: int, event: int) -> None:
+        poll = select.poll()
+        poll.register(pipe, event)
+        if not poll.poll(max(0.0, self._end - time.monotonic()) * 1_000):
+            raise TimeoutError
+
+
+class ReaderPool:
+    """Lends processes to read in, and can end all that it has lent."""
+
+    def __init__(self) -> None:
+        self._lent: set[ReaderProcess] = set()
+        self._is_closed = False
+
+    @contextmanager
+    def borrowed(self) -> Iterator[ReaderProcess]:
+        """Lend a process until the end of the block, as soon as one is free; raises ParseError if closed."""
+        with _places, borrowed() as process:
+            self._lent.add(process)
+            try:
+                if self._is_closed:
+                    raise ParseError("interrupted")
+                yield process
+            finally:
+                self._lent.discard(process)
+
+    def close(self) -> None:
+        """End whatever is being read, from another thread."""
+        self._is_closed = True
+        for process in tuple(self._lent):
+            process.interrupt()
+
+
+@contextmanager
+def borrowed() -> Iterator[ReaderProcess]:
+    """Lend a process at once, beyond the usual number: for callers who hold one and would wait for themselves."""
+    try:
+        process = _free.pop()
+    except IndexError:
+        process = ReaderProcess()
+    try:
+        yield process
+    finally:
+        _free.append(process)
+
+
+@atexit.register
+def close_all() -> None:
+    """End the processes that nobody uses; the next document starts a new one."""
+    while _free:
+        _free.pop().close()

@@ -1,0 +1,131 @@
+"""Source strings to pages: sites side by side, folders and files one after the other, each page once."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from urllib.parse import urlsplit
+
+from indexer.config import CrawlLimits
+from indexer.crawl.crawler import crawl
+from indexer.crawl.journal import Journal
+from indexer.crawl.traffic import Traffic
+from indexer.errors import SourceError
+from indexer.generation.previous import PreviousGeneration
+from indexer.records import Item
+from indexer.sources.duplicates import Duplicates
+from indexer.sources.folder import read_path
+from indexer.sources.names import SCHEME
+from indexer.sources.templates import Items, Templates
+from indexer.urls import normalise
+
+
+class _Lane:
+    """Sources that are read one after another, and what was read of them and has not been given yet."""
+
+    def __init__(self, sources: Iterable[str], start: Callable[[str], Items], templates: Templates | None) -> None:
+        self.ready: deque[Item] = deque()
+        self._waiting = deque(sources)
+        self._start = start
+        self._templates = templates
+        self._items: Items | None = None  # of the source that is being read
+        self._source = ""
+
+    def advance(self) -> bool:
+        """Read an item unless some are ready; what is read may have to wait. False where all have been given."""
+        while not self.ready and (self._items is not None or self._waiting):
+            if self._items is None:
+                self._source = self._waiting.popleft()
+                self._items = self._start(self._source)
+            item, templates = next(self._items, None), self._templates
+            if item is not None:
+                self.ready.extend([item] if templates is None else templates.take(self._source, item))
+                return True
+            self.ready.extend(() if templates is None else templates.end(self._source))
+            self._items = None
+        return bool(self.ready)
+
+    def close(self) -> None:
+        if self._items is not None:
+            self._items.close()
+
+
+def read_sources(
+    sources: Sequence[str],
+    limits: CrawlLimits,
+    found: Callable[[int], None],
+    earlier: PreviousGeneration | None = None,
+    traffic: Traffic | None = None,
+    journal: Journal | None = None,
+    templates: Templates | None = None,
+    rested: Collection[str] = (),
+) -> Items:
+    """Read every source; of pages with the same address or the same content only the first is given.
+
+    Sites are read at the same time, up to `limits.sites` of them, and give an item each in turn, so that the order
+    depends on what they hold and not on how fast they are. Sources on one host, and paths, are read one after another.
+    A site whose template is to be learnt gives nothing in its first turns.
+
+    Args:
+        sources: http or https addresses, folders or files.
+        limits: for sites; `max_bytes` for files too.
+        found: told how many pages are due in all, as far as is known.
+        earlier: what an earlier build knows, if there was one; unchanged pages of a site are not read again.
+        traffic: told of every request to a site.
+        journal: pages that an interrupted build has fetched, and that this one will have.
+        templates: give pages the templates of their sites.
+        rested: addresses of pages that other sources have already led to.
+
+    Raises:
+        SourceError: a source cannot be read at all.
+    """
+    due: dict[str, int] = {}
+    duplicates = Duplicates(rested)
+
+    def start(source: str) -> Items:
+        def tell(pages: int) -> None:
+            due[source] = pages
+            found(sum(due.values()))
+
+        study = partial(templates.study, source) if templates is not None else None
+        return _read_one(source, limits.of(source), tell, earlier, traffic, journal, study)
+
+    hosts: dict[str, list[str]] = {}
+    for source in sources:
+        hosts.setdefault(_host(source), []).append(source)
+    waiting = deque(_Lane(names, start, templates) for names in hosts.values())
+    running: deque[_Lane] = deque()
+    try:
+        while waiting or running:
+            lane = waiting.popleft() if waiting and len(running) < limits.sites else running.popleft()
+            running.append(lane)
+            if not lane.advance():
+                running.pop()
+            elif lane.ready:
+                yield duplicates.left_out(lane.ready.popleft())
+    finally:
+        for lane in running:
+            lane.close()
+
+
+def _host(source: str) -> str:
+    """Host and port of a site, empty for a path."""
+    return urlsplit(normalise(source, "") or "").netloc
+
+
+def _read_one(
+    source: str,
+    limits: CrawlLimits,
+    found: Callable[[int], None],
+    earlier: PreviousGeneration | None,
+    traffic: Traffic | None,
+    journal: Journal | None,
+    study: Callable[[Iterable[Item]], None] | None,
+) -> Items:
+    scheme = SCHEME.match(source)
+    if scheme is None:
+        if not source.strip():
+            raise SourceError("empty source; name a site, folder or file")
+        return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()), study)
+    if scheme[1].lower() not in ("http", "https"):
+        raise SourceError(f"{source}: cannot index this scheme; name an http or https address, a folder or a file")
+    return crawl(source, limits, found, earlier, traffic, journal)
