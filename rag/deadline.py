@@ -1,4 +1,4 @@
-"""When an answer has to be there: set where a request comes in, asked wherever it would wait.
+"""The deadline of an answer: set where a request comes in, asked wherever it would wait.
 
 A deadline belongs to the context of the request, so that nothing between the server and the model's queue has to
 hand it on. Without one, there is no end.
@@ -14,7 +14,7 @@ _end: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
 def begin(seconds: float, since: float | None = None) -> None:
-    """Let the deadline of this context pass so many seconds after `since`, which is now unless given.
+    """Set the deadline of this context to so many seconds after `since`, which is now unless given.
 
     `since` is a time of `time.monotonic`.
     """
@@ -22,17 +22,17 @@ def begin(seconds: float, since: float | None = None) -> None:
 
 
 def lift() -> None:
-    """Take the deadline off this context: for what streams on after the search is done."""
+    """Remove the deadline of this context: for what streams on after the search is done."""
     _end.set(math.inf)
 
 
 def end() -> float:
-    """When the deadline passes, as a time of `time.monotonic`; infinity without one."""
+    """Return the time at which the deadline passes, of `time.monotonic`; infinity without one."""
     return _end.get()
 
 
 def remaining() -> float:
-    """Seconds left, 0 once it has passed; infinity without a deadline."""
+    """Return the seconds left, 0 once it has passed; infinity without a deadline."""
     return max(0.0, _end.get() - time.monotonic())
 
 

@@ -16,12 +16,12 @@ class Event(NamedTuple):
     data: str
 
     def encode(self) -> bytes:
-        """As it is sent; the data may not hold line breaks, as JSON does not."""
+        """Return the event as it is sent; the data may not hold line breaks, as JSON does not."""
         return f"event: {self.name}\ndata: {self.data}\n\n".encode()
 
 
 def event_of(name: str, value: Any) -> Event:
-    """An event that carries a JSON-ready value."""
+    """Return an event that carries a JSON-ready value."""
     return Event(name, json.dumps(value, ensure_ascii=False))
 
 

@@ -1,4 +1,4 @@
-"""Memory that was freed but not given back: what a generation leaves behind when another takes its place."""
+"""Memory that is freed but not given back: what a generation leaves behind when another takes its place."""
 
 import ctypes
 

@@ -1,270 +1,165 @@
-"""Every setting, in one table: the command line, the environment and the documentation are all made from it."""
+"""Every setting, declared once: flag, variable, default, help, limits and documentation follow from its field."""
 
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from embedder.cache import default_folder
+from embedder.config import EmbedderConfig
 from embedder.model.spec import PACKAGED
+from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.generation.layout import KEYS, collection_dir, is_url
-from indexer.wording import plain
-from rag.errors import SettingsError
+from indexer.scope import Scope, patterns
+from rag.declaration import WORDS, Setting, setting
 from rag.query.options import EXPANSIONS
-
-TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One row of the table."""
+class Settings:
+    """The settings; without arguments, the defaults. `load` checks what it is given, the constructor does not."""
 
-    name: str
-    default: str | int | float | bool
-    help: str
-    group: str  # which part reads it, and its heading in docs/settings.md
-    choices: tuple[str, ...] = ()
-    low: float | None = None
-    high: float | None = None
-    bare: str = ""  # what the flag means without a value; empty where it needs one
-
-    @property
-    def variable(self) -> str:
-        """Name of the environment variable."""
-        return f"PILOTLIGHT_{self.name.upper()}"
-
-    @property
-    def flag(self) -> str:
-        """Name of the command-line flag."""
-        return f"--{self.name.replace('_', '-')}"
-
-
-SETTINGS: tuple[Setting, ...] = (
-    Setting("index", "pilotlight-index", "folder of the index; to read it, also s3:// or file://", "index"),
-    Setting("collection", "default", "name of the collection", "index"),
-    Setting("store", "", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", "store"),
-    Setting("replica_dir", "", "folder for copies of a remote index; empty = replicas in the cache folder", "replica"),
-    Setting("poll", 10.0, "seconds between checks of a remote index for changes", "replica", low=0.05, high=86_400),
-    Setting("keep_generations", 2, "generations to keep, including the live one", "build", low=1, high=1000),
-    Setting(
-        "vector_index",
+    index: str = setting("pilotlight-index", "folder of the index; to read it, also s3:// or file://", "index")
+    collection: str = setting("default", "name of the collection", "index")
+    store: str = setting("", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", "store")
+    replica_dir: str = setting(
+        "", "folder for copies of a remote index; empty = replicas in the cache folder", "replica"
+    )
+    poll: float = setting(
+        10.0, "seconds between checks of a remote index for changes", "replica", low=0.05, high=86_400
+    )
+    keep_generations: int = setting(2, "generations to keep, including the live one", "build", low=1, high=1000)
+    vector_index: str = setting(
         "auto",
         "kind of vector index; auto chooses by the number of vectors",
         "build",
         choices=("auto", "flat", "pq", "ivf", "hnsw"),
-    ),
-    Setting(
-        "ray",
+    )
+    ray: str = setting(
         "",
         "Ray cluster to build on: HOST:PORT, local, or auto for the one this machine belongs to; empty = none",
         "build",
-    ),
-    Setting("model", PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder"),
-    Setting("revision", "", "commit hash of a hub model, required with a hub name", "embedder"),
-    Setting(
-        "engine",
+    )
+    model: str = setting(PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder")
+    revision: str = setting("", "commit hash of a hub model, required with a hub name", "embedder")
+    engine: str = setting(
         "auto",
         "how to run the model; auto = native if it supports the model, else aot",
         "embedder",
         choices=("auto", "native", "aot", "compile", "eager"),
-    ),
-    Setting(
-        "precision",
+    )
+    precision: str = setting(
         "auto",
         "precision of the model; auto = bf16 if the CPU has it in hardware, else fp32",
         "embedder",
         choices=("auto", "fp32", "bf16", "int8"),
-    ),
-    Setting(
-        "threads",
+    )
+    threads: int = setting(
         0,
         "cores for one run of the model; 0 = all physical cores, or in serve a worker's share (native engine)",
         "embedder",
         low=0,
         high=1024,
-    ),
-    Setting("cache_dir", "", "private folder for compiled models; empty = ~/.cache/pilotlight", "embedder"),
-    Setting("max_pages", 10_000, "most pages to fetch from one site", "crawl", low=1, high=100_000_000),
-    Setting("max_depth", 32, "most links to follow from the start page", "crawl", low=0, high=1_000_000),
-    Setting("timeout", 20.0, "seconds to wait for one page, including redirects", "crawl", low=0.01, high=86_400),
-    Setting("max_bytes", 10_000_000, "largest page or file to read, in bytes", "crawl", low=1, high=1_000_000_000),
-    Setting(
-        "max_total_bytes",
-        10_000_000_000,
-        "most bytes to read from one site",
-        "crawl",
-        low=1,
-        high=1_000_000_000_000_000,
-    ),
-    Setting("include", "", "paths to index, such as /docs/,/blog/*.html$; empty = all", "crawl"),
-    Setting("exclude", "", "paths to leave out, in the same notation", "crawl"),
-    Setting("concurrency", 4, "pages to fetch at the same time from each site", "crawl", low=1, high=64),
-    Setting("sites", 4, "sites to crawl at the same time", "crawl", low=1, high=64),
-    Setting("delay", 0.0, "seconds between requests to a site", "crawl", low=0, high=3600),
-    Setting(
-        "allow_private",
+    )
+    cache_dir: str = setting("", "private folder for compiled models; empty = ~/.cache/pilotlight", "embedder")
+    max_pages: int = setting(10_000, "most pages to fetch from one site", "crawl", low=1, high=100_000_000)
+    max_depth: int = setting(32, "most links to follow from the start page", "crawl", low=0, high=1_000_000)
+    timeout: float = setting(20.0, "seconds to wait for one page, including redirects", "crawl", low=0.01, high=86_400)
+    max_bytes: int = setting(10_000_000, "largest page or file to read, in bytes", "crawl", low=1, high=1_000_000_000)
+    max_total_bytes: int = setting(
+        10_000_000_000, "most bytes to read from one site", "crawl", low=1, high=1_000_000_000_000_000
+    )
+    include: str = setting("", "paths to index, such as /docs/,/blog/*.html$; empty = all", "crawl")
+    exclude: str = setting("", "paths to leave out, in the same notation", "crawl")
+    concurrency: int = setting(4, "pages to fetch at the same time from each site", "crawl", low=1, high=64)
+    sites: int = setting(4, "sites to crawl at the same time", "crawl", low=1, high=64)
+    delay: float = setting(0.0, "seconds between requests to a site", "crawl", low=0, high=3600)
+    allow_private: str = setting(
         "no",
         "allow loopback and private addresses: yes, or only networks such as 10.0.0.0/8,fd00::/8",
         "crawl",
         bare="yes",
-    ),
-    Setting("chunk_tokens", 200, "length of a passage, in tokens", "chunk", low=16, high=100_000),
-    Setting("chunk_overlap", 0, "tokens to repeat from the previous passage", "chunk", low=0, high=50_000),
-    Setting("host", "127.0.0.1", "address to listen on", "serve"),
-    Setting("port", 8642, "port to listen on", "serve", low=1, high=65_535),
-    Setting(
-        "workers",
+    )
+    chunk_tokens: int = setting(200, "length of a passage, in tokens", "chunk", low=16, high=100_000)
+    chunk_overlap: int = setting(0, "tokens to repeat from the previous passage", "chunk", low=0, high=50_000)
+    host: str = setting("127.0.0.1", "address to listen on", "serve")
+    port: int = setting(8642, "port to listen on", "serve", low=1, high=65_535)
+    workers: int = setting(
         0,
         "worker processes; 0 = one per core (native engine), or as many as the cores and threads allow",
         "serve",
         low=0,
         high=256,
-    ),
-    Setting("max_k", 100, "most hits a query may ask for", "serve", low=1, high=10_000),
-    Setting(
-        "per_document",
-        2,
-        "most hits from one document, unless the query says; 0 = no limit",
-        "serve",
-        low=0,
-        high=1000,
-    ),
-    Setting(
-        "expand",
+    )
+    max_k: int = setting(100, "most hits a query may ask for", "serve", low=1, high=10_000)
+    per_document: int = setting(
+        2, "most hits from one document, unless the query says; 0 = no limit", "serve", low=0, high=1000
+    )
+    expand: str = setting(
         "none",
         "what to return with hits, unless the query says: section adds the surrounding passages",
         "serve",
         choices=EXPANSIONS,
-    ),
-    Setting(
-        "close",
+    )
+    close: float = setting(
         0.4,
         "cosine from which a hit is close to the query; 0 = any (the default is measured for the default model)",
         "serve",
         low=0,
         high=1,
-    ),
-    Setting("max_query_chars", 10_000, "longest query, in characters", "serve", low=1, high=1_000_000),
-    Setting("log_format", "text", "format of the log", "serve", choices=("text", "json")),
-    Setting("log_queries", False, "log the queries", "serve"),
-    Setting("site_name", "Pilotlight", "name of the search page", "page"),
-    Setting("site_logo", "", "logo of the search page, an SVG, PNG, WebP or JPEG file; empty = Pilotlight's", "page"),
-    Setting("site_accent", "", "colour of links and buttons, such as #b3261e; empty = blue", "page"),
-    Setting(
-        "examples",
+    )
+    max_query_chars: int = setting(10_000, "longest query, in characters", "serve", low=1, high=1_000_000)
+    log_format: str = setting("text", "format of the log", "serve", choices=("text", "json"))
+    log_queries: bool = setting(False, "log the queries", "serve")
+    site_name: str = setting("Pilotlight", "name of the search page", "page")
+    site_logo: str = setting(
+        "", "logo of the search page, an SVG, PNG, WebP or JPEG file; empty = Pilotlight's", "page"
+    )
+    site_accent: str = setting("", "colour of links and buttons, such as #b3261e; empty = blue", "page")
+    examples: str = setting(
         "",
         "example questions on the start page, separated by |; empty = headings of the index, none = no questions",
         "page",
-    ),
-    Setting(
-        "originals",
-        False,
-        "let callers who may search download the indexed files of folders",
-        "page",
-    ),
-    Setting("keys", "", "file with the API keys; empty = keys.json in the index folder", "access"),
-    Setting(
-        "anonymous",
+    )
+    originals: bool = setting(False, "let callers who may search download the indexed files of folders", "page")
+    keys: str = setting("", "file with the API keys; empty = keys.json in the index folder", "access")
+    anonymous: str = setting(
         "auto",
         "what callers without a key may do; auto = read if there are no keys and the server is on loopback",
         "access",
         choices=("auto", "none", "read"),
-    ),
-    Setting("cors_origins", "", "other origins whose pages may call the API; empty = none, * = any", "access"),
-    Setting(
-        "proxies", 0, "number of reverse proxies in front, whose X-Forwarded-For is trusted", "access", low=0, high=10
-    ),
-    Setting(
-        "rate_limit",
+    )
+    cors_origins: str = setting("", "other origins whose pages may call the API; empty = none, * = any", "access")
+    proxies: int = setting(
+        0, "number of reverse proxies in front, whose X-Forwarded-For is trusted", "access", low=0, high=10
+    )
+    rate_limit: float = setting(
         0.0,
         "requests per second for each key or, without one, address; bursts of twice that; 0 = no limit",
         "access",
         low=0,
         high=1_000_000,
-    ),
-    Setting(
-        "queue",
-        64,
-        "most requests in progress or waiting in one worker; more get 503",
-        "access",
-        low=1,
-        high=100_000,
-    ),
-    Setting("deadline", 10.0, "seconds after which a search gets 503", "access", low=0.01, high=3600),
-    Setting(
-        "job_sources",
+    )
+    queue: int = setting(
+        64, "most requests in progress or waiting in one worker; more get 503", "access", low=1, high=100_000
+    )
+    deadline: float = setting(10.0, "seconds after which a search gets 503", "access", low=0.01, high=3600)
+    job_sources: str = setting(
         "",
         "addresses and folders that callers with the role write may index; empty = only those of the index",
         "access",
-    ),
-    Setting("answer_url", "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", "answers"),
-    Setting("answer_model", "", "model to ask for at answer_url", "answers"),
-    Setting("answer_key", "", "API key for answer_url; safer in the variable than in the flag", "answers"),
-    Setting("answer_timeout", 60.0, "seconds to wait for one answer", "answers", low=0.01, high=3600),
-)
-BY_NAME = {setting.name: setting for setting in SETTINGS}
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The value of every row of `SETTINGS`."""
-
-    index: str
-    collection: str
-    store: str
-    replica_dir: str
-    poll: float
-    keep_generations: int
-    vector_index: str
-    ray: str
-    model: str
-    revision: str
-    engine: str
-    precision: str
-    threads: int
-    cache_dir: str
-    max_pages: int
-    max_depth: int
-    timeout: float
-    max_bytes: int
-    max_total_bytes: int
-    include: str
-    exclude: str
-    concurrency: int
-    sites: int
-    delay: float
-    allow_private: str
-    chunk_tokens: int
-    chunk_overlap: int
-    host: str
-    port: int
-    workers: int
-    max_k: int
-    per_document: int
-    expand: str
-    close: float
-    max_query_chars: int
-    log_format: str
-    log_queries: bool
-    site_name: str
-    site_logo: str
-    site_accent: str
-    examples: str
-    originals: bool
-    keys: str
-    anonymous: str
-    cors_origins: str
-    proxies: int
-    rate_limit: float
-    queue: int
-    deadline: float
-    job_sources: str
-    answer_url: str
-    answer_model: str
-    answer_key: str = field(repr=False)
-    answer_timeout: float
+    )
+    answer_url: str = setting(
+        "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", "answers"
+    )
+    answer_model: str = setting("", "model to ask for at answer_url", "answers")
+    answer_key: str = setting(
+        "", "API key for answer_url; safer in the variable than in the flag", "answers", secret=True
+    )
+    answer_timeout: float = setting(60.0, "seconds to wait for one answer", "answers", low=0.01, high=3600)
 
     @property
     def index_dir(self) -> Path:
@@ -289,10 +184,47 @@ class Settings:
         """The package cache folder."""
         return Path(self.cache_dir).expanduser() if self.cache_dir else default_folder()
 
+    def embedder_config(self) -> EmbedderConfig:
+        """Return what the embedder needs."""
+        return EmbedderConfig(
+            model=self.model,
+            revision=self.revision,
+            engine=self.engine,
+            precision=self.precision,
+            threads=self.threads,
+            cache_dir=self.cache,
+        )
+
+    def build_config(self, within: Mapping[str, Sequence[str]] | None = None) -> BuildConfig:
+        """Return what a build needs; `within` is as in `CrawlLimits`. Raises ConfigError."""
+        return BuildConfig(
+            crawl=CrawlLimits(
+                max_pages=self.max_pages,
+                max_depth=self.max_depth,
+                timeout=self.timeout,
+                max_bytes=self.max_bytes,
+                max_total_bytes=self.max_total_bytes,
+                scope=Scope(patterns(self.include), patterns(self.exclude)),
+                concurrency=self.concurrency,
+                sites=self.sites,
+                delay=self.delay,
+                allow_private=_networks(self.allow_private),
+                within={source: tuple(places) for source, places in (within or {}).items()},
+            ),
+            chunk=ChunkConfig(tokens=self.chunk_tokens, overlap=self.chunk_overlap),
+            keep_generations=self.keep_generations,
+            vector_index=self.vector_index,
+        )
+
     def as_environment(self) -> dict[str, str]:
         """Return the variables that make `load` give these settings in another process."""
-        values = dataclasses.asdict(self)
-        return {BY_NAME[name].variable: str(value) for name, value in values.items()}
+        return {known.variable: str(getattr(self, known.name)) for known in SETTINGS}
+
+
+SETTINGS = tuple(
+    Setting(field.name, type(field.default), field.default, **field.metadata) for field in dataclasses.fields(Settings)
+)
+BY_NAME = {known.name: known for known in SETTINGS}
 
 
 def load(
@@ -306,40 +238,25 @@ def load(
     """
     environ = os.environ if environ is None else environ
     overrides, configured = overrides or {}, configured or {}
-    values: dict[str, object] = {}
-    for setting in SETTINGS:
-        if setting.name in overrides:
-            values[setting.name] = parse_value(setting, overrides[setting.name], setting.flag)
-        elif setting.variable in environ:
-            values[setting.name] = parse_value(setting, environ[setting.variable], setting.variable)
-        elif setting.name in configured:
-            values[setting.name] = parse_value(
-                setting, configured[setting.name], f"{setting.name} in the configuration file"
-            )
-        else:
-            values[setting.name] = setting.default
-    return Settings(**values)  # type: ignore[arg-type]  # the table and the fields are held together by a test
+    values: dict[str, Any] = {}
+    for known in SETTINGS:
+        name = known.name
+        if name in overrides:
+            values[name] = known.read(overrides[name], known.flag)
+        elif known.variable in environ:
+            values[name] = known.read(environ[known.variable], known.variable)
+        elif name in configured:
+            values[name] = known.read(configured[name], f"{name} in the configuration file")
+    return Settings(**values)
 
 
-def parse_value(setting: Setting, value: object, origin: str) -> object:
-    """Read the value of a setting; `origin` says in an error where it was given. Raises SettingsError."""
-    kind = type(setting.default)
-    try:
-        parsed = _READERS[kind](value)
-    except (ValueError, TypeError, KeyError):
-        raise SettingsError(f"{origin} must be a {TYPE_NAMES[kind]}, not {value!r}") from None
-    if setting.choices and parsed not in setting.choices:
-        raise SettingsError(f"{origin} must be one of {', '.join(setting.choices)}, not {value!r}")
-    low, high = setting.low, setting.high
-    if low is not None and high is not None and not low <= parsed <= high:  # type: ignore[operator]  # it is a number
-        raise SettingsError(f"{origin} must be from {plain(low)} to {plain(high)}, not {value!r}")
-    return parsed
+def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of settings by name as a source can have them of its own, see `CrawlLimits.own`."""
+    read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
+    return {name: read[name](value) if name in read else value for name, value in values.items()}
 
 
-WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_READERS: dict[type, Callable[[object], object]] = {
-    str: lambda value: ",".join(map(str, value)) if isinstance(value, list) else str(value),
-    int: lambda value: int(str(value)),
-    float: lambda value: float(str(value)),
-    bool: lambda value: WORDS[str(value).lower()],
-}
+def _networks(text: str) -> bool | tuple[str, ...]:
+    """Read `allow_private`: yes, no, or a comma-separated list of networks."""
+    known = WORDS.get(text.strip().lower())
+    return patterns(text) if known is None else known

@@ -7,20 +7,21 @@ from pathlib import Path
 from flask import Flask, Response, url_for
 from werkzeug.middleware.proxy_fix import ProxyFix
 
+from rag.settings import Settings
 from web import openapi, problems
 from web.api import answers, documents, embeddings, health, jobs, openai, search
 from web.encoding import JsonProvider
 from web.guards import access, cors, limits
-from web.headers import SECURITY_HEADERS
 from web.observe import telemetry
-from web.pages import branding, page, reading, status
-from web.retriever import Jobs, Limits, Retriever
+from web.pages import branding, document_page, search_page, status_page
+from web.retriever import Jobs, Retriever
+from web.security_headers import SECURITY_HEADERS
 from web.sizes import MAX_BODY_BYTES
 
-PARTS = (search, answers, page, status, health, openapi, embeddings, openai, documents, jobs, reading)
+PARTS = (search, answers, search_page, status_page, health, openapi, embeddings, openai, documents, jobs, document_page)
 
 
-def create_app(retriever: Retriever, settings: Limits, builds: Jobs | None = None) -> Flask:
+def create_app(retriever: Retriever, settings: Settings, builds: Jobs | None = None) -> Flask:
     """Build the Flask application around a retriever; the caller starts and closes the retriever.
 
     Raises SettingsError for an origin that is none, or a logo or colour that cannot be used.

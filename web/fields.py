@@ -29,7 +29,7 @@ class FieldError(BadRequest):
 
 
 def is_blank(text: str) -> bool:
-    """Whether nothing in the text would be visible."""
+    """Return whether nothing in the text would be visible."""
     return not _VISIBLE.search(text)
 
 

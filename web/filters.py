@@ -8,12 +8,12 @@ NAMES = (*LISTS, *DAYS, f"{METADATA}NAME")
 
 
 def is_filter(name: str) -> bool:
-    """Whether a parameter is part of a filter."""
+    """Return whether a parameter is part of a filter."""
     return name in LISTS or name in DAYS or name.startswith(METADATA)
 
 
 def may_repeat(name: str) -> bool:
-    """Whether a parameter may be given several times, of which any one is to match."""
+    """Return whether a parameter may be given several times, of which any one is to match."""
     return is_filter(name) and name not in DAYS
 
 

@@ -1,4 +1,4 @@
-"""What each route takes and gives, said beside it; `/openapi.json` is made from this and the url map."""
+"""Descriptions of routes, written beside them; `/openapi.json` is made from these and the url map."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar
 from flask import Blueprint, Flask, Response, current_app, jsonify
 from werkzeug.routing import Rule
 
+from rag.settings import Settings
 from web.problems import MEDIA_TYPE
-from web.retriever import Limits
 
 Role = Literal["read", "write"]
 Schema = Mapping[str, Any]  # JSON Schema 2020-12, as OpenAPI 3.1 has it
@@ -39,7 +39,7 @@ _ATTRIBUTE = "pilotlight_operation"
 _CONVERTER = re.compile(r"<(?:[^:<>]+:)?([^<>]+)>")
 
 blueprint = Blueprint("openapi", __name__)
-_components: dict[str, Schema | Callable[[Limits], Schema]] = {}
+_components: dict[str, Schema | Callable[[Settings], Schema]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ HTML = Content("text/html", {"type": "string"})
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one method of a route takes and gives."""
+    """The request and the answers of one method of a route."""
 
     summary: str
     role: Role | None  # what a key must allow; None is open to everybody: probes alone
     request: Schema | Content | None
-    parameters: Sequence[Parameter] | Callable[[Limits], Sequence[Parameter]]
+    parameters: Sequence[Parameter] | Callable[[Settings], Sequence[Parameter]]
     responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None]
     errors: tuple[int, ...]
     description: str
@@ -71,7 +71,7 @@ def operation(
     summary: str,
     role: Role | None,
     request: Schema | Content | None = None,
-    parameters: Sequence[Parameter] | Callable[[Limits], Sequence[Parameter]] = (),
+    parameters: Sequence[Parameter] | Callable[[Settings], Sequence[Parameter]] = (),
     responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None],
     errors: Sequence[int] = (),
     description: str = "",
@@ -104,7 +104,7 @@ def operation_of(view: Callable[..., Any] | None) -> Operation | None:
     return found if isinstance(found, Operation) else None
 
 
-def define(name: str, schema: Schema | Callable[[Limits], Schema]) -> Schema:
+def define(name: str, schema: Schema | Callable[[Settings], Schema]) -> Schema:
     """Name a schema, or what makes it from the limits; return the reference to put in its place."""
     _components[name] = schema
     return {"$ref": f"#/components/schemas/{name}"}
@@ -138,7 +138,7 @@ def describe_api() -> Response:
 
 def document(app: Flask) -> dict[str, Any]:
     """Return the OpenAPI document of an application, made from its url map and the operations of its views."""
-    limits: Limits = app.extensions["limits"]
+    limits: Settings = app.extensions["limits"]
     paths: dict[str, dict[str, Any]] = {}
     for rule, method, described in operations(app):
         path = _CONVERTER.sub(r"{\1}", rule.rule)
@@ -171,7 +171,7 @@ def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
                 yield rule, method, described
 
 
-def _described(rule: Rule, described: Operation, limits: Limits) -> dict[str, Any]:
+def _described(rule: Rule, described: Operation, limits: Settings) -> dict[str, Any]:
     parameters = described.parameters
     answers = {str(status): _answer(status, content) for status, content in described.responses.items()}
     answers |= {str(status): _problem(status) for status in described.errors if status not in described.responses}

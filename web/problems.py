@@ -95,7 +95,7 @@ def problem_of(error: Exception) -> dict[str, object]:
 
 
 def wants_page() -> bool:
-    """Whether the request is a browser's, for something that people read."""
+    """Return whether the request is a browser's, for something that people read."""
     if request.path.startswith(MACHINE_PATHS):
         return False
     return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"

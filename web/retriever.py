@@ -1,14 +1,14 @@
-"""What the web application asks of the rest of Pilotlight; `rag.live.live.LiveRetriever` satisfies it."""
+"""The protocol by which the web application asks for searches; `rag.serving.live.LiveRetriever` satisfies it."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from rag.query.filters import Filter
+from rag.document_sections import Section
 from rag.query.options import DEFAULT_COLLECTION
+from rag.query.request import SearchRequest
 from rag.query.results import Answer
 
 Role = Literal["query", "document"]
@@ -27,38 +27,13 @@ class Retriever(Protocol):
         """JSON-ready facts, among them ready, reason, documents, chunks and created_at (ISO 8601)."""
 
     def describe(self, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
-        """JSON-ready facts of the generation served: its id, counts, sources, the report of its build and settings."""
+        """JSON-ready facts of the generation served: its id, counts, sources, the report of its build."""
 
-    def search(
-        self,
-        query: str,
-        *,
-        k: int = 10,
-        offset: int = 0,
-        mode: str = "hybrid",
-        filter: Filter | None = None,
-        collection: str = DEFAULT_COLLECTION,
-        per_document: int | None = None,
-        diversity: float = 0.0,
-        expand: str | None = None,
-        facets: bool = False,
-        sentences: bool = False,
-        vector: Vector | None = None,
-    ) -> Answer:
-        """Return the k best passages of those that pass the filter.
+    def search(self, request: SearchRequest, vector: Vector | None = None) -> Answer:
+        """Return the passages that answer a query best.
 
         Args:
-            query: what to search for.
-            k: how many passages.
-            offset: how many better ones to leave out.
-            mode: one of MODES.
-            filter: which documents may be found; None for all.
-            collection: name of the index to search.
-            per_document: most passages of one document, 0 for no limit; None for what the server is set to.
-            diversity: 0 for the best passages, towards 1 for passages that differ from each other.
-            expand: one of EXPANSIONS; section adds the text around each passage. None for what the server is set to.
-            facets: whether the documents among the candidates are counted.
-            sentences: whether to find the nearest sentence in hits that share no word with the query.
+            request: what is searched for, and how.
             vector: the query's own, float32 (dim,), where `embed` has made it already.
 
         Raises:
@@ -77,6 +52,14 @@ class Retriever(Protocol):
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
         """Return a document with its passages, JSON-ready. Raises DocumentMissing, CollectionMissing or NotReady."""
 
+    def sections(
+        self, id: str, collection: str = DEFAULT_COLLECTION, whole: str = ""
+    ) -> tuple[dict[str, Any], list[Section]]:
+        """Return a document and, by heading, its passages, in which only that of the id `whole` repeats another.
+
+        Raises as `document` does.
+        """
+
     def original(self, id: str, collection: str = DEFAULT_COLLECTION) -> tuple[str, BinaryIO]:
         """Open the file that a document was read from; return its name and the open file, at its beginning.
 
@@ -94,7 +77,7 @@ class Retriever(Protocol):
 
 
 class Jobs(Protocol):
-    """Builds of the index; `rag.live.jobs.Jobs` satisfies it, and says what each does and raises."""
+    """Builds of the index; `rag.serving.job_manager.JobManager` satisfies it, and says what each does and raises."""
 
     def start(
         self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = "default"
@@ -109,71 +92,3 @@ class Jobs(Protocol):
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Tell one to stop. Raises JobMissing or JobConflict."""
-
-
-class Limits(Protocol):
-    """The settings that bound a request; `rag.settings.Settings` has them."""
-
-    @property
-    def max_k(self) -> int:
-        """Most passages one search may ask for."""
-
-    @property
-    def max_query_chars(self) -> int:
-        """Longest query, in characters."""
-
-    @property
-    def per_document(self) -> int:
-        """Most passages of one document, where a query does not say; 0 for any number."""
-
-    @property
-    def site_name(self) -> str:
-        """What the search page calls itself."""
-
-    @property
-    def site_logo(self) -> str:
-        """File of its logo; empty for ours."""
-
-    @property
-    def site_accent(self) -> str:
-        """Colour of its links, #rrggbb; empty for ours."""
-
-    @property
-    def examples(self) -> str:
-        """Questions of the start page, with | between; empty for headings of the index."""
-
-    @property
-    def originals(self) -> bool:
-        """Whether files of folders may be downloaded."""
-
-    @property
-    def log_queries(self) -> bool:
-        """Whether the log says what is searched for."""
-
-    @property
-    def host(self) -> str:
-        """Address that is listened to."""
-
-    @property
-    def keys_file(self) -> Path:
-        """File of the keys; need not be there."""
-
-    @property
-    def anonymous(self) -> str:
-        """What callers without a key may do: auto, none or read."""
-
-    @property
-    def cors_origins(self) -> str:
-        """Origins whose pages may call the API, with commas between."""
-
-    @property
-    def proxies(self) -> int:
-        """Reverse proxies in front."""
-
-    @property
-    def rate_limit(self) -> float:
-        """Requests a second for each caller; 0 for any number."""
-
-    @property
-    def deadline(self) -> float:
-        """Seconds that a search may take."""

@@ -1,4 +1,4 @@
-"""How large a request may be, before it is known who sends it."""
+"""Limits on the size of a request, before it is known who sends it."""
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 2 * 1024 * 1024

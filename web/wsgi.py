@@ -2,8 +2,8 @@
 
 from flask import Flask
 
-from rag.live.jobs import Jobs
-from rag.live.replicas import retriever_of
+from rag.serving.job_manager import JobManager
+from rag.serving.replica_retriever import retriever_of
 from rag.settings import Settings, load
 from web.app import create_app
 
@@ -16,6 +16,6 @@ def application(settings: Settings | None = None) -> Flask:
     settings = settings or load()
     retriever = retriever_of(settings)
     retriever.start()
-    app = create_app(retriever, settings, Jobs(settings))
+    app = create_app(retriever, settings, JobManager(settings))
     retriever.on_run = app.extensions["metrics"].batch
     return app

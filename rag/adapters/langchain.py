@@ -10,6 +10,7 @@ from pydantic import ConfigDict, SkipValidation
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, MODES
 from rag.query.passages import Searcher, metadata_of, text_of
+from rag.query.request import SearchRequest
 
 
 class PilotlightRetriever(BaseRetriever):
@@ -25,5 +26,6 @@ class PilotlightRetriever(BaseRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         wanted = Filter.parse(self.filter) if self.filter else None
-        found = self.searcher.search(query, k=self.k, mode=self.mode, filter=wanted, collection=self.collection)
+        request = SearchRequest(query, k=self.k, mode=self.mode, filter=wanted, collection=self.collection)
+        found = self.searcher.search(request)
         return [Document(text_of(hit), id=hit.id, metadata=metadata_of(hit)) for hit in found.hits]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.retrievers import BaseRetriever
@@ -10,6 +11,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, MODES
 from rag.query.passages import Searcher, metadata_of, text_of
+from rag.query.request import SearchRequest
 
 SHOWN = ("title", "section", "date")  # what a model is told of a passage beside its text
 
@@ -29,15 +31,11 @@ class PilotlightRetriever(BaseRetriever):
         """`filter` is as in the REST API. Raises FilterError."""
         super().__init__()
         self._searcher = searcher
-        self._k = k
-        self._mode = mode
-        self._filter = Filter.parse(filter) if filter else None
-        self._collection = collection
+        wanted = Filter.parse(filter) if filter else None
+        self._asked = SearchRequest("", k=k, mode=mode, filter=wanted, collection=collection)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._searcher.search(
-            query_bundle.query_str, k=self._k, mode=self._mode, filter=self._filter, collection=self._collection
-        )
+        found = self._searcher.search(replace(self._asked, query=query_bundle.query_str))
         nodes = []
         for hit in found.hits:
             metadata = metadata_of(hit)

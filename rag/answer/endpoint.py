@@ -1,32 +1,12 @@
 """The endpoint that writes answers, as the settings name it."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from rag.errors import AnswersOff, SettingsError
+from rag.settings import Settings
 
 _PATH = "/chat/completions"
-
-
-class AnswerSettings(Protocol):
-    """The settings that name an endpoint; `rag.settings.Settings` has them."""
-
-    @property
-    def answer_url(self) -> str:
-        """Address of the API, such as http://127.0.0.1:8080/v1; empty for none."""
-
-    @property
-    def answer_model(self) -> str:
-        """Name of the model there."""
-
-    @property
-    def answer_key(self) -> str:
-        """Secret sent along; empty for none."""
-
-    @property
-    def answer_timeout(self) -> float:
-        """Seconds one answer may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +19,7 @@ class Endpoint:
     timeout: float  # seconds for a whole completion
 
     @classmethod
-    def of(cls, settings: AnswerSettings) -> "Endpoint":
+    def of(cls, settings: Settings) -> "Endpoint":
         """Return the endpoint of the settings. Raises AnswersOff where there is none, SettingsError if it is wrong."""
         url = settings.answer_url.strip().rstrip("/")
         if not url:

@@ -1,4 +1,4 @@
-"""What a model is asked: the question, and the passages it may answer from, which are data and never orders."""
+"""The prompt for a model: the question, and the passages it may answer from, which are data and never orders."""
 
 import re
 import unicodedata

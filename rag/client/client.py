@@ -1,8 +1,8 @@
 """A client of a running server: what its API does, typed. Nothing here loads a model or an index."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import quote
 
 import numpy as np
@@ -15,26 +15,28 @@ from rag.client.transport import Transport
 from rag.errors import ClientError
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION
+from rag.query.request import SearchRequest
 from rag.query.results import Answer
+
+Options = ParamSpec("Options")
+Asker = TypeVar("Asker")
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 API = "/api/v1"
 _JOBS = f"{API}/index"
 BATCH = 32  # searches, or texts, that go into one request
 
 
-class SearchOptions(TypedDict, total=False):
-    """What a search may be asked for; what is not given is as the server is set."""
+def _options_of(
+    request: Callable[Concatenate[str, Options], SearchRequest],
+) -> Callable[[Callable[Concatenate[Asker, Asked, ...], Found]], Callable[Concatenate[Asker, Asked, Options], Found]]:
+    return lambda method: method
 
-    k: int
-    offset: int
-    mode: str
-    filter: Filter | Mapping[str, Any] | None
-    collection: str
-    per_document: int | None
-    diversity: float
-    expand: str
-    facets: bool
-    sentences: bool
+
+# Gives a method the options of a search as its keywords, which type checkers and editors then know. A TypedDict to
+# unpack would be a second list of them, and one that is made from the request's fields is nothing to a type checker.
+_with_options = _options_of(SearchRequest)
 
 
 class IndexOptions(TypedDict, total=False):
@@ -79,15 +81,24 @@ class Client:
         self._transport.close()
 
     def status(self) -> dict[str, Any]:
-        """What is being served: model, engine, generation, counts, collections. Raises Unavailable while it loads."""
+        """Return the facts of the server: model, engine, generation, counts. Raises Unavailable while it loads."""
         status: dict[str, Any] = self._transport.json("GET", "/readyz")
         return status
 
-    def search(self, query: str, **options: Unpack[SearchOptions]) -> Answer:
-        """Find the passages that answer a query best; see the documentation of searching for the options."""
+    @overload
+    def search(self, query: SearchRequest) -> Answer: ...
+    @overload
+    @_with_options
+    def search(self, query: str, **options: Any) -> Answer: ...
+    def search(self, query: str | SearchRequest, **options: Any) -> Answer:
+        """Find the passages that answer a query best; see the documentation of searching for the options.
+
+        What is not given is as the server is set.
+        """
         return answer_of(self._transport.json("POST", f"{API}/search", _fields(query, options)))
 
-    def search_many(self, queries: Sequence[str], **options: Unpack[SearchOptions]) -> list[Answer | ClientError]:
+    @_with_options
+    def search_many(self, queries: Sequence[str], **options: Any) -> list[Answer | ClientError]:
         """Answer many queries, which go through the model together; one that cannot be gives its error instead."""
         outcomes: list[Answer | ClientError] = []
         for start in range(0, len(queries), BATCH):
@@ -96,16 +107,17 @@ class Client:
             outcomes += [outcome_of(raw) for raw in _list_in(body, "answers", len(part))]
         return outcomes
 
-    def pages(self, query: str, **options: Unpack[SearchOptions]) -> Iterator[Answer]:
+    @_with_options
+    def pages(self, query: str, **options: Any) -> Iterator[Answer]:
         """Yield one answer after another, of k hits each, for as long as there are more."""
         offset: int | None = options.get("offset", 0)
         while offset is not None:
-            page: SearchOptions = {**options, "offset": offset}
-            answer = self.search(query, **page)
+            answer = self.search(query, **{**options, "offset": offset})
             yield answer
             offset = answer.next
 
-    def answer(self, query: str, **options: Unpack[SearchOptions]) -> WrittenAnswer:
+    @_with_options
+    def answer(self, query: str, **options: Any) -> WrittenAnswer:
         """Have an answer written from the hits; iterate over its text. Only where the server is set up for it."""
         return WrittenAnswer(self._transport, self._transport.events(f"{API}/answer", _fields(query, options)))
 
@@ -144,7 +156,9 @@ class Client:
         return [Job(self._transport, _JOBS, raw) for raw in _list_in(self._transport.json("GET", _JOBS), "jobs")]
 
 
-def _fields(query: str, options: SearchOptions) -> dict[str, Any]:
+def _fields(query: str | SearchRequest, options: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(query, SearchRequest):
+        options, query = query.given(), query.query
     fields: dict[str, Any] = {"query": query, **{name: value for name, value in options.items() if value is not None}}
     if isinstance(wanted := fields.get("filter"), Filter):
         fields["filter"] = wanted.as_dict()

@@ -1,4 +1,4 @@
-"""What `rag.Client` gives back, read from the server's JSON. Names that are not known here are left aside."""
+"""Results of `rag.Client`, read from the server's JSON. Names that are not known here are left aside."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields

@@ -13,8 +13,8 @@ from typing import Any
 from embedder.errors import PilotlightError
 from indexer import memory
 from indexer.build.progress import Progress
-from rag.live.jobs import END, JOB, PROGRESS, write
-from rag.moments import stamp
+from rag.clock import timestamp
+from rag.serving.job_manager import END, JOB, PROGRESS, write
 
 NICE = 10  # searches come first
 _EVERY = 0.5  # seconds between two notes of how far the build is
@@ -72,14 +72,14 @@ def read_job(folder: Path) -> dict[str, Any]:
 
 def _end(folder: Path, progress: NotedProgress, state: str, report: dict[str, Any] | None, error: str | None) -> None:
     progress.note()
-    write(folder / END, {"state": state, "ended_at": stamp(datetime.now(UTC)), "report": report, "error": error})
+    write(folder / END, {"state": state, "ended_at": timestamp(datetime.now(UTC)), "report": report, "error": error})
 
 
 def _index(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    from rag.commands.commands import index
+    from rag.commands.build.index import index_sources
     from rag.settings import load
 
-    report, _ = index(
+    report, _ = index_sources(
         asked["sources"], load(), add=asked["add"], full=asked["full"], within=asked["within"], progress=progress
     )
     return report

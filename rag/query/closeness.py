@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from indexer.generation.words.analysis import terms_in, terms_of_word
-from indexer.generation.words.query import read_query
+from indexer.generation.lexical.analysis import terms_in, terms_of_word
+from indexer.generation.lexical.lexical_query import read_query
+from rag.query.options import CLOSE
 from rag.query.results import Hit
 
-CLOSE = 0.4  # cosine from which a passage is close whatever its words
 JUDGED = 10  # of the best passages
 _WITH_WORDS = 0.8  # of that cosine, where the passage has most words of the query
 _MOST = 0.6  # of the words

@@ -26,7 +26,7 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 
 
 class _Work:
-    """What one request still has to have embedded."""
+    """The texts of one request that are still to be embedded."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens

@@ -1,9 +1,10 @@
-"""What a search can be asked for by name; the first of each is the default."""
+"""Names and numbers of a search; the first of several names is the default."""
 
 from indexer.generation.layout import DEFAULT as DEFAULT_COLLECTION
 
-__all__ = ["DEFAULT_COLLECTION", "EXPANSIONS", "FURTHEST", "MODES"]
+__all__ = ["CLOSE", "DEFAULT_COLLECTION", "EXPANSIONS", "FURTHEST", "MODES"]
 
 MODES = ("hybrid", "dense", "lexical")
 EXPANSIONS = ("none", "section")
+CLOSE = 0.4  # cosine from which a passage is close to a query whatever its words
 FURTHEST = 1_000  # hits before the first one of an answer, at most

@@ -2,24 +2,15 @@
 
 from typing import Any, Protocol
 
-from rag.query.filters import Filter
+from rag.query.request import SearchRequest
 from rag.query.results import Answer, Hit
 
 
 class Searcher(Protocol):
-    """What answers searches: `rag.Client`, or `rag.live.live.LiveRetriever` in the same process."""
+    """Answers searches: `rag.Client`, or `rag.serving.live.LiveRetriever` in the same process."""
 
-    def search(
-        self,
-        query: str,
-        *,
-        k: int = ...,
-        mode: str = ...,
-        filter: Filter | None = ...,
-        collection: str = ...,
-        per_document: int | None = ...,
-    ) -> Answer:
-        """Return the k best passages."""
+    def search(self, query: SearchRequest) -> Answer:
+        """Return the passages that answer best."""
 
 
 def text_of(hit: Hit) -> str:
@@ -28,7 +19,7 @@ def text_of(hit: Hit) -> str:
 
 
 def metadata_of(hit: Hit) -> dict[str, Any]:
-    """What is known of a passage; the author's own metadata keep their names where these are free."""
+    """Return the facts of a passage; the author's own metadata keep their names where these are free."""
     known = {
         "source": hit.url,  # the name under which frameworks look for what to cite
         "title": hit.title,

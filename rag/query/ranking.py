@@ -23,6 +23,7 @@ class Ranking:
     scores: Scores
     dense: Scores | None  # cosines; None where they were not asked for
     lexical: Scores | None  # BM25, 0 where no word matches; None where it was not asked for
+    first: int | None = None  # candidates before those that a deeper search added; None where there are no others
 
 
 def single(found: Found, *, is_dense: bool) -> Ranking:
@@ -54,6 +55,8 @@ def fused(dense: Found, lexical: Found, cosines: Callable[[Rows], Scores], *, fu
 
 def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
     """Rank anew, passages of boilerplate lower; `repetition` (n,) is of `indexer.generation.repetition`."""
+    if not repetition.any():
+        return ranking
     scores = ranking.scores - np.abs(ranking.scores) * (_BOILERPLATE / WHOLE * repetition.astype(np.float32))
     order = best_first(scores)
     return Ranking(
@@ -64,8 +67,10 @@ def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
     )
 
 
-def extended(ranking: Ranking, deeper: Ranking) -> Ranking:
+def extended(ranking: Ranking | None, deeper: Ranking) -> Ranking:
     """Return a ranking as it is, followed by what a deeper search found beyond it, none of which scores better."""
+    if ranking is None:
+        return deeper
     new = ~np.isin(deeper.rows, ranking.rows)
     least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
 
@@ -77,6 +82,7 @@ def extended(ranking: Ranking, deeper: Ranking) -> Ranking:
         np.concatenate([ranking.scores, np.minimum(deeper.scores[new], least)]),
         joined(ranking.dense, deeper.dense),
         joined(ranking.lexical, deeper.lexical),
+        len(ranking.rows) if ranking.first is None else ranking.first,
     )
 
 
@@ -97,7 +103,6 @@ def choose(
     k: int,
     per_document: int = 0,
     diversity: float = 0.0,
-    varied: int | None = None,
 ) -> Choice:
     """Choose k candidates, or fewer if there are no more.
 
@@ -107,8 +112,8 @@ def choose(
         vectors: gives unit vectors by row, float32 (n, dimension).
         k: how many.
         per_document: of one document at most; 0 for any number.
-        diversity: 0 keeps the order, 1 looks at variety alone (maximal marginal relevance).
-        varied: among how many of the candidates variety is looked for; the others follow in their order. None for all.
+        diversity: 0 keeps the order, 1 looks at variety alone (maximal marginal relevance); what a deeper search added
+            follows in its order.
     """
     looked_at = len(facts) if diversity else min(len(facts), _AHEAD * k)
     while True:
@@ -124,7 +129,7 @@ def choose(
             break
         looked_at = min(len(facts), 4 * looked_at)
     if diversity and len(kept) > 1:
-        among = kept if varied is None else kept[kept < varied]
+        among = kept if ranking.first is None else kept[kept < ranking.first]
         scores = ranking.scores[among]
         picked = mmr(vectors(ranking.rows[among]), scores / max(float(scores.max()), 1e-9), 1 - diversity, k)
         kept = np.concatenate([among[picked], kept[len(among) :]])

@@ -1,11 +1,11 @@
-"""What a search returns; `Answer.as_dict` is the body of the REST answer and of `pilotlight search --json`."""
+"""Results of a search; `Answer.as_dict` is the body of the REST answer and of `pilotlight search --json`."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from indexer.number_format import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
-from indexer.wording import counted
 from rag.query.facets import Share
 
 

@@ -1,11 +1,12 @@
 """The query path: text in, the k best passages out. Everything is loaded and warmed beforehand."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +15,18 @@ from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
 from indexer.generation.catalogue import document_id
 from indexer.generation.generation import Generation
+from indexer.generation.lexical.lexical_query import spans
 from indexer.generation.manifest import differing_fields
-from indexer.generation.words.query import spans
 from indexer.stores.store import Searchable
 from rag.errors import FingerprintMismatch
-from rag.query.arguments import check_options, check_query
 from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
-from rag.query.closeness import CLOSE, JUDGED, is_close
+from rag.query.closeness import JUDGED, is_close
 from rag.query.facets import Share, count_facets
-from rag.query.fusion import Rows, Scores
+from rag.query.fusion import Rows
 from rag.query.headings import sample_headings
-from rag.query.options import EXPANSIONS, FURTHEST, MODES
+from rag.query.options import FURTHEST
 from rag.query.ranking import Choice, Found, Ranking, choose, extended, fused, lowered, single
+from rag.query.request import USUAL, Limits, SearchRequest
 from rag.query.results import Answer, Hit
 from rag.query.sentences import nearest_sentences
 
@@ -33,6 +34,38 @@ CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
 _WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
 _DUPLICATES_SHOWN = 10
+
+
+class _Search:
+    """One search on its way: the vector of its query, once there is one, and the seconds that each stage took."""
+
+    def __init__(self, request: SearchRequest, vector: Vector | None) -> None:
+        self.request = request
+        self.vector = vector
+        self.took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "sentences", "total"), 0.0)
+        self.stop = request.offset + request.k  # where the page ends
+        self.began = time.perf_counter()
+
+    def spent(self, stage: str, since: float) -> None:
+        """Add the time since a moment of `time.perf_counter` to a stage."""
+        self.took[stage] += time.perf_counter() - since
+
+
+class _Candidates(NamedTuple):
+    """Rows that were found, best first."""
+
+    dense: Found | None  # None where it was not asked for
+    lexical: Found | None
+    are_all: bool  # there are no others
+
+
+class _Ranked(NamedTuple):
+    """Candidates, and which of them are chosen."""
+
+    ranking: Ranking
+    documents: npt.NDArray[np.integer]  # of the candidates
+    choice: Choice
+    has_more: bool  # there is another page
 
 
 class Retriever:
@@ -44,26 +77,22 @@ class Retriever:
         embedder: Embedder,
         *,
         batcher: QueryBatcher | None = None,
-        max_k: int = 100,
-        max_query_chars: int = 10_000,
+        limits: Limits = USUAL,
     ) -> None:
         """Raises FingerprintMismatch. Retrievers that share an embedder should share a batcher."""
         check_fingerprint(generation, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
-        self.max_k = max_k
-        self.max_query_chars = max_query_chars
+        self.limits = limits
         self._batcher = batcher or QueryBatcher(embedder)
         self._words = ThreadPoolExecutor(_WORD_SEARCHES, thread_name_prefix="words")
 
     @classmethod
-    def open(
-        cls, index_dir: Path, embedder: Embedder, *, max_k: int = 100, max_query_chars: int = 10_000
-    ) -> "Retriever":
+    def open(cls, index_dir: Path, embedder: Embedder, limits: Limits = USUAL) -> "Retriever":
         """Open the live generation of an index. Raises IndexMissing, IndexCorrupt or FingerprintMismatch."""
         generation = Generation.open(index_dir)
         try:
-            return cls(generation, embedder, max_k=max_k, max_query_chars=max_query_chars)
+            return cls(generation, embedder, limits=limits)
         except FingerprintMismatch:
             generation.close()
             raise
@@ -71,119 +100,97 @@ class Retriever:
     def warm(self) -> None:
         """Run the whole path once, so that the first user's query finds memory allocated and kernels chosen."""
         for query in ("warm", "a longer query that fills a second shape of the model's input"):
-            self.search(query, k=min(10, self.max_k))
+            self.search(SearchRequest(query, k=min(10, self.limits.max_k)))
 
-    def search(
-        self,
-        query: str,
-        *,
-        k: int = 10,
-        offset: int = 0,
-        mode: str = MODES[0],
-        filter: Filter | None = None,
-        per_document: int = 0,
-        diversity: float = 0.0,
-        expand: str = EXPANSIONS[0],
-        facets: bool = False,
-        sentences: bool = False,
-        close: float = CLOSE,
-        vector: Vector | None = None,
-    ) -> Answer:
-        """Find the k passages that answer a query best.
+    def search(self, request: SearchRequest, vector: Vector | None = None) -> Answer:
+        """Find the passages that answer a query best.
 
         Args:
-            query: text.
-            k: how many, from 1 to max_k.
-            offset: how many better ones to leave out, up to FURTHEST; the order stays the same as long as k does.
-            mode: by meaning and words, by meaning alone, or by words alone; see MODES.
-            filter: what their documents must be like.
-            per_document: passages of one document at most; 0 for any number.
-            diversity: 0 for the best, up to 1 for ones as different from each other as can be.
-            expand: whether the hits come with the text of their sections; see EXPANSIONS.
-            facets: whether the documents among the candidates are counted.
-            sentences: whether to find the nearest sentence in hits that share no word with the query.
-            close: cosine from which a hit is close to the query; see `closeness`.
+            request: what is searched for, and how; its collection is of no concern here.
             vector: the query's own, float32 (dim,), where the caller has it already.
 
         Raises:
             QueryError: the query cannot be answered as asked.
+            FilterError: its filter cannot be read.
         """
-        check_query(query, self.max_query_chars)
-        check_options(
-            k=k,
-            most=self.max_k,
-            offset=offset,
-            mode=mode,
-            per_document=per_document,
-            diversity=diversity,
-            expand=expand,
-        )
-        took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "sentences"), 0.0)
-        start = time.perf_counter()
-        wanted = offset + k
-        depth = max(CANDIDATES, 2 * k)  # whatever the offset, for all pages to be of one ranking
-        allowed = self.generation.select(filter) if filter else None  # once: the search by words finds it remembered
+        request.check(self.limits)
+        search = _Search(request, vector)
+        return self._present(search, self._rank(search, self._candidates(search)))
+
+    def _candidates(self, search: _Search) -> Iterator[_Candidates]:
+        """Yield what is found by meaning and by words: each time four times as much, until that is all."""
+        request, only = search.request, search.request.only
+        allowed = self.generation.select(only) if only else None  # once: the search by words finds it remembered
+        depth = max(CANDIDATES, 2 * request.k)  # whatever the offset, for all pages to be of one ranking
         words: Future[tuple[Found, float]] | None = None
-        if mode == "hybrid" and self.generation.words_take_long:  # while the query is embedded
+        if request.mode == "hybrid" and self.generation.words_take_long:  # while the query is embedded
             # in this context, which has the deadline
-            words = self._words.submit(copy_context().run, self._search_words, query, depth, filter)
-        if vector is None and mode != "lexical":
-            vector, took["embed"] = self._embed_query(query)
-        ranking: Ranking | None = None
-        while True:
+            words = self._words.submit(copy_context().run, self._search_words, request.query, depth, only)
+        vector = None if request.mode == "lexical" else self._vector_of(search)
+        are_all = False
+        while not are_all:
             dense = lexical = None
-            if vector is not None and mode != "lexical":
+            if vector is not None:
                 began = time.perf_counter()
                 dense = self.generation.search(vector, depth, allowed)
-                took["dense"] += time.perf_counter() - began
-            if mode != "dense":
-                lexical, seconds = words.result() if words else self._search_words(query, depth, filter)
-                took["lexical"] += seconds
+                search.spent("dense", began)
+            if request.mode != "dense":
+                lexical, seconds = words.result() if words else self._search_words(request.query, depth, only)
+                search.took["lexical"] += seconds
                 words = None
+            are_all = all(found is None or len(found[1]) < depth for found in (dense, lexical))
+            yield _Candidates(dense, lexical, are_all)
+            depth *= 4
+
+    def _rank(self, search: _Search, candidates: Iterator[_Candidates]) -> _Ranked:
+        """Choose the hits up to the end of the page, and one more, which says that there is another page.
+
+        Duplicates and passages of one document may take the places of others; then it is looked for these further down.
+        """
+        request, ranking = search.request, None
+        per_document = self.limits.per_document if request.per_document is None else request.per_document
+        for found in candidates:
             began = time.perf_counter()
-            if dense and lexical and vector is not None:
-                found = fused(dense, lexical, self._cosines(vector))
-            else:
-                found = single(dense or lexical or _NOTHING, is_dense=dense is not None)
-            found = lowered(found, self.generation.repetition(found.rows))
-            if ranking is None:
-                ranking, candidates = found, found.rows
-            else:
-                ranking = extended(ranking, found)
+            ranking = extended(ranking, self._scored(found, search.vector))
             facts = self.generation.rows_of(ranking.rows)
             choice = choose(
                 ranking,
                 facts,
                 self.generation.vectors,
-                k=wanted + 1,  # to know whether there are more
+                k=search.stop + 1,
                 per_document=per_document,
-                diversity=diversity,
-                varied=len(candidates),
+                diversity=request.diversity,
             )
-            took["fuse"] += time.perf_counter() - began
-            # Duplicates and passages of one document may have taken the places of others, further down.
-            is_all = all(some is None or len(some[1]) < depth for some in (dense, lexical))
-            if len(choice.indices) >= wanted or is_all:
-                break
-            depth *= 4
-        has_more = (len(choice.indices) > wanted or not is_all) and wanted <= FURTHEST
-        judged, hits = self._hits(query, ranking, choice, facts, offset, wanted, expands=expand == "section")
-        if sentences and not all(hit.highlights for hit in hits):
-            if vector is None:
-                vector, took["embed"] = self._embed_query(query)
-            began = time.perf_counter()
-            hits = self._with_sentences(hits, vector)
-            took["sentences"] = time.perf_counter() - began
-        counted = self._count(candidates) if facets else None
-        took["total"] = time.perf_counter() - start
+            search.spent("fuse", began)
+            if found.are_all or len(choice.indices) >= search.stop:
+                has_more = len(choice.indices) > search.stop or not found.are_all
+                return _Ranked(ranking, facts["document"], choice, has_more and search.stop <= FURTHEST)
+        raise AssertionError("the last candidates are all there are")
+
+    def _scored(self, found: _Candidates, vector: Vector | None) -> Ranking:
+        if found.dense and found.lexical and vector is not None:
+            ranking = fused(found.dense, found.lexical, lambda rows: self.generation.vectors(rows) @ vector)
+        else:
+            ranking = single(next(filter(None, found[:2])), is_dense=found.dense is not None)
+        return lowered(ranking, self.generation.repetition(ranking.rows))
+
+    def _present(self, search: _Search, ranked: _Ranked) -> Answer:
+        """Fetch the hits of the page, and what is told of them and of the candidates."""
+        request = search.request
+        judged, hits = self._hits(search, ranked)
+        if request.sentences:
+            hits = self._with_sentences(search, hits)
+        ranking = ranked.ranking
+        facets = self._count(ranking.rows[: ranking.first][:COUNTED]) if request.facets else None
+        search.spent("total", search.began)
         return Answer(
-            query=query,
+            query=request.query,
             hits=hits,
-            took_ms={stage: round(seconds * 1000, 3) for stage, seconds in took.items()},
+            took_ms={stage: round(seconds * 1000, 3) for stage, seconds in search.took.items()},
             generation=self.generation.id,
-            next=wanted if has_more else None,
-            facets=counted,
-            close=is_close(query, judged, close),
+            next=search.stop if ranked.has_more else None,
+            facets=facets,
+            close=is_close(request.query, judged, self.limits.close),
         )
 
     @cached_property
@@ -199,45 +206,44 @@ class Retriever:
             vectors[run] = self._batcher.encode_many(texts[run], role)
         return vectors
 
-    def _embed_query(self, query: str) -> tuple[Vector, float]:
-        """Embed a query; also return how many seconds it took, the wait for other queries among them."""
-        start = time.perf_counter()
-        return self._batcher.encode(query), time.perf_counter() - start
+    def _vector_of(self, search: _Search) -> Vector:
+        """The vector of the query, which takes the wait for other queries, too, unless it is there already."""
+        if search.vector is None:
+            began = time.perf_counter()
+            search.vector = self._batcher.encode(search.request.query)
+            search.spent("embed", began)
+        return search.vector
 
-    def _with_sentences(self, hits: list[Hit], vector: Vector) -> list[Hit]:
+    def _with_sentences(self, search: _Search, hits: list[Hit]) -> list[Hit]:
+        """The hits, the nearest sentence marked in those that have no word of the query."""
         unmarked = [hit.text for hit in hits if not hit.highlights]
+        if not unmarked:
+            return hits
+        vector = self._vector_of(search)
+        began = time.perf_counter()
         spans = iter(nearest_sentences(vector, unmarked, self.embed))
-        return [hit if hit.highlights else hit._replace(sentence=next(spans)) for hit in hits]
+        hits = [hit if hit.highlights else hit._replace(sentence=next(spans)) for hit in hits]
+        search.spent("sentences", began)
+        return hits
 
     def _count(self, rows: Rows) -> dict[str, list[Share]]:
-        numbers = np.unique(self.generation.rows_of(rows[:COUNTED])["document"])
+        numbers = np.unique(self.generation.rows_of(rows)["document"])
         return count_facets(self.generation.facts(numbers.tolist()))
-
-    def _cosines(self, vector: Vector) -> Callable[[Rows], Scores]:
-        return lambda rows: self.generation.vectors(rows) @ vector
 
     def _search_words(self, query: str, k: int, only: Filter | None) -> tuple[Found, float]:
         """Search by words; also return how many seconds it took."""
         start = time.perf_counter()
         return self.generation.search_words(query, k, only), time.perf_counter() - start
 
-    def _hits(
-        self,
-        query: str,
-        ranking: Ranking,
-        choice: Choice,
-        facts: npt.NDArray[np.void],
-        start: int,
-        stop: int,
-        *,
-        expands: bool,
-    ) -> tuple[list[Hit], list[Hit]]:
-        """Fetch, at once, the best of the chosen passages and those on the page from start to stop.
+    def _hits(self, search: _Search, ranked: _Ranked) -> tuple[list[Hit], list[Hit]]:
+        """Fetch, at once, the best of the chosen passages and those on the page.
 
         The best, which say whether anything is close, come as bare as that takes where they are on an earlier page.
         """
+        ranking, choice = ranked.ranking, ranked.choice
+        start, expands = search.request.offset, (search.request.expand or self.limits.expand) == "section"
         before = min(start, JUDGED)
-        places = [place for place in (*range(before), *range(start, stop)) if place < len(choice.indices)]
+        places = [place for place in (*range(before), *range(start, search.stop)) if place < len(choice.indices)]
         shown = choice.indices[places].tolist()
         folded = [
             choice.folded.get(index, [])[:_DUPLICATES_SHOWN] if place >= start else []
@@ -254,7 +260,7 @@ class Retriever:
         dense = none if ranking.dense is None else ranking.dense[shown].tolist()
         lexical = none if ranking.lexical is None else ranking.lexical[shown].tolist()
         scores = ranking.scores[shown].tolist()
-        documents = facts["document"][shown].tolist()
+        documents = ranked.documents[shown].tolist()
         hits = []
         for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):  # the rest are duplicates
             hits.append(
@@ -265,7 +271,7 @@ class Retriever:
                     title=chunk.title,
                     section=chunk.section,
                     text=chunk.text,
-                    highlights=spans(query, chunk.text),
+                    highlights=spans(search.request.query, chunk.text),
                     score=scores[place],
                     scores={"dense": dense[place], "lexical": lexical[place] or None},
                     language=chunk.language,
@@ -279,9 +285,6 @@ class Retriever:
                 )
             )
         return hits[:JUDGED], hits[before:]
-
-
-_NOTHING: Found = (np.empty(0, np.float32), np.empty(0, np.int64))
 
 
 def check_fingerprint(generation: Searchable, fingerprint: Mapping[str, object]) -> None:

@@ -13,9 +13,9 @@ from rag.answer.endpoint import Endpoint
 from rag.errors import AnswerError, AnswersOff, EndpointSlow, NotReady
 from rag.events import BEAT, MEDIA_TYPE, event_of
 from rag.query.results import Answer
-from web.api.parameters import limits, read_object, retriever, search_from_object
+from web.api.parameters import limits, read_object, run, search_from_object
 from web.api.schemas import ANSWER_FIELDS, MILLISECONDS, REQUEST, STRING, listed, structure
-from web.guards.slots import Slots
+from web.guards.concurrency import ConcurrencyLimit
 from web.openapi import Content, define, operation
 from web.problems import DETAILS, problem, respond
 from web.sizes import MAX_SEARCH_BYTES
@@ -25,7 +25,7 @@ DEFAULT_K = 6
 
 log = logging.getLogger("pilotlight")
 blueprint = Blueprint("answers", __name__, url_prefix="/api/v1")
-_slots = Slots(blueprint, MOST_AT_ONCE)
+_slots = ConcurrencyLimit(blueprint, MOST_AT_ONCE)
 
 TOOK = {"first_token": {"type": ["number", "null"]}, "answer": MILLISECONDS}
 WRITTEN = define(
@@ -70,7 +70,7 @@ def answer() -> Response:
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
     give_back = _slots.take(full)
     try:
-        found = search.run(retriever())
+        found = run(search)
         deadline.lift()  # which was that of the search; an answer has its own
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
             response = jsonify(_whole(found, endpoint))
@@ -91,7 +91,9 @@ def refuse(error: AnswerError) -> Response:
 
 
 def _whole(found: Answer, endpoint: Endpoint) -> dict[str, Any]:
-    from rag.answer.answers import write_answer  # brings an HTTP client, which a server without an endpoint never needs
+    from rag.answer.answer_writer import (
+        write_answer,  # brings an HTTP client, which a server without an endpoint never needs
+    )
 
     text: list[str] = []
     last: dict[str, Any] = {}
@@ -108,7 +110,7 @@ def _whole(found: Answer, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _stream(found: Answer, endpoint: Endpoint) -> Iterator[bytes]:
-    from rag.answer.answers import write_answer
+    from rag.answer.answer_writer import write_answer
 
     with closing(write_answer(found, endpoint)) as events:
         try:

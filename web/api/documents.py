@@ -10,7 +10,7 @@ from werkzeug.exceptions import ServiceUnavailable
 from rag import deadline
 from web.api.parameters import COLLECTION, collection_in_address, retriever
 from web.api.schemas import DOCUMENT
-from web.guards.slots import Slots
+from web.guards.concurrency import ConcurrencyLimit
 from web.openapi import Content, operation
 
 JSON_LINES = "application/jsonl"
@@ -18,7 +18,7 @@ MOST_AT_ONCE = 4  # exports that one worker sends
 _COLLECTION = {"name": "collection", "in": "query", "schema": COLLECTION, "description": COLLECTION["description"]}
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
-_slots = Slots(blueprint, MOST_AT_ONCE)
+_slots = ConcurrencyLimit(blueprint, MOST_AT_ONCE)
 
 
 @blueprint.get("/documents/<id>")

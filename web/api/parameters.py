@@ -2,119 +2,72 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
 
-import numpy as np
-import numpy.typing as npt
 from flask import current_app, request
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from rag.query.filters import Filter
-from rag.query.options import DEFAULT_COLLECTION, EXPANSIONS, FURTHEST, MODES
+from rag.query.options import DEFAULT_COLLECTION
+from rag.query.request import FIELDS, OPTIONS, Option, SearchRequest
 from rag.query.results import Answer
+from rag.settings import Settings
 from web.fields import SOMETHING, FieldError, Schema, check, from_text, quoted, refuse_unknown
 from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
 from web.guards.limits import read_body
 from web.observe.telemetry import searched
-from web.retriever import Limits, Retriever
+from web.retriever import Retriever, Vector
 
-DEFAULT_K = 10
 MOST_QUERIES = 32  # of a batch: what goes through the model together
 MAX_PARAMETERS = 100
-MODE = {"type": "string", "enum": list(MODES), "default": MODES[0], "description": "by meaning and words, or one alone"}
-COLLECTION = {
-    "type": "string",
-    "minLength": 1,
-    "default": DEFAULT_COLLECTION,
-    "description": "name of a collection",
-}
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """A search whose fields have been checked."""
-
-    query: str
-    k: int
-    offset: int
-    mode: str
-    filter: Filter | None
-    collection: str
-    per_document: int
-    diversity: float
-    expand: str | None  # None: as the server is set
-    facets: bool
-    sentences: bool
-
-    def run(self, retriever: Retriever, vector: npt.NDArray[np.float32] | None = None) -> Answer:
-        """Search, with the query's vector where there is one. Raises what `Retriever.search` raises."""
-        answer = retriever.search(
-            self.query,
-            k=self.k,
-            offset=self.offset,
-            mode=self.mode,
-            filter=self.filter,
-            collection=self.collection,
-            per_document=self.per_document,
-            diversity=self.diversity,
-            expand=self.expand,
-            facets=self.facets,
-            sentences=self.sentences,
-            vector=vector,
-        )
-        searched(answer, mode=self.mode, collection=self.collection, k=self.k)
-        return answer
+def run(search: SearchRequest, vector: Vector | None = None) -> Answer:
+    """Search, with the query's vector where there is one. Raises what `Retriever.search` raises."""
+    answer = retriever().search(search, vector)
+    searched(answer, mode=search.mode, collection=search.collection, k=search.k)
+    return answer
 
 
-def search_options(limits: Limits) -> dict[str, dict[str, Any]]:
+def search_options(limits: Settings) -> Mapping[str, Schema]:
     """Return the schemas of the fields of a search beside its query and filter, by name."""
-    return {
-        "k": _whole(1, limits.max_k, "most hits to return", default=DEFAULT_K),
-        "offset": _whole(0, FURTHEST, "hits to skip: `next` of the previous answer", default=0),
-        "mode": MODE,
-        "collection": COLLECTION,
-        "per_document": _whole(
-            0,
-            limits.max_k,
-            "most hits from one document; 0 = no limit",
-            default=min(limits.per_document, limits.max_k),
-        ),
-        "diversity": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "default": 0,
-            "description": "how strongly to prefer hits that differ from each other",
-        },
-        "expand": {
-            "type": "string",
-            "enum": list(EXPANSIONS),
-            "description": "`section` adds the text of each hit's section",
-        },
-        "facets": _flag("whether to count the documents found by source, language, type and folder"),
-        "sentences": _flag("whether to find the nearest sentence in hits that share no word with the query"),
-    }
+    return _search_options(limits.max_k, min(limits.per_document, limits.max_k))
 
 
-def query_schema(limits: Limits) -> dict[str, Any]:
+@cache  # every request asks for them
+def _search_options(max_k: int, per_document: int) -> Mapping[str, Schema]:
+    return {name: _schema_of(option, max_k, per_document) for name, option in OPTIONS.items()}
+
+
+def _schema_of(option: Option, max_k: int = 0, usual: int = 0) -> dict[str, Any]:
+    """Return the schema of an option; a number without a default has the usual one."""
+    schema: dict[str, Any] = {"type": KINDS[option.kind], "description": option.meaning}
+    if option.choices:
+        schema["enum"] = list(option.choices)
+    elif option.kind is str:
+        schema["minLength"] = 1
+    elif option.kind is not bool:
+        schema |= {"minimum": option.low, "maximum": option.high or max_k}
+    if option.default is not None or option.kind is int:
+        schema["default"] = usual if option.default is None else option.default
+    return schema
+
+
+KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}  # as JSON Schema names them
+MODE, COLLECTION = _schema_of(OPTIONS["mode"]), _schema_of(OPTIONS["collection"])
+
+
+def query_schema(limits: Settings) -> dict[str, Any]:
     """Return the schema of a query."""
     return {
         "type": "string",
         "minLength": 1,
         "maxLength": limits.max_query_chars,
         "pattern": SOMETHING,
-        "description": "what to search for",
+        "description": FIELDS["query"].meaning,
     }
-
-
-def _whole(low: int, high: int, description: str, **more: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": low, "maximum": high, **more, "description": description}
-
-
-def _flag(description: str) -> dict[str, Any]:
-    return {"type": "boolean", "default": False, "description": description}
 
 
 def parse_query_string(raw: bytes) -> dict[str, list[str]]:
@@ -197,7 +150,7 @@ def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def search_from_parameters(parameters: Mapping[str, Sequence[str]], limits: Limits) -> SearchRequest:
+def search_from_parameters(parameters: Mapping[str, Sequence[str]], limits: Settings) -> SearchRequest:
     """Check the fields of a search as they stand in a query string. Raises FieldError or FilterError."""
     schemas = search_options(limits)
     given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
@@ -207,7 +160,7 @@ def search_from_parameters(parameters: Mapping[str, Sequence[str]], limits: Limi
     return _search(query, options, filter_from_parameters(parameters), schemas)
 
 
-def search_from_object(fields: Mapping[str, object], limits: Limits) -> SearchRequest:
+def search_from_object(fields: Mapping[str, object], limits: Settings) -> SearchRequest:
     """Check the fields of a search as they stand in a JSON body. Raises FieldError or FilterError."""
     schemas = search_options(limits)
     refuse_unknown(fields, ("query", *schemas, "filter"), "a search")
@@ -223,10 +176,10 @@ def _search(
         name: check(name, options[name], schema) if name in options else schema.get("default")
         for name, schema in schemas.items()
     }
-    return SearchRequest(query=query, filter=wanted, **checked)
+    return SearchRequest(query, filter=wanted, **checked)
 
 
-def check_query(field: str, value: object, limits: Limits) -> str:
+def check_query(field: str, value: object, limits: Settings) -> str:
     """Return the query if it is text with something to read in it. Raises FieldError."""
     if value is None:
         raise FieldError(field, f"{field} is missing: enter a query.")
@@ -238,9 +191,9 @@ def check_mode(value: object) -> str:
     return str(check("mode", value, MODE))
 
 
-def limits() -> Limits:
+def limits() -> Settings:
     """Return the limits of the application that answers."""
-    found: Limits = current_app.extensions["limits"]
+    found: Settings = current_app.extensions["limits"]
     return found
 
 

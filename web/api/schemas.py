@@ -1,13 +1,13 @@
-"""What searches take and give, in JSON Schema; `web.fields.check` refuses by the same schemas."""
+"""Requests and answers of searches, in JSON Schema; `web.fields.check` refuses by the same schemas."""
 
 from typing import Any
 
 from rag.query.facets import FACETS
 from rag.query.filters import LISTS, MOST_CHARACTERS, MOST_VALUES
+from rag.settings import Settings
 from web.api.parameters import MOST_QUERIES, query_schema, search_options
 from web.fields import NOT_ONLY_SPACE
 from web.openapi import PROBLEM, Parameter, define
-from web.retriever import Limits
 
 MEANINGS = {
     "source": "from this source, spelled as it was indexed",
@@ -72,7 +72,7 @@ FILTER = define(
 )
 
 
-def _search(limits: Limits) -> dict[str, Any]:
+def _search(limits: Settings) -> dict[str, Any]:
     return structure({"query": query_schema(limits)}, {**search_options(limits), "filter": FILTER})
 
 
@@ -153,7 +153,7 @@ DOCUMENT = define(
 )
 
 
-def search_parameters(limits: Limits) -> list[Parameter]:
+def search_parameters(limits: Settings) -> list[Parameter]:
     """Return the parameters of a search in a query string."""
     query = {"name": "q", "in": "query", "required": True, "schema": query_schema(limits)}
     options = [

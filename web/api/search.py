@@ -2,18 +2,19 @@
 
 import time
 
-from flask import Blueprint, Response, current_app, jsonify, request
+from flask import Blueprint, Response, jsonify, request
 
 from rag import deadline
 from rag.errors import RagError
 from rag.query.filters import FilterError
+from rag.query.request import SearchRequest
 from web.api.parameters import (
     MOST_QUERIES,
-    SearchRequest,
     limits,
     parse_query_string,
     read_object,
     retriever,
+    run,
     search_from_object,
     search_from_parameters,
 )
@@ -73,7 +74,7 @@ def search_by_batch() -> Response:
             vector = None if search.mode == "lexical" else next(vectors)
             try:
                 deadline.check()
-                answers.append(search.run(retriever(), vector).as_dict())
+                answers.append(run(search, vector).as_dict())
             except RagError as error:
                 answers.append(problem_of(error))
         else:
@@ -93,4 +94,4 @@ def _checked(fields: object) -> SearchRequest | dict[str, object]:
 
 
 def _answer(search: SearchRequest) -> Response:
-    return jsonify(search.run(current_app.extensions["retriever"]).as_dict())
+    return jsonify(run(search).as_dict())

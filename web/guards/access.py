@@ -1,4 +1,4 @@
-"""Who may do what: a key for each caller, and what callers without one may do.
+"""Access: a key for each caller, and what callers without one may do.
 
 A route says its role with `web.openapi.operation`: read, write, or None for what everybody may see. Writing takes a
 bearer key always: a browser sends a saved password with any request to us, also with one that another site made it
@@ -18,12 +18,12 @@ from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
 from werkzeug.routing import Rule
 
 from rag.errors import KeysError
-from rag.live.keys import KeyRing, is_loopback
-from web.guards.buckets import Buckets
-from web.observe.sharing import shared_file
+from rag.serving.api_keys import KeyRing, is_loopback
+from rag.settings import Settings
+from web.guards.token_buckets import TokenBuckets
+from web.observe.worker_folder import shared_file
 from web.openapi import operation_of
 from web.problems import wants_page
-from web.retriever import Limits
 
 PUBLIC = frozenset({"static", "branding.logo", "branding.style"})  # files of the pages, which nothing describes
 REALM = "Pilotlight"
@@ -35,7 +35,7 @@ _PORT = re.compile(r":[0-9]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whom a request comes from."""
+    """The caller that a request comes from."""
 
     name: str  # of the key; empty without one
     role: str | None  # None: may see what everybody may
@@ -45,21 +45,21 @@ NOBODY = Caller("", None)
 
 
 def caller() -> Caller:
-    """Who makes the request under way."""
+    """Return who makes the request under way."""
     return g.get("caller", NOBODY)  # type: ignore[no-any-return]  # g has no types
 
 
 class Access:
-    """Decides about every request before its route sees it."""
+    """Checks every request before its route sees it."""
 
-    def __init__(self, settings: Limits) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._ring = KeyRing(settings.keys_file)
         self._anonymous = settings.anonymous
         self._is_private = is_loopback(settings.host)
-        self._refused = Buckets(REFUSALS_S, shared_file("refusals"))
+        self._refused = TokenBuckets(REFUSALS_S, shared_file("refusals"))
 
     def check(self) -> None:
-        """Unless the caller may use the route, raise Unauthorized or Forbidden; remember the caller.
+        """Raise Unauthorized or Forbidden unless the caller may use the route; remember the caller.
 
         Raises KeysError while the file of keys cannot be used, and TooManyRequests where wrong ones come too often.
         """
@@ -77,7 +77,7 @@ class Access:
             raise
 
     def knows(self, authorization: bytes | None) -> bool:
-        """Whether a request with this header, or none, may read something: for a server that has its head alone."""
+        """Return whether a request with this header, or none, may read something: asked when only its head is there."""
         try:
             keys = self._ring.keys()
             if self._anonymous == "read" or (self._anonymous == "auto" and self._is_private and keys is None):
@@ -88,7 +88,7 @@ class Access:
             return False  # which says why when it is asked again
 
     def is_barred(self, address: str) -> bool:
-        """Whether an address has been refused so often that it is not worth looking at."""
+        """Return whether an address has been refused so often that its keys are not looked at."""
         return self._refused.wait(network_of(address)) > 0
 
     def _check(self, role: str) -> None:
@@ -130,14 +130,14 @@ class Access:
 
 
 def role_of(rule: Rule) -> str | None:
-    """What a key must allow for a route; None where nobody needs one. A route that does not say it takes write."""
+    """Return the role that a key needs for a route; None where nobody needs one. A route without a role takes write."""
     if rule.endpoint in PUBLIC:
         return None
     described = operation_of(current_app.view_functions[rule.endpoint])
     return described.role if described else "write"
 
 
-def register(app: Flask, settings: Limits) -> None:
+def register(app: Flask, settings: Settings) -> None:
     """Have every request checked."""
     access = Access(settings)
     app.extensions["access"] = access

@@ -1,4 +1,4 @@
-"""Which other sites' pages may call the API.
+"""Other sites whose pages may call the API.
 
 Keys travel in the Authorization header, so no answer ever allows a browser to send its own credentials: then it does
 not matter who asks, and `*` is safe.
@@ -9,7 +9,7 @@ import re
 from flask import Flask, Response, request
 
 from rag.errors import SettingsError
-from web.retriever import Limits
+from rag.settings import Settings
 
 PATHS = ("/api/", "/v1/", "/openapi.json")
 METHODS = "GET, POST, DELETE"
@@ -31,7 +31,7 @@ def parse_origins(text: str) -> frozenset[str]:
     return origins
 
 
-def register(app: Flask, settings: Limits) -> None:
+def register(app: Flask, settings: Settings) -> None:
     """Answer preflights, and mark what may be read by other origins. Raises SettingsError."""
     allowed = parse_origins(settings.cors_origins)
 

@@ -1,4 +1,4 @@
-"""How much a caller may ask for: requests a second, bytes of a body, and seconds of waiting."""
+"""Settings of a caller: requests a second, bytes of a body, and seconds of waiting."""
 
 import math
 from contextvars import ContextVar
@@ -9,10 +9,10 @@ from werkzeug.exceptions import RequestEntityTooLarge, TooManyRequests
 from rag import deadline
 from rag.errors import DeadlinePassed
 from rag.query import fair_share
+from rag.settings import Settings
 from web.guards.access import caller, network_of, role_of
-from web.guards.buckets import Buckets
-from web.observe.sharing import shared_file
-from web.retriever import Limits
+from web.guards.token_buckets import TokenBuckets
+from web.observe.worker_folder import shared_file
 
 BUCKETS = "rate-limits"
 
@@ -20,8 +20,8 @@ arrival: ContextVar[float | None] = ContextVar("arrival", default=None)
 """When the request under way was complete, by `time.monotonic`, where the server says so."""
 
 
-def register(app: Flask, settings: Limits) -> None:
-    """Have every request of a role counted and given its deadline. Comes after access: it asks who calls."""
+def register(app: Flask, settings: Settings) -> None:
+    """Count every request of a role, and give it its deadline. Comes after access: it asks who calls."""
     buckets = _buckets(settings.rate_limit)
 
     def begin() -> None:
@@ -67,5 +67,5 @@ def _who() -> str:
     return f"key {name}" if name else f"address {network_of(request.remote_addr)}"
 
 
-def _buckets(rate: float) -> Buckets | None:
-    return Buckets(rate, shared_file(BUCKETS)) if rate else None
+def _buckets(rate: float) -> TokenBuckets | None:
+    return TokenBuckets(rate, shared_file(BUCKETS)) if rate else None

@@ -1,3 +1,3 @@
-"""What is told of requests: metrics, logs, traces.
+"""Metrics, logs and traces of requests.
 
 May import the root of `web`."""

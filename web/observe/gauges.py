@@ -1,4 +1,4 @@
-"""What is looked up when `/metrics` is asked for: the index that is served, and the worker processes."""
+"""Metrics that are looked up when `/metrics` is asked for: the index that is served, and the worker processes."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from web.observe.sharing import workers
+from web.observe.worker_folder import workers
 
 Status = Callable[[], dict[str, Any]]
 _PAGE = os.sysconf("SC_PAGE_SIZE")

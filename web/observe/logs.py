@@ -60,10 +60,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class ServerLogger(Logger):  # type: ignore[misc]
-    """Lets what gunicorn has to say go where everything else goes."""
+    """Passes what gunicorn logs to the handlers of everything else."""
 
     def setup(self, cfg: Any) -> None:
-        """Take over its settings, but not its handler and format."""
+        """Take over the settings of gunicorn, but not its handler and format."""
         super().setup(cfg)
         self.error_log.handlers.clear()
         self.error_log.propagate = True

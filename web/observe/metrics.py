@@ -1,6 +1,6 @@
-"""What the server measures of itself, for Prometheus at `/metrics` and for the status page.
+"""Measurements of the server, for Prometheus at `/metrics` and for the status page.
 
-Workers count into files of a folder they share (see `sharing`); whichever is asked adds them up.
+Workers count into files of a folder they share (see `worker_folder`); whichever is asked adds them up.
 """
 
 import os
@@ -25,8 +25,8 @@ from prometheus_client.metrics_core import Metric
 
 from rag.query.results import Answer
 from web.observe.gauges import IndexCollector, Status, WorkerCollector
-from web.observe.sharing import FOLDER_VARIABLE, claim_slot
 from web.observe.throughput import Minute, Throughput
+from web.observe.worker_folder import FOLDER_VARIABLE, claim_number
 from web.openapi import Content, operation
 
 STAGES = ("embed", "dense", "lexical", "fuse", "sentences", "total")
@@ -45,7 +45,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # which the files of
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the status page draws."""
+    """The figures of the status page."""
 
     stages: dict[str, list[tuple[float, int]]]  # by stage: upper bound in seconds, searches up to it and over the last
     minutes: list[Minute]  # of the last hour, oldest first
@@ -57,7 +57,7 @@ class Metrics:
     def __init__(self, status: Status) -> None:
         self._registry = CollectorRegistry()
         folder = Path(os.environ[FOLDER_VARIABLE]) if FOLDER_VARIABLE in os.environ else None
-        self._slot = claim_slot(folder) if folder else None  # held as long as this object
+        self._slot = claim_number(folder) if folder else None  # held as long as this object
         number = self._slot.number if self._slot else 0
         if folder:
             _count_into(folder, number)

@@ -1,4 +1,4 @@
-"""Watches every request: a number to find it by, counts and times, a line of the log, and a trace where wanted."""
+"""Telemetry of every request: a number to find it by, counts and times, a line of the log, and a trace where wanted."""
 
 import logging
 import re
@@ -19,7 +19,7 @@ _QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>"})
 
 
 class Telemetry:
-    """What watches one application."""
+    """Metrics, logs and traces of one application."""
 
     def __init__(self, counted: Metrics, traced: traces.Traces | None, *, log_queries: bool) -> None:
         self.metrics = counted
@@ -27,7 +27,7 @@ class Telemetry:
         self.log_queries = log_queries
 
     def begin(self) -> None:
-        """Take note of a request before anything else looks at it."""
+        """Note a request before anything else looks at it."""
         g.began = time.perf_counter()
         given = request.headers.get(HEADER, "")
         g.request_id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
@@ -37,7 +37,7 @@ class Telemetry:
             self.traces.begin()
 
     def end(self, response: Response) -> Response:
-        """Take note of the answer, when everything else has had its say."""
+        """Note the answer, after everything else has had its say."""
         response.headers[HEADER] = g.request_id
         seconds = time.perf_counter() - g.began
         route = request.url_rule.rule if request.url_rule else NO_ROUTE
@@ -48,12 +48,12 @@ class Telemetry:
         return response
 
     def leave(self, error: BaseException | None) -> None:
-        """Take note that a request is over, however it ended."""
+        """Note that a request is over, however it ended."""
         if "began" in g:  # not where a page is made for a request that nobody sent, as `refusals` does
             self.metrics.ended()
 
     def searched(self, answer: Answer, *, mode: str, collection: str, k: int) -> None:
-        """Take note of a search that was answered."""
+        """Note a search that was answered."""
         self.metrics.searched(answer, mode, collection)
         if not has_request_context():
             return
@@ -99,7 +99,7 @@ def install(app: Flask, retriever: Retriever, *, log_queries: bool) -> None:
 
 
 def searched(answer: Answer, *, mode: str, collection: str, k: int) -> None:
-    """Let the application of this context take note of a search that was answered."""
+    """Note, for the application of this context, a search that was answered."""
     if has_app_context():
         telemetry: Telemetry = current_app.extensions["telemetry"]
         telemetry.searched(answer, mode=mode, collection=collection, k=k)

@@ -1,4 +1,4 @@
-"""How many searches were answered in each minute of the last hour, by all workers together."""
+"""Searches answered in each minute of the last hour, by all workers together."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ _COLUMNS = 3  # minute since 1970, searches, errors
 
 
 class Minute(NamedTuple):
-    """What happened in one minute."""
+    """The searches and errors of one minute."""
 
     start: int  # seconds since 1970
     searches: int  # that were answered

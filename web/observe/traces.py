@@ -23,7 +23,7 @@ _LIBRARIES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def check() -> bool:
-    """Whether requests are traced. Raises SettingsError where they should be and the library is missing."""
+    """Return whether requests are traced. Raises SettingsError where they should be and the library is missing."""
     wanted = next((name for name in VARIABLES if os.environ.get(name)), None)
     if wanted is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False

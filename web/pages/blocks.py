@@ -36,7 +36,7 @@ _WORDS = re.compile(r"(?<!\w)(?:[^\W\d_]+(?:['’][^\W\d_]+)?[,;:.]?(?:\s+|\Z)){
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """A stretch of a text, without the blank lines around it."""
 
     start: int
@@ -44,7 +44,7 @@ class Block:
     kind: Kind
 
 
-def split_blocks(text: str, *, is_code: bool = False) -> list[Block]:
+def split_blocks(text: str, *, is_code: bool = False) -> list[TextBlock]:
     """Return the blocks of a text in order; code goes on over blank lines, and has no fence around it any more.
 
     Args:
@@ -53,12 +53,12 @@ def split_blocks(text: str, *, is_code: bool = False) -> list[Block]:
     """
     if is_code:
         return list(_code(text, 0, len(text)))
-    blocks: list[Block] = []
+    blocks: list[TextBlock] = []
     for block in _blocks(text):
         last = blocks[-1] if blocks else None
         goes_on = block.kind == "code" or _is_indented(text[block.start : block.end].split("\n"))
         if last and last.kind == "code" and goes_on and not text[last.end : block.start].strip():
-            blocks[-1] = Block(last.start, block.end, "code")
+            blocks[-1] = TextBlock(last.start, block.end, "code")
         else:
             blocks.append(block)
     short = [block.kind == "text" and _is_short(text[block.start : block.end]) for block in blocks]
@@ -68,7 +68,7 @@ def split_blocks(text: str, *, is_code: bool = False) -> list[Block]:
     return blocks
 
 
-def unwrap(text: str, blocks: list[Block]) -> str:
+def unwrap(text: str, blocks: list[TextBlock]) -> str:
     """Return a text of the same length in which a break that only wrapped a line is a space.
 
     Such a break stands where the next word would not have fitted into the longest line.
@@ -97,7 +97,7 @@ def lines_of(text: str, start: int, end: int) -> list[Span]:
     return spans
 
 
-def _blocks(text: str) -> Iterator[Block]:
+def _blocks(text: str) -> Iterator[TextBlock]:
     fence, opened, position = "", 0, 0
     for start, end in lines_of(text, 0, len(text)):
         found = _FENCE.fullmatch(text, start, end)
@@ -113,13 +113,13 @@ def _blocks(text: str) -> Iterator[Block]:
     yield from _code(text, opened, len(text)) if fence else _apart(text, position, len(text))
 
 
-def _code(text: str, start: int, end: int) -> Iterator[Block]:
+def _code(text: str, start: int, end: int) -> Iterator[TextBlock]:
     left, right = _bounds(text, start, end)
     if left < right:
-        yield Block(left, right, "code")
+        yield TextBlock(left, right, "code")
 
 
-def _apart(text: str, start: int, end: int) -> Iterator[Block]:
+def _apart(text: str, start: int, end: int) -> Iterator[TextBlock]:
     """Blocks with blank lines between; lead-in lines of prose are set apart from the code that follows them."""
     position = start
     for stop in [*(match.span() for match in _BLANK.finditer(text, start, end)), (end, end)]:
@@ -131,21 +131,21 @@ def _apart(text: str, start: int, end: int) -> Iterator[Block]:
         lead = next((at for at, (_, is_prose) in enumerate(kinds) if not is_prose), len(kinds))
         rest = [line for line, _ in kinds[lead:]]
         if lead > 0 and rest and _is_code([text[slice(*line)] for line in rest]):
-            yield Block(left, kinds[lead - 1][0][1], "text")
-            yield Block(rest[0][0], right, "code")
+            yield TextBlock(left, kinds[lead - 1][0][1], "text")
+            yield TextBlock(rest[0][0], right, "code")
         else:
-            yield Block(left, right, _kind([text[slice(*line)] for line, _ in kinds]))
+            yield TextBlock(left, right, _kind([text[slice(*line)] for line, _ in kinds]))
 
 
 def _bounds(text: str, start: int, end: int) -> Span:
-    """Without empty lines and white space around, but with the indentation of the first line."""
+    """Cut off empty lines and white space around, but not the indentation of the first line."""
     piece = text[start:end]
     left = len(piece) - len(piece.lstrip())
     return start + piece.rfind("\n", 0, left) + 1, start + len(piece.rstrip())
 
 
 def _ends_of(line: str) -> str:
-    """What of a line is looked at, whatever its length: the time for that has a bound."""
+    """Return the part of a line that is looked at: it is bounded, however long the line is."""
     line = line.rstrip()
     return line if len(line) <= 2 * _LOOKED_AT else line[:_LOOKED_AT] + line[-_LOOKED_AT:]
 

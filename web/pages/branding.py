@@ -1,4 +1,4 @@
-"""What an operator makes the pages look like: name, logo and colour. All of it is public, as the style sheet is."""
+"""The looks that an operator gives the pages: name, logo and colour. All of it is public, as the style sheet is."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from flask import Blueprint, Flask, Response, current_app, url_for
 from werkzeug.exceptions import NotFound
 
 from rag.errors import SettingsError
-from web.retriever import Limits
+from rag.settings import Settings
 
 YEAR_S = 365 * 24 * 3600  # safe because each address has a digest of what is there
 LARGEST_LOGO = 500_000  # bytes
@@ -40,7 +40,7 @@ class Brand:
     style: str  # CSS; empty for our own colour
 
     @classmethod
-    def of(cls, settings: Limits) -> "Brand":
+    def of(cls, settings: Settings) -> "Brand":
         """Read what the settings name. Raises SettingsError."""
         name = " ".join(settings.site_name.split())
         if not 0 < len(name) <= MOST_NAME:
@@ -49,7 +49,7 @@ class Brand:
         return cls(name, logo, logo_type, _style(settings.site_accent) if settings.site_accent else "")
 
 
-def register(app: Flask, settings: Limits) -> None:
+def register(app: Flask, settings: Settings) -> None:
     """Give all pages the brand. Raises SettingsError."""
     brand = Brand.of(settings)
     app.extensions["brand"] = brand

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from web.pages.blocks import CELL, Block, Span, lines_of, split_blocks, unwrap
+from web.pages.blocks import CELL, Span, TextBlock, lines_of, split_blocks, unwrap
 
 SNIPPET_CHARS = 320
 LEAD_CHARS = 110  # shown at most before the first match of a snippet
@@ -95,15 +95,15 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int, opening: Markup
     return Markup("").join(pieces)
 
 
-def _read(text: str, *, is_code: bool) -> tuple[str, list[Block]]:
+def _read(text: str, *, is_code: bool) -> tuple[str, list[TextBlock]]:
     """A text without the breaks that only wrapped its lines, and its blocks."""
     blocks = split_blocks(text, is_code=is_code)
     return unwrap(text, blocks), blocks
 
 
-def _render(text: str, blocks: Iterable[Block], spans: list[Span], start: int, end: int, opening: Markup) -> Markup:
+def _render(text: str, blocks: Iterable[TextBlock], spans: list[Span], start: int, end: int, opening: Markup) -> Markup:
     """The blocks of text[start:end], each an element; what is cut off at either end is said by an ellipsis."""
-    shown = [Block(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
+    shown = [TextBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
     shown = [block for block in shown if block.start < block.end]
     pieces: list[Markup] = []
     for block in shown:
@@ -120,7 +120,7 @@ def _render(text: str, blocks: Iterable[Block], spans: list[Span], start: int, e
     return Markup("").join(pieces)
 
 
-def _rows(text: str, spans: list[Span], block: Block, opening: Markup) -> Markup:
+def _rows(text: str, spans: list[Span], block: TextBlock, opening: Markup) -> Markup:
     rows = []
     for start, end in lines_of(text, block.start, block.end):
         cells, position = [], start
@@ -131,7 +131,7 @@ def _rows(text: str, spans: list[Span], block: Block, opening: Markup) -> Markup
     return Markup("").join(rows)
 
 
-def _window(text: str, blocks: list[Block], spans: list[Span], size: int) -> Span:
+def _window(text: str, blocks: list[TextBlock], spans: list[Span], size: int) -> Span:
     units = [unit for block in blocks for unit in _units(text, block, size)]
 
     def words_from(first: int) -> int:
@@ -155,7 +155,7 @@ def _window(text: str, blocks: list[Block], spans: list[Span], size: int) -> Spa
     return units[first][0], units[last][1]
 
 
-def _units(text: str, block: Block, size: int) -> list[Span]:
+def _units(text: str, block: TextBlock, size: int) -> list[Span]:
     """Lines of code, rows and sentences: what a snippet has whole or not at all; longer ones are cut between words."""
     units: list[Span] = []
     for start, end in lines_of(text, block.start, block.end):

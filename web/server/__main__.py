@@ -11,11 +11,11 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from rag.errors import RagError
-from rag.live.keys import check_exposure
+from rag.serving.api_keys import check_exposure
 from rag.settings import load
 from web.guards.cors import parse_origins
 from web.observe import logs, traces
-from web.observe.sharing import FOLDER_VARIABLE, make_folder
+from web.observe.worker_folder import FOLDER_VARIABLE, make_folder
 from web.server.listeners import raise_limit
 from web.server.refusals import MAX_REQUEST_LINE
 from web.server.worker import Worker
@@ -94,7 +94,7 @@ def serve(factory: Callable[[], Flask], address: Address) -> NoReturn:
             "worker_class": Worker,
             "timeout": WORKER_TIMEOUT_S,
             "graceful_timeout": GRACE_S,
-            "sendfile": False,  # answers go through an outbox, which is no file
+            "sendfile": False,  # answers go through a SendBuffer, which is no file
             "limit_request_line": MAX_REQUEST_LINE,
             "loglevel": "warning",
             "logger_class": logs.ServerLogger,

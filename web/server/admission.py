@@ -1,4 +1,4 @@
-"""Which requests are taken, and which threads answer them.
+"""Admission of requests: which are taken, and which threads answer them.
 
 Each kind has threads and a queue of its own, so that none waits for another: probes, what pages are made of, callers
 who may search, and strangers, who have shown no good key where one is needed.
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 
 from web.guards.access import Access
-from web.server.intake import Intake
+from web.server.receive_buffer import ReceiveBuffer
 
 THREADS = 32  # that answer; queries that wait in them go through the model together
 _PROBES = ("/livez", "/readyz")
@@ -26,7 +26,7 @@ def _requests_for(*paths: str) -> tuple[bytes, ...]:
 
 
 class Lane:
-    """Threads, and how many requests they have under way; only the loop changes that."""
+    """A group of threads, and how many requests they have under way; only the loop changes that."""
 
     def __init__(self, name: str, threads: int, most: int, prefixes: tuple[bytes, ...] = ()) -> None:
         self.under_way = 0
@@ -40,7 +40,7 @@ class Lane:
         return self.under_way >= self.most
 
     def run(self, work: Callable[[], None]) -> None:
-        """Have something done by one of the threads."""
+        """Run a function in one of the threads."""
         self._pool.submit(work)
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Lane:
 
 
 class Kind(Enum):
-    """Of requests."""
+    """The kind of a request."""
 
     PROBE = "probe"
     PART = "part"
@@ -70,15 +70,15 @@ class Admission:
             Kind.CALLER: Lane("caller", THREADS, queue),
         }
 
-    def kind_of(self, intake: Intake) -> Kind:
-        """Say what kind of request one is whose head has come."""
+    def kind_of(self, received: ReceiveBuffer) -> Kind:
+        """Return the kind of a request whose head has come."""
         for kind in (Kind.PROBE, Kind.PART):
-            if intake.starts_with(self.lanes[kind].prefixes):
+            if received.starts_with(self.lanes[kind].prefixes):
                 return kind
-        return Kind.CALLER if self._access.knows(intake.authorization) else Kind.STRANGER
+        return Kind.CALLER if self._access.knows(received.authorization) else Kind.STRANGER
 
     def is_barred(self, address: str) -> bool:
-        """Whether strangers of an address have shown so many wrong keys that they are not asked any more."""
+        """Return whether strangers of an address have shown so many wrong keys that they are not asked any more."""
         return self._access.is_barred(address)
 
     def close(self) -> None:

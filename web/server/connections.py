@@ -1,4 +1,4 @@
-"""The connections of one worker: what each is waiting for, and which is closed where there is no room for another."""
+"""The connections of one worker: what each waits for, and which to close where there is no room for another."""
 
 import selectors
 import socket
@@ -9,12 +9,12 @@ from enum import Enum, auto
 from typing import Any
 
 from web.server.exchange import Exchange
-from web.server.intake import Intake
-from web.server.outbox import Outbox
+from web.server.receive_buffer import ReceiveBuffer
+from web.server.send_buffer import SendBuffer
 
 
 class State(Enum):
-    """What happens to a connection next."""
+    """The next step of a connection."""
 
     READING = auto()  # a request, or more of one, is to come
     ANSWERING = auto()  # by a thread
@@ -25,13 +25,13 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One client's."""
+    """The connection of one client."""
 
     sock: socket.socket
     peer: Any  # its address
     here: Any  # ours
-    outbox: Outbox
-    intake: Intake = field(default_factory=Intake)
+    to_send: SendBuffer
+    received: ReceiveBuffer = field(default_factory=ReceiveBuffer)
     state: State = State.READING
     since: float = field(default_factory=time.monotonic)  # that it is in this state
     unread: int = 0  # bytes that its client had to read then
@@ -45,7 +45,7 @@ class Connection:
         self.address = self.peer[0] if isinstance(self.peer, tuple) else ""
 
     def watch(self, poller: selectors.BaseSelector, events: int) -> None:
-        """Have a poller tell of these events of its socket, and of no others."""
+        """Watch for these events of its socket, and for no others."""
         if events == self.watched:
             return
         if not self.watched:
@@ -58,7 +58,7 @@ class Connection:
 
 
 class Connections:
-    """All of them, those that wait for their clients in the order in which they began to."""
+    """All connections of a worker; those that wait for their clients, in the order in which they began to."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         """Take how many there may be, and how many of one address."""
@@ -72,7 +72,7 @@ class Connections:
         return self._count
 
     def add(self, conn: Connection) -> None:
-        """Count one that is new."""
+        """Count a new one."""
         self._of[conn.address] += 1
         self._count += 1
 
@@ -91,14 +91,14 @@ class Connections:
         if state is not State.ANSWERING:
             self._waiting[conn] = None
             conn.since = time.monotonic()
-            conn.unread = conn.outbox.waiting
+            conn.unread = conn.to_send.waiting
 
     def waiting(self) -> list[Connection]:
-        """Those that wait for their clients, longest first."""
+        """Return the connections that wait for their clients, longest first."""
         return list(self._waiting)
 
     def surplus(self, address: str) -> Connection | None:
-        """The one to close for a new one of an address; None if there is room.
+        """Return the connection to close for a new one of an address; None if there is room.
 
         It is one of whoever has most of them, that has waited longest for its client.
         """
@@ -107,7 +107,7 @@ class Connections:
         return self.least() if len(self) >= self._most else None
 
     def least(self) -> Connection | None:
-        """The one that is worth least; None if all are being answered."""
+        """Return the connection that is worth least; None if all are being answered."""
         for address, _ in self._of.most_common():
             if found := self._oldest(address):
                 return found

@@ -11,8 +11,8 @@ from gunicorn.http import errors as http_errors
 from gunicorn.http.wsgi import create
 
 from web.guards.limits import arrival
-from web.server.outbox import Outbox
 from web.server.refusals import FRAMING_PROBLEMS, MALFORMED, refusal
+from web.server.send_buffer import SendBuffer
 
 AHEAD_BYTES = 256 * 1024  # of an answer that streams, made before its client has read what is there
 
@@ -22,14 +22,14 @@ log = logging.getLogger("gunicorn.error")
 
 
 class Exchange:
-    """Has the application answer a request that has come in full, into an outbox.
+    """Has the application answer a complete request, into a `SendBuffer`.
 
     An answer that streams stops when its client has much to read: `run` again then, in any thread.
     """
 
-    def __init__(self, request: bytes, arrived: float, outbox: Outbox, *, has_body: bool) -> None:
+    def __init__(self, request: bytes, arrived: float, to_send: SendBuffer, *, has_body: bool) -> None:
         """Take the bytes of a request; of one that is refused in any case, the head alone, without `has_body`."""
-        self.outbox = outbox
+        self.to_send = to_send
         self.ended = False  # the answer is made, or given up
         self.keeps = False  # the connection, for another request
         self.status = 0
@@ -59,7 +59,7 @@ class Exchange:
         arrival.set(self._arrived)
         request = next(RequestParser(cfg, iter([self._request]), peer))  # which ends where these bytes do
         self._request = b""
-        self._response, environ = create(request, self.outbox, peer, here, cfg)
+        self._response, environ = create(request, self.to_send, peer, here, cfg)
         environ["wsgi.multithread"] = True
         # now, so that a body that is none is refused before the application has begun
         environ["wsgi.input"] = io.BytesIO(request.body.read() if self._has_body else b"")
@@ -74,14 +74,14 @@ class Exchange:
         for item in self._items:
             self._response.write(item)
             if streams:
-                self.outbox.flush()
-                if self.outbox.waiting > AHEAD_BYTES:
+                self.to_send.flush()
+                if self.to_send.waiting > AHEAD_BYTES:
                     return
         self._response.close()
         self.status = self._response.status_code
         self.keeps = not self._response.should_close()
         self._end()
-        self.outbox.flush()
+        self.to_send.flush()
 
     def _end(self) -> None:
         self.ended = True
@@ -109,11 +109,11 @@ class Exchange:
             said = refusal(status, detail, closes=True)
         self._break_off()
         if not has_begun:  # one that has is cut short, which its client notices
-            self.outbox.sendall(said)
+            self.to_send.sendall(said)
 
     def _break_off(self) -> None:
         self.keeps = False
-        self.outbox.drop()
+        self.to_send.drop()
         if not self.ended:
             try:
                 self._end()

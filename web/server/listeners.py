@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from web.server.balance import Balance
+from web.server.load_balance import LoadBalance
 
 ACCEPTED = 16  # at once, before requests that have come get their turn
 ASIDE_S = 0.02  # that a worker leaves new connections to one that has fewer
@@ -31,7 +31,7 @@ def raise_limit() -> None:
 
 
 def most_connections(wanted: int) -> int:
-    """How many connections there are descriptors for, beside what else needs some."""
+    """Return how many connections there are descriptors for, beside what else needs some."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if soft == resource.RLIM_INFINITY else max(8, min(wanted, soft - _KEPT_FREE))
 
@@ -45,7 +45,7 @@ class Listeners:
         poller: selectors.BaseSelector,
         take: Callable[[socket.socket, Any, Any], None],
         relieve: Callable[[], bool],
-        balance: Balance,
+        balance: LoadBalance,
         worker: int,
     ) -> None:
         """Say whom connections go to.
@@ -74,7 +74,7 @@ class Listeners:
         self._reserve = _spare()  # to refuse a connection with
 
     def open(self) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         self._is_open = True
         for each in self._sockets:
             each.setblocking(False)
@@ -82,7 +82,7 @@ class Listeners:
         self.note(self._connections)
 
     def note(self, connections: int) -> None:
-        """Hear how many connections the worker has, and let the others know."""
+        """Note how many connections the worker has, and let the others know."""
         self._connections = connections
         if self._is_open:
             self._balance.note(self._worker, connections)
@@ -102,7 +102,7 @@ class Listeners:
             os.close(self._reserve)
 
     def due(self) -> float | None:
-        """When `resume` should be called, None if it need not."""
+        """Return when to call `resume`, None if it need not be."""
         return self._resumes or None
 
     def resume(self, now: float) -> None:
@@ -142,7 +142,7 @@ class Listeners:
         return True
 
     def _make_room(self, listener: socket.socket, error: OSError) -> bool:
-        """Where no descriptor is left, close a connection; if none can be, refuse the new one, and wait a while."""
+        """Close a connection where no descriptor is left; if none can be, refuse the new one, and wait a while."""
         now = time.monotonic()
         self._unsaid += 1
         if now >= self._said + SAID_S:

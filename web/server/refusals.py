@@ -1,4 +1,4 @@
-"""What a worker answers without the application: to requests that it turns away, and to what is no request."""
+"""Answers that a worker gives without the application: to requests that it turns away, and to what is no request."""
 
 import json
 import re
@@ -6,9 +6,9 @@ import re
 from flask import Flask
 from gunicorn.http import errors as http_errors
 
-from web.headers import SECURITY_HEADERS
 from web.problems import MACHINE_PATHS, MEDIA_TYPE, page, problem
-from web.server.intake import Verdict
+from web.security_headers import SECURITY_HEADERS
+from web.server.receive_buffer import Verdict
 
 MAX_REQUEST_LINE = 8190  # bytes, the most gunicorn takes
 BUSY = "The server is overloaded: try again."
@@ -49,7 +49,7 @@ def busy_page(app: Flask, *, retry_after: int) -> bytes:
 
 
 def asks_for_page(head: bytes) -> bool:
-    """Whether a request is a browser's, for something that people read; `problems.wants_page` for one not read yet."""
+    """Return whether a browser asks for a page; `problems.wants_page` for a request that is not read yet."""
     return head.startswith(b"GET /") and not head.startswith(_TO_MACHINES) and bool(_ACCEPTS_PAGES.search(head))
 
 

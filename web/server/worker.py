@@ -11,8 +11,8 @@ import time
 from gunicorn.workers.base import Worker as BaseWorker
 
 from web.server.admission import Admission
-from web.server.balance import Balance
-from web.server.loop import RETRY_AFTER_S, Loop
+from web.server.event_loop import RETRY_AFTER_S, EventLoop
+from web.server.load_balance import LoadBalance
 from web.server.refusals import BUSY, busy_page, refusal
 
 ORPHAN_S = 5  # that a worker without a server may take to end, after its time to answer what is under way
@@ -25,14 +25,14 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     queue = 64  # requests under way at most; `server.serve` sets it
     proxies = 0  # in front of it, likewise
-    balance = Balance()
+    balance = LoadBalance()
     _noted = 0.0
 
     def load_wsgi(self) -> None:
-        """Load the application, and make what a full queue is answered with: there is no time for that later."""
+        """Load the application, and make the answers of a full queue: there is no time for that later."""
         super().load_wsgi()
         busy = refusal(503, BUSY, retry_after=RETRY_AFTER_S), busy_page(self.wsgi, retry_after=RETRY_AFTER_S)
-        self._loop = Loop(
+        self._loop = EventLoop(
             self.wsgi,
             self.cfg,
             Admission(self.wsgi.extensions["access"], self.queue),

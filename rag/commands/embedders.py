@@ -1,0 +1,34 @@
+"""The embedder that the settings name, compiled first where it has to be."""
+
+import sys
+from typing import Any
+
+from embedder.engines.package import ensure_package, is_built
+from embedder.engines.plan import Plan
+from rag.clock import StepTimer
+from rag.lazy_embedder import LazyEmbedder
+from rag.settings import Settings
+
+
+def lazy_embedder(settings: Settings, *, quiet: bool = False) -> LazyEmbedder:
+    """Return the embedder of the settings, to be compiled and loaded only if it is needed."""
+    from rag.serving.live import load_embedder
+
+    plan = Plan(settings.embedder_config())
+
+    def load() -> Any:
+        prepare(plan, quiet=quiet)
+        return load_embedder(settings)
+
+    return LazyEmbedder(plan, load)
+
+
+def prepare(plan: Plan, *, quiet: bool = False) -> bool:
+    """Build the plan's package where there is none, saying so on stderr. Return whether it was built."""
+    key = plan.package_key
+    if key is None or is_built(plan):
+        return False
+    title = f"compiling {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine"
+    with StepTimer(sys.stderr, title, quiet=quiet) as elapsed:
+        ensure_package(plan, key, elapsed.step)
+    return True

@@ -1,0 +1,134 @@
+"""Retrieval quality on a dataset in BEIR's layout, scored by ir-measures (the trec_eval implementation)."""
+
+import csv
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import numpy as np
+from ir_measures import RR, R, nDCG
+
+from embedder.protocol import Embedder
+from indexer.generation.lexical.lexical_index import LexicalReader, LexicalWriter
+from rag.errors import DatasetError, QueryError
+from rag.query.fusion import FUSIONS
+from rag.query.options import MODES
+from rag.query.ranking import Ranking, fused, single
+from rag.query.retriever import CANDIDATES
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A BEIR test split."""
+
+    corpus: dict[str, str]  # document id: title + " " + text
+    queries: dict[str, str]  # only those that are judged
+    judgements: dict[str, dict[str, int]]  # query id: document id: relevance
+
+
+def read_dataset(folder: Path) -> Dataset:
+    """Read corpus.jsonl, queries.jsonl and qrels/test.tsv. Raises DatasetError naming the file and line."""
+    corpus = {
+        row["_id"]: f"{row.get('title', '')} {row['text']}".strip() for row in _json_lines(folder / "corpus.jsonl")
+    }
+    judgements: dict[str, dict[str, int]] = {}
+    path = folder / "qrels" / "test.tsv"
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file, delimiter="\t"):
+                judgements.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise DatasetError(
+            f"{path} cannot be read ({error}): it needs query-id, corpus-id and score columns"
+        ) from error
+    queries = {row["_id"]: row["text"] for row in _json_lines(folder / "queries.jsonl") if row["_id"] in judgements}
+    if not corpus or not queries:
+        raise DatasetError(f"{folder} has no documents or no judged queries: is it in BEIR's layout?")
+    return Dataset(corpus, queries, judgements)
+
+
+def evaluate(
+    dataset: Dataset, embedder: Embedder, *, mode: str = MODES[0], fusion: str | None = None
+) -> dict[str, Any]:
+    """Return nDCG@10, MRR@10 and recall@100 over the judged queries, ranked by the code that serves them.
+
+    Args:
+        dataset: documents, queries and judgements.
+        embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
+        mode: one of `options.MODES`.
+        fusion: one of `fusion.FUSIONS`, for mode hybrid; None for the one that serves.
+
+    Raises:
+        QueryError: there is no such mode or fusion.
+    """
+    fusion = fusion or FUSIONS[0]
+    for name, value, known in (("mode", mode, MODES), ("fusion", fusion, FUSIONS)):
+        if value not in known:
+            raise QueryError(f"{name} must be one of {', '.join(known)}, not {value!r}")
+    documents = list(dataset.corpus)
+    rankings = _rankings(dataset, embedder, mode, fusion)
+    run = {
+        query_id: {
+            documents[row]: float(score)
+            for row, score in zip(ranking.rows[:CANDIDATES], ranking.scores[:CANDIDATES], strict=True)
+        }
+        for query_id, ranking in zip(dataset.queries, rankings, strict=True)
+    }
+    measured = ir_measures.calc_aggregate([nDCG @ 10, RR @ 10, R @ 100], dataset.judgements, run)
+    return {
+        "ndcg@10": round(measured[nDCG @ 10], 4),
+        "mrr@10": round(measured[RR @ 10], 4),
+        "recall@100": round(measured[R @ 100], 4),
+        "queries": len(dataset.queries),
+        "mode": mode,
+    } | ({"fusion": fusion} if mode == "hybrid" else {})
+
+
+def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str) -> Iterator[Ranking]:
+    """Rank the documents for every query, in the order of the queries."""
+    texts, queries = list(dataset.corpus.values()), list(dataset.queries.values())
+    if mode != "lexical":
+        vectors = embedder.encode(texts, role="document")
+        query_vectors = embedder.encode(queries, role="query")
+    with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
+        reader = None if mode == "dense" else _lexical(texts, Path(temporary) / "lexical")
+        for number, query in enumerate(queries):
+            lexical = reader.search(query, CANDIDATES) if reader else None
+            if lexical and mode == "lexical":
+                yield single(lexical, is_dense=False)
+                continue
+            cosines = vectors @ query_vectors[number]
+            best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
+            dense = cosines[best], best
+            yield fused(dense, lexical, cosines.__getitem__, fusion=fusion) if lexical else single(dense, is_dense=True)
+
+
+def _lexical(texts: list[str], folder: Path) -> LexicalReader:
+    writer = LexicalWriter(folder)
+    try:
+        for row, text in enumerate(texts):
+            writer.add(row, title="", section="", text=text)
+        writer.finish()
+    finally:
+        writer.close()
+    return LexicalReader(folder)
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                row = json.loads(line)
+                if not isinstance(row, dict) or "_id" not in row or "text" not in row:
+                    raise DatasetError(f"{path} line {number} has no _id and text: is it in BEIR's layout?")
+                rows.append(row)
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror or error}; is the folder in BEIR's layout?") from error
+    except ValueError as error:
+        raise DatasetError(f"{path} is not JSON Lines: {error}") from error
+    return rows

@@ -1,0 +1,1 @@
+"""Generations on their way between folders, archives, stores and addresses. May import what all verbs share."""

@@ -1,0 +1,234 @@
+"""The report on this machine, this model and this index, and on what is slow or broken about them."""
+
+import os
+import platform
+from collections.abc import Iterable
+from importlib import metadata
+from typing import Any
+
+from embedder import cpu, environment
+from embedder.cache import check_private
+from embedder.engines.library import find_compiler
+from embedder.engines.package import package_folder
+from embedder.engines.plan import Plan
+from embedder.errors import PilotlightError
+from embedder.model.shape import shape_of
+from indexer.errors import ParseError
+from indexer.generation.generation import Generation
+from indexer.publish.collections import list_collections
+from indexer.read.reader_process import ReaderProcess
+from rag.commands.published import published
+from rag.query.retriever import check_fingerprint
+from rag.serving.store_access import TOKEN
+from rag.settings import SETTINGS, Settings
+from rag.suggestions import nearest
+
+PREFIX = "PILOTLIGHT_"
+_OTHERS = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")  # that are no settings
+
+
+def examine(settings: Settings) -> dict[str, Any]:
+    """Return what is in use, JSON-ready; `warnings` says what is slow or broken and what to do about it."""
+    warnings: list[str] = []
+    processor = cpu.detect()
+    report: dict[str, Any] = {
+        "cpu": {
+            "name": processor.name,
+            "machine": processor.machine,
+            "isa": processor.isa,
+            "isa_reason": _isa_reason(processor),
+            "isas": processor.isas,
+            "sve_bits": processor.sve_bits or None,
+            "cores": processor.cores,
+            "bf16": processor.has_bf16,
+        },
+        "versions": {name: metadata.version(name) for name in ("pilotlight", "torch", "faiss-cpu", "tokenizers")}
+        | {"python": platform.python_version()},
+        "compiler": find_compiler(),
+        "environment": {name: os.environ.get(name) for name in _variables(processor)},
+    }
+    warnings += processor.notes
+    if processor.forced and processor.isa != (best := processor.isas[0]):
+        warnings.append(f"{cpu.ISA_VARIABLE} limits this CPU to {processor.isa}; it could run {best}")
+    elif not processor.has_bf16:
+        warnings.append("this CPU has no fast bf16 instructions: fp32 is used; int8 is two to three times as fast")
+    if processor.isas[0] in {"generic", "avx2", "neon"}:
+        warnings.append(f"the instruction set is {processor.isa}: newer servers embed several times faster")
+    if processor.cores < len(os.sched_getaffinity(0)):
+        warnings.append(
+            f"{processor.cores} physical cores are used; hyper-threads and cores beyond the CPU quota are not counted"
+        )
+    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit() and int(threads) < processor.cores:
+        warnings.append(f"OMP_NUM_THREADS={threads} limits the model to fewer than the {processor.cores} cores here")
+    warnings += _misspelled(os.environ)
+    plan = _embedder(settings, report, warnings)
+    _index(settings, plan, report, warnings)
+    _readers(report, warnings)
+    return report | {"warnings": warnings}
+
+
+def _variables(processor: cpu.Cpu) -> list[str]:
+    forced = processor.isa if processor.forced else ""
+    return [*environment.defaults(processor.machine, forced), cpu.ISA_VARIABLE]
+
+
+def _isa_reason(processor: cpu.Cpu) -> str:
+    if processor.forced:
+        return f"forced by {cpu.ISA_VARIABLE}"
+    if processor.isa == processor.isas[0]:
+        return "best available"
+    return f"{processor.isas[0]} is slower than fp32 here"
+
+
+def _engine_reason(plan: Plan) -> str:
+    if plan.config.engine != "auto":
+        return "requested"
+    if plan.engine == "native":
+        return f"native supports {plan.spec.name}"
+    if shape_of(plan.spec.config) is None:
+        return f"native does not support {plan.spec.name}"
+    return f"native has no {plan.precision} for {cpu.detect().isa}"
+
+
+def _precision_reason(plan: Plan) -> str:
+    if plan.config.precision != "auto":
+        return "requested"
+    return (
+        "this CPU has fast bf16 instructions" if plan.precision == "bf16" else "this CPU has no fast bf16 instructions"
+    )
+
+
+def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -> Plan | None:
+    try:
+        plan = Plan(settings.embedder_config())
+        path = package_folder(settings.cache, plan.package_key) if plan.package_key else None
+        if settings.cache.exists():
+            check_private(settings.cache)
+    except PilotlightError as error:
+        report["embedder"] = None
+        warnings.append(str(error))
+        return None
+    report["embedder"] = {
+        "model": plan.spec.name,
+        "folder": str(plan.spec.folder),
+        "dimension": plan.spec.dimension,
+        "max_length": plan.spec.max_length,
+        "engine": plan.engine,
+        "engine_reason": _engine_reason(plan),
+        "precision": plan.precision,
+        "precision_reason": _precision_reason(plan),
+        "threads": plan.threads,
+        "package": str(path) if path and path.exists() else None,
+    }
+    if path is None:
+        warnings.append(f"engine {plan.engine} is slower than native and aot, several times for single queries")
+    elif not path.exists():
+        warnings.append("the model is not compiled yet: run pilotlight warm, or let the first index or serve do it")
+    if report["compiler"] is None and plan.engine != "eager" and not (path and path.exists()):
+        warnings.append("there is no C++ compiler: apt-get install g++")
+    if plan.precision == "bf16" and plan.engine in {"aot", "compile"} and not report["cpu"]["bf16"]:
+        warnings.append("precision bf16 is emulated on this CPU, and slow: use fp32")
+    if plan.precision == "fp32" and report["cpu"]["bf16"]:
+        warnings.append("precision fp32 is about half as fast as bf16 on this CPU")
+    if plan.threads != report["cpu"]["cores"]:
+        warnings.append(f"{plan.threads} threads are set for {report['cpu']['cores']} physical cores")
+    return plan
+
+
+def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnings: list[str]) -> None:
+    folders = list_collections(settings.index_dir)
+    report["index"] = {
+        "folder": str(settings.index_dir),
+        "collections": list(folders),
+        "collection": settings.collection,
+        "generation": None,
+    }
+    try:
+        generation = Generation.open(published(settings))
+    except PilotlightError as error:
+        warnings.append(str(error))
+        return
+    report["index"] |= {
+        "generation": generation.id,
+        "created_at": generation.manifest.created_at,
+        "sources": generation.manifest.sources,
+        "documents": generation.document_count,
+        "chunks": generation.chunk_count,
+    }
+    try:
+        if plan:
+            check_fingerprint(generation, plan.fingerprint)
+    except PilotlightError as error:
+        warnings.append(str(error))
+    finally:
+        generation.close()
+
+
+def _readers(report: dict[str, Any], warnings: list[str]) -> None:
+    """Return what confines the reader processes here, as one of them has found it."""
+    box = ReaderProcess()
+    try:
+        box.start()
+    except ParseError as error:
+        warnings.append(f"cannot read documents: {error}")
+    finally:
+        report["readers"] = {name: means or None for name, means in box.confinement.items()}
+        box.close()
+    if missing := [name for name, means in report["readers"].items() if means is None]:
+        warnings.append(f"document readers run without {', '.join(missing)}: this kernel does not offer or allow it")
+
+
+_LABELS = {
+    "isa": "instruction set",
+    "isa_reason": "why this one",
+    "isas": "supported",
+    "sve_bits": "SVE bits",
+    "bf16": "fast bf16",
+    "max_length": "longest input, tokens",
+    "engine_reason": "why this engine",
+    "precision_reason": "why this precision",
+    "package": "compiled package",
+    "created_at": "built at",
+    "readers": "document readers",
+    "cpu": "CPU",
+    "seccomp": "system calls",
+    "landlock": "Landlock",
+    "compiler": "C++ compiler",
+}
+
+
+def _misspelled(environ: Iterable[str]) -> list[str]:
+    """Variables that nothing reads and that are nearly one of ours; others may be somebody else's."""
+    known = [*(setting.variable for setting in SETTINGS), *_OTHERS]
+    ends = {name.removeprefix(PREFIX): name for name in known}  # what all begin with would make all of them near
+    others = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in known]
+    meant = [(name, nearest(name.removeprefix(PREFIX), ends)) for name in others]
+    return [f"nothing reads {name}, did you mean {ends[near]}?" for name, near in meant if near]
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """Lay the report out for a terminal."""
+    lines = []
+    for part, value in report.items():
+        if part == "warnings":
+            continue
+        if isinstance(value, dict):
+            lines += [_label(part), *(f"  {_label(name):<24} {_word(v)}" for name, v in value.items())]
+        else:
+            lines.append(f"{_label(part):<26} {_word(value)}")
+    lines += [f"warning: {warning}" for warning in report["warnings"]] or ["no problems found"]
+    return "\n".join(lines)
+
+
+def _label(name: str) -> str:
+    return _LABELS.get(name) or (name if name.isupper() else name.replace("_", " "))
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    if value in (None, ""):
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,213 @@
+"""Keys that callers of a server show, and the file that has their hashes.
+
+A key is random, so its SHA-256 cannot be turned back by guessing, and no slow hash is needed.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import re
+import secrets
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from rag.clock import timestamp
+from rag.errors import KeysError, SettingsError
+from rag.settings import Settings
+
+ROLES = ("read", "write")  # who may write may read too
+MIN_BYTES = 16  # of a key that is brought along
+PREFIX = "pl_"  # so that a key is known for one where it turns up by mistake
+_RANDOM_BYTES = 32
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VERSION = 1
+_MOST_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The record of a key, without the key itself."""
+
+    name: str
+    role: Literal["read", "write"]
+    sha256: str
+    created: str  # ISO 8601, UTC
+
+
+class KeyFile:
+    """The keys in a file; a file that is not there has none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> tuple[Key, ...]:
+        """Return the keys, oldest first. Raises KeysError if the file cannot be read or is not one of keys."""
+        try:
+            with self.path.open("rb") as file:
+                text = file.read(_MOST_BYTES)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise KeysError(f"{self.path} cannot be read: {error.strerror}") from error
+        try:
+            content = json.loads(text)
+            keys = tuple(Key(**fields) for fields in content["keys"])
+            sound = content["version"] == _VERSION and all(
+                _NAME.fullmatch(key.name) and key.role in ROLES and re.fullmatch("[0-9a-f]{64}", key.sha256)
+                for key in keys
+            )
+        except (ValueError, TypeError, KeyError):
+            sound = False
+        if not sound:
+            raise KeysError(f"{self.path} is not a valid key file: restore it, or delete it and create new keys")
+        return keys
+
+    def add(self, name: str, role: str, key: str | None = None) -> str:
+        """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
+
+        Raises KeysError: the name is taken or cannot be one, the role is unknown, the key is too short or there
+        already, or the file cannot be written.
+        """
+        if not _NAME.fullmatch(name):
+            raise KeysError(
+                f"a key cannot be called {name[:80]!r}: 1 to 64 letters, digits, '.', '-' and '_' are allowed"
+            )
+        if role not in ROLES:
+            raise KeysError(f"role must be one of {', '.join(ROLES)}, not {role[:80]!r}")
+        if key is None:
+            key = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+        _check_key(key)
+        created = timestamp(datetime.now(UTC))
+        made = Key(name, role, digest(key), created)  # type: ignore[arg-type]  # the role has been checked
+        with self._changing() as keys:
+            if any(other.name == name for other in keys):
+                raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")
+            if any(other.sha256 == made.sha256 for other in keys):
+                raise KeysError("this key already exists under another name")
+            self._write([*keys, made])
+        return key
+
+    def remove(self, name: str) -> Key:
+        """Remove a key; running servers refuse it from the next request on. Raises KeysError."""
+        with self._changing() as keys:
+            for key in keys:
+                if key.name == name:
+                    self._write([other for other in keys if other is not key])
+                    return key
+        known = ", ".join(key.name for key in keys) or "none"
+        raise KeysError(f"there is no key called {name[:80]!r}; there are: {known}")
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[Key, ...]]:
+        """Keep others from changing the file meanwhile."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise KeysError(f"{self.path} cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield self.read()
+        finally:
+            os.close(folder)
+
+    def _write(self, keys: list[Key]) -> None:
+        text = json.dumps({"version": _VERSION, "keys": [asdict(key) for key in keys]}, indent=1) + "\n"
+        try:
+            # a temporary file is readable by its owner only
+            with tempfile.NamedTemporaryFile(
+                "w", dir=self.path.parent, prefix=f"{self.path.name}.", delete=False
+            ) as file:
+                try:
+                    with suppress(FileNotFoundError):  # others may have been allowed to read it
+                        os.fchmod(file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    os.replace(file.name, self.path)
+                except BaseException:
+                    Path(file.name).unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            raise KeysError(f"{self.path} cannot be written: {error.strerror}") from error
+
+
+class KeyRing:
+    """The keys as a server asks for them: read again when the file has changed. Safe to share between threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = KeyFile(path)
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._keys: tuple[Key, ...] = ()
+
+    def keys(self) -> tuple[Key, ...] | None:
+        """Return the keys of this moment; None without a file of keys, which is not the same as a file without keys.
+
+        Raises KeysError; keys that were good before are not, until the file is mended.
+        """
+        try:
+            now = self._file.path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return self._file.read()  # which says why
+        seen = (now.st_ino, now.st_mtime_ns, now.st_size)
+        with self._lock:
+            if seen != self._seen:
+                self._keys = self._file.read()
+                self._seen = seen
+            return self._keys
+
+    def find(self, key: str) -> Key | None:
+        """Return what is known of a key; None if it is not one of ours. Takes as long for any that is not."""
+        wanted, found = digest(key), None
+        for known in self.keys() or ():
+            if hmac.compare_digest(known.sha256, wanted):
+                found = known
+        return found
+
+
+def digest(key: str) -> str:
+    """Return the SHA-256 of a key, in hexadecimal."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def check_exposure(settings: Settings) -> None:
+    """Raise SettingsError if strangers could search: another address than loopback, no key, and nobody said so.
+
+    Raises KeysError if the file of keys cannot be used.
+    """
+    keys = KeyRing(settings.keys_file).keys()
+    if keys is not None or settings.anonymous != "auto" or is_loopback(settings.host):
+        return
+    raise SettingsError(
+        f"--host {settings.host} lets others search without a key: make one with pilotlight keys add NAME, "
+        "or allow it with --anonymous read"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host, by its spelling: names but localhost are not looked up."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _check_key(key: str) -> None:
+    size = len(key.encode("utf-8", "surrogatepass"))
+    if size < MIN_BYTES:
+        raise KeysError(f"the key has {size} bytes: it needs at least {MIN_BYTES}, preferably random")
+    if not re.fullmatch(r"[!-~]+", key):
+        raise KeysError("the key contains white space or characters that are not printable ASCII")

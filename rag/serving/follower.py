@@ -1,0 +1,284 @@
+"""Follows an index in a thread: opens every new generation of every collection, warms it and swaps it in."""
+
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from embedder.errors import PilotlightError
+from embedder.protocol import Embedder
+from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
+from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
+from indexer.publish.self_check import SelfCheck
+from indexer.stores.folder_store import FolderStore
+from indexer.stores.store import Store
+from rag import heap
+from rag.query.batcher import QueryBatcher
+from rag.query.fair_share import FairShare
+from rag.query.request import Limits
+from rag.query.retriever import Retriever
+from rag.serving.store_access import older_ids, stores_of
+from rag.settings import Settings
+
+POLL_SECONDS = 1.0
+CHECKED_BYTES = 4 * 1024 * 1024  # of each collection's files that are compared with their checksums at every look
+ROUND_SECONDS = 600.0  # that such a comparison takes at least, from the first file to the last
+LOADING = "loading the model and the index"
+
+log = logging.getLogger("pilotlight")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedModel:
+    """The model that all collections share: first a batcher of queries, then, in turn, callers who embed much."""
+
+    batcher: QueryBatcher
+    share: FairShare
+
+
+class ServedCollection:
+    """A collection as it is served; only the thread that follows the index changes it."""
+
+    def __init__(self) -> None:
+        self.retriever: Retriever | None = None
+        self.away = False  # whether its store could not be asked when it was last tried
+        self.reason = LOADING  # what is wrong, or still to come; else empty
+        self.missing = False  # whether nothing was ever built there
+        self.refused: tuple[str | None, int] | None = (
+            None  # the generation that could not be opened; it is not tried again
+        )
+        self.suspect = False  # whether a search has found it damaged
+        self.round: Iterator[int] = iter(())  # over the files of what is served
+        self.rounds = 0.0  # when the next one may begin
+        self.files: SelfCheck | None = None  # of what is served from a folder
+
+    @property
+    def serving(self) -> Retriever | None:
+        """The retriever that answers queries now."""
+        return None if self.away else self.retriever
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts of what is served, JSON-ready; empty where nothing is."""
+        if self.retriever is None:
+            return {}
+        generation = self.retriever.generation
+        return {
+            "generation": generation.id,
+            "created_at": generation.manifest.created_at,
+            "documents": generation.document_count,
+            "chunks": generation.chunk_count,
+        }
+
+
+class Follower:
+    """Follows the collections of an index, or the one of a store.
+
+    `on_run` is told, of each run of the model, how many texts went in and how many still wait.
+    """
+
+    def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder]) -> None:
+        self.on_run: Callable[[int, int], None] | None = None
+        self.model: SharedModel | None = None  # one for all collections
+        self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
+        self.tried = False  # whether loading has come to an end, good or bad
+        self._has_swapped = False
+        self._settings = settings
+        self._stores: dict[str, Store] = {}
+        self._make_embedder = make_embedder
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="pilotlight-index", daemon=True)
+
+    def start(self) -> None:
+        """Begin to load. Returns at once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop following the index."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=30)
+        for store in self._stores.values():
+            store.close()
+
+    def await_first(self, found: Callable[[], object], seconds: float) -> None:
+        """Wait until `found` is true or loading has ended, for `seconds` at most; not at all if it has not begun."""
+        if not self.tried and self._thread.is_alive():
+            with self._changed:
+                self._changed.wait_for(lambda: self.tried or found(), seconds)
+
+    def await_other(self, name: str, retriever: Retriever, seconds: float) -> Retriever | None:
+        """Wait until a collection is served by another retriever; return what serves it then."""
+
+        def other() -> bool:
+            served = self.collections.get(name)
+            return served is None or served.serving is not retriever
+
+        with self._changed:
+            self._changed.wait_for(other, seconds)
+        served = self.collections.get(name)
+        return served.serving if served else None
+
+    def suspect(self, name: str, retriever: Retriever) -> None:
+        """Note that a search has found damage in what served it: the next look compares all of its files."""
+        served = self.collections.get(name)
+        if served and served.retriever is retriever and not served.suspect:
+            log.error("collection %s: generation %s gave a damaged answer", name, retriever.generation.id)
+            served.suspect = True
+
+    def _ran(self, texts: int, waiting: int) -> None:
+        if self.on_run:
+            self.on_run(texts, waiting)
+
+    def _follow(self) -> None:
+        while True:
+            if self._has_swapped:  # and the generation before has been closed meanwhile, as a rule
+                self._has_swapped = False
+                heap.trim()
+            try:
+                self._refresh()
+            except Exception:
+                log.exception("following the index failed")
+            with self._changed:
+                self.tried = True
+                self._changed.notify_all()
+            if self._stop.wait(POLL_SECONDS):
+                return
+
+    def _refresh(self) -> None:
+        stores = self._look()
+        default = self.collections.get(DEFAULT)
+        if not stores or (default and default.retriever):
+            stores = {DEFAULT: FolderStore(self._settings.index_dir)} | stores  # so that it says what is wrong
+        for name in self.collections.keys() - stores.keys():
+            log.info("collection %s is gone", name)
+        self.collections = {name: self.collections.get(name) or ServedCollection() for name in stores}
+        for name, store in stores.items():
+            served = self.collections[name]
+            try:
+                self._update(name, store, served)
+                self._check(name, store, served)
+            except PilotlightError as error:
+                served.missing = isinstance(error, IndexMissing) and served.retriever is None
+                self._note(name, served, str(error))
+            except Exception:
+                log.exception("loading collection %s failed", name)
+                served.reason = "an internal error while loading; see the log"
+
+    def _look(self) -> dict[str, Store]:
+        """The stores to follow; one outside the index folder keeps its connection."""
+        if not (self._settings.store and self._stores):
+            self._stores = stores_of(self._settings)
+        return self._stores
+
+    def _update(self, name: str, store: Store, served: ServedCollection) -> None:
+        live: str | None = None
+        try:
+            live = store.live_id()
+        except IndexCorrupt:
+            pass  # which is said again when it is opened
+        except StoreError:
+            served.away = True
+            raise
+        served.away = False
+        if served.retriever and served.retriever.generation.id == live:
+            served.reason, served.refused = "", None
+            return
+        newest = (live, _mark(store, live))
+        if newest == served.refused:
+            return
+        if self.model is None:
+            batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
+            self.model = SharedModel(batcher, FairShare(batcher))
+        batcher = self.model.batcher
+        try:
+            self._serve(name, store, served, self._open(store, live, batcher))
+        except PilotlightError as error:
+            # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
+            may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
+            may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore)
+            served.refused = None if may_pass else newest
+            if served.retriever is None and not isinstance(error, StoreError):
+                self._fall_back(name, store, served, batcher)
+            self._note(name, served, f"{error}{_instead(served)}")
+
+    def _check(self, name: str, store: Store, served: ServedCollection) -> None:
+        """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
+        if served.files is None or served.retriever is None or self.model is None:
+            return
+        manifest = served.retriever.generation.manifest
+        try:
+            served.files.sizes()
+            if served.suspect or time.monotonic() >= served.rounds:
+                served.round, served.rounds = served.files.contents(), time.monotonic() + ROUND_SECONDS
+            budget = math.inf if served.suspect else CHECKED_BYTES
+            served.suspect = False
+            while budget > 0 and (read := next(served.round, 0)):
+                budget -= read
+        except IndexCorrupt as error:
+            damaged = served.retriever
+            served.refused = (manifest.id, _mark(store, manifest.id))
+            self._fall_back(name, store, served, self.model.batcher)
+            if served.retriever is damaged:
+                served.retriever = served.files = None
+            raise IndexCorrupt(f"{error}{_instead(served)}") from error
+
+    def _fall_back(self, name: str, store: Store, served: ServedCollection, batcher: QueryBatcher) -> None:
+        """Serve the newest older generation that can be, in place of a live one that cannot."""
+        for generation_id in older_ids(store):
+            try:
+                self._serve(name, store, served, self._open(store, generation_id, batcher))
+            except PilotlightError as error:
+                log.warning("collection %s: %s", name, error)
+            else:
+                return
+
+    def _open(self, store: Store, generation_id: str | None, batcher: QueryBatcher) -> Retriever:
+        generation = store.open(generation_id)
+        try:
+            limits = Limits.of(self._settings)
+            retriever = Retriever(generation, batcher.embedder, batcher=batcher, limits=limits)
+            retriever.warm()
+        except PilotlightError:
+            generation.close()
+            raise
+        return retriever
+
+    def _serve(self, name: str, store: Store, served: ServedCollection, retriever: Retriever) -> None:
+        manifest = retriever.generation.manifest
+        files = (
+            SelfCheck(store.folder / GENERATIONS / manifest.id, manifest) if isinstance(store, FolderStore) else None
+        )
+        with self._changed:
+            # Queries under way keep the generation they hold, which closes itself with the last of them.
+            served.reason, served.retriever, served.missing = "", retriever, False
+            served.round, served.rounds = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
+            served.files = files
+            self._has_swapped = True
+            self._changed.notify_all()
+        generation = retriever.generation
+        log.info("serving generation %s of collection %s: %d chunks", generation.id, name, generation.chunk_count)
+
+    def _note(self, name: str, served: ServedCollection, reason: str) -> None:
+        if reason != served.reason:
+            log.warning("collection %s: %s", name, reason)
+        served.reason = reason
+
+
+def _instead(served: ServedCollection) -> str:
+    retriever = served.retriever
+    return f"; meanwhile generation {retriever.generation.id} is served" if retriever else ""
+
+
+def _mark(store: Store, live: str | None) -> int:
+    """Return a mark that changes when a generation is repaired under its name, so that it is tried again."""
+    if not isinstance(store, FolderStore):
+        return 0
+    try:
+        return os.stat(store.folder / GENERATIONS / live if live else store.folder / CURRENT).st_ino
+    except OSError:
+        return 0

@@ -1,0 +1,214 @@
+"""Builds of the index that a server is asked for: each a process of its own, which outlives the one that began it.
+
+What is known of a job lies in a folder, so that every worker of the server can tell it:
+
+INDEX/jobs/lock        held while a job is begun or stopped
+INDEX/jobs/<id>/lock   held for as long as the job's process lives, however it ends
+    job.json           what was asked for
+    pid, cancel        its process; there once it was told to stop
+    progress.json      how far it is
+    end.json           how it ended, with the report of the build
+    log.txt            what it said
+"""
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from indexer.errors import BuildLocked
+from indexer.generation.current import current_id
+from indexer.generation.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, is_collection_name, is_url
+from indexer.generation.manifest import is_generation_id, read_manifest
+from indexer.publish.collections import live_id
+from indexer.publish.lock import writer_lock
+from indexer.publish.publish import disk_errors, prepare
+from indexer.read.allowed_places import is_below, places
+from indexer.sources.names import full_name
+from rag.clock import timestamp
+from rag.errors import JobConflict, JobMissing, JobRefused
+from rag.settings import Settings
+
+JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
+KEPT = 20  # jobs that have ended
+RUNNER = (sys.executable, "-m", "rag.commands.job_runner")
+_PID, _LOG = "pid", "log.txt"
+_UNPRINTABLE = re.compile("[\0-\x1f\x7f\ud800-\udfff]")  # which no address has, and no file that can be named
+_BEGUN = {"running", "cancelling"}
+
+
+class JobManager:
+    """Begins jobs, tells how far they are, and stops them. Any number of processes may do so at once."""
+
+    def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
+        """Take the command that does a job, given its folder."""
+        self._settings = settings
+        self._runner = runner
+        self._folder = settings.index_dir / JOBS
+
+    def start(
+        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = DEFAULT
+    ) -> dict[str, Any]:
+        """Begin to build a collection; return the job as `get` does.
+
+        Args:
+            sources: what to read: of the index's own, or below `job_sources`; none for those of the live index.
+            add: whether the sources of the live index are kept beside them.
+            full: whether pages that have not changed are read and cut anew.
+            collection: which one.
+
+        Raises:
+            JobRefused: a source is not allowed, or the collection cannot have this name.
+            JobConflict: a job is under way, another process is building, or there is no source.
+        """
+        if is_url(self._settings.index):
+            raise JobConflict(f"this is a copy of {self._settings.index}: build the index in its folder, and push it")
+        names, within = self._checked(sources, add, collection)
+        index_dir = self._settings.index_dir
+        with disk_errors(index_dir):
+            prepare(index_dir)
+            self._folder.mkdir(exist_ok=True)
+            with self._locked():
+                for job in self.all():
+                    if job["state"] in _BEGUN:
+                        raise JobConflict(f"job {job['id']} is running: wait for it to end, or cancel it")
+                folder = collection_dir(index_dir, collection)
+                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    with writer_lock(folder):
+                        pass
+                except BuildLocked as error:
+                    raise JobConflict(str(error)) from error
+                self._forget()
+                created = datetime.now(UTC)
+                job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+                asked = {"collection": collection, "sources": names, "add": add, "full": full, "within": within}
+                self._run(self._folder / job_id, {"id": job_id, "created_at": timestamp(created), **asked})
+        return self.get(job_id)
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return the jobs that are remembered, newest first."""
+        try:
+            names = sorted(filter(is_generation_id, os.listdir(self._folder)), reverse=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        jobs = []
+        for name in names:
+            with suppress(JobMissing):  # just begun, or just forgotten
+                jobs.append(self.get(name))
+        return jobs
+
+    def get(self, job_id: str) -> dict[str, Any]:
+        """Return a job, JSON-ready: what was asked for, its state, progress, report and error. Raises JobMissing."""
+        folder = self._folder / job_id
+        asked = _read(folder / JOB) if is_generation_id(job_id) else None
+        if asked is None:
+            raise JobMissing(job_id)
+        lives = _is_held(folder / LOCK)
+        end = _read(folder / END)  # after the look at the lock: a process writes this before it gives the lock back
+        told_to_stop = (folder / CANCEL).exists()
+        if end is None and not lives:
+            why = f"its process died; see {folder / _LOG}"
+            end = {"state": "cancelled" if told_to_stop else "failed", "error": None if told_to_stop else why}
+        if end is None:
+            end = {"state": "cancelling" if told_to_stop else "running"}
+        asked.pop("within", None)  # what the operator allows is not for those who ask
+        unknown = {"progress": _read(folder / PROGRESS), "ended_at": None, "report": None, "error": None}
+        return asked | unknown | end
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""
+        if self.get(job_id)["state"] in _BEGUN:
+            with self._locked():
+                if self.get(job_id)["state"] in _BEGUN:  # its process lives then, and has this number
+                    (self._folder / job_id / CANCEL).touch()
+                    with suppress(ProcessLookupError):
+                        os.kill(int((self._folder / job_id / _PID).read_text()), signal.SIGINT)
+                    return self.get(job_id)
+        raise JobConflict(f"job {job_id} has ended")
+
+    def _checked(self, sources: Sequence[str], add: bool, collection: str) -> tuple[list[str], dict[str, list[str]]]:
+        """Full names of sources, and where those must stay that the index has not had before."""
+        if not is_collection_name(collection):
+            raise JobRefused("collection", "is not a name that a collection can have")
+        if any(map(_UNPRINTABLE.search, sources)):
+            raise JobRefused("sources", "must not contain control characters")
+        folder = collection_dir(self._settings.index_dir, collection)
+        own = []
+        if live_id(folder):
+            own = read_manifest(folder / GENERATIONS / current_id(folder)).sources
+        if not sources and (add or not own):
+            why = "add needs sources" if own else "sources must name what to read: nothing is indexed there yet"
+            raise JobConflict(why)
+        names = list(dict.fromkeys(map(full_name, sources)))
+        allowed = places(self._settings.job_sources)
+        new = [name for name in names if name not in own]
+        for name in new:
+            if not is_below(name, allowed):
+                raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
+        return names, {name: list(allowed) for name in new}
+
+    def _run(self, folder: Path, asked: dict[str, Any]) -> None:
+        folder.mkdir()
+        # inherited, and so held until the process ends, from before anybody can know of the job
+        with (folder / LOCK).open("w") as lock, (folder / _LOG).open("w") as log:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            write(folder / JOB, asked)
+            process = subprocess.Popen(
+                [*self._runner, str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | self._settings.as_environment() | {"PILOTLIGHT_COLLECTION": asked["collection"]},
+                start_new_session=True,  # so that a signal to the server is not one to the job
+                pass_fds=[lock.fileno()],
+            )
+            (folder / _PID).write_text(str(process.pid))
+        threading.Thread(target=process.wait, name="pilotlight-job", daemon=True).start()  # no zombie stays behind
+
+    def _forget(self) -> None:
+        for job in self.all()[KEPT - 1 :]:
+            shutil.rmtree(self._folder / job["id"])
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self._folder / LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Put a file in its place whole."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(content), encoding="utf-8")
+    os.replace(new, path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return content
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with path.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False

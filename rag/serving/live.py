@@ -1,0 +1,234 @@
+"""A retriever that loads in the background and follows the index: new generations are swapped in under traffic."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from embedder.protocol import Embedder, Role
+from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError, StoreError
+from indexer.generation.catalogue import DocumentFacts
+from indexer.generation.layout import DEFAULT
+from indexer.generation.manifest import Manifest
+from indexer.sources.original import open_original
+from rag import deadline
+from rag.document_sections import Section, by_section
+from rag.errors import CollectionMissing, DeadlinePassed, DocumentMissing, NotReady, OriginalMissing, QueryError
+from rag.query.batcher import Vector
+from rag.query.request import SearchRequest
+from rag.query.results import Answer
+from rag.query.retriever import Retriever
+from rag.serving.follower import LOADING, Follower, SharedModel
+from rag.serving.search_outcomes import SearchOutcomes
+from rag.settings import Settings
+
+Found = TypeVar("Found")
+
+LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
+
+
+def load_embedder(settings: Settings) -> Embedder:
+    """Load the embedder that the settings describe."""
+    from embedder.embeddings import Embeddings
+
+    return Embeddings(settings.embedder_config())
+
+
+class LiveRetriever:
+    """Answers from the live generation of every collection. A query keeps the generation it started with."""
+
+    def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder] = load_embedder) -> None:
+        self._settings = settings
+        self._follower = Follower(settings, make_embedder)
+        self._outcomes = SearchOutcomes()
+
+    @property
+    def on_run(self) -> Callable[[int, int], None] | None:
+        """The function that is told the texts of each run of the model, and how many still wait."""
+        return self._follower.on_run
+
+    @on_run.setter
+    def on_run(self, told: Callable[[int, int], None] | None) -> None:
+        self._follower.on_run = told
+
+    def start(self) -> None:
+        """Begin to load. Returns at once; `ready` turns true when the first query would be fast."""
+        self._follower.start()
+
+    def close(self) -> None:
+        """Stop following the index."""
+        self._follower.close()
+
+    @property
+    def ready(self) -> bool:
+        """Whether queries to at least one collection are answered, and have not mostly failed of late."""
+        return any(each.serving for each in self._follower.collections.values()) and not self._outcomes.trouble()
+
+    def status(self) -> dict[str, Any]:
+        """Return what is being served, JSON-ready.
+
+        `reason` says what is wrong with the default collection, or still to come, and is else empty; `missing` is
+        whether nothing was ever built there; `generation`, `created_at`, `documents` and `chunks` are there where it
+        is served. `collections` says the same of each.
+        """
+        collections, settings = self._follower.collections, self._settings
+        first = collections.get(DEFAULT) or next(iter(collections.values()))
+        precision = settings.precision
+        if first.retriever:
+            precision = first.retriever.generation.manifest.fingerprint.get("precision", precision)
+        return {
+            "ready": self.ready,
+            "reason": self._outcomes.trouble() or first.reason,
+            "missing": first.missing,
+            "model": settings.model,
+            "engine": self._engine(),
+            "precision": precision,
+            **(first.facts() if DEFAULT in collections else {}),
+            "collections": [
+                {"name": name, "ready": followed.serving is not None, "reason": followed.reason, **followed.facts()}
+                for name, followed in collections.items()
+            ],
+        }
+
+    def _engine(self) -> str:
+        """The engine in use, once it is known: the setting may leave it open."""
+        model = self._follower.model
+        plan = getattr(model.batcher.embedder, "plan", None) if model else None
+        return str(getattr(plan, "engine", self._settings.engine))
+
+    def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
+        """Return what the generation served is and how it was built, JSON-ready. Raises as `search` does."""
+        manifest = self._serving(collection).generation.manifest
+        return {
+            "generation": manifest.id,
+            "created_at": manifest.created_at,
+            "documents": manifest.counts.documents,
+            "chunks": manifest.counts.chunks,
+            "sources": manifest.sources,
+            "report": manifest.report,
+            "fingerprint": manifest.fingerprint,
+        }
+
+    def search(self, request: SearchRequest, vector: Vector | None = None) -> Answer:
+        """Answer from the live generation of a collection; see `Retriever.search`.
+
+        A query that comes while the process is starting waits: with several workers, another may already be serving,
+        and would have answered.
+
+        Raises:
+            QueryError: the query cannot be answered as asked.
+            CollectionMissing: there is no such collection.
+            NotReady: nothing could be loaded from it.
+            DeadlinePassed: there was not time enough.
+        """
+        return self._ask(request.collection, lambda retriever: retriever.search(request, vector))
+
+    def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
+        """Embed texts as float32 (n, dim), behind all queries and in turn with others who do.
+
+        Raises NotReady, or DeadlinePassed, at once where it is clear that it would.
+        """
+        return self._loaded().share.encode(texts, role)
+
+    def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
+        """Tokens of each text, whatever the model's length. Raises NotReady."""
+        return self._loaded().batcher.embedder.count_tokens(texts, role=role)
+
+    def document(self, id: str, collection: str = DEFAULT) -> dict[str, Any]:
+        """Return a document with its passages, JSON-ready. Raises DocumentMissing, and as `search` does."""
+        found = self._ask(collection, lambda retriever: retriever.generation.document(id))
+        if found is None:
+            raise DocumentMissing(id, collection)
+        return found
+
+    def sections(self, id: str, collection: str = DEFAULT, whole: str = "") -> tuple[dict[str, Any], list[Section]]:
+        """Return a document, and its passages by heading, see `by_section`. Raises as `document` does."""
+
+        def look(retriever: Retriever) -> tuple[dict[str, Any] | None, Manifest]:
+            return retriever.generation.document(id), retriever.generation.manifest
+
+        found, manifest = self._ask(collection, look)
+        if found is None:
+            raise DocumentMissing(id, collection)
+        return found, list(by_section(found, manifest.settings, whole))
+
+    def original(self, id: str, collection: str = DEFAULT) -> tuple[str, BinaryIO]:
+        """Open the file that a document was read from; see `open_original`.
+
+        Raises OriginalMissing, and as `document` does.
+        """
+
+        def look(retriever: Retriever) -> tuple[DocumentFacts | None, Manifest]:
+            return retriever.generation.facts_by_id(id), retriever.generation.manifest
+
+        found, manifest = self._ask(collection, look)
+        if found is None:
+            raise DocumentMissing(id, collection)
+        within = manifest.settings.get("crawl", {}).get("within", {})
+        try:
+            return open_original(found.url, found.source, within.get(found.source, ()))
+        except SourceError as error:
+            raise OriginalMissing(str(error)) from error
+
+    def headings(self, collection: str = DEFAULT) -> list[str]:
+        """Return headings from all over the index that are worth asking for, best first. Raises as `search` does."""
+        return self._ask(collection, lambda retriever: retriever.headings)
+
+    def documents(self, collection: str = DEFAULT) -> Iterator[dict[str, Any]]:
+        """Return every document of the generation that is live now, as `document` does. Raises as `search` does."""
+        return self._ask(collection, lambda retriever: _begun(retriever.generation.documents()))
+
+    def _ask(self, collection: str, ask: Callable[[Retriever], Found]) -> Found:
+        """Ask the retriever of a collection; a store that fails meanwhile makes it not ready."""
+        retriever = self._serving(collection)
+        try:
+            try:
+                found = ask(retriever)
+            except IndexMissing:  # a store had it removed before the follower saw that newer ones had come
+                newer = self._follower.await_other(collection, retriever, min(LOADING_SECONDS, deadline.remaining()))
+                if newer is None or newer is retriever:
+                    raise
+                found = ask(newer)
+        except (StoreError, IndexMissing) as error:
+            raise NotReady(str(error)) from error
+        except (QueryError, FilterError, DeadlinePassed):  # which say nothing about us
+            raise
+        except IndexCorrupt as error:
+            self._outcomes.note(failed=True)
+            self._follower.suspect(collection, retriever)
+            raise NotReady(str(error)) from error
+        except Exception:
+            self._outcomes.note(failed=True)
+            raise
+        self._outcomes.note(failed=False)
+        return found
+
+    def _serving(self, collection: str) -> Retriever:
+        def found() -> Retriever | None:
+            followed = self._follower.collections.get(collection)
+            return followed.serving if followed else None
+
+        if (retriever := found()) is None:
+            self._follower.await_first(found, min(LOADING_SECONDS, deadline.remaining()))
+            retriever = found()
+        if retriever is None:
+            followed = self._follower.collections.get(collection)
+            if followed is None and self._follower.tried:
+                raise CollectionMissing(collection, self._follower.collections)
+            raise NotReady(followed.reason if followed else LOADING)
+        return retriever
+
+    def _loaded(self) -> SharedModel:
+        if self._follower.model is None:
+            self._follower.await_first(lambda: self._follower.model, min(LOADING_SECONDS, deadline.remaining()))
+        if self._follower.model is None:
+            raise NotReady(next(iter(self._follower.collections.values())).reason)
+        return self._follower.model
+
+
+def _begun(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same documents, the first of them read: what cannot be read at all is told before an answer begins."""
+    first = next(documents, None)
+    return documents if first is None else chain([first], documents)

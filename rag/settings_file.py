@@ -1,0 +1,147 @@
+"""`pilotlight.toml`: settings, and the sources of an index with what each is read like."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from indexer.config import OWN, CrawlLimits
+from indexer.errors import ConfigError
+from indexer.read.metadata import collect
+from indexer.sources.names import full_name
+from indexer.sources.schedule import read_interval
+from rag.errors import SettingsError
+from rag.settings import BY_NAME, SETTINGS, own_limits
+from rag.suggestions import did_you_mean
+
+_TABLES = ("settings", "source")
+_KEYS = ("url", "path", "every", "watch", "collection", "metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredSource:
+    """One `[[source]]`."""
+
+    source: str  # address, or absolute path
+    collection: str | None = None  # None: as the settings say
+    every: float | None = None  # seconds
+    watch: bool = False
+    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)  # limits, see `CrawlLimits.own`
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """The content of the file."""
+
+    settings: Mapping[str, object] = field(default_factory=dict)  # by name
+    sources: tuple[ConfiguredSource, ...] = ()
+
+
+def read_settings_file(path: Path) -> SettingsFile:
+    """Read the file; relative paths in it are taken from its folder.
+
+    Raises SettingsError naming the file, the place in it and what is allowed.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}") from error
+    for setting in SETTINGS:
+        if setting.name in content:
+            raise SettingsError(f"{path}: move {setting.name} into the table [settings]")
+    _refuse_unknown(content, _TABLES, f"{path}")
+    settings = content.get("settings", {})
+    if not isinstance(settings, dict):
+        raise SettingsError(f"{path}: settings must be a table: write [settings]")
+    _refuse_unknown(settings, [setting.name for setting in SETTINGS], f"{path}: settings")
+    tables = content.get("source", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SettingsError(f"{path}: source must be a list of tables: write [[source]]")
+    sources = tuple(
+        _source(table, path.absolute().parent, f"{path}: source {place}") for place, table in enumerate(tables, 1)
+    )
+    seen: set[tuple[str, str | None]] = set()
+    for source in sources:
+        if (key := (source.source, source.collection)) in seen:
+            raise SettingsError(f"{path}: {source.source} is given twice for the same collection")
+        seen.add(key)
+    return SettingsFile(settings, sources)
+
+
+def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:
+    _refuse_unknown(table, (*_KEYS, *OWN), where)
+    if ("url" in table) == ("path" in table):
+        raise SettingsError(f"{where} must have either url or path")
+    kind = "url" if "url" in table else "path"
+    name = _text(table, kind, where)
+    if (kind == "url") != name.lower().startswith(("http://", "https://")):
+        what = "an http or https address" if kind == "url" else "a folder or file, not an address"
+        raise SettingsError(f"{where}: {kind} must be {what}, not {name!r}")
+    every = None
+    if "every" in table:
+        try:
+            every = read_interval(_text(table, "every", where))
+        except ConfigError as error:
+            raise SettingsError(f"{where}: every: {error}") from error
+    watch = table.get("watch", False)
+    if not isinstance(watch, bool) or (watch and kind == "url"):
+        raise SettingsError(f"{where}: watch must be true or false, and needs a path; use every for a url")
+    return ConfiguredSource(
+        source=name if kind == "url" else full_name(str(folder / Path(name).expanduser())),
+        collection=_text(table, "collection", where) if "collection" in table else None,
+        every=every,
+        watch=watch,
+        metadata=_metadata(table.get("metadata", {}), where),
+        own=_own(table, kind, where),
+    )
+
+
+def _own(table: Mapping[str, Any], kind: str, where: str) -> Mapping[str, Any]:
+    """Limits of the source."""
+    given = {}
+    for name in OWN:
+        if name not in table:
+            continue
+        if kind == "path" and name != "max_bytes":
+            raise SettingsError(f"{where}: {name} limits a crawl: it needs a url, and this source is a path")
+        given[name] = BY_NAME[name].read(table[name], f"{where}: {name}")
+    own = own_limits(given)
+    try:
+        CrawlLimits(own={where: own})
+    except ConfigError as error:
+        raise SettingsError(f"{where}: {error}") from error
+    return own
+
+
+def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
+    wrong = SettingsError(f"{where}: metadata must be a table of texts or lists of texts")
+    if not isinstance(values, dict):
+        raise wrong
+    lists = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
+    if not all(isinstance(value, str) for listed in lists.values() for value in listed):
+        raise wrong
+    kept = collect((name, value) for name, listed in lists.items() for value in listed)
+    lost = sum(map(len, lists.values())) - sum(map(len, kept.values()))
+    if lost:
+        raise SettingsError(
+            f"{where}: metadata has {lost} names or values that are empty, too long, too many or repeated"
+        )
+    return kept
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table[key]
+    if not isinstance(value, str) or not value.strip():
+        raise SettingsError(f"{where}: {key} must be a text, not {value!r}")
+    return value
+
+
+def _refuse_unknown(names: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in known:
+            meant = did_you_mean(name, known) or f"; use one of: {', '.join(known)}"
+            raise SettingsError(f"{where}: unknown name {name[:40]!r}{meant}")

@@ -1,0 +1,90 @@
+"""The folder that the worker processes of one server share, in which each has a number of its own."""
+
+import fcntl
+import itertools
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # names the folder; the Prometheus client calls it so
+_MARK = "worker-{}.pid"
+_PREFIX = "pilotlight-server-"
+_LOCK = "server.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFolder:
+    """The folder, which its server removes in the end."""
+
+    path: Path
+    held: IO[str]  # locked for as long as the server or one of its workers lives
+
+    def remove(self) -> None:
+        """Take it away."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.held.close()
+
+
+def make_folder() -> WorkerFolder:
+    """Make the folder of a server, and remove those of servers that were killed. Raises OSError."""
+    for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # of another user, in use, or just removed by another server
+            if old.lstat().st_uid == os.getuid():
+                with (old / _LOCK).open(encoding="ascii") as held:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(old)
+    made = Path(tempfile.mkdtemp(prefix=f"new-{_PREFIX}"))
+    held = (made / _LOCK).open("w", encoding="ascii")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    # only then under the name that another server looks for
+    return WorkerFolder(made.rename(made.with_name(made.name.removeprefix("new-"))), held)
+
+
+def shared_file(name: str) -> Path | None:
+    """Return the path of a file that the workers of this server share; None where there is one process alone."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    return Path(folder) / name if folder else None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerNumber:
+    """The number of this process among the workers; another gets it only when this process is gone."""
+
+    number: int
+    held: IO[str]  # locked for as long as it is open
+
+
+def claim_number(folder: Path) -> WorkerNumber:
+    """Take the lowest free number. A worker that replaces one that died takes its number, and goes on with its files.
+
+    So counts never go back, and there are no more files than there were workers at a time.
+    """
+    for number in itertools.count():
+        held = (folder / _MARK.format(number)).open("a+", encoding="ascii")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.close()
+            continue
+        held.truncate(0)
+        held.write(str(os.getpid()))
+        held.flush()
+        return WorkerNumber(number, held)
+    raise AssertionError("there is always another number")
+
+
+def workers(folder: Path) -> dict[int, int]:
+    """Return the process ids of the workers that are alive, by their number."""
+    alive = {}
+    for path in folder.glob(_MARK.format("*")):
+        with path.open(encoding="ascii") as mark:
+            try:
+                fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if process := mark.read():
+                    alive[int(path.stem.partition("-")[2])] = int(process)
+    return dict(sorted(alive.items()))

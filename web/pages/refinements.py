@@ -1,0 +1,150 @@
+"""Filters of a search, and the filters that it offers, as links that work without JavaScript."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlencode
+
+from flask import url_for
+
+from rag.query.facets import FACETS, Share
+from rag.query.filters import METADATA
+from rag.query.options import DEFAULT_COLLECTION, MODES
+from rag.query.results import is_source_code
+from web.api.parameters import collection_field
+from web.filters import filter_from_parameters, parameters_of
+from web.pages.display_urls import place_of
+
+Pair = tuple[str, str]
+
+HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder"}
+KINDS = {
+    "application/json": "JSON",
+    "application/pdf": "PDF",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "Word document",
+    "application/epub+zip": "Book",
+    "application/vnd.ms-excel": "Table",
+    "application/vnd.oasis.opendocument.spreadsheet": "Table",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "Slides",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "Table",
+    "application/x-ipynb+json": "Notebook",
+    "application/xhtml+xml": "Web page",
+    "message/rfc822": "E-mail",
+    "text/csv": "Table",
+    "text/html": "Web page",
+    "text/markdown": "Markdown",
+    "text/plain": "Text",
+    "text/tab-separated-values": "Table",
+    "text/troff": "Manual page",
+    "text/x-rst": "reStructuredText",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveFilter:
+    """One thing the search is narrowed to, carried along as a hidden field."""
+
+    name: str
+    value: str
+    label: str
+    without: str  # address of the same search without it
+
+
+@dataclass(frozen=True, slots=True)
+class FacetOption:
+    """One value that the search can be narrowed to."""
+
+    label: str
+    count: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """The values of one kind; there are at least two."""
+
+    heading: str
+    choices: list[FacetOption]
+
+
+@dataclass(frozen=True, slots=True)
+class PageSearch:
+    """A search as it stands in the address of the page."""
+
+    query: str
+    mode: str
+    pairs: tuple[Pair, ...]  # the collection, if it is another than the default one, and the filter
+    offset: str  # of the hits that are shown; empty for the first ones
+    per_document: str = ""  # as it was asked for; empty for the default
+    explains: bool = False  # scores and times are shown
+
+    @classmethod
+    def read(
+        cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]], *, explains: bool = False
+    ) -> "PageSearch":
+        """Put parameters in their usual order. Raises FilterError."""
+        collection = parameters.get("collection", [DEFAULT_COLLECTION])[0]
+        narrowed = (*collection_field(collection).items(), *parameters_of(filter_from_parameters(parameters)))
+        offset, per_document = (parameters.get(name, [""])[0] for name in ("offset", "per_document"))
+        return cls(query, mode, narrowed, offset, per_document, explains)
+
+    @property
+    def collection(self) -> str:
+        """The collection that is searched."""
+        return dict(self.pairs).get("collection", DEFAULT_COLLECTION)
+
+    def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
+        """Return the address of the first hits of this search, narrowed to other things or with more parameters."""
+        kept = [("q", self.query)] if self.query else []
+        kept += [("mode", self.mode)] if self.mode != MODES[0] else []
+        kept += self.pairs if pairs is None else pairs
+        more = {"per_document": self.per_document, "explain": "true" if self.explains else "", **more}
+        kept += [(name, str(value)) for name, value in more.items() if value]
+        return f"{url_for('page.index')}{'?' if kept else ''}{urlencode(kept)}"
+
+    def within(self, url: str) -> str:
+        """Return the address of all hits of this search in one document."""
+        others = [pair for pair in self.pairs if pair[0] != "url_prefix"]
+        return self.address([*others, ("url_prefix", url)], per_document="0")
+
+    def narrowed(self) -> list[ActiveFilter]:
+        """Return the filters of the search."""
+        found = []
+        for place, (name, value) in enumerate(self.pairs):
+            others = [*self.pairs[:place], *self.pairs[place + 1 :]]
+            # all passages of one page were asked for; of several, that would be a list of one page again
+            limit = "" if name == "url_prefix" else self.per_document
+            found.append(ActiveFilter(name, value, _chip(name, value), self.address(others, per_document=limit)))
+        return found
+
+    def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[Facet]:
+        """Return the filters to offer: values that some of the documents found have and others have not."""
+        facets = []
+        for name in FACETS:
+            others = [pair for pair in self.pairs if pair[0] != name]  # a deeper folder takes the place of its parent
+            set_already = len(others) < len(self.pairs) and name != "path"
+            shares = [share for share in counts.get(name, ()) if (name, share["value"]) not in self.pairs]
+            if len(shares) > 1 and not set_already:
+                choices = [
+                    FacetOption(
+                        _label(name, share["value"]), share["count"], self.address([*others, (name, share["value"])])
+                    )
+                    for share in shares
+                ]
+                facets.append(Facet(HEADINGS[name], choices))
+        return facets
+
+
+def _chip(name: str, value: str) -> str:
+    heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
+    return f"{heading} {_label(name, value)}"
+
+
+def _label(name: str, value: str) -> str:
+    if name == "content_type":
+        return KINDS.get(value) or (_code_name(value) if is_source_code(value) else value)
+    return unquote(value).removesuffix("!") if name == "path" else place_of(value)  # "!" is where an archive begins
+
+
+def _code_name(content_type: str) -> str:
+    name = content_type.rpartition("/")[2].removeprefix("x-")
+    return f"Code ({name})"
