@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 from indexer.config import CrawlLimits
 from indexer.read.parsing import parse
 from indexer.records import Page
-from indexer.sources.sources import read_sources
+from indexer.sources.round_robin import read_sources
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rag.commands.cli import parser
 from rag.settings import SETTINGS, load
+from tests.command_lines import read
 from tests.web.server.test_server import free_port, spawn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,8 +69,8 @@ def variables() -> Iterator[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("where", "arguments"), list(commands()), ids=lambda value: str(value)[:60])
 def test_commands_are_understood(where: str, arguments: list[str]) -> None:
-    parsed = vars(parser().parse_args(arguments))
-    load({name: parsed[name] for name in BY_VARIABLE.values() if name in parsed}, {})
+    parsed = read(arguments)
+    load({name: parsed[name] for name in BY_VARIABLE.values() if parsed.get(name) is not None}, {})
 
 
 def test_variables_are_settings() -> None:

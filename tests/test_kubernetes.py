@@ -7,9 +7,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from rag.commands.cli import parser
-from rag.settings import SETTINGS, load
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.settings import SETTINGS, Settings, load
+from tests.command_lines import read
+from tests.web.fakes import FakeRetriever
 from web.app import create_app
 from web.observe.metrics import Metrics
 from web.server.__main__ import GRACE_S
@@ -41,7 +41,7 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_probes_are_routes(container):
-    routes = {rule.rule for rule in create_app(FakeRetriever(), FakeSettings()).url_map.iter_rules()}
+    routes = {rule.rule for rule in create_app(FakeRetriever(), Settings()).url_map.iter_rules()}
     paths = {probe: container[probe]["httpGet"]["path"] for probe in PROBES}
     assert set(paths.values()) <= routes
     assert paths["readinessProbe"] == "/readyz"
@@ -53,7 +53,7 @@ def test_variables_are_settings_and_the_command_is_understood(container):
     ours = {name: value for name, value in given.items() if name.startswith("PILOTLIGHT_")}
     assert ours.keys() <= {setting.variable for setting in SETTINGS}
     assert given.keys() - ours.keys() == {"AWS_REGION"}
-    parser().parse_args(container["args"])
+    read(container["args"])
     settings = load({}, ours)
     assert settings.index_dir.is_relative_to("/replica")
     assert settings.workers == int(container["resources"]["limits"]["cpu"])

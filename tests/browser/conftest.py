@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever
 from web.app import create_app
 
 CHROMIUM = shutil.which("chromium")
@@ -43,12 +44,12 @@ def retriever() -> FakeRetriever:
 
 
 @pytest.fixture
-def settings() -> FakeSettings:
-    return FakeSettings()
+def settings() -> Settings:
+    return Settings()
 
 
 @pytest.fixture
-def server(retriever: FakeRetriever, settings: FakeSettings) -> Iterator[str]:
+def server(retriever: FakeRetriever, settings: Settings) -> Iterator[str]:
     server = make_server("127.0.0.1", 0, create_app(retriever, settings), threaded=True, request_handler=QuietHandler)
     thread = threading.Thread(target=server.serve_forever, args=[0.02])
     thread.start()

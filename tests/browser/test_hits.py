@@ -29,7 +29,7 @@ def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page: Page, retrie
     found = [unmarked, make_hit(2, url="https://a.example/2")]
 
     def answer(query: str) -> list[Hit]:
-        asked = retriever.narrowed[-1]["sentences"]
+        asked = retriever.requests[-1].sentences
         if asked:
             release.wait(20)
         return [found[0]._replace(sentence=(12, 36)) if asked else found[0], found[1]]
@@ -47,7 +47,7 @@ def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page: Page, retrie
     box(page).fill("index")
     expect(titles(page)).to_have_count(1)
     page.wait_for_load_state("networkidle")
-    assert not retriever.narrowed[-1]["sentences"]
+    assert not retriever.requests[-1].sentences
 
 
 def test_more_of_a_page_is_asked_for(page: Page, retriever: FakeRetriever) -> None:
@@ -58,7 +58,7 @@ def test_more_of_a_page_is_asked_for(page: Page, retriever: FakeRetriever) -> No
     page.get_by_role("link", name="1 more from this page").click()
     expect(page.get_by_role("row")).to_have_count(3)
     expect(page.get_by_role("link", name=re.compile("Remove url prefix"))).to_be_visible()
-    assert retriever.narrowed[-1]["per_document"] == 0
+    assert retriever.requests[-1].per_document == 0
 
 
 def test_a_file_opens_in_the_page_at_its_passage(page: Page, plain_page: Page, retriever: FakeRetriever) -> None:

@@ -5,20 +5,21 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from rag.live.keys import KeyFile
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
 from tests.browser.parts import box, echo, titles
-from tests.web.fakes import FakeRetriever, FakeSettings
+from tests.web.fakes import FakeRetriever
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> FakeSettings:
-    return FakeSettings(keys_file=tmp_path / "keys.json")
+def settings(tmp_path: Path) -> Settings:
+    return Settings(keys=str(tmp_path / "keys.json"))
 
 
 @pytest.fixture
-def key(settings: FakeSettings) -> str:
+def key(settings: Settings) -> str:
     return KeyFile(settings.keys_file).add("reader", "read")
 
 

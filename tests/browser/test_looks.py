@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from rag.settings import Settings
 from tests.browser.looks import LOOKS, Reach
 from tests.browser.parts import assert_legible, box, echo, several
-from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.running import running
 from web.app import create_app
 
@@ -100,7 +101,7 @@ def test_a_brand_takes_the_place_of_ours(browser: Browser, tmp_path: Path) -> No
     logo.write_text(
         '<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"><rect width="30" height="20"/></svg>'
     )
-    settings = FakeSettings(site_name="Acme Docs", site_logo=str(logo), site_accent="#b3261e")
+    settings = Settings(site_name="Acme Docs", site_logo=str(logo), site_accent="#b3261e")
     with running(create_app(FakeRetriever(), settings)) as address:
         page = browser.new_page(base_url=address)
         page.goto("/?q=index")

@@ -1,13 +1,18 @@
 """Modes and filters of the search page in a real browser."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from rag.query.filters import Filter
+from rag.settings import Settings
 from tests.browser.parts import box, echo, several, titles
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import FakeRetriever
+from tests.web.library import library
+from tests.web.running import running
+from web.app import create_app
 
 pytestmark = pytest.mark.browser
 
@@ -38,7 +43,7 @@ def test_filters_stay_while_typing_until_removed(page: Page, retriever: FakeRetr
     box(page).fill("second")
     expect(titles(page)).to_have_text("About second")
     expect(page).to_have_url(re.compile(r"/\?q=second&language=en$"))
-    assert retriever.narrowed[-1]["filter"] == Filter.parse({"language": "en"})
+    assert retriever.requests[-1].filter == Filter.parse({"language": "en"})
     page.go_back()
     page.go_back()
     expect(page.get_by_text("team core")).to_be_visible()
@@ -54,7 +59,7 @@ def test_mode_and_filter_without_javascript(plain_page: Page, retriever: FakeRet
     plain_page.get_by_role("link", name="Remove folder /guide").click()
     expect(plain_page.get_by_role("radio", name="Lexical")).to_be_checked()
     assert retriever.calls == [("index", 10, "lexical")] * 2
-    assert [call["filter"] for call in retriever.narrowed] == [
+    assert [request.filter for request in retriever.requests] == [
         Filter.parse({"language": "en", "path": "/guide"}),
         Filter.parse({"language": "en"}),
     ]
@@ -67,7 +72,7 @@ def test_facets_narrow_and_the_focus_is_not_lost(page: Page, retriever: FakeRetr
     page.get_by_role("link", name=re.compile("^de 1")).press("Enter")
     expect(page).to_have_url(re.compile(r"\?q=index&language=de$"))
     expect(page.get_by_role("link", name="Remove language de")).to_be_focused()
-    assert retriever.narrowed[-1]["filter"] == Filter.parse({"language": "de"})
+    assert retriever.requests[-1].filter == Filter.parse({"language": "de"})
     expect(page.get_by_role("heading", name="Language")).to_have_count(0)
     page.get_by_role("link", name=re.compile("blog")).click()
     expect(page).to_have_url(re.compile(r"\?q=index&language=de&path=%2Fblog$"))
@@ -77,13 +82,16 @@ def test_facets_narrow_and_the_focus_is_not_lost(page: Page, retriever: FakeRetr
     expect(page).to_have_url(re.compile(r"\?q=index$"))
 
 
-def test_more_passages_can_be_turned_to(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = [make_hit(title=f"Number {number}", url=f"https://a.example/{number}") for number in range(1, 13)]
-    page.goto("/?q=index")
-    page.get_by_role("link", name="More passages").click()
-    expect(titles(page)).to_have_text(["Number 11", "Number 12"])
-    page.go_back()
-    expect(titles(page)).to_have_count(10)
+def test_more_passages_can_be_turned_to(page: Page, tmp_path: Path) -> None:
+    with library(tmp_path, pages=12) as retriever, running(create_app(retriever, Settings())) as address:
+        page.goto(f"{address}/?q=index")
+        expect(titles(page)).to_have_count(10)
+        first = titles(page).all_inner_texts()
+        page.get_by_role("link", name="More passages").click()
+        expect(titles(page)).to_have_count(2)
+        assert {*first, *titles(page).all_inner_texts()} == {f"Number {number}" for number in range(1, 13)}
+        page.go_back()
+        expect(titles(page)).to_have_text(first)
 
 
 def test_the_collection_can_be_chosen(page: Page, retriever: FakeRetriever) -> None:

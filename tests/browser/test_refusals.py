@@ -8,20 +8,21 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from rag.errors import DeadlinePassed
-from rag.live.keys import KeyFile
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
 from tests.browser.parts import assert_legible, box, echo, titles
-from tests.web.fakes import FakeRetriever, FakeSettings
+from tests.web.fakes import FakeRetriever
 from tests.web.server.test_server import Running, until
 
 pytestmark = pytest.mark.browser
-LATE = replace(FakeSettings(), deadline=0.0)  # every request has waited for too long
-RARELY = replace(FakeSettings(), rate_limit=0.01)
+LATE = replace(Settings(), deadline=0.0)  # every request has waited for too long
+RARELY = replace(Settings(), rate_limit=0.01)
 PAGES = pytest.mark.parametrize("path", ["/?q=index", "/status"])
 
 
 @pytest.fixture
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> FakeSettings:
-    return replace(getattr(request, "param", FakeSettings()), keys_file=tmp_path / "keys.json")
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    return replace(getattr(request, "param", Settings()), keys=str(tmp_path / "keys.json"))
 
 
 def is_said(page: Page, heading: str, path: str) -> None:
@@ -95,7 +96,7 @@ def test_too_busy_to_make_a_page(page: Page, retriever: FakeRetriever) -> None:
 
 
 @PAGES
-def test_a_key_is_needed(browser: Browser, server: str, settings: FakeSettings, path: str) -> None:
+def test_a_key_is_needed(browser: Browser, server: str, settings: Settings, path: str) -> None:
     KeyFile(settings.keys_file).add("reader", "read")
     # without any, this browser would show its own dialogue
     credentials = {"username": "anybody", "password": "guessed"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster as RayCluster
 
-from indexer.build.ray_session import ray_session
+from indexer.build.ray.session import ray_session
 
 NODES = 4
 

@@ -17,7 +17,7 @@ import ray
 from embedder.protocol import Role
 from indexer.build.build import build
 from indexer.build.progress import Progress
-from indexer.build.ray_session import ray_session
+from indexer.build.ray.session import ray_session
 from indexer.config import BuildConfig
 from tests.dummy import DummyEmbedder
 
@@ -50,7 +50,7 @@ if __name__ == "__main__":
     source, folder = Path(sys.argv[1]), Path(sys.argv[2])
     try:
         with ray_session("local"):
-            from indexer.build.cluster import Cluster
+            from indexer.build.ray.driver import Cluster
 
             cluster = Cluster(partial(HoldingEmbedder, folder), DummyEmbedder().fingerprint)
             quiet = Progress(sys.stderr, "quiet")

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from indexer.build.build import build
-from indexer.build.cluster import Cluster
 from indexer.build.progress import Progress
+from indexer.build.ray.driver import Cluster
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import ClusterError, IndexMissing, NodeDiffers
-from indexer.generation.generation import current_id
+from indexer.generation.current import current_id
 from tests.cluster.conftest import Machines, write
 from tests.cluster.holding import HoldingEmbedder
 from tests.dummy import DummyEmbedder
@@ -132,7 +132,7 @@ def test_processes_that_are_killed_cost_nothing_but_time(connected: Machines, pa
 def test_without_nodes_it_ends(
     connected: Machines, pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.build.cluster._PATIENCE", 0.5)
+    monkeypatch.setattr("indexer.build.ray.driver._PATIENCE", 0.5)
     cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
     monkeypatch.setattr(cluster, "_nodes", list)
     with pytest.raises(ClusterError, match="all nodes of the cluster that could run a task are lost"):

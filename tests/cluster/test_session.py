@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build.ray_session import ray_session
+from indexer.build.ray.session import ray_session
 from indexer.errors import ClusterError
 from tests.rag.conftest import wait_for
 

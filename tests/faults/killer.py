@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from indexer.errors import ParseError
-from indexer.read.sandbox import Sandbox
-from indexer.read.worker import answer, preload
+from indexer.read.reader_main import answer, preload
+from indexer.read.reader_process import ReaderProcess
 from tests.faults.world import ACTIONS, World
 
 MODES = ("count", "kill", "tear", "full")
 
 
-def read_here(self: Sandbox, reader: str, charset: str | None, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Stands in for `Sandbox.ask`: a process that only reads, started for each job, would be most of the time."""
+def read_here(
+    self: ReaderProcess, reader: str, charset: str | None, body: bytes
+) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Stands in for `ReaderProcess.ask`: a process that only reads, started for each job, would be most of the time."""
     for fields, data in answer(reader, charset, body):
         if "error" in fields:
             raise ParseError(str(fields["error"]))
@@ -73,7 +75,7 @@ def run(action: str, world: World, index: Path, how: str, step: int) -> dict[str
 def main(action: str, root: str, template: str) -> None:
     world = World(Path(root))
     preload()
-    Sandbox.ask = read_here  # type: ignore[method-assign, assignment]
+    ReaderProcess.ask = read_here  # type: ignore[method-assign, assignment]
     for line in sys.stdin:
         index, how, step = json.loads(line)
         if template != "nothing" and not Path(index).exists():

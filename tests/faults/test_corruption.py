@@ -15,10 +15,12 @@ import pytest
 import tantivy
 
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
-from indexer.generation.generation import Generation, current_id
+from indexer.generation.current import current_id
+from indexer.generation.generation import Generation
 from indexer.generation.manifest import read_manifest
 from indexer.publish.verification import problems_of, verify
-from rag.live.live import LiveRetriever
+from rag.query.request import SearchRequest
+from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.faults.conftest import SEGMENT
@@ -201,7 +203,7 @@ def test_opening_leaves_nothing_behind(index: Path, tmp_path: Path, monkeypatch:
 
 
 def test_no_place_for_a_temporary_folder(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag.live.following.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.01)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(IndexUnwritable, match=r"lexical needs a temporary folder: .*; free some space, or set TMPDIR$"):
         Generation.open(index)
@@ -238,24 +240,24 @@ def replace(path: Path, content: bytes) -> None:
 def test_a_server_goes_on_and_starts_with_what_is_whole(
     index: Path, world: World, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag.live.following.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.01)
     settings = load({"index": str(index)}, {})
     good = current_id(index)
     running, started = (LiveRetriever(settings, lambda _: DummyEmbedder()) for _ in range(2))
     try:
         running.start()
-        assert running.search("fish").generation == good
+        assert running.search(SearchRequest("fish")).generation == good
         bad = rebuild(index, *world.sources)
         wait_for(lambda: running.status()["generation"] == bad)
         path = index / name if name == "CURRENT" else file_of(index, name)
         replace(path, b"nonsense")
         started.start()
-        served = started.search("fish").generation
+        served = started.search(SearchRequest("fish")).generation
         assert served == (bad if name == "CURRENT" else good)
         wait_for(lambda: str(path) in started.status()["reason"])
         assert started.status()["reason"].endswith(f"; meanwhile generation {served} is served")
         assert started.ready
-        assert running.search("fish").generation == bad, "what is open stays open"
+        assert running.search(SearchRequest("fish")).generation == bad, "what is open stays open"
         mended = rebuild(index, *world.sources)
         wait_for(lambda: {server.status()["generation"] for server in (running, started)} == {mended})
         assert {server.status()["reason"] for server in (running, started)} == {""}

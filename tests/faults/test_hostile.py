@@ -20,12 +20,15 @@ import tantivy
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation import manifest as manifests
-from indexer.generation.dense.kinds import new_store
-from indexer.generation.generation import Generation, current_id
+from indexer.generation.current import current_id
+from indexer.generation.dense.index_kinds import new_store
+from indexer.generation.generation import Generation
+from indexer.generation.lexical.lexical_index import LexicalWriter
 from indexer.generation.manifest import MANIFEST, read_manifest, record_file
-from indexer.generation.words.lexical import LexicalWriter
 from indexer.publish.verification import problems_of, verify
-from rag.query.retriever import MODES, Retriever
+from rag.query.options import MODES
+from rag.query.request import SearchRequest
+from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
 from tests.faults.conftest import SEGMENT
 
@@ -234,5 +237,5 @@ def test_what_shows_only_later_is_told_then_and_found_by_verify(
     retriever = Retriever.open(index, DummyEmbedder())
     for mode, only in product(MODES, (None, Filter.parse({"content_type": "text/html"}))):
         with suppress(IndexCorrupt):
-            retriever.search("cats eat fish", k=5, mode=mode, filter=only)
+            retriever.search(SearchRequest("cats eat fish", k=5, mode=mode, filter=only))
     assert problems_of(verify(folder, DummyEmbedder()))

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import IndexCorrupt
-from indexer.generation.generation import Generation, current_id
+from indexer.generation.current import current_id
+from indexer.generation.generation import Generation
 from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Outcome, Undisturb, of_every_kind
 from tests.faults.world import ACTIONS, World, assert_tidy, live, rebuild, state
 

@@ -15,7 +15,7 @@ from indexer.errors import IndexMissing
 from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.rollback import roll_back
+from indexer.publish.publish import roll_back
 from indexer.publish.verification import problems_of, verify
 from tests.dummy import DummyEmbedder
 
@@ -77,8 +77,8 @@ class World:
 
 def rebuild(index: Path, *sources: str | Path, full: bool = False) -> str:
     """Build an index of these sources; return the id of what is then live."""
-    names, config, progress = [str(source) for source in sources], BuildConfig(keep_generations=KEEP), quiet()
-    return build(names, index, DummyEmbedder(), config, progress=progress, full=full).generation
+    names, config = [str(source) for source in sources], BuildConfig(keep_generations=KEEP, full=full)
+    return build(names, index, DummyEmbedder(), config, progress=quiet()).generation
 
 
 def quiet() -> Progress:

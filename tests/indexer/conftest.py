@@ -6,7 +6,7 @@ import pytest
 from indexer.build.progress import Progress
 from indexer.config import CrawlLimits
 from indexer.read.parsing import parse
-from indexer.read.sandbox import borrowed
+from indexer.read.reader_process import borrowed
 from indexer.records import Document, Page
 from tests.indexer.build.incremental import Work
 from tests.indexer.server import Site
@@ -82,5 +82,5 @@ def make_page(body: str | bytes, content_type: str = "text/html", url: str = "ht
 
 def parsed(page: Page) -> Document:
     """What `parse` makes of a page, in a process of its own where that is needed."""
-    with borrowed() as sandbox:
-        return parse(page, sandbox)
+    with borrowed() as process:
+        return parse(page, process)

@@ -26,6 +26,7 @@ from indexer.read.parsing import parse
 from indexer.records import SEPARATOR, Chunk, Document, Page, Section
 from indexer.sources.folder import read_path
 from indexer.urls import with_anchor
+from rag.query.request import SearchRequest
 from rag.query.results import Hit
 from rag.query.retriever import Retriever
 
@@ -122,7 +123,7 @@ def hits(index: Path, manual: Path, embedder: Embedder, mode: str) -> tuple[list
     retriever = Retriever.open(index, embedder)
     sections, pages = [], []
     for question, url in read_questions():
-        found = retriever.search(question, k=K, mode=mode).hits
+        found = retriever.search(SearchRequest(question, k=K, mode=mode)).hits
         sections.append(any(answers(hit, manual, url) for hit in found))
         page = (manual / url.partition("#")[0]).as_uri()
         pages.append(any(hit.url.partition("#")[0] == page for hit in found))

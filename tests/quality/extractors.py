@@ -18,7 +18,7 @@ from indexer.build.build import build
 from indexer.build.progress import Progress
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import NothingToIndex
-from indexer.generation.documents import StoredChunk
+from indexer.generation.document_database import StoredChunk
 from indexer.generation.generation import Generation
 from indexer.records import SEPARATOR
 from tests.dummy import DummyEmbedder

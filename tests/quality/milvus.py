@@ -20,10 +20,11 @@ from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.signature import signature
 from indexer.records import Chunk, Document
 from indexer.stores.folder_store import FolderStore
-from indexer.stores.milvus.store import MilvusStore
-from indexer.stores.store import Entry, Searchable
-from rag.commands.evaluation import Dataset, read_dataset
+from indexer.stores.milvus.milvus_store import MilvusStore
+from indexer.stores.store import ScannedDocument, Searchable
+from rag.commands.search.evaluation import Dataset, read_dataset
 from rag.query.options import MODES
+from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
 
 GENERATION = "20260101T000000-000000"
@@ -31,7 +32,7 @@ K = 10
 _AT_ONCE = 256
 
 
-def entries(dataset: Dataset, embedder: Embedder) -> Iterator[Entry]:
+def entries(dataset: Dataset, embedder: Embedder) -> Iterator[ScannedDocument]:
     """Every abstract as a document of one passage."""
     texts = list(dataset.corpus.items())
     for start in range(0, len(texts), _AT_ONCE):
@@ -41,7 +42,7 @@ def entries(dataset: Dataset, embedder: Embedder) -> Iterator[Entry]:
             url = f"https://scifact.test/{id}"
             chunk = Chunk(id, url, url, "", "", text, "", hash_text(text), 0, 0)
             document = Document(url, "scifact", "", (), hash_text(text), None, None, "2026-01-01T00:00:00+00:00")
-            yield Entry(document, [chunk], [signature(text)], vector[np.newaxis])
+            yield ScannedDocument(document, [chunk], [signature(text)], vector[np.newaxis])
 
 
 def compare(folder: Path, place: str, dataset: Dataset, embedder: Embedder) -> dict[str, dict[str, Any]]:
@@ -79,7 +80,9 @@ def _runs(
     return {
         id: {
             hit.id: hit.score
-            for hit in retriever.search(query, k=K, mode=mode, vector=None if mode == "lexical" else vector).hits
+            for hit in retriever.search(
+                SearchRequest(query, k=K, mode=mode), None if mode == "lexical" else vector
+            ).hits
         }
         for (id, query), vector in zip(dataset.queries.items(), vectors, strict=True)
     }

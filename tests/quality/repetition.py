@@ -25,6 +25,7 @@ from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
 from indexer.generation.repetition import RepetitionCounter, Shares
 from rag.query.options import MODES
+from rag.query.request import SearchRequest
 from rag.query.results import Hit
 from rag.query.retriever import Retriever
 from tests.quality.chunks import MANUAL, answers, read_questions
@@ -94,7 +95,7 @@ def counted(retriever: Retriever, titles: int) -> Shares:
 
 
 def _ask(retriever: Retriever, question: str, mode: str) -> list[Hit]:
-    return retriever.search(question, k=K, mode=mode, per_document=2).hits
+    return retriever.search(SearchRequest(question, k=K, mode=mode, per_document=2)).hits
 
 
 def _rust(work: Path) -> Path:

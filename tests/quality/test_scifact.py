@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from embedder import Embeddings
-from rag.commands.evaluation import Dataset, evaluate, read_dataset
+from rag.commands.search.evaluation import Dataset, evaluate, read_dataset
 from tests.quality.milvus import compare
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]

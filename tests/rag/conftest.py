@@ -11,11 +11,11 @@ import pytest
 from indexer.build.build import build
 from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
-from indexer.generation.generation import current_id
+from indexer.generation.current import current_id
 from indexer.generation.layout import GENERATIONS, collection_dir
 from indexer.generation.manifest import MANIFEST, VECTORS, read_manifest
 from indexer.publish.publish import make_live
-from rag.live.live import LiveRetriever
+from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 
@@ -41,7 +41,7 @@ class Site:
         progress = progress_for(io.StringIO(), quiet=True)
         folder = collection_dir(self.index, collection)
         embedder = embedder or DummyEmbedder()
-        return build([str(self.source)], folder, embedder, BuildConfig(), progress=progress, full=True).generation
+        return build([str(self.source)], folder, embedder, BuildConfig(full=True), progress=progress).generation
 
     def publish_broken(self) -> str:
         """Publish a copy of the live generation with a file that is damaged; return its id."""
@@ -61,7 +61,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def live(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveRetriever]:
-    monkeypatch.setattr("rag.live.following.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.02)
     retriever = LiveRetriever(load({"index": str(site.index)}, {}), lambda settings: DummyEmbedder())
     yield retriever
     retriever.close()

@@ -2,15 +2,21 @@ import dataclasses
 
 import pytest
 
+from embedder.errors import PilotlightError
 from indexer.errors import ConfigError
-from rag.configs import build_config, embedder_config
+from indexer.scope import Scope
 from rag.errors import SettingsError
 from rag.settings import SETTINGS, Settings, load
+from tests.command_lines import read
 
 
-def test_the_table_and_the_fields_are_the_same():
-    fields = [(field.name, field.type) for field in dataclasses.fields(Settings)]
-    assert fields == [(setting.name, type(setting.default)) for setting in SETTINGS]
+def test_a_default_has_the_type_of_its_field():
+    fields = {field.name: field.type for field in dataclasses.fields(Settings)}
+    assert fields == {setting.name: type(setting.default) for setting in SETTINGS}
+
+
+def test_a_secret_is_not_shown():
+    assert "sk-1" not in repr(Settings(answer_key="sk-1"))
 
 
 def test_flags_win_over_the_environment_over_the_defaults():
@@ -50,7 +56,7 @@ def test_a_bad_variable_is_named():
 def test_configs_take_their_values_from_the_settings(tmp_path):
     values = {"threads": 3, "cache_dir": str(tmp_path), "max_pages": 5, "chunk_tokens": 64, "keep_generations": 9}
     settings = load(values | {"vector_index": "flat"}, {})
-    embedder, build = embedder_config(settings), build_config(settings)
+    embedder, build = settings.embedder_config(), settings.build_config()
     assert (embedder.threads, embedder.cache_dir) == (3, tmp_path)
     assert (build.crawl.max_pages, build.chunk.tokens, build.keep_generations) == (5, 64, 9)
     assert build.vector_index == "flat"
@@ -63,3 +69,30 @@ def test_a_collection_is_a_folder_of_the_index(tmp_path):
     assert named.collection_dir == tmp_path / "collections" / "manuals"
     with pytest.raises(ConfigError, match=r"a collection cannot be called '\.\./x'"):
         _ = load({"index": str(tmp_path), "collection": "../x"}, {}).collection_dir
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ([], False),
+        (["--allow-private"], True),
+        (["--allow-private=no"], False),
+        (["--allow-private", "On"], True),
+        (["--allow-private", "10.0.0.0/8, fd00::/8"], ("10.0.0.0/8", "fd00::/8")),
+    ],
+)
+def test_private_networks_are_all_none_or_those_named(given: list[str], meant: object) -> None:
+    value = read(["index", *given])["allow_private"]
+    settings = load({} if value is None else {"allow_private": value}, {})
+    assert settings.build_config().crawl.allow_private == meant
+
+
+@pytest.mark.parametrize("value", ["http://127.0.0.1/", "perhaps", "10.0.0.1/8"])
+def test_what_is_no_network_is_refused(value: str) -> None:
+    with pytest.raises(PilotlightError, match="allow_private is yes, no or networks such as"):
+        load({"allow_private": value}, {}).build_config()
+
+
+def test_patterns_become_a_scope() -> None:
+    settings = load({"include": "/docs/, /blog/*.html$", "exclude": "*/old/"}, {})
+    assert settings.build_config().crawl.scope == Scope(("/docs/", "/blog/*.html$"), ("*/old/",))

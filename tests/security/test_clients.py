@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rag.live.keys import KeyFile
+from rag.serving.api_keys import KeyFile
 from tests.web.server.test_server import DEADLINE_S, Running, until
 from web.server.admission import THREADS
 from web.server.listeners import most_connections

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.web.server.test_server import DEADLINE_S, Running
 from web.server.exchange import Exchange
-from web.server.intake import Intake, Verdict
-from web.server.outbox import Outbox
+from web.server.receive_buffer import ReceiveBuffer, Verdict
+from web.server.send_buffer import SendBuffer
 
 QUEUE = 64
 MANY = 40  # more than there are threads
@@ -135,11 +135,11 @@ def test_a_request_that_is_cut_short_is_never_waited_for() -> None:
     with ours, theirs:
         ours.setblocking(False)
         for sent in (LINE + HOST + b"Content-Le", LINE + HOST + CHUNKED + b"\r\n5\r\nab"):
-            exchange = Exchange(sent, time.monotonic(), Outbox(ours), has_body=True)
+            exchange = Exchange(sent, time.monotonic(), SendBuffer(ours), has_body=True)
             exchange.begin(lambda *_: pytest.fail("asked"), Config(), ("127.0.0.1", 1), ("127.0.0.1", 2), last=False)
             assert exchange.ended
             assert not exchange.keeps
-            exchange.outbox.flush()
+            exchange.to_send.flush()
             assert theirs.recv(65536).startswith(b"HTTP/1.1 400 ")
 
 
@@ -193,23 +193,23 @@ CONFIG = Config()
 )
 def test_both_readers_of_a_request_find_the_same_end(start: bytes, rest: bytes) -> None:
     sent = start + rest
-    intake = Intake()
-    if intake.feed(sent) is not Verdict.COMPLETE:
+    buffer = ReceiveBuffer()
+    if buffer.feed(sent) is not Verdict.COMPLETE:
         return
-    assert 0 < intake.end <= len(intake.buffer)
-    stepwise = Intake()
+    assert 0 < buffer.end <= len(buffer.buffer)
+    stepwise = ReceiveBuffer()
     verdicts = [stepwise.feed(bytes([byte])) for byte in sent]
     assert next(each for each in verdicts if each is not Verdict.PARTIAL) is Verdict.COMPLETE
-    parser = RequestParser(CONFIG, iter([bytes(intake.buffer[: intake.end])]), ("127.0.0.1", 1))
+    parser = RequestParser(CONFIG, iter([bytes(buffer.buffer[: buffer.end])]), ("127.0.0.1", 1))
     try:
         request = next(parser)
         request.body.read()
     except (http_errors.ParseException, StopIteration):
         return  # which is answered, and the connection closed
     assert parser.unreader.take_buffered() == b""  # nothing that could pass for another request
-    one_less = bytes(intake.buffer[: intake.end - 1])
+    one_less = bytes(buffer.buffer[: buffer.end - 1])
     with pytest.raises((http_errors.ParseException, http_errors.NoMoreData)):
-        read_whole(one_less, intake.end - intake.head_end)
+        read_whole(one_less, buffer.end - buffer.head_end)
 
 
 def read_whole(sent: bytes, length: int) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from indexer.crawl.links import read_links
 from indexer.crawl.sitemap import read_listing
 from indexer.errors import FetchError, ParseError
-from indexer.read.sandbox import Sandbox
+from indexer.read.reader_process import ReaderProcess
 from tests.indexer.conftest import make_page
 
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))
@@ -101,8 +101,8 @@ _FAULTS = "crashed|garbled|forbidden system call|not what it says"  # what no re
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[Sandbox]:
-    box = Sandbox()
+def box() -> Iterator[ReaderProcess]:
+    box = ReaderProcess()
     yield box
     box.close()
 
@@ -122,7 +122,7 @@ def check(body: st.SearchStrategy[bytes], test: Callable[[bytes], None]) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_document_is_read_or_refused(kind: str, box: Sandbox) -> None:
+def test_a_document_is_read_or_refused(kind: str, box: ReaderProcess) -> None:
     reader, bodies = KINDS[kind]
 
     def test(body: bytes) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from indexer.errors import ParseError
-from indexer.read import sandbox
-from indexer.read.content import from_json
+from indexer.read import reader_process
+from indexer.read.extraction import from_json
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
 from indexer.read.isolation import seccomp
-from indexer.read.sandbox import Sandbox
-from rag.commands.doctor import _readers
+from indexer.read.reader_process import ReaderProcess
+from rag.commands.upkeep.diagnosis import _readers
 from tests.indexer.read.test_hostile import SEEDS
 
 ENDED = "made a forbidden system call"
@@ -81,8 +81,8 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of
 
 
 @pytest.fixture(scope="module")
-def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A sandbox with a reader that does what the document says."""
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProcess]:
+    """A reader process with a reader that does what the document says."""
     folder = tmp_path_factory.mktemp("reader")
     code = _CODE.format(attempts={name: attempt for name, (attempt, _) in ATTEMPTS.items()})
     (folder / "taken.py").write_text(code)
@@ -90,20 +90,22 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     more += "indexer.read.formats.MODULES['taken'] = 'taken'; "
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            sandbox, "_START", sandbox._START.replace("from indexer.read.worker", more + "from indexer.read.worker")
+            reader_process,
+            "_START",
+            reader_process._START.replace("from indexer.read.reader_main", more + "from indexer.read.reader_main"),
         )
-        box = Sandbox(seconds=20.0)
+        box = ReaderProcess(seconds=20.0)
         yield box
         box.close()
 
 
-def read(box: Sandbox, reader: str, body: bytes, argument: str | None = None) -> list[dict[str, object]]:
+def read(box: ReaderProcess, reader: str, body: bytes, argument: str | None = None) -> list[dict[str, object]]:
     with closing(box.ask(reader, argument, body)) as answers:
         return [answer for answer, _ in answers]
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_nothing_is_got(box: Sandbox, attempt: str, tmp_path: Path) -> None:
+def test_nothing_is_got(box: ReaderProcess, attempt: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     with pytest.raises(ParseError, match=ATTEMPTS[attempt][1]):
@@ -112,14 +114,14 @@ def test_nothing_is_got(box: Sandbox, attempt: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["secret"]
 
 
-def test_the_next_document_is_read(box: Sandbox) -> None:
+def test_the_next_document_is_read(box: ReaderProcess) -> None:
     with pytest.raises(ParseError, match=ENDED):
         read(box, "taken", b"\nfork")
     [answer] = read(box, "plain", b"healthy text")
     assert from_json(answer).sections[0].text == "healthy text"
 
 
-def test_what_the_kernel_says_of_a_reader(box: Sandbox) -> None:
+def test_what_the_kernel_says_of_a_reader(box: ReaderProcess) -> None:
     process = box.start()
     status = dict(
         line.split(":\t", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if ":\t" in line
@@ -137,7 +139,7 @@ def test_what_the_kernel_says_of_a_reader(box: Sandbox) -> None:
         assert own != other, space
 
 
-def test_the_build_can_be_read_by_no_other_process_of_its_user(box: Sandbox) -> None:
+def test_the_build_can_be_read_by_no_other_process_of_its_user(box: ReaderProcess) -> None:
     box.close()
     box.start()
     assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0, "PR_GET_DUMPABLE"
@@ -146,7 +148,7 @@ def test_the_build_can_be_read_by_no_other_process_of_its_user(box: Sandbox) -> 
 @pytest.mark.parametrize("text", ["Cats sleep most of the day. ", "Katzen schlafen viel, ", "猫はよく眠る。", "x1 "])
 def test_the_language_of_a_long_text_is_found(text: str) -> None:
     """The library that does it sets memory aside when it first has much to do."""
-    box = Sandbox()
+    box = ReaderProcess()
     try:
         [answer] = read(box, "plain", (text * 20_000).encode())
         assert answer["sections"]
@@ -158,7 +160,7 @@ def test_the_language_of_a_long_text_is_found(text: str) -> None:
 def test_no_reader_needs_more_than_it_has(name: str) -> None:
     """What is missing would be said by the answer: a module that cannot be loaded, or the end of the process."""
     reader = reader_of(content_type_of(name) or "") or ""
-    box = Sandbox()
+    box = ReaderProcess()
     try:
         for kind in [reader, ATTACHMENTS] if reader == MAIL else [reader]:
             read(box, kind, SEEDS[name], "1000000" if kind in (CONTAINER, ATTACHMENTS) else None)
@@ -168,17 +170,17 @@ def test_no_reader_needs_more_than_it_has(name: str) -> None:
 
 def test_all_that_readers_use_is_loaded_before_they_are_confined() -> None:
     code = (
-        "import sys; from indexer.read import worker; worker.preload(); known = set(sys.modules); "
+        "import sys; from indexer.read import reader_main; reader_main.preload(); known = set(sys.modules); "
         "from tests.indexer.read.test_hostile import SEEDS; known |= set(sys.modules); "
         "from indexer.read.formats import content_type_of, reader_of; "
-        "[list(worker.answer(reader_of(content_type_of(name)), '1000', body)) for name, body in SEEDS.items()]; "
+        "[list(reader_main.answer(reader_of(content_type_of(name)), '1000', body)) for name, body in SEEDS.items()]; "
         "sys.exit(' '.join(set(sys.modules) - known) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == ""
 
 
-def test_doctor_says_what_is_in_force(box: Sandbox) -> None:
+def test_doctor_says_what_is_in_force(box: ReaderProcess) -> None:
     report: dict[str, Any] = {}
     warnings: list[str] = []
     _readers(report, warnings)

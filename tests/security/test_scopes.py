@@ -7,11 +7,11 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
-from indexer.generation.generation import current_id
+from indexer.generation.current import current_id
 from indexer.generation.manifest import read_manifest
-from indexer.read.bounds import is_below
+from indexer.read.allowed_places import is_below
 from indexer.records import Page
-from indexer.sources.sources import read_sources
+from indexer.sources.round_robin import read_sources
 from tests.indexer.build.incremental import Work
 from tests.indexer.server import Reply, Site, page, redirect
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from indexer.generation.generation import current_id
+from indexer.generation.current import current_id
 from indexer.generation.layout import BUILDING, GENERATIONS
 from indexer.generation.manifest import DOCUMENTS, VECTORS, read_manifest
 from indexer.publish.collections import size_of
@@ -97,7 +97,7 @@ def replica(url: str, copies: Path) -> Iterator[str]:
     settings = {"INDEX": url, "REPLICA_DIR": copies, "POLL": "0.1", "PORT": port, "WORKERS": 2}
     environ = {f"PILOTLIGHT_{name}": str(value) for name, value in settings.items()}
     with copies.with_suffix(".log").open("w+") as said:
-        line = [sys.executable, "-m", "tests.rag.live.replica_dummy"]
+        line = [sys.executable, "-m", "tests.rag.serving.replica_dummy"]
         process = subprocess.Popen(line, cwd=ROOT, env=os.environ | environ, stderr=said)
         try:
             yield f"http://127.0.0.1:{port}"

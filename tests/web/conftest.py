@@ -2,7 +2,8 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever
 from web.app import create_app
 
 
@@ -13,7 +14,7 @@ def retriever() -> FakeRetriever:
 
 @pytest.fixture
 def app(retriever: FakeRetriever) -> Flask:
-    return create_app(retriever, FakeSettings())
+    return create_app(retriever, Settings())
 
 
 @pytest.fixture

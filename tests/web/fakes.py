@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from embedder.protocol import Role
 from indexer.generation.catalogue import DocumentFacts, document_id
+from rag.document_sections import Section, by_section
 from rag.errors import (
     CollectionMissing,
     DocumentMissing,
@@ -21,7 +21,7 @@ from rag.errors import (
     OriginalMissing,
 )
 from rag.query.facets import count_facets
-from rag.query.filters import Filter
+from rag.query.request import SearchRequest
 from rag.query.results import Answer, Hit
 from tests.dummy import DummyEmbedder
 
@@ -36,31 +36,6 @@ SELECT a FROM t
     WHERE b = 'x';
 
 And so it goes on in words, as before."""
-
-
-@dataclass(frozen=True)
-class FakeSettings:
-    max_k: int = 100
-    max_query_chars: int = 10_000
-    per_document: int = 2
-    site_name: str = "Pilotlight"
-    site_logo: str = ""
-    site_accent: str = ""
-    examples: str = ""
-    originals: bool = False
-    log_queries: bool = False
-    host: str = "127.0.0.1"
-    keys_file: Path = Path("/nonexistent/keys.json")
-    anonymous: str = "auto"
-    cors_origins: str = ""
-    proxies: int = 0
-    rate_limit: float = 0.0
-    queue: int = 64
-    deadline: float = 10.0
-    answer_url: str = ""
-    answer_model: str = "small"
-    answer_key: str = ""
-    answer_timeout: float = 20.0
 
 
 def make_hit(rank: int = 1, **changes: Any) -> Hit:
@@ -92,7 +67,10 @@ def document_of(hit: Hit) -> dict[str, Any]:
 
 
 class FakeRetriever:
-    """Satisfies `web.retriever.Retriever`; set `answers`, `error` or `ready` to steer it."""
+    """Satisfies `web.retriever.Retriever`; set `hits`, `error` or `ready` to steer it.
+
+    Its first page is its last; `tests.web.library` has a real retriever.
+    """
 
     def __init__(self) -> None:
         self.ready = True
@@ -101,13 +79,17 @@ class FakeRetriever:
         self.reason = "the index is still loading"
         self.hits: list[Hit] | Callable[[str], list[Hit]] = [make_hit()]
         self.error: Exception | None = None
-        self.calls: list[tuple[str, int, str]] = []
+        self.requests: list[SearchRequest] = []
         self.collections = ("default", "notes")
-        self.narrowed: list[dict[str, Any]] = []  # the other arguments of each call
         self.closed = threading.Event()
         self.is_close = True
         self.asked_headings: list[str] = ["How is a table made?", "Partial Indexes"]
+        self.settings: dict[str, Any] = {}  # of the build
         self.files: dict[str, Path] = {}  # originals, by the id of their document
+
+    @property
+    def calls(self) -> list[tuple[str, int, str]]:
+        return [(request.query, request.k, request.mode) for request in self.requests]
 
     def status(self) -> dict[str, Any]:
         facts = {"generation": "g1", "documents": 1170, "chunks": 13402, "created_at": "2026-11-20T04:00:00Z"}
@@ -124,48 +106,17 @@ class FakeRetriever:
             ],
         }
 
-    def search(
-        self,
-        query: str,
-        *,
-        k: int = 10,
-        offset: int = 0,
-        mode: str = "hybrid",
-        filter: Filter | None = None,
-        collection: str = "default",
-        per_document: int | None = None,
-        diversity: float = 0.0,
-        expand: str | None = None,
-        facets: bool = False,
-        sentences: bool = False,
-        vector: Any = None,
-    ) -> Answer:
-        self.calls.append((query, k, mode))
-        self.narrowed.append(
-            {
-                "filter": filter,
-                "collection": collection,
-                "per_document": per_document,
-                "diversity": diversity,
-                "expand": expand,
-                "offset": offset,
-                "facets": facets,
-                "sentences": sentences,
-            }
-        )
-        self._check(collection)
-        hits = self.hits(query) if callable(self.hits) else self.hits
-        took = {"embed": 2.04, "dense": 0.71, "lexical": 0.0, "fuse": 0.0, "sentences": 0.0, "total": 3.12}
-        page = [hit._replace(rank=offset + place) for place, hit in enumerate(hits[offset : offset + k], 1)]
+    def search(self, request: SearchRequest, vector: Any = None) -> Answer:
+        self.requests.append(request)
+        self._check(request.collection)
+        hits = self.hits(request.query) if callable(self.hits) else self.hits
+        found = (DocumentFacts(hit.url, "site", hit.language, hit.content_type) for hit in hits)
         return Answer(
-            query=query,
-            hits=page,
-            took_ms=took,
+            query=request.query,
+            hits=[hit._replace(rank=place) for place, hit in enumerate(hits[: request.k], 1)],
+            took_ms={"embed": 2.04, "dense": 0.71, "lexical": 0.0, "fuse": 0.0, "sentences": 0.0, "total": 3.12},
             generation="g1",
-            next=offset + k if len(hits) > offset + k else None,
-            facets=count_facets(DocumentFacts(hit.url, "site", hit.language, hit.content_type) for hit in hits)
-            if facets
-            else None,
+            facets=count_facets(found) if request.facets else None,
             close=self.is_close,
         )
 
@@ -178,7 +129,6 @@ class FakeRetriever:
             "chunks": 13402,
             "sources": ["https://docs.example/"],
             "report": {},
-            "settings": {},
             "fingerprint": {},
         }
 
@@ -194,6 +144,10 @@ class FakeRetriever:
             if document["id"] == id:
                 return document
         raise DocumentMissing(id, collection)
+
+    def sections(self, id: str, collection: str = "default", whole: str = "") -> tuple[dict[str, Any], list[Section]]:
+        document = self.document(id, collection)
+        return document, list(by_section(document, self.settings, whole))
 
     def original(self, id: str, collection: str = "default") -> tuple[str, BinaryIO]:
         self.document(id, collection)

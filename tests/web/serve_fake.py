@@ -11,8 +11,10 @@ from typing import Any
 
 from flask import Flask
 
+from rag.query.request import SearchRequest
 from rag.query.results import Answer
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever
 from web.app import create_app
 from web.server.__main__ import serve
 
@@ -47,11 +49,11 @@ class SlowStart(FakeRetriever):
         while not (self.folder / name).exists() and not self.closed.is_set():
             self.closed.wait(0.02)
 
-    def search(self, query: str, **options: Any) -> Answer:
-        if query == "wait":
+    def search(self, request: SearchRequest, vector: Any = None) -> Answer:
+        if request.query == "wait":
             (self.folder / f"waiting-{os.getpid()}-{next(self.waits)}").touch()
             self._await("go-on")
-        return super().search(query, **options)
+        return super().search(request, vector)
 
     def documents(self, collection: str = "default") -> Iterator[dict[str, Any]]:
         if collection != "large":
@@ -67,7 +69,7 @@ def main() -> None:
     port, folder, workers, queue = [*sys.argv[1:], *("2", "128")[len(sys.argv) - 3 :]]
 
     def factory() -> Flask:
-        return create_app(SlowStart(Path(folder)), FakeSettings(keys_file=Path(folder) / "keys.json"))
+        return create_app(SlowStart(Path(folder)), Settings(keys=str(Path(folder) / "keys.json")))
 
     serve(factory, Address("127.0.0.1", int(port), int(workers), int(queue)))
 

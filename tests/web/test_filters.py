@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from html import unescape
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -7,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from rag.query.filters import Filter
+from rag.query.request import SearchRequest
 from tests.web.fakes import FakeRetriever, make_hit
 from web.filters import filter_from_parameters, parameters_of
 
@@ -54,11 +56,10 @@ def test_every_filter_by_post_and_get(client: FlaskClient, retriever: FakeRetrie
     assert client.post(URL, json={"query": "a", "filter": FIELDS, **options}).status_code == 200
     assert client.get(URL, query_string=[("q", "a"), *options.items(), *PARAMETERS]).status_code == 200
     assert client.get("/", query_string=[("q", "a"), ("collection", "notes"), *PARAMETERS]).status_code == 200
-    by_post, by_get, by_page = retriever.narrowed
-    assert by_post == {"filter": Filter.parse(FIELDS), **options, "offset": 0, "facets": False, "sentences": False}
+    by_post, by_get, by_page = retriever.requests
+    assert by_post == SearchRequest("a", filter=Filter.parse(FIELDS), **options)
     assert by_get == by_post
-    own = {"expand": "none", "facets": True}
-    assert by_page == {**by_post, "per_document": 2, "diversity": 0.0, **own}
+    assert by_page == replace(by_post, per_document=2, diversity=0, expand="none", facets=True)
 
 
 def test_parameters_are_read_back() -> None:
@@ -74,7 +75,7 @@ def test_parameters_are_read_back() -> None:
 
 def test_an_empty_filter_is_none(client: FlaskClient, retriever: FakeRetriever) -> None:
     assert client.post(URL, json={"query": "a", "filter": {}}).status_code == 200
-    assert retriever.narrowed[0]["filter"] is None
+    assert retriever.requests[0].filter is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_diversity_in_a_query_string_is_as_strict(client: FlaskClient, value: st
 @pytest.mark.parametrize("value", ["0", "1", "0.25"])
 def test_diversity_may_be_given(client: FlaskClient, retriever: FakeRetriever, value: str) -> None:
     assert client.get(URL, query_string={"q": "a", "diversity": value}).status_code == 200
-    assert retriever.narrowed[0]["diversity"] == float(value)
+    assert retriever.requests[0].diversity == float(value)
 
 
 def test_unknown_collection(client: FlaskClient) -> None:
@@ -199,7 +200,7 @@ def test_page_keeps_the_filter_before_there_is_a_question(client: FlaskClient, r
 def test_page_leaves_empty_fields_out(client: FlaskClient, retriever: FakeRetriever) -> None:
     assert client.get("/?q=index&language=&from=&mode=&collection=").status_code == 200
     assert retriever.calls == [("index", 10, "hybrid")]
-    assert retriever.narrowed[0]["filter"] is None
+    assert retriever.requests[0].filter is None
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ from schemathesis.engine import from_schema
 from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from rag.live.keys import KeyFile
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
 from tests.endpoint import fake_endpoint
-from tests.web.fakes import FakeJobs, FakeRetriever, FakeSettings, make_hit
+from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
 from web.app import create_app
 from web.guards.access import PUBLIC
 from web.openapi import HTML, document, operations
@@ -59,7 +60,7 @@ def test_only_pages_are_html(app: Flask) -> None:
 
 
 def test_limits_of_the_server_are_in_it(retriever: FakeRetriever) -> None:
-    schemas = document(create_app(retriever, FakeSettings(originals=True, max_k=7, max_query_chars=77)))["components"][
+    schemas = document(create_app(retriever, Settings(originals=True, max_k=7, max_query_chars=77)))["components"][
         "schemas"
     ]
     properties = schemas["Search"]["properties"]
@@ -79,8 +80,12 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
     retriever.hits = [make_hit(rank) for rank in range(1, 25)]
     with fake_endpoint() as endpoint:
         endpoint.answers("Over a subset [1].")
-        settings = FakeSettings(
-            keys_file=keys.path, anonymous="read", answer_url=endpoint.url, max_k=100, originals=True
+        settings = Settings(
+            keys=str(keys.path),
+            anonymous="read",
+            answer_url=endpoint.url,
+            answer_model="small",
+            originals=True,
         )
         server = make_server(
             "127.0.0.1", 0, create_app(retriever, settings, FakeJobs()), threaded=True, request_handler=Quiet

@@ -8,8 +8,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from rag.live.keys import KeyFile
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 from web.guards.access import PUBLIC
@@ -27,7 +28,7 @@ def file(tmp_path: Path) -> KeyFile:
 def app(file: KeyFile) -> Flask:
     file.add("reader", "read", "reader-0123456789")
     file.add("writer", "write", "writer-0123456789")
-    return create_app(FakeRetriever(), replace(FakeSettings(), keys_file=file.path))
+    return create_app(FakeRetriever(), replace(Settings(), keys=str(file.path)))
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_a_failure_inside_is_a_problem_too(file: KeyFile) -> None:
     retriever = FakeRetriever()
     retriever.status = None  # type: ignore[assignment, method-assign]  # calling it raises TypeError
     retriever.error = RuntimeError("secret")
-    client = create_app(retriever, FakeSettings()).test_client()
+    client = create_app(retriever, Settings()).test_client()
     failed = set()
     for path in ("/", "/status", "/readyz", "/api/v1/search?q=a", "/static/missing.css"):
         with client.get(path) as answer:

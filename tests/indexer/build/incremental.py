@@ -16,8 +16,8 @@ from indexer.build.progress import Progress
 from indexer.build.removal import remove_sources
 from indexer.build.report import BuildReport
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
+from indexer.generation.current import current_id
 from indexer.generation.dense.vectors import VectorReader
-from indexer.generation.generation import current_id
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site, page, send
 
@@ -66,10 +66,10 @@ class Work:
         **chunk: int,
     ) -> BuildReport:
         limits = limits or CrawlLimits(allow_private=True, timeout=1.0, within=within or {})
-        config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk))
+        config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk), full=full)
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]
-        report = build(names, self.index, self.embedder, config, progress=Progress(stream, "shown"), full=full)
+        report = build(names, self.index, self.embedder, config, progress=Progress(stream, "shown"))
         self.said, self.embedded = stream.getvalue(), self.embedder.encoded - before
         assert report.embedded == self.embedded
         assert report.generation == current_id(self.index)

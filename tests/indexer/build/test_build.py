@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from indexer.errors import (
     SourceError,
     VectorError,
 )
-from indexer.generation.generation import Generation, current_id
+from indexer.generation.current import current_id
+from indexer.generation.generation import Generation
 from indexer.generation.manifest import read_manifest
 from indexer.publish.lock import writer_lock
 from tests.dummy import DummyEmbedder
@@ -27,7 +29,7 @@ CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=5.0))
 
 def run(index: Path, *sources: object, config: BuildConfig = CONFIG, full: bool = False) -> BuildReport:
     names = [str(source) for source in sources]
-    return build(names, index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"), full=full)
+    return build(names, index, DummyEmbedder(), replace(config, full=full), progress=Progress(sys.stderr, "quiet"))
 
 
 def best(index: Path, query: str) -> str:

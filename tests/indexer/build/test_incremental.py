@@ -11,7 +11,7 @@ import pytest
 
 from indexer.build import build as build_module
 from indexer.build import lookahead, vector_queue
-from indexer.generation.earlier import Earlier
+from indexer.generation.previous import PreviousGeneration
 from tests.indexer.build.incremental import OLD, Versioned, Work, link, zoo
 from tests.indexer.server import Reply, Site, page, redirect
 
@@ -205,7 +205,7 @@ def test_an_earlier_generation_can_be_asked_by_many_threads(work: Work, docs: Pa
     from concurrent.futures import ThreadPoolExecutor
 
     work.build(docs)
-    earlier = Earlier.open(work.index)
+    earlier = PreviousGeneration.open(work.index)
     urls = [path.as_uri() for path in docs.iterdir()] * 50
     ask: Callable[[str], Any] = earlier.page
     with ThreadPoolExecutor(8) as pool:

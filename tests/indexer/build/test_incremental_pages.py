@@ -1,19 +1,24 @@
 """Pages that cannot be read this time, and how a page is found to be unchanged."""
 
 import errno
+import hashlib
 import os
+import subprocess
+import sys
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from indexer import records
 from indexer.build import lookahead
 from indexer.errors import SourceError
-from indexer.generation.generation import current_id
+from indexer.generation.current import current_id
 from indexer.read.parsing import parse
-from indexer.read.sandbox import Sandbox
+from indexer.read.reader_process import ReaderProcess
 from indexer.records import Document, Page
 from tests.indexer.build.incremental import Versioned, Work, link, routes, zoo
 from tests.indexer.server import Reply, Site, page, redirect
@@ -152,9 +157,9 @@ def test_only_changed_files_are_parsed(work: Work, docs: Path, monkeypatch: pyte
     work.build(docs)
     parsed: list[str] = []
 
-    def note(page: Page, sandbox: Sandbox) -> Document:
+    def note(page: Page, reader_process: ReaderProcess) -> Document:
         parsed.append(page.url)
-        return parse(page, sandbox)
+        return parse(page, reader_process)
 
     monkeypatch.setattr(lookahead, "parse", note)
     (docs / "cats.html").touch()
@@ -208,3 +213,38 @@ def test_folders_that_fail_to_be_read(
     below = [(docs / name).as_uri() for name in ("sub/a.txt", "sub/deep/a.txt")]
     assert [failure.url for failure in report.kept] == (below if stays else [])
     assert report.gone.examples == ([] if stays else below)
+
+
+def test_looking_up_what_is_known_of_a_page_opens_no_vectors_and_no_words(work: Work, site: Site) -> None:
+    zoo(site, "etag")
+    work.build(site.url)
+    script = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from indexer.config import CrawlLimits\n"
+        "from indexer.crawl.crawler import crawl\n"
+        "from indexer.generation.current import current_id, generation_folder\n"
+        "from indexer.generation.document_database import open_read_only\n"
+        "from indexer.generation.previous import Earlier\n"
+        "from indexer.generation.manifest import DOCUMENTS, read_manifest\n"
+        "folder = generation_folder(Path(sys.argv[1]), current_id(Path(sys.argv[1])))\n"
+        "earlier = Earlier(folder / DOCUMENTS, open_read_only(folder / DOCUMENTS), read_manifest(folder))\n"
+        "first = next(crawl(sys.argv[2], CrawlLimits(allow_private=True), lambda due: None, earlier))\n"
+        "print(type(first).__name__, [name for name in ('faiss', 'tantivy') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", script, str(work.index), site.url]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "Known []"
+
+
+def test_each_body_is_hashed_once(work: Work, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo(site, "none")
+    hashed: list[bytes] = []
+
+    def sha256(data: bytes) -> object:
+        hashed.append(data)
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr(records, "hashlib", SimpleNamespace(sha256=sha256))
+    for _ in range(2):
+        hashed.clear()
+        assert work.build(site.url).fetched == len(hashed) == 5

@@ -9,8 +9,8 @@ from indexer.build import build as build_module
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
-from indexer.generation.earlier import READING, live_sources
-from indexer.generation.generation import current_id
+from indexer.generation.current import current_id
+from indexer.generation.previous import READER_VERSION, live_sources
 from indexer.read.parsing import parse
 from tests.dummy import DummyEmbedder
 from tests.indexer.build.incremental import Work, zoo
@@ -40,9 +40,9 @@ def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: S
 def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     zoo(site, "etag")
     work.build(site.url)
-    monkeypatch.setattr(build_module, "READING", 99)
+    monkeypatch.setattr(build_module, "READER_VERSION", 99)
     report = work.build(site.url)
-    assert f"reading {READING} -> 99: reading every page again" in work.said
+    assert f"reading {READER_VERSION} -> 99: reading every page again" in work.said
     assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
 
 
@@ -53,7 +53,7 @@ def test_a_page_out_of_reach_is_read_anew_once_it_is_back(
     pages = zoo(site, "etag")
     work.build(site.url)
     site.routes |= {"/list": Reply(b"", 503), "/dogs": Reply(b"", 503)}
-    monkeypatch.setattr(build_module, "READING", 99)
+    monkeypatch.setattr(build_module, "READER_VERSION", 99)
     for _ in range(2):
         assert [failure.url for failure in work.build(site.url).kept] == [f"{site.url}/dogs", f"{site.url}/list"]
         assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
@@ -63,7 +63,7 @@ def test_a_page_out_of_reach_is_read_anew_once_it_is_back(
 
 
 def test_reading_is_numbered() -> None:
-    """If this fails, pages become other chunks than before: raise READING, then take over the new digest."""
+    """If this fails, pages become other chunks than before: raise READER_VERSION, then take over the new digest."""
     html = """<html lang=en-GB><head><title>Zoo</title><meta name=date content=2026-05-01>
         <meta name="pilotlight:team" content=keepers></head><body><nav>Menu</nav><main><h1 id=top>Cats</h1>
         <p>Cats sleep.</p><h2 id=food>1.2. Food</h2><ul><li>fish</li><li>milk</li></ul><pre>purr()</pre>
@@ -74,7 +74,7 @@ def test_reading_is_numbered() -> None:
     for body, media_type in ((html, "text/html"), (markdown, "text/markdown"), ("Birds\n\nsing.", "text/plain")):
         document = parse(make_page(body, media_type))
         digest.update(repr((document, chunker.split(document))).encode())
-    assert (READING, digest.hexdigest()[:16]) == (5, "e70f92abe756abb3")
+    assert (READER_VERSION, digest.hexdigest()[:16]) == (5, "e70f92abe756abb3")
 
 
 def test_another_model_embeds_everything_anew_and_says_so(work: Work, site: Site) -> None:

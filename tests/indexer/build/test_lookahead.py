@@ -3,10 +3,11 @@ from contextlib import closing
 
 import pytest
 
-from indexer.build.lookahead import Lookahead
+from indexer.build import lookahead
+from indexer.build.lookahead import read_ahead
+from indexer.config import ChunkConfig
 from indexer.errors import ParseError
-from indexer.read.parsing import parse
-from indexer.read.sandbox import Sandbox
+from indexer.read.reader_process import ReaderProcess
 from indexer.records import Document, Page, Skip
 from tests.indexer.conftest import make_page
 
@@ -15,8 +16,8 @@ def test_items_keep_their_order_and_errors_their_page() -> None:
     pages = [make_page(f"<p>page {number}", url=f"http://t.test/{number}") for number in range(40)]
     bad = make_page(b"x", "image/png", "http://t.test/bad")
     items = [*pages[:20], Skip("http://t.test/no", "no"), bad, *pages[20:]]
-    with closing(Lookahead(parse, lambda page: page is not pages[0])) as lookahead:
-        for item, (given, document) in zip(items, lookahead.over(items), strict=True):
+    with closing(read_ahead(iter(items), lambda page: page is not pages[0], ChunkConfig())) as ahead:
+        for item, (given, document) in zip(items, ahead, strict=True):
             assert given is item
             if item is bad:
                 with pytest.raises(ParseError, match="image/png is not read"):
@@ -35,25 +36,25 @@ def test_only_so_much_is_read_ahead() -> None:
             taken.append(number)
             yield Skip(f"http://t.test/{number}", "no")
 
-    with closing(Lookahead(parse, lambda page: True)) as lookahead:
-        next(lookahead.over(pages()))  # type: ignore[arg-type]
+    with closing(read_ahead(pages(), lambda page: True, ChunkConfig())) as ahead:  # type: ignore[arg-type]
+        next(ahead)
     assert len(taken) == 17
 
 
-def test_closing_waits_for_no_document() -> None:
+def test_closing_waits_for_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = threading.Event()
 
-    def stuck(page: Page, sandbox: Sandbox) -> Document:
-        process = sandbox.start()
+    def stuck(page: Page, reader_process: ReaderProcess) -> Document:
+        process = reader_process.start()
         begun.set()
         process.wait()  # a reader that never answers: only its end is waited for
         raise ParseError("interrupted")
 
-    lookahead = Lookahead(stuck, lambda page: True)
-    given = lookahead.over([make_page("<p>x")])
-    _, document = next(given)
+    monkeypatch.setattr(lookahead, "parse", stuck)
+    ahead = read_ahead(iter([make_page("<p>x")]), lambda page: True, ChunkConfig())
+    _, document = next(ahead)
     assert begun.wait(30)
-    lookahead.close()
+    ahead.close()
     assert document is not None
     with pytest.raises(ParseError, match="interrupted"):
         document.result()

@@ -8,13 +8,14 @@ from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
 from indexer.records import Failure, Page, Skip
+from indexer.sources.duplicates import Duplicates
 from tests.indexer.server import Reply, Site, page, redirect, send
 
 
 def run(site: Site, limits: CrawlLimits, start: str = "/") -> tuple[list[str], dict[str, str], dict[str, str]]:
     """Paths of the pages in order, and reasons by path of what was skipped and what failed."""
     pages, skips, failures = [], {}, {}
-    for item in crawl(site.url + start, limits, lambda due: None):
+    for item in map(Duplicates().left_out, crawl(site.url + start, limits, lambda due: None)):
         path = item.url.removeprefix(site.url)
         if isinstance(item, Page):
             if item.noindex:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt
-from indexer.generation.generation import Generation, generation_folder
+from indexer.generation.current import generation_folder
+from indexer.generation.generation import Generation
 from indexer.generation.manifest import MANIFEST, REPETITION, read_manifest, record_file
 from indexer.generation.repetition import TITLES, WHOLE, RepetitionCounter
 from indexer.publish.archive import export_archive, import_archive

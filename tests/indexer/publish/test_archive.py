@@ -14,7 +14,7 @@ from indexer.build.build import build
 from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.errors import ArchiveError, BuildLocked, ConfigError, IndexCorrupt, IndexMissing, IndexUnwritable
-from indexer.generation.generation import current_id
+from indexer.generation.current import current_id
 from indexer.generation.manifest import read_manifest
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import generation_ids, list_collections
@@ -27,7 +27,7 @@ Members = list[tuple[tarfile.TarInfo, bytes]]
 
 def rebuild(index: Path, docs: Path) -> str:
     quiet = Progress(sys.stderr, "quiet")
-    return build([str(docs)], index, DummyEmbedder(), BuildConfig(), progress=quiet, full=True).generation
+    return build([str(docs)], index, DummyEmbedder(), BuildConfig(full=True), progress=quiet).generation
 
 
 @pytest.fixture

@@ -11,19 +11,19 @@ from indexer.build.build import build
 from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.errors import BuildLocked, ConfigError, IndexCorrupt, IndexMissing, IndexUnwritable
-from indexer.generation.generation import Generation, current_id
+from indexer.generation.current import current_id
+from indexer.generation.generation import Generation
 from indexer.generation.layout import collection_dir
 from indexer.publish.collections import drop_collection, generation_ids, list_collections, list_generations
 from indexer.publish.lock import writer_lock
-from indexer.publish.publish import prepare
-from indexer.publish.rollback import roll_back
+from indexer.publish.publish import prepare, roll_back
 from tests.dummy import DummyEmbedder
 
 
 def rebuild(index: Path, docs: Path, keep: int = 5) -> str:
     quiet = Progress(sys.stderr, "quiet")
-    config = BuildConfig(keep_generations=keep)
-    return build([str(docs)], index, DummyEmbedder(), config, progress=quiet, full=True).generation
+    config = BuildConfig(keep_generations=keep, full=True)
+    return build([str(docs)], index, DummyEmbedder(), config, progress=quiet).generation
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ from indexer.build.build import build
 from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexUnreadable
-from indexer.generation.generation import Generation, current_id
+from indexer.generation.current import current_id
+from indexer.generation.generation import Generation
 from indexer.generation.manifest import read_manifest
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import list_generations
-from indexer.publish.rollback import roll_back
+from indexer.publish.publish import roll_back
 from indexer.publish.verification import verify
 from tests.dummy import DummyEmbedder
 
@@ -26,7 +27,7 @@ FAULTS = [(errno.EMFILE, "ulimit -n"), (errno.EIO, "check the disk"), (errno.ENO
 
 def rebuild(index: Path, docs: Path, **kw: Any) -> str:
     quiet = Progress(sys.stderr, "quiet")
-    return build([str(docs)], index, DummyEmbedder(), BuildConfig(), progress=quiet, **kw).generation
+    return build([str(docs)], index, DummyEmbedder(), BuildConfig(**kw), progress=quiet).generation
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import ConfigError
-from indexer.sources.readings import Readings
-from indexer.sources.schedule import RETRY, Entry, Schedule, read_interval
+from indexer.sources.read_times import ReadTimes
+from indexer.sources.schedule import RETRY, Schedule, ScheduledSource, read_interval
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,11 @@ def test_what_is_not_an_interval(text: str) -> None:
 
 def test_what_is_due_when() -> None:
     now = 1_000.0
-    site, folder, other = Entry("http://t.test/", every=60.0), Entry("notes", watched=True), Entry("once")
+    site, folder, other = (
+        ScheduledSource("http://t.test/", every=60.0),
+        ScheduledSource("notes", watched=True),
+        ScheduledSource("once"),
+    )
     schedule = Schedule([site, folder, other], clock=lambda: now)
     assert schedule.due() == [site, folder, other]
     assert schedule.wait() == 0
@@ -41,7 +45,7 @@ def test_what_is_due_when() -> None:
 
 
 def test_nothing_is_due_by_itself_any_more() -> None:
-    entry = Entry("notes", watched=True)
+    entry = ScheduledSource("notes", watched=True)
     schedule = Schedule([entry])
     schedule.done(entry)
     assert schedule.wait() is None
@@ -49,7 +53,12 @@ def test_nothing_is_due_by_itself_any_more() -> None:
 
 def test_what_was_read_lately_is_due_later() -> None:
     ages = {"new": None, "young": 20.0, "old": 500.0, "notes": 20.0}
-    entries = [Entry("new", every=60.0), Entry("young", every=60.0), Entry("old", every=60.0), Entry("notes")]
+    entries = [
+        ScheduledSource("new", every=60.0),
+        ScheduledSource("young", every=60.0),
+        ScheduledSource("old", every=60.0),
+        ScheduledSource("notes"),
+    ]
     now = 1_000.0
     schedule = Schedule(entries, clock=lambda: now, age=lambda entry: ages[entry.source])
     assert [entry.source for entry in schedule.due()] == ["new", "old", "notes"]
@@ -59,10 +68,10 @@ def test_what_was_read_lately_is_due_later() -> None:
 
 def test_readings_are_remembered(tmp_path: Path) -> None:
     now = 1_000.0
-    Readings(tmp_path, lambda: now).note("default", [("https://t.test/", "a"), ("/notes", "b")])
+    ReadTimes(tmp_path, lambda: now).note("default", [("https://t.test/", "a"), ("/notes", "b")])
     now += 30
-    Readings(tmp_path, lambda: now).note("team", [("/notes", "b")])
-    readings = Readings(tmp_path, lambda: now)
+    ReadTimes(tmp_path, lambda: now).note("team", [("/notes", "b")])
+    readings = ReadTimes(tmp_path, lambda: now)
     assert readings.age("default", "https://t.test/", "a") == 30
     assert readings.age("team", "/notes", "b") == 0
     assert readings.age("default", "https://t.test/", "other settings") is None
@@ -76,7 +85,7 @@ def test_readings_are_remembered(tmp_path: Path) -> None:
 )
 def test_a_file_of_readings_that_is_damaged_counts_as_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "readings.json").write_text(content)
-    readings = Readings(tmp_path)
+    readings = ReadTimes(tmp_path)
     assert readings.age("c", "s", "a") is None
     readings.note("c", [("s", "a")])
     assert readings.age("c", "s", "a") is not None

@@ -1,19 +1,21 @@
 """What pages of a source have in common around their text: how it is learnt, and what becomes of it."""
 
 import zipfile
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
+from indexer.config import CrawlLimits
 from indexer.errors import ParseError
 from indexer.generation.generation import Generation
-from indexer.read.html.page import extract
+from indexer.read.html.main_content import extract
 from indexer.read.html.template import MOST_BLOCKS, find, read_template
 from indexer.read.parsing import parse
 from indexer.records import Failure, Page
-from indexer.sources.sources import _in_turn
+from indexer.sources.round_robin import read_sources
 from indexer.sources.templates import SAMPLE, Templates, checked, learn
 from tests.indexer.build.incremental import Work
 from tests.indexer.conftest import make_page
@@ -187,24 +189,36 @@ def test_pages_of_an_archive_have_a_template(tmp_path: Path) -> None:
 def test_pages_of_a_site_keep_their_order_and_have_its_template() -> None:
     pages = [make_page(page, url=f"http://localhost/{name}") for name, page in site().items()]
     failure = Failure("http://localhost/x", "gone")
-    given = list(Templates().over("http://localhost/", (item for item in [failure, *pages])))
-    assert given[: len(pages) + 1] == [None] * (len(pages) + 1)
-    rest = given[len(pages) + 1 :]
-    assert [item.url for item in rest if item is not None] == [failure.url, *(page.url for page in pages)]
+    templates = Templates()
+    assert [templates.take("http://localhost/", item) for item in [failure, *pages]] == [[]] * (len(pages) + 1)
+    rest = templates.end("http://localhost/")
+    assert [item.url for item in rest] == [failure.url, *(page.url for page in pages)]
     assert all(isinstance(item, Page) and parse(item).sections[0].text.startswith("About") for item in rest[1:])
 
 
-def test_no_site_waits_for_what_another_holds_back() -> None:
-    held, ready = (None, "a", "b"), ("c", "d", "e")
-    lanes = [(item for item in lane) for lane in (held, ready)]
-    assert "".join(_in_turn(lanes, 2)) == "cadbe"
+def test_no_site_waits_for_what_another_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"http://held.test/": "ab", "http://ready.test/": "cdef"}
+
+    def crawl(source: str, *rest: object) -> Iterator[Page]:
+        yield from (make_page(name, url=f"{source}{name}") for name in names[source])
+
+    monkeypatch.setattr("indexer.sources.round_robin.crawl", crawl)
+    templates = Templates()
+    templates.study("http://ready.test/", [])
+    items = read_sources(list(names), CrawlLimits(), lambda due: None, templates=templates)
+    assert "".join(item.url[-1] for item in items) == "cdaebf"
 
 
 def test_so_many_pages_are_held_back_and_no_more() -> None:
-    pages = [make_page(page, url=f"http://localhost/{name}") for name, page in site().items()] * SAMPLE
-    given = Templates().over("http://localhost/", (page for page in pages))
-    held = sum(1 for _ in takewhile(lambda item: item is None, given))
-    assert held == SAMPLE
+    pages = [
+        make_page(f"{page}{n}", url=f"http://localhost/{name}{n}")
+        for n in range(SAMPLE)
+        for name, page in site().items()
+    ]
+    templates = Templates()
+    given = (templates.take("http://localhost/", page) for page in pages)
+    assert sum(1 for _ in takewhile(lambda items: not items, given)) == SAMPLE
+    assert len(next(given)) == 1
 
 
 def test_a_page_of_very_many_blocks_gives_a_bounded_answer_and_is_stripped() -> None:

@@ -16,7 +16,7 @@ from indexer.errors import IndexCorrupt, IndexMissing, StoreConflict, VectorErro
 from indexer.filter import Filter
 from indexer.stores.digest import digest_of
 from indexer.stores.folder_store import FolderStore
-from indexer.stores.milvus.store import MilvusStore
+from indexer.stores.milvus.milvus_store import MilvusStore
 from indexer.stores.store import Store
 from tests.dummy import DummyEmbedder
 

@@ -14,7 +14,8 @@ from rag.adapters.langchain import PilotlightRetriever
 from rag.client.client import Client
 from rag.errors import Rejected
 from rag.query.filters import Filter, FilterError
-from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.running import running
 from web.app import create_app
 
@@ -28,7 +29,7 @@ def retriever() -> FakeRetriever:
 
 @pytest.fixture
 def client(retriever: FakeRetriever) -> Iterator[Client]:
-    with running(create_app(retriever, FakeSettings())) as url, Client(url) as found:
+    with running(create_app(retriever, Settings())) as url, Client(url) as found:
         yield found
 
 
@@ -62,8 +63,8 @@ def test_a_chain_of_langchain(searcher, retriever):
     assert prompt.startswith("text 1 (https://docs.example/indexes/partial.html#part-1)\ntext 2 (")
     assert prompt.endswith("\nQuestion: is it?")
     assert retriever.calls == [("is it?", 2, "dense")] * 2
-    assert retriever.narrowed[0]["filter"] == Filter.parse({"language": "en"})
-    assert retriever.narrowed[0]["collection"] == "notes"
+    assert retriever.requests[0].filter == Filter.parse({"language": "en"})
+    assert retriever.requests[0].collection == "notes"
 
 
 def test_documents_of_langchain(searcher):
@@ -99,4 +100,4 @@ def test_a_query_engine_of_llamaindex(searcher, retriever):
     assert response.source_nodes[0].score == pytest.approx(0.71843)
     assert str(asyncio.run(engine.aquery("is it?"))) == str(response)
     assert retriever.calls == [("is it?", 3, "lexical")] * 2
-    assert retriever.narrowed[1]["filter"] == Filter.parse({"path": "/x"})
+    assert retriever.requests[1].filter == Filter.parse({"path": "/x"})

@@ -16,9 +16,10 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 from mcp import Client, StdioServerParameters
 
 from rag.adapters.mcp import DATA, LocalLibrary, make_server
-from rag.live.keys import KeyFile
 from rag.query.filters import Filter
-from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.running import running
 from web.app import create_app
 
@@ -34,7 +35,7 @@ def retriever() -> FakeRetriever:
 
 @pytest.fixture
 def url(retriever: FakeRetriever) -> Iterator[str]:
-    with running(create_app(retriever, FakeSettings())) as found:
+    with running(create_app(retriever, Settings())) as found:
         yield found
 
 
@@ -78,7 +79,7 @@ def test_search(retriever):
     result = call(make_server(LocalLibrary(retriever)), "search", query="what?", **options)
     assert not result.is_error
     assert retriever.calls == [("what?", 2, "dense")]
-    assert retriever.narrowed[0]["filter"] == Filter.parse({"language": "en"})
+    assert retriever.requests[0].filter == Filter.parse({"language": "en"})
     found = result.structured_content
     assert (found["query"], found["generation"], len(found["hits"])) == ("what?", "g1", 2)
     assert found["hits"][1] == {
@@ -169,7 +170,7 @@ def test_over_standard_input_and_output(url, retriever):
 
 
 def test_the_key_comes_from_the_environment(retriever, tmp_path):
-    settings = FakeSettings(keys_file=tmp_path / "keys.json")
+    settings = Settings(keys=str(tmp_path / "keys.json"))
     key = KeyFile(settings.keys_file).add("tools", "read")
     with running(create_app(retriever, settings)) as url:
         assert not call(over_stdio(url, PILOTLIGHT_KEY=key), "search", query="a").is_error

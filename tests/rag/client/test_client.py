@@ -12,10 +12,13 @@ import pytest
 from rag.client import jobs as client_jobs
 from rag.client.client import Client
 from rag.errors import ClientError, JobConflict, JobMissing, Refused, Rejected, Unavailable
-from rag.live.keys import KeyFile
 from rag.query.filters import Filter
+from rag.query.request import SearchRequest
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
 from tests.endpoint import FakeEndpoint, fake_endpoint
-from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.library import library
 from tests.web.running import running
 from web.app import create_app
 
@@ -35,13 +38,14 @@ def endpoint() -> Iterator[FakeEndpoint]:
 
 @pytest.fixture
 def client(retriever: FakeRetriever, endpoint: FakeEndpoint) -> Iterator[Client]:
-    with running(create_app(retriever, FakeSettings(answer_url=endpoint.url))) as url, Client(url) as found:
+    settings = Settings(answer_url=endpoint.url, answer_model="small")
+    with running(create_app(retriever, settings)) as url, Client(url) as found:
         yield found
 
 
 def test_search_gives_what_the_retriever_gave(client, retriever):
     answer = client.search("a", k=3, facets=True)
-    assert answer == retriever.search("a", k=3, facets=True)
+    assert answer == retriever.search(SearchRequest("a", k=3, facets=True))
     assert answer.hits[0].highlights == [(0, 1)]
     assert answer.hits[0].sentence == (2, 9)
 
@@ -59,17 +63,25 @@ def test_every_option_arrives(client, retriever):
     fields = {"language": ["en"], "date": {"from": "2026-01-01"}}
     for wanted in (fields, Filter.parse(fields)):
         client.search("a", k=4, mode="lexical", filter=wanted, **options)
-        assert retriever.calls.pop() == ("a", 4, "lexical")
-        assert retriever.narrowed.pop() == {**options, "filter": Filter.parse(fields)}
+        request = SearchRequest("a", k=4, mode="lexical", filter=Filter.parse(fields), **options)
+        assert retriever.requests.pop() == request
+        client.search(request)
+        assert retriever.requests.pop() == request
     client.search("a", filter=None)
     assert retriever.calls == [("a", 10, "hybrid")]
 
 
-def test_pages(client):
-    pages = list(client.pages("a", k=3))
+def test_pages(tmp_path):
+    with (
+        library(tmp_path, pages=7) as retriever,
+        running(create_app(retriever, Settings())) as url,
+        Client(url) as client,
+    ):
+        pages = list(client.pages("index", k=3))
+        rest = [hit.rank for page in client.pages("index", k=4, offset=5) for hit in page.hits]
     assert [[hit.rank for hit in page.hits] for page in pages] == [[1, 2, 3], [4, 5, 6], [7]]
     assert [page.next for page in pages] == [3, 6, None]
-    assert [hit.rank for page in client.pages("a", k=4, offset=5) for hit in page.hits] == [6, 7]
+    assert rest == [6, 7]
 
 
 def test_many_at_once(client):
@@ -135,7 +147,7 @@ def test_an_answer_that_fails(client, endpoint, retriever):
     with client.answer("why?") as answer, pytest.raises(ClientError, match="broke off") as caught:
         list(answer)
     assert caught.value.status == 502
-    with running(create_app(retriever, FakeSettings())) as url, Client(url) as other:
+    with running(create_app(retriever, Settings())) as url, Client(url) as other:
         with pytest.raises(ClientError, match="set answer_url") as caught:
             other.answer("why?")
         assert caught.value.status == 501
@@ -155,7 +167,7 @@ def test_a_bad_request_names_the_field(client):
 
 
 def test_keys(retriever, tmp_path):
-    settings = FakeSettings(keys_file=tmp_path / "keys.json")
+    settings = Settings(keys=str(tmp_path / "keys.json"))
     key = KeyFile(settings.keys_file).add("reader", "read")
     with running(create_app(retriever, settings)) as url:
         with Client(url, key) as client:
@@ -203,7 +215,7 @@ class FakeJobs:
 
 def test_jobs(retriever, tmp_path, monkeypatch):
     monkeypatch.setattr(client_jobs, "_POLL_SECONDS", 0.01)
-    settings = FakeSettings(keys_file=tmp_path / "keys.json")
+    settings = Settings(keys=str(tmp_path / "keys.json"))
     key = KeyFile(settings.keys_file).add("builder", "write")
     jobs = FakeJobs()
     with running(create_app(retriever, settings, jobs)) as url, Client(url, key) as client:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rag.live.keys import KeyFile
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
 from tests.endpoint import fake_endpoint
 from tests.rag.client.test_client import FakeJobs
-from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.running import running
 from web.app import create_app
 
@@ -19,7 +20,7 @@ PRINTS = (
     ("client.search(", "1 Partial Indexes Indexes › Partial Indexes https://docs.example/"),
     ("client.index()", "3 documents"),
     ("rag.adapters.langchain", "['https://docs.example/indexes/partial.html#part-1', 'https://"),
-    ("rag.live.live", ""),
+    ("rag.serving.live", ""),
     ("rag.adapters.llamaindex", "A partial index is an index built over a subset of a table."),
     ("client.answer(", "For few rows [2].\n[2] Partial Indexes: https://docs.example/indexes/partial.html#part-2"),
 )
@@ -31,14 +32,16 @@ def test_example(mark, printed, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     retriever = FakeRetriever()
     retriever.hits = [make_hit(1), make_hit(2)]
-    settings = FakeSettings(keys_file=tmp_path / "keys.json", anonymous="read")
+    settings = Settings(keys=str(tmp_path / "keys.json"), anonymous="read")
     KeyFile(settings.keys_file).add("builder", "write", KEY)
     if "llama" in mark:
         pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
     example = example.replace("retriever.start()", "")  # which would load a model
     with fake_endpoint() as endpoint:
         endpoint.answers("For few rows", " [2].")
-        settings = FakeSettings(settings.max_k, keys_file=settings.keys_file, anonymous="read", answer_url=endpoint.url)
+        settings = Settings(
+            keys=str(settings.keys_file), anonymous="read", answer_url=endpoint.url, answer_model="small"
+        )
         with running(create_app(retriever, settings, FakeJobs())) as url:
             exec(compile(example.replace("http://127.0.0.1:8642", url), "clients.md", "exec"), {})
     assert printed in capsys.readouterr().out

@@ -1,6 +1,8 @@
 """What is typed, and what comes of it: the command line in this process, with the dummy embedder."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command line in an empty folder: exit code, standard output and error; with --json, the object."""
-    monkeypatch.setattr("rag.commands.commands.lazy_embedder", lambda settings, quiet=False: DummyEmbedder())
+    monkeypatch.setattr("rag.commands.embedders.lazy_embedder", lambda settings, quiet=False: DummyEmbedder())
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -104,10 +106,10 @@ def test_a_job_reads_no_more_than_was_allowed(run: Run, site: Site) -> None:
     """Its process is given every setting of the server, and these are not for sources that have their own."""
     run("index", site.url, "--allow-private", "127.0.0.0/8", "--include", "/cats", "--exclude", "/dogs", "--json")
     settings = load({"index": "pilotlight-index", "allow_private": "yes", "include": "/"}, {})
-    from rag.commands.commands import index
+    from rag.commands.build.index import index_sources
 
     asked = {"sources": [site.url], "add": False, "full": True, "within": {}}  # as `job_runner` hands it on
-    report, _ = index(settings=settings, quiet=True, **asked)  # type: ignore[arg-type]
+    report, _ = index_sources(settings=settings, quiet=True, **asked)  # type: ignore[arg-type]
     assert report["documents"] == 1
     assert report["settings"] == []
     [source] = run("sources", "--json")["sources"]
@@ -154,6 +156,69 @@ def test_what_is_wrong_is_one_line(run: Run, line: str, told: str) -> None:
     assert told in err
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("copy", "copy needs --from, --to; see pilotlight copy --help"),
+        ("copy --to a", "copy needs --from; see"),
+        ("search --model --json cats", "--model needs a value; see pilotlight search --help"),
+        ("drop a b", "drop does not expect 'b'; see pilotlight drop --help"),
+        ("--json doctor", "--json comes after a command"),
+        ("keys list --index x --role -1 --rol", "keys has no flag --rol, did you mean --role?"),
+        ("warm --index x --inde y", "warm has no flag --inde"),
+    ],
+)
+def test_what_is_wrong_with_a_line(run: Run, line: str, told: str) -> None:
+    code, out, err = run(*line.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
+def test_a_number_below_zero_is_a_word_or_a_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def answer(query: str, *_: object, k: int, **__: object) -> tuple[dict[str, str], str]:
+        asked.append((query, k))
+        return {}, ""
+
+    monkeypatch.setattr("rag.commands.search.search.answer", answer)
+    run("search", "below", "-5", "degrees", "-k", "-3")
+    assert asked == [("below -5 degrees", -3)]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("se", ["serve", "search"]),
+        ("search cats --mo", ["--mode", "--model"]),
+        ("search --engine n", ["native"]),
+        ("search cats --mode d", ["dense"]),
+        ("keys ", ["add", "list", "remove"]),
+        ("warm --inde", []),
+    ],
+)
+def test_the_shell_completes_what_has_been_typed(
+    run: Run, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
+) -> None:
+    for name, value in {
+        "_PILOTLIGHT_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"pilotlight {line}",
+        "COMP_CWORD": str(len(line.split(" "))),
+    }.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    assert [text.partition(",")[2] for text in out.split()] == words
+
+
+def test_a_verb_loads_only_what_it_needs() -> None:
+    code = "import sys; from rag.commands.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    for line in (["--help"], ["search", "--help"], ["index", "--help"]):
+        done = subprocess.run([sys.executable, "-c", code, *line], capture_output=True, text=True, check=True)
+        assert "rag.commands.verb" in done.stderr.split()
+        assert {"torch", "numpy", "faiss", "tantivy", "httpx", "flask"} & set(done.stderr.split()) == set()
+
+
 def test_alone_it_shows_its_help(run: Run) -> None:
     code, out, err = run()
     assert (code, err) == (0, "")
@@ -163,7 +228,7 @@ def test_alone_it_shows_its_help(run: Run) -> None:
 
 def test_several_words_are_one_query(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("rag.commands.commands.search", lambda query, *_, **__: (asked.append(query), ({}, ""))[1])
+    monkeypatch.setattr("rag.commands.search.search.answer", lambda query, *_, **__: (asked.append(query), ({}, ""))[1])
     run("search", "when", "do", "cats sleep", "-k", "3")
     run("search", "when do cats sleep")
     assert asked == ["when do cats sleep"] * 2
@@ -188,7 +253,8 @@ def test_help_has_what_the_command_uses(run: Run, verb: str, has: str, lacks: st
     assert lacks not in text.split()
     assert "(default: )" not in text
     usage, described, *_ = text.split("\n\n")
-    assert usage.startswith("usage:")
+    assert usage.startswith(f"Usage: pilotlight {verb} [OPTIONS]")
+    described = described.strip()
     assert described[0].isupper()
     assert described.endswith(".")
 

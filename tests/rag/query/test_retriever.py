@@ -8,6 +8,7 @@ from indexer.build.progress import Progress
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import IndexMissing
 from rag.errors import FingerprintMismatch, QueryError
+from rag.query.request import Limits, SearchRequest
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
@@ -16,11 +17,11 @@ from tests.dummy import DummyEmbedder
 @pytest.fixture
 def retriever(site):
     site.build()
-    return Retriever.open(site.index, DummyEmbedder(), max_k=50, max_query_chars=200)
+    return Retriever.open(site.index, DummyEmbedder(), Limits(max_k=50, max_query_chars=200))
 
 
 def test_the_right_passage_is_first(retriever):
-    answer = retriever.search("partial index of a table", k=2)
+    answer = retriever.search(SearchRequest("partial index of a table", k=2))
     assert [hit.rank for hit in answer.hits] == [1, 2]
     best = answer.hits[0]
     assert best.title == "Partial indexes"
@@ -34,7 +35,7 @@ def test_the_right_passage_is_first(retriever):
 
 
 def test_every_stage_is_timed(retriever):
-    took = retriever.search("vacuum").took_ms
+    took = retriever.search(SearchRequest("vacuum")).took_ms
     assert list(took) == ["embed", "dense", "lexical", "fuse", "sentences", "total"]
     assert took["total"] >= took["embed"] + took["dense"] - 0.002
 
@@ -49,14 +50,14 @@ def test_words_are_searched_apart_only_where_that_takes_long(retriever, monkeypa
         threads.append(threading.current_thread())
         return search_words(*args)
 
-    wanted = retriever.search("partial index of a table").hits
+    wanted = retriever.search(SearchRequest("partial index of a table")).hits
     monkeypatch.setattr(retriever.generation, "search_words", spy)
-    assert retriever.search("partial index of a table").hits == wanted
+    assert retriever.search(SearchRequest("partial index of a table")).hits == wanted
     assert [thread is not threading.current_thread() for thread in threads] == [takes_long]
 
 
 def test_as_dict_is_the_rest_body(retriever):
-    body = retriever.search("fsync", k=1).as_dict()
+    body = retriever.search(SearchRequest("fsync", k=1)).as_dict()
     assert list(body) == ["query", "hits", "next", "facets", "close", "took_ms", "generation"]
     assert list(body["hits"][0]) == [
         "rank", "id", "url", "title", "section", "text", "highlights", "score", "scores",
@@ -68,15 +69,15 @@ def test_as_dict_is_the_rest_body(retriever):
 
 @pytest.mark.parametrize(("mode", "silent"), [("dense", "lexical"), ("lexical", "dense")])
 def test_one_search_alone(retriever, mode, silent):
-    hits = retriever.search("dead tuples", k=3, mode=mode).hits
+    hits = retriever.search(SearchRequest("dead tuples", k=3, mode=mode)).hits
     assert hits[0].title == "Vacuum"
     assert all(hit.scores[silent] is None and hit.score == hit.scores[mode] for hit in hits)
     assert len(hits) == (3 if mode == "dense" else 1)  # only one has the words
 
 
 def test_words_that_are_nowhere(retriever):
-    assert retriever.search("zebra", mode="lexical").hits == []
-    assert len(retriever.search("zebra").hits) == 3  # some are nearest all the same
+    assert retriever.search(SearchRequest("zebra", mode="lexical")).hits == []
+    assert len(retriever.search(SearchRequest("zebra")).hits) == 3  # some are nearest all the same
 
 
 def test_copies_give_way_to_other_passages(site):
@@ -84,7 +85,7 @@ def test_copies_give_way_to_other_passages(site):
     for number in range(150):  # more than there are candidates at first
         (site.source / f"copy{number}.txt").write_text(f"{text} {'.' * number}", encoding="utf-8")
     site.build()
-    hits = Retriever.open(site.index, DummyEmbedder()).search("dead tuples storage vacuum", k=4).hits
+    hits = Retriever.open(site.index, DummyEmbedder()).search(SearchRequest("dead tuples storage vacuum", k=4)).hits
     assert len(hits) == 4
     assert sum(hit.text.startswith(text) for hit in hits) == 1
     copied = next(hit for hit in hits if hit.text.startswith(text))
@@ -100,7 +101,7 @@ def test_few_of_one_document(site):
     retriever = Retriever.open(site.index, DummyEmbedder())
 
     def count(**arguments):
-        hits = retriever.search("vacuum number", k=5, **arguments).hits
+        hits = retriever.search(SearchRequest("vacuum number", k=5, **arguments)).hits
         return sum("long.md" in hit.url for hit in hits)
 
     assert count() == 5
@@ -113,13 +114,15 @@ def test_variety(site):
         (site.source / f"alike{number}.txt").write_text(text, encoding="utf-8")
     site.build()
     retriever = Retriever.open(site.index, DummyEmbedder())
-    titles = {hit.title for hit in retriever.search("vacuum dead tuples table", k=4, diversity=0.7).hits}
+    titles = {hit.title for hit in retriever.search(SearchRequest("vacuum dead tuples table", k=4, diversity=0.7)).hits}
     assert "Partial indexes" in titles
-    assert "Partial indexes" not in {hit.title for hit in retriever.search("vacuum dead tuples table", k=4).hits}
+    assert "Partial indexes" not in {
+        hit.title for hit in retriever.search(SearchRequest("vacuum dead tuples table", k=4)).hits
+    }
 
 
 def test_k_may_pass_the_number_of_passages(retriever):
-    assert len(retriever.search("table", k=50).hits) == retriever.generation.chunk_count
+    assert len(retriever.search(SearchRequest("table", k=50)).hits) == retriever.generation.chunk_count
 
 
 @pytest.mark.parametrize(
@@ -143,12 +146,12 @@ def test_k_may_pass_the_number_of_passages(retriever):
 )
 def test_bad_queries_are_told(retriever, arguments, told):
     with pytest.raises(QueryError, match=told):
-        retriever.search(**arguments)
+        retriever.search(SearchRequest(**arguments))
 
 
 @pytest.mark.parametrize("query", ["\x00", "🙂", "' OR 1=1 --", "a" * 200])
 def test_odd_queries_are_answered(retriever, query):
-    assert retriever.search(query, k=1).hits
+    assert retriever.search(SearchRequest(query, k=1)).hits
 
 
 def test_an_index_of_another_model_is_refused_by_field(site):
@@ -171,18 +174,22 @@ def test_a_hit_with_its_section(site, overlap):
     config = BuildConfig(chunk=ChunkConfig(tokens=40, overlap=overlap))
     build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
     retriever = Retriever.open(site.index, DummyEmbedder())
-    [hit] = retriever.search("word50", k=1, mode="lexical", expand="section").hits
+    [hit] = retriever.search(SearchRequest("word50", k=1, mode="lexical", expand="section")).hits
     assert len(hit.text.split()) <= 40
     assert hit.section_text.split() == words
-    assert retriever.search("word50", k=1, mode="lexical").hits[0].section_text is None
+    assert retriever.search(SearchRequest("word50", k=1, mode="lexical")).hits[0].section_text is None
     with pytest.raises(QueryError, match="expand must be one of none, section"):
-        retriever.search("word50", expand="all")
+        retriever.search(SearchRequest("word50", expand="all"))
 
 
 def test_a_section_of_any_length_is_shown_in_part(site):
     (site.source / "long.txt").write_text(" ".join(f"word{i}" for i in range(5_000)))
     config = BuildConfig(chunk=ChunkConfig(tokens=16))
     build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
-    [hit] = Retriever.open(site.index, DummyEmbedder()).search("word2500", k=1, mode="lexical", expand="section").hits
+    [hit] = (
+        Retriever.open(site.index, DummyEmbedder())
+        .search(SearchRequest("word2500", k=1, mode="lexical", expand="section"))
+        .hits
+    )
     assert 700 < len(hit.section_text.split()) <= 49 * 16
     assert "word2500 " in hit.section_text

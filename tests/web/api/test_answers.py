@@ -11,8 +11,9 @@ from flask.testing import FlaskClient
 from rag.answer import completion
 from rag.events import BEAT, Event, EventDecoder
 from rag.query.filters import Filter
+from rag.settings import Settings
 from tests.endpoint import FakeEndpoint, fake_endpoint
-from tests.web.fakes import FakeRetriever, FakeSettings, make_hit
+from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.test_problems import assert_problem
 from web.api.answers import MOST_AT_ONCE
 from web.app import create_app
@@ -29,12 +30,12 @@ def endpoint() -> Iterator[FakeEndpoint]:
 
 
 @pytest.fixture
-def settings(endpoint: FakeEndpoint) -> FakeSettings:
-    return FakeSettings(answer_url=endpoint.url, answer_key="sk-secret")
+def settings(endpoint: FakeEndpoint) -> Settings:
+    return Settings(answer_url=endpoint.url, answer_model="small", answer_key="sk-secret")
 
 
 @pytest.fixture
-def app(retriever: FakeRetriever, settings: FakeSettings) -> Flask:
+def app(retriever: FakeRetriever, settings: Settings) -> Flask:
     retriever.hits = [make_hit(n) for n in range(1, 9)]
     return create_app(retriever, settings)
 
@@ -69,8 +70,8 @@ def test_whole_answer(client: FlaskClient, retriever: FakeRetriever) -> None:
     assert (body["query"], len(body["hits"]), body["finish_reason"]) == ("why?", 2, "stop")
     assert set(body["took_ms"]) == {"embed", "dense", "lexical", "fuse", "sentences", "total", "first_token", "answer"}
     assert retriever.calls == [("why?", 2, "dense")]
-    assert retriever.narrowed[0]["collection"] == "notes"
-    assert retriever.narrowed[0]["filter"] == Filter.parse({"language": "en"})
+    assert retriever.requests[0].collection == "notes"
+    assert retriever.requests[0].filter == Filter.parse({"language": "en"})
 
 
 def test_no_model_is_asked_where_nothing_was_found(
@@ -83,7 +84,7 @@ def test_no_model_is_asked_where_nothing_was_found(
 
 
 def test_without_an_endpoint(retriever: FakeRetriever) -> None:
-    client = create_app(retriever, FakeSettings()).test_client()
+    client = create_app(retriever, Settings()).test_client()
     problem = assert_problem(client.post(URL, json={"query": "why?"}), 501)
     assert "set answer_url" in str(problem["detail"])
 
@@ -113,7 +114,7 @@ def test_an_endpoint_that_fails(client: FlaskClient, endpoint: FakeEndpoint) -> 
     assert [name for name, _ in events] == ["hits", "token", "error"]
 
 
-def test_an_endpoint_that_is_slow(retriever: FakeRetriever, settings: FakeSettings, endpoint: FakeEndpoint) -> None:
+def test_an_endpoint_that_is_slow(retriever: FakeRetriever, settings: Settings, endpoint: FakeEndpoint) -> None:
     client = create_app(retriever, replace(settings, answer_timeout=0.2)).test_client()
     endpoint.steps = ["It", threading.Event()]
     assert_problem(client.post(URL, json={"query": "a"}, headers=WHOLE), 504)
@@ -122,7 +123,7 @@ def test_an_endpoint_that_is_slow(retriever: FakeRetriever, settings: FakeSettin
 
 
 def test_an_error_of_ours_ends_the_stream_with_a_problem(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag.answer.answers.messages", lambda *_: 1 / 0)
+    monkeypatch.setattr("rag.answer.answer_writer.messages", lambda *_: 1 / 0)
     events = events_in(client.post(URL, json={"query": "a"}).text)
     assert (events[-1][0], events[-1][1]["status"]) == ("error", 500)
 

@@ -6,6 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from rag.errors import NotReady, QueryError
+from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from tests.web.fakes import FakeRetriever, make_hit
 
@@ -33,9 +34,9 @@ def test_the_model_is_asked_once(
         asked.append(texts)
         return embed(texts, "query")
 
-    def searching(query: str, **options: Any) -> Answer:
-        given.append(options["vector"] is not None)
-        return search(query, **options)
+    def searching(request: SearchRequest, vector: Any = None) -> Answer:
+        given.append(vector is not None)
+        return search(request, vector)
 
     monkeypatch.setattr(retriever, "embed", embedding)
     monkeypatch.setattr(retriever, "search", searching)

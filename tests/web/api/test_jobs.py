@@ -1,12 +1,13 @@
-"""Jobs over REST; `tests/rag/live/test_jobs.py` has what they do."""
+"""Jobs over REST; `tests/rag/serving/test_job_manager.py` has what they do."""
 
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
-from rag.live.keys import KeyFile
-from tests.web.fakes import FakeJobs, FakeRetriever, FakeSettings
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
+from tests.web.fakes import FakeJobs, FakeRetriever
 from web.app import create_app
 
 URL = "/api/v1/index"
@@ -19,7 +20,7 @@ def keyring(tmp_path: Any) -> KeyFile:
 
 def client_with(keyring: KeyFile, role: str, jobs: FakeJobs | None) -> FlaskClient:
     key = keyring.add(role, role)
-    client = create_app(FakeRetriever(), FakeSettings(keys_file=keyring.path), jobs).test_client()
+    client = create_app(FakeRetriever(), Settings(keys=str(keyring.path)), jobs).test_client()
     client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {key}"
     return client
 

@@ -1,12 +1,17 @@
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from rag.query.request import SearchRequest
+from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.library import library
+from web.app import create_app
 
 URL = "/api/v1/search"
 
@@ -49,20 +54,20 @@ def test_defaults_are_ten_hits_and_hybrid(client: FlaskClient, retriever: FakeRe
     assert post(client, query="fsync").status_code == 200
     assert client.get(URL + "?q=fsync").status_code == 200
     assert retriever.calls == [("fsync", 10, "hybrid")] * 2
-    usual = {"filter": None, "collection": "default", "per_document": 2, "diversity": 0.0, "expand": None}
-    usual |= {"offset": 0, "facets": False, "sentences": False}
-    assert retriever.narrowed == [usual] * 2
+    assert retriever.requests == [SearchRequest("fsync", per_document=2)] * 2
 
 
-def test_pages_of_hits(client: FlaskClient, retriever: FakeRetriever) -> None:
-    retriever.hits = [make_hit(rank) for rank in range(1, 8)]
+def test_pages_of_hits(tmp_path: Path) -> None:
     seen, offset = [], 0
-    while offset is not None:
-        page = post(client, query="fsync", k=3, offset=offset).get_json()
-        assert client.get(f"{URL}?q=fsync&k=3&offset={offset}").get_json() == page
-        seen += [hit["rank"] for hit in page["hits"]]
-        offset = page["next"]
-    assert seen == [1, 2, 3, 4, 5, 6, 7]
+    with library(tmp_path, pages=7) as retriever:
+        client = create_app(retriever, Settings()).test_client()
+        while offset is not None:
+            page = post(client, query="index", k=3, offset=offset).get_json()
+            assert client.get(f"{URL}?q=index&k=3&offset={offset}").get_json() | {"took_ms": page["took_ms"]} == page
+            seen += [(hit["rank"], hit["title"]) for hit in page["hits"]]
+            offset = page["next"]
+    assert [rank for rank, _ in seen] == [1, 2, 3, 4, 5, 6, 7]
+    assert {title for _, title in seen} == {f"Number {number}" for number in range(1, 8)}
 
 
 def test_facets_and_sentences(client: FlaskClient, retriever: FakeRetriever) -> None:
@@ -71,7 +76,7 @@ def test_facets_and_sentences(client: FlaskClient, retriever: FakeRetriever) -> 
     body = post(client, query="fsync", facets=True, sentences=True).get_json()
     assert body["facets"]["language"] == [{"value": "en", "count": 1}]
     assert client.get(f"{URL}?q=fsync&facets=true&sentences=true").get_json() == body
-    assert [call["sentences"] for call in retriever.narrowed] == [False, True, True]
+    assert [request.sentences for request in retriever.requests] == [False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 
 from indexer.stores.folder_store import FolderStore
-from rag.commands.copying import copy
-from rag.live.live import LiveRetriever
-from rag.live.stores import store_at
+from rag.commands.transfer.copying import copy
+from rag.serving.live import LiveRetriever
+from rag.serving.store_access import store_at
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for

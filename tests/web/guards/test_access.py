@@ -11,9 +11,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from rag.errors import KeysError, SettingsError
-from rag.live.keys import KeyFile, KeyRing, check_exposure, is_loopback
-from rag.settings import load
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.serving.api_keys import KeyFile, KeyRing, check_exposure, is_loopback
+from rag.settings import Settings, load
+from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 from web.guards import access
@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> KeyFile:
 
 
 def make(file: KeyFile, **settings: Any) -> FlaskClient:
-    app = create_app(FakeRetriever(), replace(FakeSettings(), keys_file=file.path, **settings))
+    app = create_app(FakeRetriever(), replace(Settings(), keys=str(file.path), **settings))
 
     @app.post("/write")
     @operation(summary="Change something.", role="write", responses={200: {}})
@@ -69,7 +69,7 @@ def test_a_key_is_compared_with_every_one_in_constant_time(
         compared.append(known)
         return known == wanted
 
-    monkeypatch.setattr("rag.live.keys.hmac.compare_digest", compare)
+    monkeypatch.setattr("rag.serving.api_keys.hmac.compare_digest", compare)
     found = KeyRing(file.path).find(keys.get(which, "pl_none"))
     assert (found.name if found else "none") == which
     assert compared == [known.sha256 for known in file.read()]

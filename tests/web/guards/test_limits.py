@@ -12,31 +12,33 @@ from flask.testing import FlaskClient
 
 from rag import deadline
 from rag.errors import DeadlinePassed
-from rag.live.keys import KeyFile
+from rag.query.request import SearchRequest
 from rag.query.results import Answer
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.buckets import PLACES, Buckets
-from web.server.intake import Intake, Verdict
+from web.guards.token_buckets import PLACES, TokenBuckets
+from web.server.receive_buffer import ReceiveBuffer, Verdict
 from web.sizes import MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_SEARCH_BYTES
 
 SEARCH = "/api/v1/search?q=index"
 
 
 def make(retriever: FakeRetriever | None = None, **settings: Any) -> FlaskClient:
-    return create_app(retriever or FakeRetriever(), replace(FakeSettings(), **settings)).test_client()
+    return create_app(retriever or FakeRetriever(), replace(Settings(), **settings)).test_client()
 
 
 # Rates
 
 
 @pytest.fixture
-def buckets(tmp_path: Path) -> Buckets:
-    return Buckets(10, tmp_path / "buckets")
+def buckets(tmp_path: Path) -> TokenBuckets:
+    return TokenBuckets(10, tmp_path / "buckets")
 
 
-def test_a_bucket_empties_and_fills(buckets: Buckets) -> None:
+def test_a_bucket_empties_and_fills(buckets: TokenBuckets) -> None:
     assert [buckets.take("a", now=100.0) for _ in range(20)] == [0.0] * 20  # two seconds' worth at once
     assert buckets.take("a", now=100.0) == pytest.approx(0.1)
     assert buckets.take("b", now=100.0) == 0  # others have their own
@@ -47,13 +49,13 @@ def test_a_bucket_empties_and_fills(buckets: Buckets) -> None:
 
 
 def test_less_than_one_a_second(tmp_path: Path) -> None:
-    buckets = Buckets(0.1, tmp_path / "buckets")
+    buckets = TokenBuckets(0.1, tmp_path / "buckets")
     assert buckets.take("a", now=100.0) == 0
     assert buckets.take("a", now=100.0) == pytest.approx(10)
     assert buckets.take("a", now=110.1) == 0
 
 
-def test_no_caller_is_let_in_too_often_while_others_crowd(buckets: Buckets) -> None:
+def test_no_caller_is_let_in_too_often_while_others_crowd(buckets: TokenBuckets) -> None:
     for turn in range(20):
         assert buckets.take("busy", now=100.0 + turn / 1000) == 0
     for number in range(PLACES // 4):
@@ -62,7 +64,7 @@ def test_no_caller_is_let_in_too_often_while_others_crowd(buckets: Buckets) -> N
 
 
 def _take(path: Path, start: Any, results: Any) -> None:
-    buckets = Buckets(10, path)
+    buckets = TokenBuckets(10, path)
     start.wait()
     results.put([buckets.take("a", now=100.0) for _ in range(50)].count(0.0))
 
@@ -83,7 +85,7 @@ def test_processes_share_the_buckets(tmp_path: Path) -> None:
 def test_too_many_requests(tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "keys.json")
     keys = [file.add(name, "read") for name in ("one", "two")]
-    client = make(rate_limit=0.01, anonymous="read", keys_file=file.path)
+    client = make(rate_limit=0.01, anonymous="read", keys=str(file.path))
     callers: list[dict[str, Any]] = [{"headers": {"Authorization": f"Bearer {key}"}} for key in keys]
     callers += [
         {"environ_overrides": {"REMOTE_ADDR": address}} for address in ("192.0.2.1", "192.0.2.2", "2001:db8::1")
@@ -151,16 +153,16 @@ COMPLETE = {
 def test_where_a_request_ends(request_bytes: bytes) -> None:
     steps = [1, 2, 7, 1000] if len(request_bytes) < 1000 else [65536]
     for step in steps:
-        intake = Intake()
+        received = ReceiveBuffer()
         parts = [request_bytes[start : start + step] for start in range(0, len(request_bytes), step)]
-        verdicts = [intake.feed(part) for part in parts]
+        verdicts = [received.feed(part) for part in parts]
         assert set(verdicts[:-1]) <= {Verdict.PARTIAL}
         assert verdicts[-1] is Verdict.COMPLETE
-        assert intake.end == len(request_bytes)
-    intake = Intake()
-    assert intake.feed(request_bytes + b"GET /next") is Verdict.COMPLETE
-    assert intake.end == len(request_bytes)
-    assert intake.is_last()
+        assert received.end == len(request_bytes)
+    received = ReceiveBuffer()
+    assert received.feed(request_bytes + b"GET /next") is Verdict.COMPLETE
+    assert received.end == len(request_bytes)
+    assert received.is_last()
 
 
 REFUSED = {
@@ -179,25 +181,25 @@ REFUSED = {
 
 @pytest.mark.parametrize(("request_bytes", "verdict"), REFUSED.values(), ids=REFUSED)
 def test_what_is_not_read_to_its_end(request_bytes: bytes, verdict: Verdict) -> None:
-    assert Intake().feed(request_bytes) is verdict
-    intake = Intake()
+    assert ReceiveBuffer().feed(request_bytes) is verdict
+    received = ReceiveBuffer()
     steps = (request_bytes[start : start + 4096] for start in range(0, len(request_bytes), 4096))
-    assert next(found for step in steps if (found := intake.feed(step)) is not Verdict.PARTIAL) is verdict
+    assert next(found for step in steps if (found := received.feed(step)) is not Verdict.PARTIAL) is verdict
 
 
 def test_a_client_that_wants_to_be_asked() -> None:
-    intake = Intake()
-    assert intake.feed(search(b"", b"Content-Length: 2\r\nExpect: 100-continue\r\n")) is Verdict.PARTIAL
-    assert intake.continues
-    assert intake.feed(b"{}") is Verdict.COMPLETE
+    received = ReceiveBuffer()
+    assert received.feed(search(b"", b"Content-Length: 2\r\nExpect: 100-continue\r\n")) is Verdict.PARTIAL
+    assert received.continues
+    assert received.feed(b"{}") is Verdict.COMPLETE
 
 
 @pytest.mark.parametrize("head", [b"Connection: close\r\n", b"connection:  Close \r\n"])
 def test_last_requests(head: bytes) -> None:
     for text, is_last in ((search(b"", head), True), (search(b""), False), (b"GET / HTTP/1.0\r\n\r\n", True)):
-        intake = Intake()
-        assert intake.feed(text) is Verdict.COMPLETE
-        assert intake.is_last() == is_last
+        received = ReceiveBuffer()
+        assert received.feed(text) is Verdict.COMPLETE
+        assert received.is_last() == is_last
 
 
 # Deadlines
@@ -210,11 +212,11 @@ class Late(FakeRetriever):
         super().__init__()
         self.passed = passed
 
-    def search(self, query: str, **options: Any) -> Answer:
+    def search(self, request: SearchRequest, vector: Any = None) -> Answer:
         assert 9 < deadline.remaining() <= 10
         deadline.begin(0)
         self.passed()
-        return super().search(query, **options)
+        return super().search(request, vector)
 
 
 @pytest.mark.parametrize("passed", [deadline.check, lambda: None])

@@ -13,7 +13,8 @@ import pytest
 from flask import Flask, g
 from flask.testing import FlaskClient
 
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever
 from web.app import create_app
 from web.observe import logs
 
@@ -59,7 +60,7 @@ def test_a_search_is_one_line(client: FlaskClient, written: StringIO) -> None:
 
 
 def test_the_query_is_logged_only_where_that_is_set(retriever: FakeRetriever, written: StringIO) -> None:
-    client = create_app(retriever, FakeSettings(log_queries=True)).test_client()
+    client = create_app(retriever, Settings(log_queries=True)).test_client()
     client.get("/api/v1/search?q=" + "wo+" * 400)
     [line] = lines(written)
     assert line["query"] == ("wo " * 400)[: logs.QUERY_CHARS]

@@ -20,7 +20,7 @@ from tests.web.fakes import FakeRetriever
 from tests.web.server.test_server import Running, until
 from web.observe import throughput
 from web.observe.metrics import SECONDS, STAGES, Metrics
-from web.observe.sharing import claim_slot, workers
+from web.observe.worker_folder import claim_number, workers
 
 TOOK = {"embed": 2.0, "dense": 0.7, "lexical": 0.4, "fuse": 0.1, "total": 3.1}
 
@@ -173,12 +173,12 @@ def test_counting_a_search_costs_microseconds() -> None:
 
 
 def test_workers_have_numbers_and_a_dead_one_gives_its_number_back(tmp_path: Path) -> None:
-    first, second = claim_slot(tmp_path), claim_slot(tmp_path)
+    first, second = claim_number(tmp_path), claim_number(tmp_path)
     assert (first.number, second.number) == (0, 1)
     assert workers(tmp_path) == {0: os.getpid(), 1: os.getpid()}
     first.held.close()
     assert workers(tmp_path) == {1: os.getpid()}
-    again = claim_slot(tmp_path)
+    again = claim_number(tmp_path)
     assert again.number == 0
     again.held.close()
     second.held.close()

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from rag.errors import SettingsError
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever
 from web.app import create_app
 from web.observe import traces
 
@@ -70,7 +71,7 @@ def attributes(span: Any) -> dict[str, object]:
 
 
 def test_a_search_is_a_request_a_search_and_its_stages(collector: Collector) -> None:
-    app = create_app(FakeRetriever(), FakeSettings())
+    app = create_app(FakeRetriever(), Settings())
     answer = app.test_client().get("/api/v1/search?q=secret+words&k=3", headers={"traceparent": PARENT})
     app.extensions["telemetry"].close()
     spans = {span.name: span for span in collector.spans}
@@ -103,7 +104,7 @@ def test_a_search_is_a_request_a_search_and_its_stages(collector: Collector) -> 
 def test_a_failure_is_marked_and_begins_a_trace_of_its_own(collector: Collector) -> None:
     retriever = FakeRetriever()
     retriever.error = ValueError("broken")
-    app = create_app(retriever, FakeSettings())
+    app = create_app(retriever, Settings())
     app.test_client().get("/api/v1/search?q=x", headers={"traceparent": "nonsense"})
     app.test_client().get("/nowhere")
     app.extensions["telemetry"].close()
@@ -115,7 +116,7 @@ def test_a_failure_is_marked_and_begins_a_trace_of_its_own(collector: Collector)
 
 def test_a_service_may_be_named(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "search-of-docs")
-    app = create_app(FakeRetriever(), FakeSettings())
+    app = create_app(FakeRetriever(), Settings())
     app.test_client().get("/livez")
     app.extensions["telemetry"].close()
     assert collector.services == {"search-of-docs"}
@@ -125,7 +126,7 @@ def test_a_collector_that_is_down_disturbs_nobody(monkeypatch: pytest.MonkeyPatc
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra otel is not installed")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")  # where nothing listens
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    app = create_app(FakeRetriever(), FakeSettings())
+    app = create_app(FakeRetriever(), Settings())
     assert app.test_client().get("/api/v1/search?q=x").status_code == 200
     app.extensions["telemetry"].close()
 
@@ -141,8 +142,9 @@ def test_a_missing_library_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("environ", [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}])
 def test_nothing_is_imported_where_nothing_is_traced(environ: dict[str, str]) -> None:
     code = (
-        "import sys\nfrom tests.web.fakes import FakeRetriever, FakeSettings\nfrom web.app import create_app\n"
-        "client = create_app(FakeRetriever(), FakeSettings()).test_client()\n"
+        "import sys\nfrom tests.web.fakes import FakeRetriever\n"
+        "from rag.settings import Settings\nfrom web.app import create_app\n"
+        "client = create_app(FakeRetriever(), Settings()).test_client()\n"
         "assert client.get('/api/v1/search?q=x').status_code == 200\n"
         "print(*(name for name in sys.modules if name.startswith('opentelemetry')))\n"
     )

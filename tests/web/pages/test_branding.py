@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rag.errors import SettingsError
-from rag.live.keys import KeyFile
-from tests.web.fakes import FakeRetriever, FakeSettings
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever
 from web.app import create_app
 from web.pages.branding import CONTRAST, DARK, LIGHT, Brand, contrast, legible
 
@@ -20,11 +21,11 @@ def test_pages_have_the_brand_even_without_a_key(tmp_path: Path) -> None:
     logo.write_bytes(SVG)
     KeyFile(tmp_path / "keys.json").add("reader", "read")
     settings = replace(
-        FakeSettings(),
+        Settings(),
         site_name="Acme <Docs>",
         site_logo=str(logo),
         site_accent="#b3261e",
-        keys_file=tmp_path / "keys.json",
+        keys=str(tmp_path / "keys.json"),
     )
     client = create_app(FakeRetriever(), settings).test_client()
     html = client.get("/", headers={"Accept": "text/html"}).text
@@ -40,7 +41,7 @@ def test_pages_have_the_brand_even_without_a_key(tmp_path: Path) -> None:
 
 
 def test_without_one_there_is_ours() -> None:
-    client = create_app(FakeRetriever(), FakeSettings()).test_client()
+    client = create_app(FakeRetriever(), Settings()).test_client()
     assert "/brand/" not in client.get("/").text
     assert client.get("/brand/logo").status_code == client.get("/brand/style.css").status_code == 404
 
@@ -56,7 +57,7 @@ def test_without_one_there_is_ours() -> None:
 )
 def test_what_cannot_be_used_is_said(changes: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(said)):
-        Brand.of(replace(FakeSettings(), **changes))  # type: ignore[arg-type]
+        Brand.of(replace(Settings(), **changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("colour", [(255, 255, 0), (0, 0, 0), (255, 255, 255), (128, 128, 128), (10, 20, 90)])

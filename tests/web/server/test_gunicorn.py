@@ -12,8 +12,8 @@ from gunicorn.http.wsgi import Response, create
 from gunicorn.workers.base import Worker as BaseWorker
 
 from web.server.exchange import Exchange
-from web.server.outbox import Outbox
 from web.server.refusals import FRAMING_PROBLEMS
+from web.server.send_buffer import SendBuffer
 
 REQUEST = b"POST /a?b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
 PEER = ("192.0.2.1", 4711)
@@ -33,7 +33,7 @@ def test_what_an_exchange_is_built_on() -> None:
     with ours, theirs:
         request = next(RequestParser(Config(), iter([REQUEST]), PEER))
         assert request.body.read() == b"{}"
-        response, environ = create(request, Outbox(ours), PEER, ("127.0.0.1", 80), Config())
+        response, environ = create(request, SendBuffer(ours), PEER, ("127.0.0.1", 80), Config())
         assert isinstance(response, Response)
         assert (environ["PATH_INFO"], environ["QUERY_STRING"], environ["REMOTE_ADDR"]) == ("/a", "b", "192.0.2.1")
         assert response.response_length is None
@@ -71,15 +71,15 @@ def test_an_exchange_stops_where_its_client_has_to_read(streams: bool) -> None:
 
     with ours, theirs:
         ours.setblocking(False)
-        exchange = Exchange(REQUEST, time.monotonic(), Outbox(ours), has_body=True)
+        exchange = Exchange(REQUEST, time.monotonic(), SendBuffer(ours), has_body=True)
         exchange.begin(app, Config(), PEER, ("127.0.0.1", 80), last=False)
         assert (exchange.ended, made == 64) == (not streams, not streams)
         received = 0
         theirs.settimeout(30)
-        while not exchange.ended or exchange.outbox.waiting:
+        while not exchange.ended or exchange.to_send.waiting:
             received += len(theirs.recv(1 << 20))
-            exchange.outbox.flush()
-            if not exchange.outbox.waiting and not exchange.ended:
+            exchange.to_send.flush()
+            if not exchange.to_send.waiting and not exchange.ended:
                 exchange.run()
         assert (made, closed, exchange.keeps) == (64, [True], True)
         ours.close()
@@ -102,7 +102,7 @@ def test_an_exchange_is_given_up_with_its_client() -> None:
 
     with ours:
         ours.setblocking(False)
-        exchange = Exchange(REQUEST, time.monotonic(), Outbox(ours), has_body=True)
+        exchange = Exchange(REQUEST, time.monotonic(), SendBuffer(ours), has_body=True)
         with theirs:
             exchange.begin(app, Config(), PEER, ("127.0.0.1", 80), last=False)
             assert not exchange.ended

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from indexer.errors import ConfigError, IndexCorrupt, VectorError
-from indexer.generation.dense import kinds as vector_kinds
+from indexer.generation.dense import index_kinds as vector_kinds
 from indexer.generation.dense.vectors import VectorReader, VectorWriter
 from indexer.rowset import RowSet
 

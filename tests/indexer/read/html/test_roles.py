@@ -2,8 +2,8 @@
 
 import pytest
 
-from indexer.read.html.page import extract
-from tests.indexer.read.html.test_page import LONG, sections, text
+from indexer.read.html.main_content import extract
+from tests.indexer.read.html.test_main_content import LONG, sections, text
 
 NOISE = [
     '<div><h4>fn f()</h4><span>1.0 · <a href="/src">source</a> · <a href="javascript:void(0)">[−]</a></span></div>',

@@ -20,8 +20,8 @@ from indexer.generation.signature import signature
 from indexer.records import Chunk, Document, PageRecord
 from indexer.stores.digest import digest_of
 from indexer.stores.milvus import schema as milvus_schema
-from indexer.stores.milvus.store import CONTENT, MilvusStore
-from indexer.stores.store import Entry
+from indexer.stores.milvus.milvus_store import CONTENT, MilvusStore
+from indexer.stores.store import ScannedDocument
 
 ID = "20260101T000000-000000"
 COLLECTION = "docs_20260101T000000_000000"
@@ -56,7 +56,7 @@ def entry(name, text="some words"):
     url = f"https://t.test/{name}"
     document = Document(url, "s", "", (), "h", None, "", "2026-01-01T00:00:00+00:00", metadata={"a": ("x", "y")})
     chunk = Chunk(name, url, url, "", "", text, "", "h", 3, 0)
-    return Entry(document, [chunk], [signature(text)], np.eye(4, dtype=np.float32)[:1])
+    return ScannedDocument(document, [chunk], [signature(text)], np.eye(4, dtype=np.float32)[:1])
 
 
 def write(store, pages=()):
@@ -248,11 +248,11 @@ def test_a_file_of_milvus_lite_that_cannot_be_opened(tmp_path):
 def test_nothing_of_milvus_is_imported_without_need():
     code = """
 import sys
-import indexer.stores.folder_store, rag.commands.cli, rag.live.live, rag.live.stores, web.app
+import indexer.stores.folder_store, rag.commands.cli, rag.serving.live, rag.serving.store_access, web.app
 assert not {"pymilvus", "milvus_lite", "grpc"} & set(sys.modules)
 sys.modules["pymilvus"] = None
 from indexer.errors import StoreAddressError
-from indexer.stores.milvus.store import MilvusStore
+from indexer.stores.milvus.milvus_store import MilvusStore
 try:
     MilvusStore.at("milvus://host/docs").live_id()
 except StoreAddressError as error:

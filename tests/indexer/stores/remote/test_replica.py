@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import BuildLocked, IndexCorrupt, IndexMissing, IndexUnwritable, StoreUnreachable
-from indexer.generation.generation import Generation, current_id
+from indexer.generation.current import current_id
+from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, collection_dir
 from indexer.generation.manifest import DOCUMENTS, MANIFEST, VECTORS, read_manifest
 from indexer.publish.collections import drop_collection, generation_ids, list_collections
 from indexer.publish.lock import writer_lock
-from indexer.publish.rollback import roll_back
+from indexer.publish.publish import roll_back
 from indexer.publish.verification import problems_of, verify
-from indexer.stores.remote.remote import Place, path_of
+from indexer.stores.remote.remote_collection import RemoteCollection, path_of
 from indexer.stores.remote.replica import Replica
 from indexer.stores.remote.upload import upload
 from tests.rag.conftest import Site
@@ -29,7 +30,7 @@ class World:
 
     def __init__(self, root: Path, url: str) -> None:
         self.site = Site(root)
-        self.place = Place(url)
+        self.place = RemoteCollection(url)
         self.copy = root / "copy"
         self._pages = itertools.count()
 
@@ -64,14 +65,14 @@ def local(tmp_path: Path) -> World:
 def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Bytes of each file that were asked for."""
     counted: dict[str, int] = {}
-    blocks = Place.blocks
+    blocks = RemoteCollection.blocks
 
     def counting(self, generation_id, file, record, start=0):
         for block in blocks(self, generation_id, file, record, start):
             counted[file] = counted.get(file, 0) + len(block)
             yield block
 
-    monkeypatch.setattr(Place, "blocks", counting)
+    monkeypatch.setattr(RemoteCollection, "blocks", counting)
     return counted
 
 
@@ -124,11 +125,11 @@ def test_half_a_generation_is_invisible(local):
 
 
 def test_a_fetch_that_was_broken_off_is_gone_on_with(world, sent, monkeypatch):
-    monkeypatch.setattr("indexer.stores.remote.remote.BLOCK", 100)
+    monkeypatch.setattr("indexer.stores.remote.remote_collection.BLOCK", 100)
     first = world.publish()
     world.update()
     second = world.publish()
-    blocks = Place.blocks
+    blocks = RemoteCollection.blocks
 
     def breaking(self, generation_id, file, record, start=0):
         for number, block in enumerate(blocks(self, generation_id, file, record, start)):
@@ -138,7 +139,7 @@ def test_a_fetch_that_was_broken_off_is_gone_on_with(world, sent, monkeypatch):
 
     sent.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "blocks", breaking)
+        patch.setattr(RemoteCollection, "blocks", breaking)
         with pytest.raises(StoreUnreachable):
             world.update()
     assert current_id(world.copy) == first
@@ -260,7 +261,7 @@ def test_a_full_disk(local, monkeypatch):
         yield
 
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "blocks", full)
+        patch.setattr(RemoteCollection, "blocks", full)
         with pytest.raises(IndexUnwritable, match=f"{local.copy}: the disk is full"):
             local.update()
     assert current_id(local.copy) == first
@@ -302,7 +303,7 @@ def test_a_place_that_is_emptied_takes_nothing_away(world):
     world.place.put(CURRENT, b"")
     with pytest.raises(IndexCorrupt, match="CURRENT"):
         world.update()
-    empty = Replica(Place(f"{world.place.url}/nothing"), world.copy, keep=2)
+    empty = Replica(RemoteCollection(f"{world.place.url}/nothing"), world.copy, keep=2)
     with pytest.raises((IndexMissing, StoreUnreachable)):
         empty.update()
     assert current_id(world.copy) == generation

@@ -1,0 +1,105 @@
+from itertools import pairwise
+from pydoc_data.topics import topics
+
+import pytest
+
+from indexer.generation.lexical.analysis import terms_in, terms_of_word, words
+from indexer.generation.lexical.lexical_query import read_query, spans
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Indexes INDEXING indexed", "index index index"),
+        ("Größe naïve CAFÉ Cafe\u0301 ﬁle İstanbul", "gross naiv cafe cafe file istanbul"),
+        ("set max_connections; __init__", "set max_connections max connect init"),
+        ("C++ 3.14 don't", "c 3 14 don t"),
+        ("ключ Ёлка", "ключ елка"),
+        ("हिन्दी भाषा", "हिन्दी भाषा"),
+        ("שָׁלוֹם مُحَمَّد", "שלום محمد"),
+        ("Python入門", "python 入 入門 門"),
+        ("한국어 문서", "한 한국 국 국어 어 문 문서 서"),
+        ("ｶﾞｷﾞ", "ガ ガギ ギ"),
+        ("½ ﬀ", "1 2 ff"),
+        ("x" * 1000, "x" * 64),
+        ("... ___ —", ""),
+    ],
+)
+def test_terms(text, terms):
+    assert terms_in(text) == terms.split()
+
+
+@pytest.mark.parametrize(
+    ("query", "words", "phrases"),
+    [
+        ("How do I create an index?", ["creat", "index"], []),
+        ("what is it", ["what", "is", "it"], []),
+        ("vacuum VACUUM vacuums", ["vacuum"], []),
+        ('vacuum "dead tuples"', ["vacuum"], [("dead", "tupl")]),
+        ('and "to be" or', [], [("to", "be")]),
+        ("„dead tuples“ «vacuum»", [], [("dead", "tupl"), ("vacuum",)]),
+        ('an "open quote', ["open", "quot"], []),
+        ('"" "?!" x', ["x"], []),
+        ("東京都", ["東京", "京都"], []),
+        ("水", ["水"], []),
+        ('"東京"', [], [("東", "東京", "京")]),
+        ("a:b AND (c* OR [d TO e]) ^2 ~ \\", ["b", "c", "d", "e", "2"], []),
+        ("", [], []),
+    ],
+)
+def test_reading_a_query(query, words, phrases):
+    found = read_query(query)
+    assert (list(found.words), list(found.phrases)) == (words, phrases)
+
+
+def test_a_long_query_has_a_bounded_number_of_phrases():
+    found = read_query('"a b" ' + " ".join(f'"x{i} {"w " * 99}"' for i in range(50)))
+    assert len(found.phrases) == 8
+    assert max(map(len, found.phrases)) == 32
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "marked"),
+    [
+        ("How do I create a partial index?", "A partial Index; indexes, reindex.", ["partial", "Index", "indexes"]),
+        ("what is it", "What it is", ["What", "it", "is"]),
+        ("größe", "Die GRÖSSE", ["GRÖSSE"]),
+        ("max connections", "set max_connections = 5", ["max_connections"]),
+        ('"dead tuples" vacuum', "The dead are tuples; Vacuum", ["dead", "tuples", "Vacuum"]),
+        ('"to be" or not', "to be or not", ["to", "be"]),
+        ("世界", "世よ 世 界 世界世", ["世界"]),
+        ("東京都", "東京の都 東京都へ", ["東京", "東京都"]),
+        ("水", "水 火水", ["水", "水"]),
+        ("python 世界", "Python世界入門", ["Python世界"]),
+        ("ガギ", "ｶﾞｷﾞ", ["ｶﾞｷﾞ"]),
+        ("a.b*c(", "b c", ["b", "c"]),
+        ("", "text", []),
+    ],
+)
+def test_spans(query, text, marked):
+    assert [text[start:end] for start, end in spans(query, text)] == marked
+
+
+def test_spans_are_in_order_and_apart():
+    text = "index の索引と索引 Index, 索引index " * 20
+    found = spans("索引 index", text)
+    assert len(found) == 5 * 20
+    assert all(end <= start for (_, end), (start, _) in pairwise(found))
+
+
+def test_the_fast_way_through_ascii_marks_the_same_words():
+    groups: dict[str, set[str]] = {}
+    for text in topics.values():
+        for word in words(text).findall(text):
+            for term in terms_of_word(word):
+                groups.setdefault(term, set()).add(word)
+    for words_of_term in groups.values():
+        query, text = min(words_of_term), " ".join(sorted(words_of_term)) + " _tail; unlike"
+        assert spans(query, text) == spans(query, text + " ж")  # what is not ASCII goes the other way
+    assert len(groups) > 2_000
+
+
+@pytest.mark.parametrize(("query", "marked"), [("index", [(9, 16), (23, 28)]), ("max", [(30, 45)])])
+def test_signs_that_are_not_ascii_stand_between_words_as_spaces_do(query, marked):
+    text = "“partial indexes” — an index… max_connections’s"
+    assert spans(query, text) == spans(query, f"{text} ж") == marked

@@ -1,0 +1,260 @@
+import random
+import resource
+import shutil
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from indexer.errors import IndexCorrupt
+from indexer.filter import Filter
+from indexer.generation.lexical import lexical_index
+from indexer.generation.lexical.lexical_index import LexicalReader, LexicalWriter
+from indexer.rowset import RowSet
+
+TEXTS = [
+    "Vacuum reclaims the storage of dead tuples",
+    "A partial index covers the rows that satisfy a predicate",
+    "Set max_connections before the server starts; a dead server starts no vacuum",
+    "データベースの索引を作成する",
+    "To be or not to be",
+]
+
+
+def write(folder: Path, texts: list[str], **of_each: list) -> Path:
+    writer = LexicalWriter(folder)
+    for row, text in enumerate(texts):
+        facts = {name: values[row] for name, values in of_each.items()}
+        writer.add(row, **{"title": "", "section": "", "text": text, **facts})
+    writer.finish()
+    writer.close()
+    return folder
+
+
+@pytest.fixture
+def reader(tmp_path):
+    return LexicalReader(write(tmp_path / "lexical", TEXTS))
+
+
+def rows(reader: LexicalReader, query: str, k: int = 10) -> list[int]:
+    return reader.search(query, k)[1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("vacuuming", {0, 2}),
+        ("dead tuples", {0, 2}),
+        ('"dead tuples"', {0}),
+        ('"tuples dead"', set()),
+        ('"dead" tuples', {0, 2}),
+        ('"not to be"', {4}),
+        ("max_connections", {2}),
+        ("connections", {2}),
+        ("索引", {3}),
+        ('"索引を作成"', {3}),
+        ("を", {3}),
+        ("to be", {4}),
+        ("the", {0, 1, 2}),
+        ("nowhere", set()),
+        ("?!", set()),
+        ("", set()),
+        ("text:vacuum* OR +dead -tuples (", {0, 2}),
+    ],
+)
+def test_what_a_query_finds(reader, query, found):
+    assert set(rows(reader, query)) == found
+
+
+def test_scores(reader):
+    scores, found = reader.search("dead tuples", 10)
+    assert found.tolist() == [0, 2]
+    assert scores[0] > scores[1] > 0
+    assert (scores.dtype, found.dtype) == (np.float32, np.int64)
+    assert reader.search("dead tuples", 1)[1].tolist() == [0]
+    assert reader.count == len(TEXTS)
+
+
+def test_equal_scores_are_in_the_order_of_rows(tmp_path):
+    reader = LexicalReader(write(tmp_path / "lexical", ["same words"] * 20))
+    assert rows(reader, "words", 20) == list(range(20))
+
+
+def test_headings_are_found_and_the_title_counts_once(tmp_path):
+    titles, sections = ["Vacuum", "Vacuum"], ["Vacuum › Costs", ""]
+    reader = LexicalReader(write(tmp_path / "lexical", ["text", "text costs"], title=titles, section=sections))
+    scores, found = reader.search("vacuum", 2)
+    assert found.tolist() == [0, 1]
+    assert scores[0] == scores[1]
+    assert rows(reader, "costs") == [0, 1]
+
+
+def test_a_long_query_costs_no_more_than_its_rarest_terms(tmp_path):
+    reader = LexicalReader(write(tmp_path / "lexical", [f"common w{i}" for i in range(300)]))
+    found = rows(reader, "common " * 500 + " ".join(f"w{i}" for i in range(300)), 300)
+    assert len(found) == 32  # one for each of the rarest terms; the common one is not among them
+    assert rows(reader, "common", 300) == list(range(300))
+
+
+def test_no_chunks(tmp_path):
+    reader = LexicalReader(write(tmp_path / "lexical", []))
+    assert (reader.count, rows(reader, "word")) == (0, [])
+
+
+def corpus(count: int) -> tuple[list[str], np.ndarray, list[str | None]]:
+    """Texts of words of very different frequency, a class of each (0, 1, … with falling frequency), and a date."""
+    chance = random.Random(3)
+    texts = [
+        " ".join(f"w{int(60 * chance.random() ** 3)}" for _ in range(chance.randrange(3, 30))) for _ in range(count)
+    ]
+    classes = np.array([min(int(-np.log2(chance.random() + 1e-9)), 9) for _ in range(count)])
+    dates = [None if i % 7 == 0 else f"2026-{1 + i % 12:02d}-{1 + i % 28:02d}" for i in range(count)]
+    return texts, classes, dates
+
+
+QUERIES = ["w0 w1 w2", "w3 w17 w40", "w59", "w0", "w5 w6 w7 w8 w9 w50", '"w0 w1"', 'w3 "w0 w0"']
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory):
+    texts, classes, dates = corpus(3_000)
+    terms = [[f"language:{'en' if kind % 2 else 'de'}", f"metadata:4:kind={kind}"] for kind in classes]
+    folder = write(tmp_path_factory.mktemp("filtered") / "lexical", texts, terms=terms, date=dates)
+    return LexicalReader(folder), classes, dates
+
+
+def test_a_filter_is_exact_whatever_it_keeps(filtered, monkeypatch):
+    reader, classes, dates = filtered
+    everything = {query: reader.search(query, reader.count) for query in QUERIES}
+    days = np.array([date or "" for date in dates])
+    cases = [({"metadata": {"kind": str(kind)}}, classes == kind) for kind in range(10)]
+    cases += [({"metadata": {"kind": ["0", "3"]}, "language": "de"}, classes == 0)]
+    cases += [({"language": "en"}, classes % 2 == 1), ({"language": "fr"}, classes < 0)]
+    cases += [({"date": {"from": "2026-06-10"}}, days >= "2026-06-10")]
+    cases += [
+        ({"date": {"to": "2026-01-05"}, "language": "de"}, (days <= "2026-01-05") & (days > "") & (classes % 2 == 0))
+    ]
+    for hit in (1, 80, 10**9):  # always by dropping hits, by what is faster, always by testing within the search
+        monkeypatch.setattr(lexical_index, "_HIT", hit)
+        for fields, expected in cases:
+            only, allowed = Filter.parse(fields), RowSet(expected)
+            for query in QUERIES:
+                for k in (1, 10, 200):
+                    scores, found = reader.search(query, k, only, allowed)
+                    all_scores, all_rows = everything[query]
+                    kept = expected[all_rows]
+                    assert found.tolist() == all_rows[kept][:k].tolist()
+                    assert scores == pytest.approx(all_scores[kept][:k], rel=1e-5)
+
+
+def test_common_words_count_although_they_find_no_candidates(filtered, monkeypatch):
+    reader, classes, _ = filtered
+    queries = ["w0 w1 w2 w40", "w3 w17 w40 w0", "w5 w6 w0 w50"]
+    exact = {query: reader.search(query, 10) for query in queries}
+    monkeypatch.setattr(lexical_index, "_POSTINGS", 500)
+    for query in queries:
+        scores, found = reader.search(query, 10)
+        assert len(set(found.tolist()) & set(exact[query][1].tolist())) >= 9
+        assert scores[0] == pytest.approx(exact[query][0][0], rel=1e-5)
+    only, allowed = Filter.parse({"metadata": {"kind": "6"}}), RowSet(classes == 6)
+    few = reader.search(queries[0], 10, only, allowed)  # so few rows that every word is looked for
+    monkeypatch.undo()
+    assert few[1].tolist() == reader.search(queries[0], 10, only, allowed)[1].tolist()
+
+
+def test_several_segments_are_one_index(tmp_path):
+    texts, _, _ = corpus(600)
+    whole = LexicalReader(write(tmp_path / "whole", texts))
+    writer = LexicalWriter(tmp_path / "parts")
+    for row, text in enumerate(texts):
+        writer.add(row, title="", section="", text=text)
+        if row % 60 == 59:
+            writer._writer.commit()  # what a full heap does; ten of them make Tantivy merge
+    writer.finish()
+    parts = LexicalReader(tmp_path / "parts")
+    for query in QUERIES:
+        (scores, found), (expected_scores, expected) = parts.search(query, 600), whole.search(query, 600)
+        assert scores == pytest.approx(expected_scores, rel=1e-5)
+        assert sorted(found) == sorted(expected)
+
+
+def test_a_finished_folder_has_only_what_it_needs(tmp_path):
+    folder = write(tmp_path / "lexical", TEXTS)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert len({name.partition(".")[0] for name in before}) == 2  # meta.json and one segment
+    LexicalReader(folder).search("vacuum", 3)
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_a_reader_outlives_its_folder(tmp_path):
+    folder = write(tmp_path / "lexical", TEXTS)
+    reader = LexicalReader(folder)
+    shutil.rmtree(folder)
+    assert rows(reader, '"dead tuples"') == [0]
+
+
+def test_searches_from_many_threads(reader):
+    expected = {query: rows(reader, query) for query in ("vacuum", "dead tuples", '"to be"')}
+    wrong = []
+
+    def work() -> None:
+        for _ in range(200):
+            for query, found in expected.items():
+                if rows(reader, query) != found:
+                    wrong.append(query)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("how", ["deleted", "truncated", "zeroed", "other"])
+def test_what_is_no_index_is_told(tmp_path, how):
+    folder = write(tmp_path / "lexical", TEXTS)
+    meta = folder / "meta.json"
+    if how == "deleted":
+        meta.unlink()
+    elif how == "truncated":
+        meta.write_bytes(meta.read_bytes()[:100])
+    elif how == "zeroed":
+        meta.write_bytes(bytes(meta.stat().st_size))
+    else:
+        meta.write_text(meta.read_text().replace('"day"', '"dye"'))
+    with pytest.raises(IndexCorrupt, match="lexical"):
+        LexicalReader(folder)
+    with pytest.raises(IndexCorrupt, match="nowhere"):
+        LexicalReader(tmp_path / "nowhere")
+
+
+def test_a_folder_that_is_there_is_not_written_into(tmp_path):
+    (tmp_path / "lexical").mkdir()
+    with pytest.raises(FileExistsError):
+        LexicalWriter(tmp_path / "lexical")
+
+
+def test_a_full_disk_is_told(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    writer = LexicalWriter(tmp_path / "lexical")
+    for row in range(2_000):
+        writer.add(row, title="", section="", text=f"word{row} " * 20)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
+    try:
+        with pytest.raises(OSError, match="cannot write"):
+            writer.finish()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    writer.close()
+
+
+def test_a_writer_can_be_given_up(tmp_path):
+    writer = LexicalWriter(tmp_path / "lexical")
+    writer.add(0, title="", section="", text="word")
+    writer.close()
+    writer.close()
+    shutil.rmtree(tmp_path / "lexical")

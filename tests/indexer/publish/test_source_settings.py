@@ -1,0 +1,102 @@
+"""Settings of a source's own stay with it, through every build, until others are given."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.config import BuildConfig, CrawlLimits
+from indexer.errors import ConfigError
+from indexer.generation.current import current_id
+from indexer.generation.manifest import Manifest, read_manifest
+from indexer.publish.archive import export_archive, import_archive
+from indexer.publish.source_settings import own_of, with_kept
+from tests.indexer.build.incremental import Work, zoo
+from tests.indexer.server import Site
+
+PLAIN = CrawlLimits(timeout=1.0)  # as of another day, on which nothing is given
+OPEN = {"allow_private": True}
+
+
+def manifest_of(index: Path) -> Manifest:
+    return read_manifest(index / "generations" / current_id(index))
+
+
+def given(site: Site, **own: Any) -> CrawlLimits:
+    return replace(PLAIN, own={site.url: {**OPEN, **own}})
+
+
+def test_a_rebuild_reads_a_site_as_it_was_read(work: Work, site: Site) -> None:
+    zoo(site, "etag")
+    work.build(site.url, limits=given(site, include=("/cats",)))
+    assert work.paths(site) == ["/cats"]
+    assert not work.build(site.url, limits=PLAIN).published
+    assert work.build(site.url, limits=PLAIN, full=True).settings == ()
+    assert work.paths(site) == ["/cats"]
+
+
+def test_what_is_given_again_changes_and_the_rest_stays(work: Work, site: Site) -> None:
+    zoo(site, "etag")
+    work.build(site.url, limits=given(site, include=("/cats", "/dogs"), max_depth=3))
+    report = work.build(site.url, limits=replace(PLAIN, own={site.url: {"include": ("/dogs",)}}))
+    assert [str(change) for change in report.settings] == [f"{site.url}: include /cats,/dogs -> /dogs"]
+    assert f"changed: {site.url}: include /cats,/dogs -> /dogs\n" in work.said
+    assert f"  {site.url}: include /cats,/dogs -> /dogs\n" in report.table()
+    assert own_of(manifest_of(work.index), site.url) == {"max_depth": "3", "include": "/dogs", "allow_private": "yes"}
+    work.build(site.url, limits=replace(PLAIN, own={site.url: {"max_depth": None, "include": ()}}))
+    assert "max_depth 3 -> 32" in work.said
+    assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
+
+
+def test_a_change_is_kept_even_if_it_changes_no_document(work: Work, site: Site) -> None:
+    zoo(site, "etag")
+    first = work.build(site.url, limits=given(site))
+    second = work.build(site.url, limits=given(site, max_pages=500))
+    assert (second.published, second.embedded, second.unchanged) == (True, 0, first.documents)
+    assert not work.build(site.url, limits=PLAIN).published
+    assert own_of(manifest_of(work.index), site.url)["max_pages"] == "500"
+
+
+def test_each_source_has_its_own(work: Work, site: Site, docs: Path) -> None:
+    zoo(site, "etag")
+    work.build(site.url, limits=given(site, include=("/cats",)))
+    work.build(site.url, docs, limits=replace(PLAIN, own={str(docs): {"max_bytes": 300, "include": ("/x",)}}))
+    assert [path for path in work.paths(site) if path.startswith("/")] == ["/cats"]
+    assert own_of(manifest_of(work.index), str(docs)) == {"max_bytes": "300"}, "the rest is not for folders"
+    work.remove(site.url)
+    assert own_of(manifest_of(work.index), site.url) == {}
+    assert own_of(manifest_of(work.index), str(docs)) == {"max_bytes": "300"}
+
+
+def test_what_holds_for_all_and_differs_is_told(work: Work, site: Site) -> None:
+    zoo(site, "etag")
+    work.build(site.url, limits=given(site))
+    report = work.build(site.url, limits=replace(PLAIN, max_pages=3))
+    assert [str(change) for change in report.settings] == [f"{site.url}: max_pages 10000 -> 3"]
+    assert own_of(manifest_of(work.index), site.url) == {"allow_private": "yes"}
+
+
+def test_leave_to_reach_private_addresses_is_not_imported(work: Work, site: Site, tmp_path: Path) -> None:
+    zoo(site, "etag")
+    work.build(site.url, limits=given(site, include=("/cats",)))
+    export_archive(work.index, tmp_path / "a.tar")
+    import_archive(tmp_path / "other", tmp_path / "a.tar", keep_generations=2)
+    assert own_of(manifest_of(tmp_path / "other"), site.url) == {"include": "/cats"}
+    import_archive(tmp_path / "other", tmp_path / "a.tar", keep_generations=2)  # as it is there already
+    import_archive(work.index, tmp_path / "a.tar", keep_generations=2)
+    assert own_of(manifest_of(work.index), site.url)["allow_private"] == "yes", "which was given here"
+
+
+@pytest.mark.parametrize(
+    "own", [{"color": 1}, {"max_pages": "9"}, {"include": "docs"}, {"include": 5}, {"allow_private": ["x"]}]
+)
+def test_what_makes_no_sense_is_refused(work: Work, docs: Path, own: dict[str, Any]) -> None:
+    work.build(docs)
+    live = manifest_of(work.index)
+    altered = replace(live, settings={"crawl": {"own": {"http://a.test/": own}}})
+    with pytest.raises(ConfigError):
+        CrawlLimits(own={"http://a.test/": own})
+    if "color" not in own:  # of a later version's index, what is not known is left alone
+        with pytest.raises(ConfigError):
+            with_kept(BuildConfig(), ["http://a.test/"], altered)

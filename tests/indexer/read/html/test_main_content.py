@@ -1,0 +1,256 @@
+import pytest
+
+from indexer.read.extraction import Extraction
+from indexer.read.html.main_content import extract
+from indexer.records import Section, anchor_at
+
+
+def text(markup: str) -> str:
+    return "\n\n".join(section.text for section in extract(markup).sections)
+
+
+def sections(markup: str) -> list[tuple[tuple[str, ...], str | None, str]]:
+    return [(section.path, section.anchor, section.text) for section in extract(markup).sections]
+
+
+def test_headings_open_sections_with_their_path() -> None:
+    assert sections(
+        "<p>before<h1 id=top>Top</h1><p>one<h2 id=a>A</h2><p>two<h3 id=b>B</h3><p>three<h2 id=c>C</h2><p>four"
+    ) == [
+        ((), None, "before"),
+        (("Top",), "top", "one"),
+        (("Top", "A"), "a", "two"),
+        (("Top", "A", "B"), "b", "three"),
+        (("Top", "C"), "c", "four"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        '<h2 id="x">T</h2>',
+        '<h2><a name="x"></a>T</h2>',
+        '<h2><a id="x">T</a></h2>',
+        '<h2><span class="mw-headline" id="x">T</span></h2>',
+        '<a name="x"></a><h2>T</h2>',
+        '<section id="x"><span id="old"></span><h2>T<a class="headerlink" href="#x">¶</a></h2>',
+        '<div class="sect1" id="x"><div class="titlepage"><div><div><h2 class="title">T</h2></div></div></div>',
+        '<div id="outer"><div class="section" id="x"><h2>T</h2>',
+        '<h2 id="x">T<a href="#x">#</a></h2>',
+    ],
+)
+def test_headings_find_an_anchor(heading: str) -> None:
+    assert sections(f"<p>intro</p>{heading}<p>text")[1] == (("T",), "x", "text")
+
+
+def test_the_nearest_anchor_is_taken_whatever_stands_between() -> None:
+    assert sections('<div id="a"><p>some text</p><h2>T</h2><p>text</div>')[1] == (("T",), "a", "text")
+    assert sections('<p>x<section id="m"><span>1.0</span><i>y</i><h4>fn m()</h4></section><p>text')[1][1] == "m"
+    assert sections('<p>x<a id="p" class="headerlink" href="#p">¶</a><div><h2>T</h2></div><p>text')[1][1] == "p"
+
+
+def test_anchors_within_a_section_are_marked() -> None:
+    [section] = extract("<h2 id=t>T</h2><p>one<p id=b>two<p>three<span id=c></span><p>four").sections
+    assert section.anchor == "t"
+    assert [(section.text[place:][:4].strip(), anchor) for place, anchor in section.marks] == [
+        ("two", "b"),
+        ("four", "c"),
+    ]
+    assert [anchor_at(section, section.text.index(word)) for word in ("one", "two", "three", "four")] == [*"tbbc"]
+
+
+def test_paragraphs_lists_breaks_and_white_space() -> None:
+    assert text(
+        "<p>one\n  two&nbsp;three<b>four</b><p>a<br>b <br/> c<ul><li>x<li><p>y</p><ul><li>z</ul></ul><p>end"
+    ) == ("one two threefour\n\na\nb\nc\n\n- x\n- y\n- z\n\nend")
+
+
+def test_tables_are_rows_of_cells() -> None:
+    assert text(
+        "<p>t</p><table><tr><th>Name<th>Mode</tr><tr><td>on<td><p>safe</p><p>slow</p></tr><tr><td>off<td></tr>"
+        "<tr><td></td><td>•</td></tr></table><p>after"
+    ) == ("t\n\nName | Mode\non | safe slow\noff\n\nafter")
+
+
+def test_a_table_made_for_layout_is_transparent() -> None:
+    assert sections("<table><tr><td>menu text<td><h2 id=h>H</h2><p>a</p><pre>b\n  c</pre></table>") == [
+        ((), None, "menu text"),
+        (("H",), "h", "a\n\nb\n  c"),
+    ]
+
+
+def test_preformatted_text_keeps_its_shape() -> None:
+    assert text("<p>a<pre>\n  if x:\n      <b>y</b>  \n\n  z\u200b\n</pre>b") == "a\n\n  if x:\n      y  \n\n  z\n\nb"
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "<script>NO</script>", "<style>NO</style>", "<noscript>NO</noscript>", "<template>NO</template>",
+        "<nav>NO</nav>", "<footer>NO</footer>", "<header>NO</header>", "<aside>NO</aside>",
+        "<form><input value=NO>NO</form>",
+        "<div hidden>NO</div>", "<div aria-hidden=true>NO</div>", "<div style='Display : NONE'>NO</div>",
+        "<p style='visibility:hidden'>NO</p>", "<div class='navheader x'>NO</div>", "<div class=navfooter>NO</div>",
+        "<div class=toc>NO</div>", "<div class='contents topic'>NO</div>", "<div role=navigation>NO</div>",
+        "<!-- NO -->", "<svg><text>NO</text></svg>", "<select><option>NO</select>",
+        "<button>NO</button>", "<textarea>NO</textarea>",
+        "<object>NO</object>", "<![CDATA[NO]]>", "<?php NO ?>", "<a class=headerlink href='#x'>NO</a>",
+    ],
+)  # fmt: skip
+def test_what_is_not_text_is_left_out(noise: str) -> None:
+    found = text(f"<body>{noise}<p>yes</p></body>")
+    assert "NO" not in found
+    assert "yes" in found
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        "<main>yes</main>", "<div role=main>yes</div>", "<article>yes</article>", "<div class=body>yes</div>",
+        "<main><header><h1>T</h1></header>yes</main>", "<div id=main-content>yes</div>",
+    ],
+)  # fmt: skip
+def test_the_main_part_is_preferred(wrapped: str) -> None:
+    assert text(f"<body><div>NO</div>{wrapped}<div>NO</div></body>") == "yes"
+
+
+def test_many_articles_decide_nothing() -> None:
+    assert text("<article>one</article><article>two</article>") == "one\n\ntwo"
+
+
+def test_an_empty_main_part_is_not_believed() -> None:
+    assert text("<main></main><div>yes</div>") == "yes"
+
+
+def test_a_form_around_the_whole_page_is_read() -> None:
+    assert text("<form><p>yes</p><input></form>") == "yes"
+
+
+def test_boxes_open_no_section() -> None:
+    assert sections('<h1>A</h1><p>x</p><div class="note"><h3 class="title">Note</h3><p>mind</p></div><p>y</p>') == [
+        (("A",), None, "x\n\nNote\n\nmind\n\ny")
+    ]
+
+
+LONG = "long enough to stand alone " * 10
+
+
+def test_long_definitions_are_sections_of_their_own() -> None:
+    markup = (
+        f"<h2>Settings</h2><p>Intro.<dl><dt id=fsync>fsync (boolean)</dt><dd><p>{LONG}</dd>"
+        f"<dt id=a>short one</dt><dd>few words</dd><dt id=b>short two</dt><dd>few</dd>"
+        f"<dt id=wal>wal_level</dt><dt id=wal2>wal_level_2</dt><dd>{LONG}</dd></dl><p>After."
+    )
+    assert sections(markup) == [
+        (("Settings",), None, "Intro.\n\nAfter."),
+        (("Settings", "fsync (boolean)"), "fsync", f"fsync (boolean)\n{LONG.strip()}"),
+        (("Settings",), "a", "short one\nfew words\n\nshort two\nfew"),
+        (("Settings", "wal_level"), "wal", f"wal_level\nwal_level_2\n{LONG.strip()}"),
+    ]
+
+
+def test_definitions_without_ids_stay_in_the_text() -> None:
+    assert sections("<h2>O</h2><dl><dt>-a</dt><dd><p>all</p><p>more</p></dd><dt>-b</dt><dd>bare</dd></dl>") == [
+        (("O",), None, "-a\nall\n\nmore\n\n-b\nbare")
+    ]
+
+
+def test_signatures_are_named_by_their_id() -> None:
+    markup = (
+        '<h1>json</h1><dl class="py class"><dt class="sig py" id="json.Decoder">class json.Decoder(*, a)</dt>'
+        f'<dd><p>{LONG}</p><dl class="py method"><dt class="sig" id="json.Decoder.decode">decode(s)</dt>'
+        f"<dd><p>{LONG}</p></dd></dl><p>New in 3.1.</p></dd></dl>"
+    )
+    found = sections(markup)
+    assert [(path, anchor) for path, anchor, _ in found] == [
+        (("json", "json.Decoder"), "json.Decoder"),
+        (("json", "json.Decoder", "json.Decoder.decode"), "json.Decoder.decode"),
+    ]
+    assert found[0][2].startswith("class json.Decoder(*, a)\nlong")
+    assert found[0][2].endswith("New in 3.1.")
+
+
+def test_pointers_and_announcements_are_left_out() -> None:
+    markup = (
+        "<h1>A</h1><p>text</p><h2>See Also</h2><p><a href=x>CREATE</a>, <a href=y>DROP</a></p><h2>Functions</h2>"
+        f"<p>The module defines:</p><dl><dt id=f>f()</dt><dd>{LONG}</dd></dl>"
+    )
+    assert [path for path, _, _ in sections(markup)] == [("A",), ("A", "Functions", "f()")]
+    assert text("<h1>Links</h1><a href=x>only a link</a>") == "only a link"
+
+
+@pytest.mark.parametrize(
+    ("markup", "title"),
+    [
+        (
+            "<title>json — Encoder — Python docs</title><h1>json — Encoder<a class=headerlink href=#x>¶</a></h1>",
+            "json — Encoder",
+        ),
+        ("<title>11.8. Partial Indexes</title><h2>11.8. Partial Indexes</h2>", "11.8. Partial Indexes"),
+        ("<title>Site</title><h1>Other</h1>", "Site"),
+        ("<h1>Only</h1>", "Only"),
+        ('<meta property="og:title" content="Shared"><p>x', "Shared"),
+        ("<title> a\n b\u200b </title>", "a b"),
+        ("<title></title><p>x", None),
+        ("<p>x", None),
+    ],
+)
+def test_title(markup: str, title: str | None) -> None:
+    assert extract(markup).title == title
+
+
+def test_a_page_of_links_is_known() -> None:
+    links = "".join(f"<li><a href=/{i}>Entry number {i} of the index</a>, {i}" for i in range(400))
+    assert extract(f"<ul>{links}</ul>").is_link_list
+    assert not extract("<p>" + "plain words and <a href=x>a link</a>. " * 400).is_link_list
+    assert not extract("<ul><li><a href=x>short</a></ul>").is_link_list
+
+
+@pytest.mark.parametrize(
+    "markup", ["", " ", "<", "plain words", "<!-- -->", "\x00\x01", "<html></html>", "page.html", "</div>" * 50]
+)
+def test_next_to_nothing(markup: str) -> None:
+    assert isinstance(extract(markup), Extraction)
+
+
+def test_depth_costs_nothing() -> None:
+    found = extract("<div>" * 100_000 + "deep" + "</div>" * 100_000)
+    assert all(isinstance(section, Section) for section in found.sections)
+    assert extract("<table><tr><td>" * 3_000 + "deep").sections[0].text == "deep"
+    assert extract("<dl><dt id=a>t<dd>" * 3_000 + "deep").sections
+    assert extract("<ul><li>" * 3_000 + "deep").sections[0].text.endswith("deep")
+
+
+def test_many_siblings_cost_little() -> None:
+    assert len(extract("<p>word</p>" * 50_000).sections[0].text) == 50_000 * 6 - 2
+
+
+def test_the_purpose_of_a_reference_page_joins_what_follows() -> None:
+    """On its own, "CREATE INDEX — define a new index" answers every question about indexes and says nothing."""
+    markup = (
+        '<div class="refnamediv" id="REF"><h2>CREATE INDEX</h2><p>CREATE INDEX — define a new index</p></div>'
+        "<div class=refsynopsisdiv><h2>Synopsis</h2><pre>CREATE INDEX name</pre></div>"
+    )
+    assert sections(markup) == [(("Synopsis",), "REF", "CREATE INDEX — define a new index\n\nCREATE INDEX name")]
+
+
+def test_links_to_the_pages_around_are_left_out_and_other_headers_kept() -> None:
+    """As Texinfo writes them, above and below the text."""
+    markup = (
+        '<body><div class="header"><p>Next: <a href="b.html" rel="next">Beta</a></p></div>'
+        "<h2>Alpha</h2><p>Own text.</p>"
+        '<div class="header"><p>Up: <a href="c.html">Gamma</a> <a href="i.html" rel="index">Index</a></p></div></body>'
+    )
+    assert [section.text for section in extract(markup).sections] == ["Own text."]
+    kept = extract('<body><div class="header"><h1>Alpha</h1></div><p>Own text.</p></body>')
+    assert kept.sections[0].path == ("Alpha",)
+
+
+def test_the_main_part_of_a_doxygen_page() -> None:
+    markup = (
+        '<body><ul id="main-nav"><li>Modules</li></ul><div class="header"><div class="title">Window</div></div>'
+        '<!--header--><div class="contents"><p>Own text.</p></div></body>'
+    )
+    assert [section.text for section in extract(markup).sections] == ["Own text."]
+    contents = '<body><p>Before.</p><h2>Contents</h2><div class="contents"><p>One.</p></div></body>'
+    assert "Before." in extract(contents).sections[0].text

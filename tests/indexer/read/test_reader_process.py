@@ -1,0 +1,170 @@
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from indexer.errors import ParseError
+from indexer.read import reader_process
+from indexer.read.extraction import from_json
+from indexer.read.reader_process import ReaderProcess, borrowed
+
+_HOSTILE = {
+    "sleeps": "import time\ndef read(body, charset):\n    time.sleep(600)",
+    "spins": "def read(body, charset):\n    while True: pass",
+    "crashes": "import ctypes\ndef read(body, charset):\n    ctypes.string_at(0)",
+    "eats": "def read(body, charset):\n    return bytearray(1 << 31)",
+    "raises": "def read(body, charset):\n    raise ZeroDivisionError",
+    "needs": "import nowhere",
+    "nests": "def read(body, charset):\n    return read(body, charset)",
+    "prints": "import os\nfrom indexer.read.extraction import Extraction\nfrom indexer.records import Section\n"
+    "def read(body, charset):\n    print('x' * 100, flush=True)\n    os.write(1, b'x' * 100)\n"
+    "    return Extraction('T', (Section((), None, body.decode()),))",
+    "writes": "def read(body, charset):\n    with open(body.decode(), 'w') as file: file.write('x')",
+    "floods": "from indexer.read.extraction import Extraction\nfrom indexer.records import Section\n"
+    "def read(body, charset):\n    return Extraction('x' * 70_000_000, ())",
+    "leaks": "import os\nfrom indexer.read.extraction import Extraction\n"
+    "def read(body, charset):\n    return Extraction(' '.join(sorted(os.environ)), ())",
+}
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReaderProcess]:
+    """A reader process that knows the readers above."""
+    for name, code in _HOSTILE.items():
+        (tmp_path / f"{name}.py").write_text(code)
+    more = f"import indexer.read; indexer.read.__path__.append({str(tmp_path)!r}); import indexer.read.formats; "
+    more += f"indexer.read.formats.MODULES.update({dict(zip(_HOSTILE, _HOSTILE, strict=True))}); "
+    head, separator, tail = reader_process._START.partition("from indexer.read.reader_main")
+    monkeypatch.setattr(reader_process, "_START", head + more + separator + tail)
+    box = ReaderProcess(seconds=3.0, memory=1 << 29)
+    yield box
+    box.close()
+
+
+def ask(box: ReaderProcess, reader: str, body: bytes = b"text") -> str:
+    with closing(box.ask(reader, None, body)) as answers:
+        [(answer, _)] = answers
+    content = from_json(answer)
+    return content.title or "".join(section.text for section in content.sections)
+
+
+@pytest.mark.parametrize(
+    ("reader", "reason"),
+    [
+        ("spins", r"longer than 0\.5 seconds"),
+        ("sleeps", r"longer than 0\.5 seconds"),
+        ("crashes", "crashed, or took more than 512 MB"),
+        ("eats", "more memory than is allowed"),
+        ("raises", "damaged, or not what it says it is .ZeroDivisionError"),
+        ("nests", "nested too deep"),
+        ("needs", r"cannot be loaded \(No module named 'nowhere'\); install pilotlight again"),
+        ("floods", "more text than a document may have"),
+    ],
+)
+def test_a_hostile_document_costs_itself(box: ReaderProcess, reader: str, reason: str) -> None:
+    assert ask(box, "prints", b"before") == "T"
+    box._seconds = 0.5 if reader in ("spins", "sleeps") else 5.0
+    with pytest.raises(ParseError, match=reason):
+        ask(box, reader)
+    box._seconds = 5.0
+    assert ask(box, "prints", b"after") == "T"
+
+
+def test_files_cannot_be_written(box: ReaderProcess, tmp_path: Path) -> None:
+    target = tmp_path / "written.txt"
+    with pytest.raises(ParseError):
+        ask(box, "writes", str(target).encode())
+    assert not target.exists() or target.read_bytes() == b""
+
+
+def test_the_environment_stays_outside(box: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    assert "SECRET" not in ask(box, "leaks")
+
+
+def test_a_process_that_died_meanwhile_is_replaced(box: ReaderProcess) -> None:
+    ask(box, "prints")
+    assert box._process is not None
+    first = box._process.pid
+    os.kill(first, signal.SIGKILL)
+    box._process.wait()
+    assert ask(box, "prints") == "T"
+    assert box._process.pid != first
+
+
+def test_a_process_is_replaced_after_many_documents(box: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_process, "_LIFE", 2)
+    pids = []
+    for _ in range(4):
+        ask(box, "prints")
+        assert box._process is not None
+        pids.append(box._process.pid)
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+def test_no_python_is_a_parse_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
+    with pytest.raises(ParseError, match="no process to read it in can be started: No such file"):
+        ask(ReaderProcess(), "csv_text")
+
+
+def test_whoever_asks_meanwhile_gets_another_one() -> None:
+    with borrowed() as one, borrowed() as other:
+        assert one is not other
+        ask(one, "csv_text")
+        ask(other, "csv_text")
+        assert one._process is not other._process
+    reader_process.close_all()
+    assert one._process is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {}, {"title": 1, "sections": []}, {"title": "x", "sections": [[]], "metadata": {}},
+        {"title": "x", "sections": [[["a"], None, 3]], "metadata": {}, "language": None, "date": None},
+        {"title": "x", "sections": [], "metadata": [], "language": None, "date": None},
+        {"title": "x", "sections": [[[3], None, "x"]], "metadata": {}, "language": None, "date": None},
+        {"title": "x", "sections": [], "metadata": {}, "language": 3, "date": None},
+        {"title": "x", "sections": [], "metadata": {}, "language": None, "date": [3]},
+        {"title": "x", "sections": [[["a"], {"b": 1}, "x"]], "metadata": {}, "language": None, "date": None},
+    ],
+)  # fmt: skip
+def test_garbled_answers_are_refused(answer: dict[str, object]) -> None:
+    with pytest.raises(ParseError, match="returned invalid data"):
+        from_json(answer)
+
+
+def test_answers_are_cleaned() -> None:
+    content = from_json(
+        {
+            "title": " T\u200b\nU ",
+            "sections": [
+                [["a\U000e0041b"] * 50, "p\n1", "\n \n  x \u202e\n\ny\ud800", [[2, "q"]]],
+                [[], None, " \n", []],
+                [[], None, "plain", [[2, "m\n1"], [1, "n"], [9, "beyond"], ["x", "y"], [3, ""]]],
+            ],
+            "language": "en-GB",
+            "date": "nonsense",
+            "metadata": {"a": ["x"]},
+        }
+    )
+    assert content.title == "T U"
+    section, marked = content.sections
+    assert (section.path, section.anchor, section.text) == (("ab",) * 12, "p 1", "  x \n\ny ")
+    assert section.marks == ()  # they were of another text
+    assert marked.marks == ((1, "n"), (2, "m 1"))
+    assert (content.declared.language, content.declared.date) == ("en", None)
+
+
+def test_long_titles_and_headings_are_cut_between_words() -> None:
+    title, language = "word " * 60, {"language": None, "date": None, "metadata": {}}
+    content = from_json({"title": title, "sections": [[["語" * 300], "a" * 201, "text", []]], **language})
+    assert content.title == f"{('word ' * 39).strip()}…"
+    [section] = content.sections
+    assert section.path == (f"{'語' * 199}…",)
+    assert section.anchor is None, "a part of it leads nowhere"

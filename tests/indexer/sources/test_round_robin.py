@@ -1,0 +1,127 @@
+"""Several sources at once: sites side by side, their pages in an order that depends on what they hold."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawl.traffic import Traffic
+from indexer.errors import SourceError
+from indexer.records import Page, Skip
+from indexer.sources.round_robin import read_sources
+from tests.indexer.crawl.test_crawler import link
+from tests.indexer.server import Reply, Site, page, send
+
+
+@pytest.fixture
+def sites() -> Iterator[list[Site]]:
+    servers = [Site() for _ in range(3)]
+    yield servers
+    for server in servers:
+        server.close()
+
+
+def limits(sites: int = 4, concurrency: int = 2) -> CrawlLimits:
+    return CrawlLimits(allow_private=True, timeout=5.0, sites=sites, concurrency=concurrency)
+
+
+def order(sites: list[Site], limits: CrawlLimits, *sources: str) -> list[str]:
+    """What was read, in order: the number of the site and the path."""
+    found = []
+    for item in read_sources(sources, limits, lambda due: None):
+        assert isinstance(item, Page)
+        number = next(number for number, site in enumerate(sites) if item.url.startswith(site.url))
+        found.append(f"{number}{item.url.removeprefix(sites[number].url)}")
+    return found
+
+
+def test_sites_are_read_at_the_same_time(sites: list[Site]) -> None:
+    """A page of each site but the last answers only once the next site has been asked for."""
+    asked = [threading.Event() for _ in sites]
+    for number, site in enumerate(sites):
+
+        def start(handler: BaseHTTPRequestHandler, number: int = number) -> None:
+            asked[number].set()
+            send(handler, Reply(page(f"{number} {link('/slow')}").encode()))
+
+        def slow(handler: BaseHTTPRequestHandler, number: int = number) -> None:
+            assert asked[min(number + 1, 2)].wait(5)
+            send(handler, Reply(page(f"slow {number}").encode()))
+
+        site.routes |= {"/": start, "/slow": slow}
+    urls = [site.url for site in sites]
+    assert order(sites, limits(), *urls) == ["0/", "1/", "2/", "0/slow", "1/slow", "2/slow"]
+
+
+def test_the_order_does_not_depend_on_which_site_is_slow(sites: list[Site]) -> None:
+    last = threading.Event()
+
+    def slow(handler: BaseHTTPRequestHandler) -> None:
+        assert last.wait(5)
+        send(handler, Reply(page("0 slow").encode()))
+
+    def final(handler: BaseHTTPRequestHandler) -> None:
+        last.set()
+        send(handler, Reply(page("1 last").encode()))
+
+    sites[0].pages(index="0" + link("/a", "/b"), b="0b")
+    sites[1].pages(index="1" + link("/a", "/b", "/c"), a="1a", b="1b")
+    sites[0].routes["/a"] = slow
+    sites[1].routes["/c"] = final
+    urls = [site.url for site in sites[:2]]
+    assert order(sites, limits(), *urls) == ["0/", "1/", "0/a", "1/a", "0/b", "1/b", "1/c"]
+
+
+def test_no_more_sites_at_a_time_than_allowed(sites: list[Site]) -> None:
+    for number, site in enumerate(sites):
+        site.pages(index=f"{number}" + link("/a", "/b"), a=f"{number}a", b=f"{number}b")
+    urls = [site.url for site in sites]
+    one_by_one = [f"{number}/{path}" for number in range(3) for path in ("", "a", "b")]
+    assert order(sites, limits(sites=1), *urls) == one_by_one
+    assert order(sites, limits(sites=2), *urls) == ["0/", "1/", "0/a", "1/a", "0/b", "1/b", "2/", "2/a", "2/b"]
+
+
+def test_sources_on_one_host_take_turns_as_its_rules_ask(sites: list[Site]) -> None:
+    busy, most = 0, 0
+    lock = threading.Lock()
+
+    def counted(handler: BaseHTTPRequestHandler) -> None:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        send(handler, Reply(page(f"{handler.path} {link('/x')}" if handler.path != "/x" else "x").encode()))
+        with lock:
+            busy -= 1
+
+    sites[0].routes |= {"/a/": counted, "/b/": counted, "/x": counted}
+    sites[1].pages(index="other")
+    items = list(read_sources([f"{sites[0].url}/a/", sites[1].url, f"{sites[0].url}/b/"],
+                              limits(concurrency=1), lambda due: None))  # fmt: skip
+    pages = [item.url for item in items if isinstance(item, Page)]
+    skips = [item.reason for item in items if isinstance(item, Skip)]
+    first, other, x, second = f"{sites[0].url}/a/", f"{sites[1].url}/", f"{sites[0].url}/x", f"{sites[0].url}/b/"
+    assert (pages, skips, most) == ([first, other, x, second], ["already read"], 1)
+
+
+def test_folders_beside_sites_and_what_is_told(sites: list[Site], docs: Path) -> None:
+    sites[0].pages(index=link("/a"), a="a")
+    told: list[int] = []
+    traffic = Traffic()
+    items = list(read_sources([str(docs), sites[0].url], limits(), told.append, traffic=traffic))
+    names = [item.url.rpartition("/")[2] for item in items]
+    assert names == ["cats.html", "", "dogs.md", "a", "notes.txt"]
+    assert told[-1] == 5
+    assert [(host.host, host.requests) for host in traffic.hosts()] == [(f"127.0.0.1:{sites[0].port}", 3)]
+
+
+def test_one_that_cannot_be_read_stops_the_others(sites: list[Site]) -> None:
+    sites[0].pages(index=link(*(f"/{number}" for number in range(50))))
+    for number in range(50):
+        sites[0].routes[f"/{number}"] = f"{number}"
+    with pytest.raises(SourceError, match=r"robots\.txt|HTTP 404"):
+        list(read_sources([sites[0].url, sites[1].url], limits(), lambda due: None))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fetch")]

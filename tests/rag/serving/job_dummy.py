@@ -1,0 +1,35 @@
+"""Does a job as `rag.commands.job_runner`, with the dummy embedder: `python -m tests.rag.serving.job_dummy FOLDER`.
+
+A file `stop-here` among the sources holds it up until it is told to stop, a file `crash` ends the process.
+"""
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.config import BuildConfig
+from indexer.generation.previous import live_sources
+from rag.commands.job_runner import run
+from rag.settings import load
+from tests.dummy import DummyEmbedder
+
+
+def work(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """Build the collection that the environment names, from the sources that were asked for."""
+    folder = load().collection_dir
+    sources = asked["sources"] or live_sources(folder)
+    for source in map(Path, sources):
+        if (source / "crash").exists():
+            os.abort()
+        while (source / "stop-here").exists():
+            (source / "held-up").touch()
+            threading.Event().wait(0.01)
+    return build(sources, folder, DummyEmbedder(), BuildConfig(full=asked["full"]), progress=progress).as_dict()
+
+
+if __name__ == "__main__":
+    sys.exit(run(Path(sys.argv[1]), work))

@@ -1,0 +1,196 @@
+"""Jobs, each a real process; two `JobManager` over one folder are two workers of a server."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from indexer.generation.current import current_id
+from indexer.generation.layout import JOBS, collection_dir
+from indexer.publish.lock import writer_lock
+from indexer.read.allowed_places import is_below, places
+from rag.errors import JobConflict, JobMissing, JobRefused
+from rag.serving.job_manager import KEPT, JobManager
+from rag.settings import load
+
+RUNNER = (sys.executable, "-m", "tests.rag.serving.job_dummy")
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        time.sleep(0.01)  # between two looks at another process
+
+
+def ended(jobs, job):
+    wait_for(lambda: jobs.get(job["id"])["state"] not in ("running", "cancelling"))
+    return jobs.get(job["id"])
+
+
+@pytest.fixture
+def jobs(site):
+    allowed = f"https://docs.example/guide/, {site.source}"
+    return JobManager(load({"index": str(site.index), "job_sources": allowed}, {}), RUNNER)
+
+
+def own_only(site):
+    return JobManager(load({"index": str(site.index)}, {}), RUNNER)
+
+
+def test_a_job_builds_and_says_so(site, jobs):
+    started = jobs.start(sources=[str(site.source)])
+    assert (started["state"], started["sources"], started["collection"]) == ("running", [str(site.source)], "default")
+    done = ended(jobs, started)
+    assert (done["state"], done["error"], done["report"]["documents"]) == ("done", None, 3)
+    assert done["report"]["generation"] == current_id(site.index)
+    assert done["progress"] | {"seconds": 0} == {
+        "phase": "publishing", "pages": 3, "pages_due": 3, "chunks_embedded": 3, "chunks_waiting": 0, "seconds": 0,
+    }  # fmt: skip
+    assert done["created_at"] <= done["ended_at"]
+    assert jobs.all() == own_only(site).all() == [done]
+
+
+def test_without_sources_those_of_the_index_are_read_again(site, jobs):
+    with pytest.raises(JobConflict, match="sources must name what to read"):
+        jobs.start()
+    site.build()
+    with pytest.raises(JobConflict, match="add needs sources"):
+        jobs.start(add=True)
+    (site.source / "new.md").write_text("# New\n\nA page that was not there before.\n")
+    done = ended(own_only(site), own_only(site).start())
+    assert (done["state"], done["report"]["new"]["count"]) == ("done", 1)
+
+
+def test_another_collection(site, jobs):
+    done = ended(jobs, jobs.start(sources=[str(site.source)], collection="manuals"))
+    assert current_id(collection_dir(site.index, "manuals")) == done["report"]["generation"]
+    with pytest.raises(JobRefused, match="collection"):
+        jobs.start(sources=[str(site.source)], collection="../x")
+
+
+@pytest.mark.parametrize("source", ["a\0b", "/etc/\0", "http://docs.example/\r\nHost: x", "\ud800", "\x1b[2J"])
+def test_a_source_that_nothing_can_be_called(site, jobs, source):
+    site.build()
+    for sources in ([source], [str(site.source), source]):
+        with pytest.raises(JobRefused, match="sources must not contain control characters"):
+            jobs.start(sources=sources)
+
+
+def test_only_allowed_sources_are_read(site, jobs, tmp_path):
+    site.build()
+    (tmp_path / "secret").mkdir()
+    (site.source / "way-out").symlink_to(tmp_path / "secret")
+    for source in ("/etc/passwd", str(tmp_path), f"{site.source}/../secret", f"{site.source}/way-out", ""):
+        with pytest.raises(JobRefused, match="sources may only name"):
+            jobs.start(sources=[source])
+    with pytest.raises(JobRefused):
+        own_only(site).start(sources=[f"{site.source}/partial.md"])
+    assert own_only(site).all() == []
+    assert ended(own_only(site), own_only(site).start(sources=[str(site.source)]))["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "below"),
+    [
+        ("https://docs.example/guide", "https://docs.example/guide/", False),
+        ("https://docs.example/guide/", "https://docs.example/guide", True),
+        ("https://docs.example/guide/a?b#c", "https://docs.example/guide", True),
+        ("HTTPS://DOCS.example:443/guide/a", "https://docs.example/guide", True),
+        ("https://docs.example/guidebook", "https://docs.example/guide", False),
+        ("https://docs.example/guide/../admin", "https://docs.example/guide/", False),
+        ("https://docs.example/guide/%2e%2e/admin", "https://docs.example/guide/", False),
+        ("http://docs.example/guide/", "https://docs.example/", False),
+        ("https://docs.example.evil.example/", "https://docs.example", False),
+        ("https://docs.example@evil.example/", "https://docs.example", False),
+        ("https://user@docs.example/", "https://docs.example/", False),
+        ("https://docs.example:8443/", "https://docs.example/", False),
+        ("https://other.example/", "/srv, https://docs.example/, https://other.example", True),
+        ("file:///etc/passwd", "https://docs.example/, /", False),
+        ("/srv/docs/a", "/srv/docs", True),
+        ("/srv/docs", "/srv/docs/", True),
+        ("/srv/docs2", "/srv/docs", False),
+        ("/srv/docs/../keys", "/srv/docs", False),
+        ("/srv/docs", "", False),
+        ("/srv/docs", " , ", False),
+    ],
+)
+def test_what_lies_below(source, place, below):
+    assert is_below(source, places(place)) is below
+
+
+def hold_up(site, jobs):
+    (site.source / "stop-here").touch()
+    job = jobs.start(sources=[str(site.source)])
+    wait_for((site.source / "held-up").exists)
+    return job
+
+
+def test_one_at_a_time(site, jobs):
+    site.build()
+    job = hold_up(site, jobs)
+    with pytest.raises(JobConflict, match=f"job {job['id']} is running"):
+        own_only(site).start(sources=[str(site.source)])
+    (site.source / "stop-here").unlink()
+    assert ended(jobs, job)["state"] == "done"
+    with writer_lock(site.index), pytest.raises(JobConflict, match="another process is writing"):
+        jobs.start()
+
+
+def test_cancel_leaves_the_index_as_it_is(site, jobs):
+    generation = site.build()
+    job = hold_up(site, jobs)
+    other = own_only(site)  # a worker that has not begun it
+    assert other.cancel(job["id"])["state"] in ("cancelling", "cancelled")
+    cancelled = ended(other, job)
+    assert (cancelled["state"], cancelled["error"], cancelled["report"]) == ("cancelled", None, None)
+    assert current_id(site.index) == generation
+    with pytest.raises(JobConflict, match="has ended"):
+        other.cancel(job["id"])
+
+
+def test_a_signal_that_was_ignored_by_the_server_stops_a_job(site, jobs):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        job = hold_up(site, jobs)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    jobs.cancel(job["id"])
+    assert ended(jobs, job)["state"] == "cancelled"
+
+
+def test_a_job_that_fails_says_why(site, jobs):
+    done = ended(jobs, jobs.start(sources=[str(site.source / "nowhere")]))
+    assert done["state"] == "failed"
+    assert "nowhere" in done["error"]
+
+
+def test_a_process_that_dies(site, jobs):
+    (site.source / "crash").touch()
+    job = ended(jobs, jobs.start(sources=[str(site.source)]))
+    assert job["state"] == "failed"
+    assert "process died" in job["error"]
+    (site.source / "crash").unlink()
+    assert ended(jobs, jobs.start(sources=[str(site.source)]))["state"] == "done"
+
+
+@pytest.mark.parametrize("job_id", ["", "x", "..", "20261121T000000-000000", "a\x00b", "x" * 300])
+def test_unknown_job(jobs, job_id):
+    for ask in (jobs.get, jobs.cancel):
+        with pytest.raises(JobMissing):
+            ask(job_id)
+
+
+def test_old_jobs_are_forgotten(site, jobs):
+    folder = site.index / JOBS
+    for number in range(KEPT + 5):
+        old = folder / f"20200101T000000-{number:06x}"
+        old.mkdir(parents=True)
+        (old / "job.json").write_text("{}")
+        (old / "end.json").write_text(f'{{"id": "{old.name}", "state": "done"}}')
+    newest = ended(jobs, jobs.start(sources=[str(site.source)]))
+    assert len(jobs.all()) == KEPT
+    assert jobs.all()[0]["id"] == newest["id"]
+    assert not Path(folder / "20200101T000000-000000").exists()

@@ -1,0 +1,276 @@
+"""Following the index: what a running server does when generations come, are broken, do not fit, or change back."""
+
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from indexer.publish.archive import export_archive, import_archive
+from indexer.publish.collections import drop_collection
+from indexer.publish.publish import roll_back
+from rag.errors import CollectionMissing, NotReady
+from rag.query.request import SearchRequest
+from rag.serving.live import LiveRetriever
+from rag.settings import load
+from tests.dummy import DummyEmbedder
+from tests.rag.conftest import wait_for
+
+
+def collection(live, name):
+    return next((item for item in live.status()["collections"] if item["name"] == name), None)
+
+
+def test_ready_when_an_index_appears(site, live):
+    live.start()
+    wait_for(lambda: "no index" in live.status()["reason"])
+    with pytest.raises(NotReady, match="no index"):
+        live.search(SearchRequest("vacuum"))
+    generation = site.build()
+    wait_for(lambda: live.ready)
+    status = live.status()
+    assert (status["reason"], status["generation"], status["documents"]) == ("", generation, 3)
+    assert live.search(SearchRequest("vacuum", k=1)).hits[0].title == "Vacuum"
+
+
+def test_a_query_waits_for_a_process_that_is_starting(site):
+    go, generation = threading.Event(), site.build()
+
+    def slowly(settings):
+        assert go.wait(30)
+        return DummyEmbedder()
+
+    live = LiveRetriever(load({"index": str(site.index)}, {}), slowly)
+    with pytest.raises(NotReady, match="loading"):
+        live.search(SearchRequest("vacuum"))  # not started, so there is nothing to wait for
+    live.start()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(live.search, "vacuum", k=1)
+        assert not live.ready
+        go.set()
+        assert answer.result(timeout=30).generation == generation
+    live.close()
+
+
+def test_the_wait_for_loading_is_bounded(site, monkeypatch):
+    monkeypatch.setattr("rag.serving.live.LOADING_SECONDS", 0.01)
+    go = threading.Event()
+    site.build()
+
+    def slowly(settings):
+        assert go.wait(30)
+        return DummyEmbedder()
+
+    live = LiveRetriever(load({"index": str(site.index)}, {}), slowly)
+    live.start()
+    for name in ("default", "manuals"):
+        with pytest.raises(NotReady, match="loading"):
+            live.search(SearchRequest("vacuum", collection=name))
+    go.set()
+    live.close()
+
+
+def test_no_query_fails_while_generations_are_swapped(site, live):
+    site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    seen, failures, stop = set(), [], threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            try:
+                seen.add(live.search(SearchRequest("partial index", k=3)).generation)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for turn in range(4):  # more than are kept, so that folders in use are deleted
+        (site.source / "new.md").write_text(f"# New {turn}\n\nfresh page number {turn}\n", encoding="utf-8")
+        generation = site.build()
+        wait_for(lambda wanted=generation: wanted in seen or failures)
+    seen.clear()
+    older = roll_back(site.index)
+    wait_for(lambda: older in seen or failures)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_broken_generation_leaves_the_good_one_serving(site, live):
+    good = site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    bad = site.publish_broken()
+    wait_for(lambda: "vectors.faiss" in live.status()["reason"])
+    assert live.search(SearchRequest("vacuum", k=1)).generation == good != bad
+    newest = site.build()
+    wait_for(lambda: live.status()["generation"] == newest)
+    assert live.status()["reason"] == ""
+
+
+def test_rolling_back_from_a_broken_generation(site, live):
+    good = site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    site.publish_broken()
+    wait_for(lambda: "vectors.faiss" in live.status()["reason"])
+    assert roll_back(site.index) == good
+    wait_for(lambda: live.status()["reason"] == "")
+    assert live.status()["generation"] == good
+
+
+@pytest.mark.parametrize("broken", ["vectors.faiss", "CURRENT"])
+def test_a_server_that_starts_on_a_broken_generation_serves_the_one_before(site, live, broken):
+    good, bad = site.build(), site.build()
+    path = site.index / "CURRENT" if broken == "CURRENT" else site.index / "generations" / bad / broken
+    path.write_bytes(b"nonsense")
+    served = bad if broken == "CURRENT" else good
+    live.start()
+    assert live.search(SearchRequest("vacuum", k=1)).generation == served
+    wait_for(lambda: live.status()["reason"].endswith(f"; meanwhile generation {served} is served"))
+    assert broken in live.status()["reason"]
+    assert (live.ready, live.status()["generation"]) == (True, served)
+    newest = site.build()
+    wait_for(lambda: live.status()["generation"] == newest)
+    assert live.status()["reason"] == ""
+
+
+def test_what_was_rolled_back_from_is_not_served_instead(site, live):
+    good, bad = site.build(), site.build()
+    roll_back(site.index)
+    (site.index / "generations" / good / "vectors.faiss").write_bytes(b"nonsense")
+    live.start()
+    with pytest.raises(NotReady, match=r"vectors\.faiss"):
+        live.search(SearchRequest("vacuum"))
+    roll_back(site.index, bad)
+    wait_for(lambda: live.ready)
+    assert live.search(SearchRequest("vacuum")).generation == bad
+
+
+def test_a_repaired_generation_is_tried_again(site, live, tmp_path):
+    first = site.build()
+    export_archive(site.index, tmp_path / "backup.tar")
+    path = site.index / "generations" / first / "vectors.faiss"
+    path.write_bytes(b"nonsense")
+    live.start()
+    wait_for(lambda: "vectors.faiss" in live.status()["reason"])
+    assert not live.ready
+    import_archive(site.index, tmp_path / "backup.tar", keep_generations=2)
+    wait_for(lambda: live.ready)
+    assert live.status()["generation"] == first
+
+
+def test_a_generation_of_another_model_is_not_served(site, live):
+    good = site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    site.build(DummyEmbedder(name="other"))
+    wait_for(lambda: "another embedder" in live.status()["reason"])
+    assert live.search(SearchRequest("vacuum")).generation == good
+
+
+def test_a_model_that_cannot_be_loaded_is_told(site):
+    def broken(settings):
+        raise NotReady("the model is not there")
+
+    site.build()
+    live = LiveRetriever(load({"index": str(site.index)}, {}), broken)
+    live.start()
+    with pytest.raises(NotReady, match="the model is not there"):
+        live.search(SearchRequest("vacuum"))
+    live.close()
+
+
+# Collections
+
+
+def test_collections_are_served_beside_one_another(site, live):
+    default, manuals = site.build(), site.build(collection="manuals")
+    live.start()
+    wait_for(lambda: collection(live, "manuals") and collection(live, "manuals")["ready"])
+    assert live.search(SearchRequest("vacuum")).generation == default
+    assert live.search(SearchRequest("vacuum", collection="manuals")).generation == manuals
+    status = live.status()
+    assert [item["name"] for item in status["collections"]] == ["default", "manuals"]
+    assert status["collections"][1] | {"created_at": ""} == {
+        "name": "manuals", "ready": True, "reason": "", "generation": manuals, "created_at": "", "documents": 3,
+        "chunks": 3,
+    }  # fmt: skip
+    with pytest.raises(CollectionMissing, match="no collection 'faq'; there are: default, manuals"):
+        live.search(SearchRequest("vacuum", collection="faq"))
+
+
+def test_one_embedder_for_all_of_them(site, monkeypatch):
+    made = []
+    for name in ("default", "a", "b"):
+        site.build(collection=name)
+    live = LiveRetriever(
+        load({"index": str(site.index)}, {}), lambda settings: made.append(DummyEmbedder()) or made[-1]
+    )
+    live.start()
+    for name in ("default", "a", "b"):
+        assert live.search(SearchRequest("vacuum", k=1, collection=name)).hits
+    assert len(made) == 1
+    live.close()
+
+
+def test_collections_come_and_go(site, live):
+    site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    assert collection(live, "manuals") is None
+    first = site.build(collection="manuals")
+    wait_for(lambda: collection(live, "manuals") and collection(live, "manuals")["ready"])
+    second = site.build(collection="manuals")
+    wait_for(lambda: collection(live, "manuals")["generation"] == second)
+    assert first != second
+    drop_collection(site.index, "manuals")
+    wait_for(lambda: collection(live, "manuals") is None)
+    with pytest.raises(CollectionMissing):
+        live.search(SearchRequest("vacuum", collection="manuals"))
+    assert live.search(SearchRequest("vacuum")).hits
+
+
+def test_a_collection_that_cannot_be_served_leaves_the_others_alone(site, live):
+    site.build()
+    site.build(DummyEmbedder(name="other"), collection="foreign")
+    broken = site.build(collection="broken")
+    (site.index / "collections" / "broken" / "generations" / broken / "vectors.faiss").write_bytes(b"nonsense")
+    (site.index / "collections" / "lost").mkdir()
+    (site.index / "collections" / "lost" / "CURRENT").write_text("nonsense")
+    good = site.build(collection="good")
+    live.start()
+    wait_for(lambda: collection(live, "good") and collection(live, "good")["ready"])
+    wait_for(lambda: "does not name" in collection(live, "lost")["reason"])
+    assert "another embedder" in collection(live, "foreign")["reason"]
+    assert "vectors.faiss" in collection(live, "broken")["reason"]
+    assert live.search(SearchRequest("vacuum", collection="good")).generation == good
+    with pytest.raises(NotReady, match="another embedder"):
+        live.search(SearchRequest("vacuum", collection="foreign"))
+    assert live.status()["reason"] == ""
+
+
+def test_an_index_without_a_default_collection(site, live):
+    generation = site.build(collection="manuals")
+    live.start()
+    wait_for(lambda: live.ready)
+    assert live.search(SearchRequest("vacuum", collection="manuals")).generation == generation
+    assert "generation" not in live.status()
+    with pytest.raises(CollectionMissing, match="there are: manuals"):
+        live.search(SearchRequest("vacuum"))
+
+
+def test_a_default_collection_that_loses_its_name_is_served_on(site, live):
+    generation = site.build()
+    site.build(collection="manuals")
+    live.start()
+    wait_for(lambda: live.ready)
+    (site.index / "CURRENT").unlink()
+    wait_for(lambda: "no index" in live.status()["reason"])
+    assert live.search(SearchRequest("vacuum")).generation == generation
+    shutil.rmtree(site.index / "generations")
+    assert live.search(SearchRequest("vacuum")).generation == generation

@@ -1,0 +1,126 @@
+"""What a running server tells of its documents, and of its model."""
+
+import zipfile
+from unittest.mock import ANY
+
+import pytest
+
+from rag.errors import DocumentMissing, NotReady, OriginalMissing
+from rag.query.filters import Filter
+from rag.query.request import SearchRequest
+from tests.dummy import DummyEmbedder
+from tests.rag.conftest import wait_for
+
+
+def test_a_hit_leads_to_its_document_in_every_generation(site, live):
+    site.build()
+    live.start()
+    hit = live.search(SearchRequest("dead tuples", k=1)).hits[0]
+    before = live.document(hit.document)
+    assert (before["title"], before["url"]) == ("Vacuum", hit.url.partition("#")[0])
+    assert hit.text in [passage["text"] for passage in before["passages"]]
+    newest = site.build()
+    wait_for(lambda: live.status()["generation"] == newest)
+    assert live.document(hit.document) == before | {"generation": newest, "fetched_at": ANY}
+    for unknown in ("0" * 32, "", "x", hit.document.upper(), hit.document + "0"):
+        with pytest.raises(DocumentMissing, match="there is no document"):
+            live.document(unknown)
+
+
+def test_documents_are_of_one_generation(site, live):
+    first = site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    documents = live.documents()
+    (site.source / "new.md").write_text("# New\n\nfresh page\n")
+    newest = site.build()
+    wait_for(lambda: live.status()["generation"] == newest)
+    assert {document["generation"] for document in documents} == {first}
+    assert len(list(live.documents())) == 4
+
+
+def test_vectors_and_tokens(site, live):
+    with pytest.raises(NotReady):
+        live.embed(["a"])
+    site.build()
+    live.start()
+    texts = [f"text number {number}" for number in range(70)]  # more than one run of the model takes
+    assert live.embed(texts).shape == (70, 64)
+    assert (live.embed(texts, "query") == DummyEmbedder().encode(texts)).all()
+    assert live.embed([]).shape == (0, 64)
+    assert live.count_tokens(["one two"]) == [4]
+
+
+def test_describe(site, live):
+    generation = site.build()
+    live.start()
+    described = live.describe()
+    assert (described["generation"], described["sources"]) == (generation, [str(site.source)])
+    assert described["report"]["new"]["count"] == 3
+
+
+def test_whether_nothing_was_ever_built(site, live):
+    live.start()
+    wait_for(lambda: live.status()["missing"])
+    site.build()
+    wait_for(lambda: live.ready)
+    assert live.status()["missing"] is False
+
+
+def test_originals_are_those_of_documents_and_of_what_holds_them(site, live):
+    with zipfile.ZipFile(site.source / "old notes.zip", "w") as archive:
+        archive.writestr("deep/zebra.md", "# Zebras\n\nStripes of the zebra, in an archive.\n")
+    site.build()
+    live.start()
+    hits = {
+        query: live.search(SearchRequest(query, k=1, mode="lexical")).hits[0]
+        for query in ("dead tuples", "zebra stripes")
+    }
+    name, file = live.original(hits["zebra stripes"].document)
+    with file:
+        assert name == "old notes.zip"
+        assert file.read() == (site.source / name).read_bytes()
+    name, file = live.original(hits["dead tuples"].document)
+    file.close()
+    path = site.source / name
+    assert path.as_uri() == hits["dead tuples"].url.partition("#")[0]
+    secret = site.source.parent / "secret.txt"
+    secret.write_text("outside")
+    path.unlink()
+    path.symlink_to(secret)
+    with pytest.raises(OriginalMissing, match="not where it was"):
+        live.original(hits["dead tuples"].document)
+    with pytest.raises(DocumentMissing):
+        live.original("0" * 32)
+
+
+def test_an_original_is_found_without_the_passages_of_its_document(site, live, monkeypatch):
+    site.build()
+    live.start()
+    hit = live.search(SearchRequest("dead tuples", k=1)).hits[0]
+
+    def refuse(*_):
+        pytest.fail("passages were read")
+
+    monkeypatch.setattr("indexer.generation.catalogue.Catalogue._read", refuse)
+    name, file = live.original(hit.document)
+    with file:
+        assert file.read() == (site.source / name).read_bytes()
+
+
+def test_what_a_page_has_more_of_is_counted_and_can_be_had(site, live):
+    parts = [
+        f"## Part {part}\n\nAlpha facts: " + " ".join(f"word{part}x{place}" for place in range(60)) + ".\n"
+        for part in range(5)
+    ]
+    (site.source / "long.md").write_text("# Long\n\n" + "\n".join(parts))
+    site.build()
+    live.start()
+    few = live.search(SearchRequest("alpha facts", mode="lexical")).hits
+    own = [hit for hit in few if hit.title == "Long"]
+    assert len(own) == 2
+    assert {hit.more for hit in own} == {own[0].more} != {0}
+    page = Filter.parse({"url_prefix": own[0].url.partition("#")[0]})
+    every = live.search(SearchRequest("alpha facts", mode="lexical", filter=page, per_document=0)).hits
+    assert len(every) == 2 + own[0].more
+    assert {hit.more for hit in every} == {0}

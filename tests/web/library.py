@@ -1,0 +1,29 @@
+"""A real retriever, for what a fake one could only do again: pages of hits, limits, facets."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rag.serving.live import LiveRetriever
+from rag.settings import load
+from tests.dummy import DummyEmbedder
+from tests.rag.conftest import Site, wait_for
+
+
+@contextmanager
+def library(folder: Path, pages: int) -> Iterator[LiveRetriever]:
+    """Serve an index of pages called "Number 1" and so on, all of which answer "index", until the end of the block."""
+    site = Site(folder)
+    for path in site.source.iterdir():
+        path.unlink()
+    for number in range(1, pages + 1):
+        words = " ".join(f"word{number}x{place}" for place in range(30))  # so that none repeats another
+        (site.source / f"{number:03}.md").write_text(f"# Number {number}\n\nThe index has {words}.\n")
+    site.build()
+    retriever = LiveRetriever(load({"index": str(site.index)}, {}), lambda _: DummyEmbedder())
+    retriever.start()
+    try:
+        wait_for(lambda: retriever.ready)
+        yield retriever
+    finally:
+        retriever.close()

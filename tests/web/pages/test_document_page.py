@@ -1,0 +1,153 @@
+"""Documents to read in the page, and the files that they were read from."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from indexer.generation.catalogue import document_id
+from rag.document_sections import by_section
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever, make_hit
+from web.app import create_app
+from web.pages.document_page import SHOWN, ShownSection, sections_of, window
+
+URL = "file:///srv/notes/a%20b.md"
+
+
+class OneDocument(FakeRetriever):
+    """Has a document of so many sections of three passages each."""
+
+    count = 3
+
+    def document(self, id: str, collection: str = "default") -> dict[str, Any]:
+        found = super().document(id, collection)
+        found["title"] = "Notes"
+        found["passages"] = [
+            {"id": f"p{place}", "url": URL, "section": f"Notes › Part {place // 3}", "text": f"<Text> {place}."}
+            for place in range(3 * self.count)
+        ]
+        return found
+
+
+@pytest.fixture
+def retriever() -> OneDocument:
+    retriever = OneDocument()
+    retriever.hits = [make_hit(url=URL, document=document_id(URL))]
+    return retriever
+
+
+@pytest.fixture
+def address() -> str:
+    return f"/document/{document_id(URL)}"
+
+
+def test_a_document_is_shown_with_the_passage_marked(client: FlaskClient, address: str) -> None:
+    html = client.get(f"{address}?passage=p4&q=my+words").text
+    assert "<h1>Notes</h1>" in html
+    assert [f"<h2>Part {number}</h2>" in html for number in range(4)] == [True, True, True, False]
+    assert '<div class="passage" id="passage"><p>&lt;Text&gt; 4.</p></div>' in html
+    assert html.count('class="passage"') == 1
+    assert 'href="#section-1">Previous section<span>Part 0</span>' in html
+    assert 'href="#section-3">Next section<span>Part 2</span>' in html
+    assert 'href="/?q=my+words">Back to the results</a>' in html
+    assert "Download" not in html
+
+
+class Overlapping(FakeRetriever):
+    """Has a document whose passages begin with what the one before ends with."""
+
+    def document(self, id: str, collection: str = "default") -> dict[str, Any]:
+        texts = ["First words. Second words.", "Second words. Third words.", "Third words. Last ones."]
+        passages = [{"id": f"p{place}", "url": URL, "section": "", "text": text} for place, text in enumerate(texts)]
+        return super().document(id, collection) | {"title": "Notes", "passages": passages}
+
+
+@pytest.mark.parametrize("marked", [None, 0, 1, 2])
+def test_what_passages_share_is_shown_once(address: str, marked: int | None) -> None:
+    retriever = Overlapping()
+    retriever.settings = {"chunk": {"tokens": 50, "overlap": 10}}
+    retriever.hits = [make_hit(url=URL, document=document_id(URL))]
+    client = create_app(retriever, Settings()).test_client()
+    html = client.get(address if marked is None else f"{address}?passage=p{marked}").text
+    for words in ("First words.", "Second words.", "Third words.", "Last ones."):
+        assert html.count(words) == 1, words
+    assert html.count('class="passage"') == (marked is not None)
+    if marked is not None:
+        whole = retriever.document(document_id(URL))["passages"][marked]["text"]
+        assert f'<div class="passage" id="passage"><p>{whole}</p></div>' in html, "the marked one is whole"
+
+
+def test_a_long_document_is_shown_in_parts(client: FlaskClient, retriever: OneDocument, address: str) -> None:
+    retriever.count = 40
+    html = client.get(f"{address}?passage=p60&collection=notes").text
+    assert html.count("&lt;Text&gt;") <= SHOWN + 12
+    assert f'href="{address}?section=17&amp;collection=notes#section-17">Earlier: ' in html
+    assert f'href="{address}?section=41' not in html
+    html = client.get(f"{address}?section=38").text
+    assert "Read on" not in html
+    assert "<h2>Part 39</h2>" in html
+    assert client.get(f"{address}?section=999").status_code == 200
+    assert client.get(f"{address}?section=0").status_code == 400
+
+
+def test_no_document_and_strange_fields(client: FlaskClient, address: str) -> None:
+    assert client.get("/document/nope", headers={"Accept": "text/html"}).status_code == 404
+    assert client.get(f"{address}?passage=gone").status_code == 200
+    assert client.get(f"{address}?x=1").status_code == 400
+
+
+def test_long_sections_are_shared_out() -> None:
+    passages = [{"id": str(place), "section": "A", "text": "x"} for place in range(100)]
+    sections = sections_of("T", by_section({"passages": passages}, {}))
+    assert [len(one.passages) for one in sections] == [40, 40, 20]
+    assert sections_of("T", []) == []
+
+
+def test_every_section_can_be_come_to() -> None:
+    sections = [ShownSection(number, "", [{}] * (number % 40 + 1)) for number in range(1, 30)]
+    for current in range(len(sections)):
+        assert current in window(sections, current, before=10)
+
+
+def test_originals_are_handed_out_only_where_that_is_set(
+    retriever: OneDocument, client: FlaskClient, address: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "a “b”.html"
+    file.write_text("<script>alert(1)</script>")
+    retriever.files[document_id(URL)] = file
+    assert client.get(f"{address}/original").status_code == 501
+    allowing = create_app(retriever, replace(Settings(), originals=True)).test_client()
+    assert f'href="{address}/original" download>Download a b.md<' in allowing.get(address).text
+    with allowing.get(f"{address}/original") as answer:
+        assert answer.data == file.read_bytes()
+    assert answer.content_type == "application/octet-stream"
+    assert answer.headers["Content-Disposition"].startswith("attachment; filename")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "sandbox" in answer.headers["Content-Security-Policy"]
+    assert allowing.get("/document/nope/original").status_code == 404
+    retriever.files.clear()
+    assert allowing.get(f"{address}/original").status_code == 404
+
+
+def test_pages_of_a_site_are_not_downloaded(retriever: OneDocument) -> None:
+    url = "https://docs.example/a.html"
+    retriever.hits = [make_hit(url=url, document=document_id(url))]
+    allowing = create_app(retriever, replace(Settings(), originals=True)).test_client()
+    html = allowing.get(f"/document/{document_id(url)}").text
+    assert "Download" not in html
+    assert f'<a href="{url}" rel="noopener noreferrer">Open the page</a>' in html
+
+
+def test_a_section_without_a_heading_is_named_by_how_it_begins() -> None:
+    passages = [{"id": "1", "section": "Notes", "text": "Rotating the disks\n\nOn Mondays."}]
+    [section] = sections_of("Notes", by_section({"passages": passages}, {}))
+    assert (section.heading, section.name) == ("", "Rotating the disks")
+
+
+def test_all_of_a_program_is_shown_as_code(client: FlaskClient, retriever: OneDocument, address: str) -> None:
+    retriever.hits = [hit._replace(content_type="text/x-python") for hit in retriever.hits]
+    html = client.get(address).text
+    assert html.count("<pre") == html.count("&lt;Text&gt;") > 0

@@ -1,0 +1,134 @@
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from tests.web.fakes import FakeRetriever
+from web.observe.metrics import Overview
+from web.observe.throughput import Minute
+from web.pages.charts import age, durations, histogram, quantiles, throughput
+
+REPORT = {
+    "new": {"count": 3, "examples": []},
+    "changed": {"count": 2, "examples": []},
+    "gone": {"count": 1, "examples": []},
+    "unchanged": 1164,
+    "embedded": 70,
+    "carried": 13332,
+    "skipped": [{"reason": "no text", "count": 15, "examples": []}],
+    "failed": [{"url": "javascript:alert(1)", "reason": "<b>no</b>"}] * 12,
+    "seconds": {"total": 61.2, "publish": 0.1, "embed": 40.0, "fetch": 20.0},
+}
+
+
+def describe(report: dict[str, Any]) -> Any:
+    moment = (datetime.now(UTC) - timedelta(hours=5)).isoformat()
+    return lambda collection: {
+        "generation": "g1",
+        "created_at": moment,
+        "documents": 1170,
+        "chunks": 13402,
+        "sources": ["https://docs.example/", "/srv/docs"],
+        "report": report,
+    }
+
+
+def text_of(client: FlaskClient, path: str = "/status") -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", client.get(path).text))
+
+
+def test_it_says_what_is_served_and_what_the_last_build_did(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.describe = describe(REPORT)  # type: ignore[method-assign]
+    text = text_of(client)
+    for words in (
+        "Ready",
+        "documents 1,170",
+        "built 5 hours ago",
+        "Generation g1",
+        "Sources docs.example /srv/docs",
+        "Model all-MiniLM-L6-v2",
+        "new 3 changed 2 gone 1 unchanged 1,164",
+        "took 61.2 s; 70 passages were embedded, 13,332 reused",
+        "fetch 20.0 s embed 40.0 s publish 0.1 s",
+        "15 No text.",
+        "javascript:alert(1): &lt;b&gt;no&lt;/b&gt;",
+        "and 2 more",
+    ):
+        assert words in re.sub(r" (?=[a-z]+ [\d,.]+ s?)", " ", text).replace(" Stage Time", ""), words
+    assert 'href="javascript' not in client.get("/status").text
+
+
+def test_speed_is_drawn_from_the_metrics(app: Flask, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    minutes = [Minute(1_795_000_020, 30, 10), Minute(1_795_000_080, 0, 0)]
+    stages = {"total": [(0.004, 10), (0.008, 80), (float("inf"), 10)], "embed": [(0.004, 100)]}
+    monkeypatch.setattr(app.extensions["metrics"], "overview", lambda: Overview(stages, minutes))
+    html = client.get("/status").text
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+    assert "100 searches since the server started: half within 6 ms, 95 % within 8 ms" in text
+    assert "≤ 4 ms 10 ≤ 8 ms 80 &gt; 8 ms 10" in text
+    assert "Embedding 2 ms 3.8 ms 4 ms" in text
+    assert "30 searches in the last hour, 10 failed; at most 40 in a minute" in text
+    assert '<rect class="failed" x="1" y="0.00" width="8" height="25.00"/>' in html
+
+
+def test_searches_are_counted(client: FlaskClient) -> None:
+    assert "No searches since" in text_of(client)
+    client.get("/?q=index")
+    assert "1 search since the server started" in text_of(client)
+    assert "1 search in the last hour" in text_of(client)
+
+
+def test_without_an_index_it_says_how_to_make_one(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.ready, retriever.missing = False, True
+    retriever.reason = "there is no index in /srv/index; build one with: pilotlight index SOURCE --index /srv/index"
+    response = client.get("/status")
+    assert response.status_code == 200
+    assert "Not ready: there is no index in /srv/index" in response.text
+    assert "<code>pilotlight index SOURCE --index /srv/index</code>" in response.text
+    assert "Last build" not in response.text
+
+
+def test_a_collection_that_is_not_there(client: FlaskClient) -> None:
+    assert client.get("/status?collection=notes").status_code == 200
+    assert client.get("/status?collection=nope").status_code == 404
+
+
+def test_a_histogram_begins_and_ends_where_something_is() -> None:
+    assert histogram([(0.001, 0), (0.002, 5), (0.003, 0), (0.5, 10), (2.0, 0)]) == [
+        ("≤ 2 ms", "5", 50.0),
+        ("≤ 3 ms", "0", 0.0),
+        ("≤ 500 ms", "10", 100.0),
+    ]
+    assert histogram([(0.001, 0)]) == histogram([]) == []
+
+
+def test_quantiles_are_read_within_a_bucket() -> None:
+    assert quantiles([(0.01, 100), (0.02, 100)]) == ["10 ms", "19 ms", "20 ms"]
+    assert quantiles([(1.0, 0), (2.0, 0), (float("inf"), 4)]) == ["2 s", "2 s", "2 s"]
+    assert quantiles([(1.0, 0)]) == []
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    columns, most = throughput([Minute(60, 0, 0)])
+    assert most == 0
+    assert columns == [("00:01 UTC: 0 searches", 0.0, 0.0)]
+    assert throughput([]) == ([], 0)
+    assert durations([("fetch", 0.0)]) == [("fetch", "0.0 s", 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("passed", "words"),
+    [
+        (timedelta(seconds=-5), "just now"),
+        (timedelta(seconds=59), "just now"),
+        (timedelta(minutes=1), "1 minute ago"),
+        (timedelta(hours=23), "23 hours ago"),
+        (timedelta(days=2, hours=23), "2 days ago"),
+    ],
+)
+def test_age(passed: timedelta, words: str) -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    assert age((now - passed).isoformat(), now) == words
