@@ -103,7 +103,8 @@ def state(index: Path) -> State | None:
     """Open the live generation, if there is one, and every other; all must be whole."""
     generations = index / GENERATIONS
     for folder in generations.iterdir() if generations.is_dir() else ():
-        assert problems_of(verify(folder, DummyEmbedder())) == []
+        problems = problems_of(verify(folder, DummyEmbedder()))
+        assert problems == [], f"{folder}: {problems}"
     try:
         generation = Generation.open(index)
     except IndexMissing:

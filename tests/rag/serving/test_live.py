@@ -45,7 +45,7 @@ def test_a_query_waits_for_a_process_that_is_starting(site):
         live.search(SearchRequest("vacuum"))  # not started, so there is nothing to wait for
     live.start()
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(live.search, "vacuum", k=1)
+        answer = pool.submit(live.search, SearchRequest("vacuum", k=1))
         assert not live.ready
         go.set()
         assert answer.result(timeout=30).generation == generation

@@ -83,7 +83,7 @@ def test_a_query_waits_while_another_process_fetches(site, settings, serve):
         with writer_lock(settings.index_dir):
             replica = serve()
             wait_for(lambda: "another process is fetching the index" in replica.status()["reason"])
-            answer = pool.submit(replica.search, "vacuum", k=1)
+            answer = pool.submit(replica.search, SearchRequest("vacuum", k=1))
             wait_for(lambda: answer.running())
         assert answer.result(timeout=30).generation == generation
 
