@@ -82,6 +82,7 @@ class MilvusGeneration:
         if (found := self._passages.count()) != self.manifest.counts.chunks:
             raise corrupt(self._where, f"holds {found:,} chunks instead of {self.manifest.counts.chunks:,}")
         self._repetition = self._read_shares()
+        self.tokens = None  # Milvus has no late interaction over bits
 
     @property
     def id(self) -> str:
