@@ -20,7 +20,7 @@ class Hit(NamedTuple):
     text: str
     highlights: list[tuple[int, int]]  # character spans [start, end) in text that match query words
     score: float
-    scores: dict[str, float | None]  # per retriever: dense (cosine), lexical (BM25); None where it did not find it
+    scores: dict[str, float | None]  # dense (cosine), lexical (BM25), tokens (MaxSim); None where there is none
     language: str | None  # primary subtag, such as en
     date: str | None  # YYYY-MM-DD
     content_type: str

@@ -48,7 +48,7 @@ def make_hit(rank: int = 1, **changes: Any) -> Hit:
         "text": "A partial index is an index built over a subset of a table.",
         "highlights": [(2, 9), (10, 15)],
         "score": 0.71843,
-        "scores": {"dense": 0.71843, "lexical": None},
+        "scores": {"dense": 0.71843, "lexical": None, "tokens": None},
         "language": None,
         "date": None,
         "content_type": "text/html",
