@@ -49,7 +49,8 @@ class DocumentTokens(NamedTuple):
 def spread(starts: npt.NDArray[np.integer], counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     """Return the places of runs, one after the other: of each, `count` from `start` on."""
     ends = np.cumsum(counts)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+    places: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
+    return places
 
 
 def unit(states: Floats) -> Floats:
@@ -93,7 +94,7 @@ def check_passages(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], c
     """Raise ValueError unless passages are within `signs`, and as wide as the query: a kernel reads what it is told."""
     if signs.ndim != 2 or signs.shape[1] * 8 != query.shape[1] or not signs.flags.c_contiguous:
         raise ValueError(f"the tokens of passages have shape {signs.shape}, not (n, {query.shape[1]} / 8)")
-    if (starts.dtype, counts.dtype) != (np.int64, np.int32) or starts.shape != counts.shape or counts.ndim != 1:
+    if starts.dtype != np.int64 or counts.dtype != np.int32 or starts.shape != counts.shape or counts.ndim != 1:
         raise ValueError("starts are int64, counts int32, and of one length")
     if not (starts.flags.c_contiguous and counts.flags.c_contiguous):
         raise ValueError("starts and counts must be contiguous")

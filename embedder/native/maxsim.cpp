@@ -24,8 +24,15 @@ constexpr int kTokens = 32;  // looked up at once: bytes of a register
 using Bytes = uint8_t __attribute__((vector_size(32)));
 using Words = uint16_t __attribute__((vector_size(32)));
 
-inline Bytes load_table(const uint8_t* p) { return (Bytes)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)p)); }
+inline __m128i load_square(const uint8_t* p) { return _mm_loadu_si128((const __m128i*)p); }
+inline Bytes load_table(const uint8_t* p) { return (Bytes)_mm256_broadcastsi128_si256(load_square(p)); }
 inline Bytes look_up(Bytes table, Bytes at) { return (Bytes)_mm256_shuffle_epi8((__m256i)table, (__m256i)at); }
+inline Bytes zip_low(Bytes a, Bytes b) { return (Bytes)_mm256_unpacklo_epi8((__m256i)a, (__m256i)b); }
+inline Bytes zip_high(Bytes a, Bytes b) { return (Bytes)_mm256_unpackhi_epi8((__m256i)a, (__m256i)b); }
+// 16 bytes of a token, and of the 16th after it.
+inline Bytes load_tokens(const uint8_t* one, const uint8_t* other) {
+  return (Bytes)_mm256_setr_m128i(load_square(one), load_square(other));
+}
 #else
 constexpr int kTokens = 16;
 using Bytes = uint8_t __attribute__((vector_size(16)));
@@ -33,14 +40,27 @@ using Words = uint16_t __attribute__((vector_size(16)));
 
 inline Bytes load_table(const uint8_t* p) { return (Bytes)vld1q_u8(p); }
 inline Bytes look_up(Bytes table, Bytes at) { return (Bytes)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)at); }
+inline Bytes zip_low(Bytes a, Bytes b) { return (Bytes)vzip1q_u8((uint8x16_t)a, (uint8x16_t)b); }
+inline Bytes zip_high(Bytes a, Bytes b) { return (Bytes)vzip2q_u8((uint8x16_t)a, (uint8x16_t)b); }
+inline Bytes load_tokens(const uint8_t* one, const uint8_t*) { return (Bytes)vld1q_u8(one); }
 #endif
 
-using Row = uint8_t __attribute__((vector_size(16)));
-constexpr int kSquare = sizeof(Row);  // bytes of 16 tokens that are transposed together
+constexpr int kSquare = 16;  // bytes of 16 tokens that are transposed together
 constexpr int kPatterns = 16, kDimensions = 4;
 constexpr int kHighest = 63;  // of a table's codes: four of them are added before a byte is full
 constexpr int kTogether = 3;  // tokens of the query whose tables are looked up with the same patterns
 static_assert(4 * kHighest <= 255);
+
+using Sums = uint16_t __attribute__((vector_size(kPatterns * sizeof(uint16_t))));
+using Codes = uint8_t __attribute__((vector_size(kPatterns)));
+constexpr uint16_t kAll = 0xFFFF;
+constexpr Sums kHas[kDimensions] = {  // whether a pattern has the sign of a dimension
+    {0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll},
+    {0, 0, kAll, kAll, 0, 0, kAll, kAll, 0, 0, kAll, kAll, 0, 0, kAll, kAll},
+    {0, 0, 0, 0, kAll, kAll, kAll, kAll, 0, 0, 0, 0, kAll, kAll, kAll, kAll},
+    {0, 0, 0, 0, 0, 0, 0, 0, kAll, kAll, kAll, kAll, kAll, kAll, kAll, kAll},
+};
+constexpr int kFraction = 8;  // bits of a code behind the point, until it is rounded
 
 // The products of a query's tokens with all patterns, as codes: product = code * step + least, added over the groups.
 struct Tables {
@@ -68,58 +88,54 @@ struct Tables {
     least[t] = -sum;
     if (!(widest > 0)) return;
     step[t] = 2 * widest / kHighest;
-    const float scale = 1 / step[t];
+    const float scale = (1 << kFraction) / step[t];
     uint8_t* code = codes.data() + size_t(t) * groups * kPatterns;
-    for (int g = 0; g < groups; ++g, q += kDimensions) {
-      // product + reach: twice what the dimensions add whose sign agrees
-      for (int pattern = 0; pattern < kPatterns; ++pattern) {
-        float agreed = 0;
-        for (int i = 0; i < kDimensions; ++i)
-          if ((q[i] > 0) == (pattern >> i & 1)) agreed += 2 * __builtin_fabsf(q[i]);
-        const int rounded = int(agreed * scale + 0.5f);
-        *code++ = uint8_t(rounded < kHighest ? rounded : kHighest);
+    for (int g = 0; g < groups; ++g, q += kDimensions, code += kPatterns) {
+      // product + reach: twice what the dimensions add whose sign agrees. Modulo 2^16, below which all of it is.
+      Sums agreed = Sums{} + uint16_t(1 << (kFraction - 1));
+      for (int i = 0; i < kDimensions; ++i) {
+        const auto twice = uint16_t(int(2 * q[i] * scale));
+        const uint16_t without = q[i] > 0 ? 0 : -twice;
+        agreed += (kHas[i] & (Sums{} + twice)) + without;
       }
+      const auto rounded = __builtin_convertvector(agreed >> kFraction, Codes);
+      std::memcpy(code, &rounded, kPatterns);
     }
   }
 };
 
-// Transpose 16 rows of 16 bytes: each round interleaves the first half of the rows with the second.
-inline void transpose(Row* rows) {
-  constexpr Row low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
-  constexpr Row high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  Row other[kSquare];
-  for (int round = 0; round < 4; ++round) {
-    for (int i = 0; i < kSquare / 2; ++i) {
-      other[2 * i] = __builtin_shuffle(rows[i], rows[i + kSquare / 2], low);
-      other[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + kSquare / 2], high);
-    }
-    std::memcpy(rows, other, sizeof other);
+// One round of four that transpose 16 rows of 16 bytes: interleave the first half of the rows with the second.
+inline void interleave(const Bytes* from, Bytes* to) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kSquare / 2; ++i) {
+    to[2 * i] = zip_low(from[i], from[i + kSquare / 2]);
+    to[2 * i + 1] = zip_high(from[i], from[i + kSquare / 2]);
   }
 }
 
 // The patterns of kTokens tokens: [groups][kTokens]. Behind the last token, of `count`, it is repeated, which changes no
 // largest product.
-void unpack(const uint8_t* signs, int count, int bytes, Bytes* patterns) {
-  for (int t = 0; t < kTokens; t += kSquare) {
-    for (int b = 0; b < bytes; b += kSquare) {
-      const int there = bytes - b < kSquare ? bytes - b : kSquare;
-      Row rows[kSquare];
-      for (int i = 0; i < kSquare; ++i) {
-        const uint8_t* from = signs + size_t(t + i < count ? t + i : count - 1) * bytes + b;
-        if (there == kSquare) {
-          std::memcpy(&rows[i], from, kSquare);
-        } else {
-          rows[i] = Row{};
-          std::memcpy(&rows[i], from, there);
-        }
+inline void unpack(const uint8_t* signs, int count, int bytes, Bytes* patterns) {
+  const auto token = [&](int t) { return signs + size_t(t < count ? t : count - 1) * bytes; };
+  for (int b = 0; b < bytes; b += kSquare) {
+    const int there = bytes - b < kSquare ? bytes - b : kSquare;
+    Bytes rows[kSquare], other[kSquare];
+    for (int i = 0; i < kSquare; ++i) {
+      const uint8_t *one = token(i) + b, *second = token(i + kTokens - kSquare) + b;
+      uint8_t padded[2][kSquare] = {};
+      if (there < kSquare) {
+        one = static_cast<uint8_t*>(std::memcpy(padded[0], one, there));
+        second = static_cast<uint8_t*>(std::memcpy(padded[1], second, there));
       }
-      transpose(rows);
-      for (int i = 0; i < there; ++i) {
-        const Row first = rows[i] & 15, second = rows[i] >> 4;
-        auto* to = reinterpret_cast<uint8_t*>(patterns + 2 * (b + i)) + t;
-        std::memcpy(to, &first, sizeof(Row));
-        std::memcpy(to + sizeof(Bytes), &second, sizeof(Row));
-      }
+      rows[i] = load_tokens(one, second);
+    }
+    interleave(rows, other);
+    interleave(other, rows);
+    interleave(rows, other);
+    interleave(other, rows);
+    for (int i = 0; i < there; ++i) {
+      *patterns++ = rows[i] & 15;
+      *patterns++ = rows[i] >> 4;
     }
   }
 }

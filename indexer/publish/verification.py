@@ -251,12 +251,14 @@ class _Parts:
         if self._tokens is None:
             return told
         kept, kept_counts = self._tokens.read(np.array(rows, dtype=np.int64))
-        path = self._vectors_path.with_name(TOKENS)
+        tokens_path = self._vectors_path.with_name(TOKENS)
         if (kept_counts != token_counts).any():
-            raise corrupt(path, f"has other tokens for chunk {rows[int(np.argmax(kept_counts != token_counts))]}")
+            raise corrupt(
+                tokens_path, f"has other tokens for chunk {rows[int(np.argmax(kept_counts != token_counts))]}"
+            )
         equal = 1 - float(np.unpackbits(kept ^ signs).mean())
         if equal < _SAME_SIGNS:
-            raise corrupt(path, f"has other signs of tokens than the texts give ({equal:.1%} are the same)")
+            raise corrupt(tokens_path, f"has other signs of tokens than the texts give ({equal:.1%} are the same)")
         return f"{told}; {equal:.2%} of the signs of their tokens are the same"
 
     def _sample(self) -> npt.NDArray[np.int64]:

@@ -30,12 +30,14 @@ class Searchable(Protocol):
     """
 
     manifest: Manifest
-    tokens: TokenReader | None
-    """The tokens of the chunks, for late interaction; None where they are not kept."""
 
     @property
     def id(self) -> str:
         """Name of the generation; later ones sort after it."""
+
+    @property
+    def tokens(self) -> TokenReader | None:
+        """The tokens of the chunks, for late interaction; None where they are not kept."""
 
     @property
     def dimension(self) -> int:

@@ -98,7 +98,11 @@ class QueryBatcher:
 
     def encode_tokens(self, query: str) -> QueryTokens:
         """Embed one query with its tokens, in the same run. Raises as `encode` does."""
-        return cast(QueryTokens, self._run([query], "query", tokens=True)[0])
+        return self.encode_many_tokens([query])[0]
+
+    def encode_many_tokens(self, queries: Sequence[str], *, later: bool = False) -> list[QueryTokens]:
+        """Embed queries with their tokens; they queue up together. Takes and raises what `encode_many` does."""
+        return cast("list[QueryTokens]", self._run(queries, "query", later=later, tokens=True))
 
     def encode_many(self, texts: Sequence[str], role: Role = "query", *, later: bool = False) -> list[Vector]:
         """Embed texts, each as float32 (dim,); they queue up together. Raises as `encode` does.

@@ -50,7 +50,7 @@ def interacted(dense: Found, maxsim: Callable[[Rows], Scores]) -> Ranking:
     if not len(rows):
         return single(dense, is_dense=True)
     tokens = maxsim(rows)
-    scores = (scaled(cosines) + scaled(tokens)) / 2
+    scores = np.asarray((scaled(cosines) + scaled(tokens)) / 2, dtype=np.float32)
     order = np.lexsort((rows, -scores))
     return Ranking(rows[order], scores[order], cosines[order], None, tokens[order])
 

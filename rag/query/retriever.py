@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
 from indexer.generation.catalogue import document_id
@@ -42,10 +43,11 @@ _SLICE = 64  # passages whose tokens are compared before the deadline is asked
 class _Search:
     """One search on its way: the vectors of its query, once there are some, and the seconds that each stage took."""
 
-    def __init__(self, request: SearchRequest, vector: Vector | None) -> None:
+    def __init__(self, request: SearchRequest, embedded: Vector | QueryTokens | None) -> None:
         self.request = request
-        self.vector = vector
-        self.tokens: Vector | None = None  # of the query, float32 (tokens, width)
+        self.vector: Vector | None
+        self.tokens: Vector | None  # of the query, float32 (tokens, width)
+        self.vector, self.tokens = embedded if isinstance(embedded, QueryTokens) else (embedded, None)
         self.took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "sentences", "total"), 0.0)
         self.stop = request.offset + request.k  # where the page ends
         self.began = time.perf_counter()
@@ -106,19 +108,19 @@ class Retriever:
         for query in ("warm", "a longer query that fills a second shape of the model's input"):
             self.search(SearchRequest(query, k=min(10, self.limits.max_k)))
 
-    def search(self, request: SearchRequest, vector: Vector | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Vector | QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best.
 
         Args:
             request: what is searched for, and how; its collection is of no concern here.
-            vector: the query's own, float32 (dim,), where the caller has it already.
+            embedded: the query's vector, float32 (dim,), or that and its tokens, where the caller has them already.
 
         Raises:
             QueryError: the query cannot be answered as asked.
             FilterError: its filter cannot be read.
         """
         request.check(self.limits)
-        search = _Search(request, vector)
+        search = _Search(request, embedded)
         return self._present(search, self._rank(search, self._candidates(search)))
 
     def _candidates(self, search: _Search) -> Iterator[_Candidates]:
@@ -174,7 +176,7 @@ class Retriever:
 
     def _scored(self, search: _Search, found: _Candidates) -> Ranking:
         vector = search.vector
-        maxsim = partial(self._maxsim, search) if search.tokens is not None else None
+        maxsim = partial(self._maxsim, search) if self.generation.tokens is not None else None
         if found.dense and found.lexical and vector is not None:
             cosines = lambda rows: self.generation.vectors(rows) @ vector  # noqa: E731
             ranking = fused(found.dense, found.lexical, cosines, maxsim=maxsim)

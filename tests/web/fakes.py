@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import QueryTokens
 from embedder.protocol import Role
 from indexer.generation.catalogue import DocumentFacts, document_id
 from rag.document_sections import Section, by_section
@@ -106,7 +107,7 @@ class FakeRetriever:
             ],
         }
 
-    def search(self, request: SearchRequest, vector: Any = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Any = None) -> Answer:
         self.requests.append(request)
         self._check(request.collection)
         hits = self.hits(request.query) if callable(self.hits) else self.hits
@@ -135,6 +136,10 @@ class FakeRetriever:
     def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
         self._check("default")
         return self.embedder.encode(texts, role=role)
+
+    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        self._check("default")
+        return self.embedder.encode_query_tokens(queries)
 
     def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
         return self.embedder.count_tokens(texts, role=role)
