@@ -1,0 +1,123 @@
+"""How well searches answer questions whose answers are known, in every mode, beside another checkout.
+
+    python -m tests.quality.relevance --work FOLDER [--scifact FOLDER] [--against CHECKOUT] [COLLECTION ...]
+
+Every collection of `tests/quality/judged.py` that can be had here is indexed once, by each checkout with its own code,
+below the folder of --work: to index anew, remove `here` or `against` in it. Each checkout's server is then asked every
+question. Prints nDCG@10 and hit@5 by collection and half; of two checkouts, that of --against stands first in a cell.
+Settings are given as variables (`PILOTLIGHT_…`), options of a request with --options; both go to both checkouts.
+"""
+
+import argparse
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rag.query.options import MODES
+from tests.quality.commits import HERE, answered, command, environment, serving
+from tests.quality.judged import HALVES, NAMES, Collection, Question, collections
+
+K, HITS = 10, 5
+Ranks = dict[str, list[int]]  # mode: of each question, the rank from 0 of the first right hit, or -1
+
+
+def main() -> int:
+    """Index what is not indexed, ask, and print the table in Markdown; return the exit code."""
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("names", nargs="*", metavar="COLLECTION", help=f"of {', '.join(NAMES)} (default: all)")
+    asked.add_argument("--work", type=Path, required=True, help="folder for packages and indexes, kept")
+    asked.add_argument("--scifact", type=Path, help="folder of SciFact in BEIR's layout")
+    asked.add_argument("--against", type=Path, help="folder of another checkout")
+    asked.add_argument("--options", type=json.loads, default={}, help="of a request, as a JSON object")
+    given = asked.parse_args()
+    if unknown := set(given.names) - set(NAMES):
+        asked.error(f"no collection is called {', '.join(sorted(unknown))}")
+    work = given.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    chosen = list(collections(work, given.scifact, given.names))
+    trees = [(given.against.resolve(), work / "against")] if given.against else []
+    found = [measured(tree, folder, chosen, given.options) for tree, folder in [*trees, (HERE, work / "here")]]
+    print(*table(chosen, found), sep="\n")
+    return not chosen
+
+
+def measured(tree: Path, work: Path, chosen: Sequence[Collection], options: dict[str, Any]) -> dict[str, Ranks]:
+    """Return what the product in a folder finds, by collection."""
+    work.mkdir(exist_ok=True)
+    for collection in chosen:
+        index(tree, work, collection)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.setdefault("PILOTLIGHT_WORKERS", "1")
+    with serving(tree, work, port):
+        return {
+            collection.name: {
+                mode: [
+                    first(question, search(port, collection, question, options | {"mode": mode}))
+                    for question in collection.questions
+                ]
+                for mode in MODES
+            }
+            for collection in chosen
+        }
+
+
+def index(tree: Path, work: Path, collection: Collection) -> None:
+    """Index a collection, unless that is done; raises CalledProcessError with the product's own message printed."""
+    done = work / f"{collection.name}.indexed"
+    if not done.exists():
+        line = [*command(tree), "index", "--collection", collection.name, "--quiet", *map(str, collection.files)]
+        subprocess.run(line, cwd=work, env=environment(tree, work), check=True, stdout=subprocess.DEVNULL)
+        done.touch()
+
+
+def search(port: int, collection: Collection, question: Question, options: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return address and text of the first ten hits; raises RuntimeError with the answer of a failed search."""
+    body = {"query": question.text, "k": K, "collection": collection.name, "per_document": collection.per_document}
+    status, text = answered("/api/v1/search", body | options, port)
+    if status != 200:
+        raise RuntimeError(f"{collection.name}: {question.text}: {status} {text}")
+    return [(hit["url"], hit["text"]) for hit in json.loads(text)["hits"]]
+
+
+def first(question: Question, hits: Sequence[tuple[str, str]]) -> int:
+    """Return the rank from 0 of the first hit that answers a question; -1 if none does."""
+    right = (rank for rank, hit in enumerate(hits) if any(answer.given_by(*hit) for answer in question.answers))
+    return next(right, -1)
+
+
+def table(chosen: Sequence[Collection], found: Sequence[dict[str, Ranks]]) -> list[str]:
+    """Return the lines of the table; the last column is by how much hybrid is above the better of its halves."""
+    lines = [f"| collection | half | questions | {' | '.join(MODES)} | hybrid over the better |", "|---" * 7 + "|"]
+    for collection in chosen:
+        for half in (*HALVES, "all"):
+            rows = [row for row, question in enumerate(collection.questions) if half in (question.half, "all")]
+            if not rows:
+                continue
+            scores = [{mode: score(each[collection.name][mode], rows) for mode in MODES} for each in found]
+            cells = [" → ".join(f"{each[mode][0]:.3f} · {each[mode][1]}" for each in scores) for mode in MODES]
+            above = " → ".join(
+                f"{each['hybrid'][0] - max(each['dense'][0], each['lexical'][0]):+.3f}" for each in scores
+            )
+            lines.append(f"| {collection.name} | {half} | {len(rows)} | {' | '.join(cells)} | {above} |")
+    return lines
+
+
+def score(ranks: Sequence[int], rows: Sequence[int]) -> tuple[float, int]:
+    """Return the mean nDCG@10 of some questions, and how many are answered among the first five.
+
+    One right place is enough, so that the gain is 1 / log2(rank + 2) of the first, and 1 at best.
+    """
+    found = [ranks[row] for row in rows if ranks[row] >= 0]
+    return sum(1 / math.log2(rank + 2) for rank in found) / len(rows), sum(rank < HITS for rank in found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
