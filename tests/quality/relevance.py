@@ -11,11 +11,11 @@ Settings are given as variables (`PILOTLIGHT_…`), options of a request with --
 import argparse
 import json
 import math
-import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.quality.commits import HERE, answered, command, environment, serving
 from tests.quality.judged import HALVES, NAMES, Collection, Question, collections
 
 K, HITS = 10, 5
+HEAD = (f"| collection | half | questions | {' | '.join(MODES)} | hybrid over the better |", "|---" * 7 + "|")
 Ranks = dict[str, list[int]]  # mode: of each question, the rank from 0 of the first right hit, or -1
 
 
@@ -42,31 +43,37 @@ def main() -> int:
     work.mkdir(parents=True, exist_ok=True)
     chosen = list(collections(work, given.scifact, given.names))
     trees = [(given.against.resolve(), work / "against")] if given.against else []
-    found = [measured(tree, folder, chosen, given.options) for tree, folder in [*trees, (HERE, work / "here")]]
-    print(*table(chosen, found), sep="\n")
+    with ExitStack() as stack:
+        ports = [stack.enter_context(server(tree, folder, chosen)) for tree, folder in [*trees, (HERE, work / "here")]]
+        print(*HEAD, sep="\n", flush=True)
+        for collection in chosen:
+            found = [measured(port, collection, given.options) for port in ports]
+            print(*rows(collection, found), sep="\n", flush=True)
     return not chosen
 
 
-def measured(tree: Path, work: Path, chosen: Sequence[Collection], options: dict[str, Any]) -> dict[str, Ranks]:
-    """Return what the product in a folder finds, by collection."""
+@contextmanager
+def server(tree: Path, work: Path, chosen: Sequence[Collection]) -> Iterator[int]:
+    """Serve the collections by the product in a folder for a while, indexed by it; gives the port."""
     work.mkdir(exist_ok=True)
     for collection in chosen:
         index(tree, work, collection)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    os.environ.setdefault("PILOTLIGHT_WORKERS", "1")
     with serving(tree, work, port):
-        return {
-            collection.name: {
-                mode: [
-                    first(question, search(port, collection, question, options | {"mode": mode}))
-                    for question in collection.questions
-                ]
-                for mode in MODES
-            }
-            for collection in chosen
-        }
+        yield port
+
+
+def measured(port: int, collection: Collection, options: dict[str, Any]) -> Ranks:
+    """Return where a server finds the answers, by mode."""
+    return {
+        mode: [
+            first(question, search(port, collection, question, options | {"mode": mode}))
+            for question in collection.questions
+        ]
+        for mode in MODES
+    }
 
 
 def index(tree: Path, work: Path, collection: Collection) -> None:
@@ -74,6 +81,7 @@ def index(tree: Path, work: Path, collection: Collection) -> None:
     done = work / f"{collection.name}.indexed"
     if not done.exists():
         line = [*command(tree), "index", "--collection", collection.name, "--quiet", *map(str, collection.files)]
+        print(f"indexing {collection.name}: {len(collection.files):,} files", file=sys.stderr, flush=True)
         subprocess.run(line, cwd=work, env=environment(tree, work), check=True, stdout=subprocess.DEVNULL)
         done.touch()
 
@@ -93,30 +101,25 @@ def first(question: Question, hits: Sequence[tuple[str, str]]) -> int:
     return next(right, -1)
 
 
-def table(chosen: Sequence[Collection], found: Sequence[dict[str, Ranks]]) -> list[str]:
-    """Return the lines of the table; the last column is by how much hybrid is above the better of its halves."""
-    lines = [f"| collection | half | questions | {' | '.join(MODES)} | hybrid over the better |", "|---" * 7 + "|"]
-    for collection in chosen:
-        for half in (*HALVES, "all"):
-            rows = [row for row, question in enumerate(collection.questions) if half in (question.half, "all")]
-            if not rows:
-                continue
-            scores = [{mode: score(each[collection.name][mode], rows) for mode in MODES} for each in found]
+def rows(collection: Collection, found: Sequence[Ranks]) -> Iterator[str]:
+    """Give the lines of a collection; the last cell is by how much hybrid is above the better of its halves."""
+    for half in (*HALVES, "all"):
+        places = [place for place, question in enumerate(collection.questions) if half in (question.half, "all")]
+        if places:
+            scores = [{mode: score(ranks[mode], places) for mode in MODES} for ranks in found]
             cells = [" → ".join(f"{each[mode][0]:.3f} · {each[mode][1]}" for each in scores) for mode in MODES]
-            above = " → ".join(
-                f"{each['hybrid'][0] - max(each['dense'][0], each['lexical'][0]):+.3f}" for each in scores
-            )
-            lines.append(f"| {collection.name} | {half} | {len(rows)} | {' | '.join(cells)} | {above} |")
-    return lines
+            above = (each["hybrid"][0] - max(each["dense"][0], each["lexical"][0]) for each in scores)
+            cells.append(" → ".join(f"{by:+.3f}" for by in above))
+            yield f"| {collection.name} | {half} | {len(places)} | {' | '.join(cells)} |"
 
 
-def score(ranks: Sequence[int], rows: Sequence[int]) -> tuple[float, int]:
+def score(ranks: Sequence[int], places: Sequence[int]) -> tuple[float, int]:
     """Return the mean nDCG@10 of some questions, and how many are answered among the first five.
 
     One right place is enough, so that the gain is 1 / log2(rank + 2) of the first, and 1 at best.
     """
-    found = [ranks[row] for row in rows if ranks[row] >= 0]
-    return sum(1 / math.log2(rank + 2) for rank in found) / len(rows), sum(rank < HITS for rank in found)
+    found = [ranks[place] for place in places if ranks[place] >= 0]
+    return sum(1 / math.log2(rank + 2) for rank in found) / len(places), sum(rank < HITS for rank in found)
 
 
 if __name__ == "__main__":
