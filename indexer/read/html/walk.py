@@ -210,8 +210,11 @@ class Walker:
     def _flush(self) -> None:
         if self._heading or self._term is not None:
             self._line.append(" ")
-        elif self._line:
+        elif self._line_length:
             self._write(*self._take_line(), self._kinds[-1])
+        else:  # white space between blocks
+            self._line.clear()
+            self._line_links.clear()
 
     def _write(self, text: str, length: int, linked: int, kind: str) -> None:
         if self._rows and text:
@@ -274,6 +277,7 @@ class Walker:
     def _open_heading(self, level: int) -> None:
         self._heading = False
         title, length, linked = self._take_line()
+        self._bare, self._tails = "", ()
         title = title.replace("\n", " ")
         anchor = self._own_anchor or self._near_anchor or self._last_anchor
         self._own_anchor = self._near_anchor = None

@@ -75,13 +75,9 @@ def test_what_recurs_between_texts_of_a_page_stays_unless_it_is_links() -> None:
 
 
 def test_labels_of_links_do_not_make_them_text() -> None:
-    way = (
-        '<p class="way">Next: <a href="a">{name} A</a>, Previous: <a href="b">{name} B</a>, Up: <a href="i">Top</a></p>'
-    )
-    assert (
-        read(site(head="", foot="", way=f"<p>On {{name}}.</p>{way}"), "Plums")
-        == "On Plums.\n\nAbout Plums there is Plums to say."
-    )
+    way = 'Next: <a href="a">{name} A</a>, Previous: <a href="b">{name} B</a>, Up: <a href="i">Top</a>'
+    pages = site(head="", foot="", way=f'<p class="way">{way}</p>')
+    assert read(pages, "Plums") == "About Plums there is Plums to say."
 
 
 def test_a_list_of_the_places_of_a_page_is_no_text_after_which_nothing_ends() -> None:
