@@ -16,6 +16,7 @@ from indexer.generation.dense.vectors import VectorReader
 from indexer.generation.document_database import DocumentReader, StoredChunk
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -47,7 +48,7 @@ class Generation:
         self.manifest: Manifest = read_manifest(folder)
         check_files(folder, self.manifest)
         self._vectors = VectorReader(folder / VECTORS)
-        self._lexical = LexicalReader(folder / LEXICAL)
+        self._lexical = LexicalReader(folder / LEXICAL, self.manifest.languages)
         self._documents = DocumentReader(folder / DOCUMENTS)
         self.catalogue = Catalogue(folder / DOCUMENTS)
         self.rows = read_rows(folder / ROWS)
@@ -128,13 +129,17 @@ class Generation:
         """
         return self._vectors.search(vector, k, allowed)
 
+    def read_query(self, query: str) -> LexicalQuery:
+        """Read a query, as a user types it, for `search_words`."""
+        return self._lexical.read(query)
+
     def search_words(
-        self, query: str, k: int, only: Filter | None = None
+        self, query: LexicalQuery, k: int, only: Filter | None = None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Find the k chunks that match the words of a query best; see `LexicalReader.search`.
 
         Args:
-            query: text, as a user types it.
+            query: as `read_query` gives it.
             k: number of chunks, at least 1.
             only: filter for the chunks' documents; None means all.
 

@@ -36,6 +36,11 @@ class GenerationWriter:
         """Numbers of documents and chunks added so far."""
         return Counts(self.documents.documents, self.documents.chunks, self._dimension)
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The `languages` of the manifest, of what has been added so far."""
+        return self._lexical.languages
+
     def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> None:
         """Store a document and its chunks, which get the next rows; their vectors follow with `add_vectors`.
 
@@ -54,6 +59,7 @@ class GenerationWriter:
                 text=chunk.text,
                 terms=terms,
                 date=document.date,
+                language=document.language,
             )
 
     def add_vectors(self, vectors: npt.NDArray[np.float32]) -> None:

@@ -14,6 +14,7 @@ from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts
 from indexer.generation.document_database import StoredChunk
+from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.repetition import Shares
 from indexer.publish.collections import Published
@@ -55,7 +56,10 @@ class Searchable(Protocol):
     def search(self, vector: npt.NDArray[np.float32], k: int, allowed: Any = None) -> ScoredRows:
         """Return cosines float32 (n,) and rows int64 (n,) of the k chunks nearest to a vector, best first."""
 
-    def search_words(self, query: str, k: int, only: Filter | None = None) -> ScoredRows:
+    def read_query(self, query: str) -> LexicalQuery:
+        """Read a query, as a user types it, for `search_words`."""
+
+    def search_words(self, query: LexicalQuery, k: int, only: Filter | None = None) -> ScoredRows:
         """Return BM25 scores float32 (n,) and rows int64 (n,) of the k chunks that match a query best, best first."""
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:

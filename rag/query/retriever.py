@@ -15,7 +15,8 @@ from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
 from indexer.generation.catalogue import document_id
 from indexer.generation.generation import Generation
-from indexer.generation.lexical.lexical_query import spans
+from indexer.generation.lexical.highlights import spans
+from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import differing_fields
 from indexer.stores.store import Searchable
 from rag.errors import FingerprintMismatch
@@ -39,8 +40,9 @@ _DUPLICATES_SHOWN = 10
 class _Search:
     """One search on its way: the vector of its query, once there is one, and the seconds that each stage took."""
 
-    def __init__(self, request: SearchRequest, vector: Vector | None) -> None:
+    def __init__(self, request: SearchRequest, words: LexicalQuery, vector: Vector | None) -> None:
         self.request = request
+        self.words = words
         self.vector = vector
         self.took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "sentences", "total"), 0.0)
         self.stop = request.offset + request.k  # where the page ends
@@ -114,7 +116,7 @@ class Retriever:
             FilterError: its filter cannot be read.
         """
         request.check(self.limits)
-        search = _Search(request, vector)
+        search = _Search(request, self.generation.read_query(request.query), vector)
         return self._present(search, self._rank(search, self._candidates(search)))
 
     def _candidates(self, search: _Search) -> Iterator[_Candidates]:
@@ -125,7 +127,7 @@ class Retriever:
         words: Future[tuple[Found, float]] | None = None
         if request.mode == "hybrid" and self.generation.words_take_long:  # while the query is embedded
             # in this context, which has the deadline
-            words = self._words.submit(copy_context().run, self._search_words, request.query, depth, only)
+            words = self._words.submit(copy_context().run, self._search_words, search.words, depth, only)
         vector = None if request.mode == "lexical" else self._vector_of(search)
         are_all = False
         while not are_all:
@@ -135,7 +137,7 @@ class Retriever:
                 dense = self.generation.search(vector, depth, allowed)
                 search.spent("dense", began)
             if request.mode != "dense":
-                lexical, seconds = words.result() if words else self._search_words(request.query, depth, only)
+                lexical, seconds = words.result() if words else self._search_words(search.words, depth, only)
                 search.took["lexical"] += seconds
                 words = None
             are_all = all(found is None or len(found[1]) < depth for found in (dense, lexical))
@@ -190,7 +192,7 @@ class Retriever:
             generation=self.generation.id,
             next=search.stop if ranked.has_more else None,
             facets=facets,
-            close=is_close(request.query, judged, self.limits.close),
+            close=is_close(search.words.asked, judged, self.limits.close),
         )
 
     @cached_property
@@ -230,7 +232,7 @@ class Retriever:
         numbers = np.unique(self.generation.rows_of(rows)["document"])
         return count_facets(self.generation.facts(numbers.tolist()))
 
-    def _search_words(self, query: str, k: int, only: Filter | None) -> tuple[Found, float]:
+    def _search_words(self, query: LexicalQuery, k: int, only: Filter | None) -> tuple[Found, float]:
         """Search by words; also return how many seconds it took."""
         start = time.perf_counter()
         return self.generation.search_words(query, k, only), time.perf_counter() - start
@@ -271,7 +273,7 @@ class Retriever:
                     title=chunk.title,
                     section=chunk.section,
                     text=chunk.text,
-                    highlights=spans(search.request.query, chunk.text),
+                    highlights=spans(search.words.marked, chunk.text, chunk.language),
                     score=scores[place],
                     scores={"dense": dense[place], "lexical": lexical[place] or None},
                     language=chunk.language,

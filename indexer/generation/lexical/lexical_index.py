@@ -8,6 +8,7 @@ hits asked for.
 import contextlib
 import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from itertools import accumulate
@@ -19,8 +20,9 @@ import tantivy
 from tantivy import Occur, Query
 
 from indexer.filter import Filter
-from indexer.generation.lexical.analysis import terms_in
-from indexer.generation.lexical.lexical_query import read_query
+from indexer.generation.lexical.analysis import rules_for, terms_in
+from indexer.generation.lexical.languages import ENGLISH, STEMMERS
+from indexer.generation.lexical.lexical_query import LexicalQuery, Terms, read_query
 from indexer.generation.manifest import corrupt
 from indexer.generation.temporary_links import links_to
 from indexer.rowset import RowSet, ScoredRows
@@ -44,6 +46,7 @@ class LexicalWriter:
         """Make the folder; raises OSError if it cannot be written."""
         folder.mkdir()
         self._folder = folder
+        self._languages: Counter[str] = Counter()
         try:
             index = tantivy.Index(_schema(), str(folder))
             # one thread: rows stay in order, and the build has better uses for the other cores
@@ -61,6 +64,7 @@ class LexicalWriter:
         text: str,
         terms: Sequence[str] = (),
         date: str | None = None,
+        language: str | None = None,
     ) -> None:
         """Add a chunk.
 
@@ -71,13 +75,15 @@ class LexicalWriter:
             text: its words.
             terms: what filters test, from `filter.terms_of`.
             date: of its document, YYYY-MM-DD.
+            language: of its document, whose rules stem the words.
 
         Raises:
             OSError: the disk is full or failing.
         """
         entry = tantivy.Document()
         entry.add_unsigned("row", row)
-        entry.add_text("text", " ".join(terms_of_chunk(title, section, text)))
+        entry.add_text("text", " ".join(terms_of_chunk(title, section, text, language)))
+        self._languages[rules_for(language)] += 1
         for term in terms:
             entry.add_text("term", term)
         if date is not None:
@@ -86,6 +92,11 @@ class LexicalWriter:
             self._writer.add_document(entry)
         except ValueError as error:
             raise _unwritable(self._folder, error) from error
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages by whose rules words were stemmed, the most frequent one first; see `Manifest.languages`."""
+        return tuple(language for language, _ in self._languages.most_common())
 
     def finish(self) -> None:
         """Complete the folder, with nothing in it but what a reader needs; raises OSError if it cannot be written."""
@@ -113,14 +124,21 @@ class LexicalWriter:
 class LexicalReader:
     """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
         """Open a folder whose checksums have been verified; it is only read, and may be deleted afterwards.
+
+        Args:
+            folder: what `LexicalWriter` wrote.
+            languages: its `languages`.
 
         Raises:
             IndexCorrupt: it is not an index of the kind that `LexicalWriter` makes.
             IndexUnwritable: there is no room for a temporary folder.
         """
         self._folder = folder
+        self._languages = tuple(languages) or (ENGLISH,)
+        if unknown := [language for language in languages if language not in STEMMERS]:
+            raise corrupt(folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
         with links_to(folder) as links:  # Tantivy makes a lock file beside what it opens, and generations never change
             try:
                 self._index = tantivy.Index.open(str(links))
@@ -144,11 +162,17 @@ class LexicalReader:
             if (found := self._searcher.doc_freq("row", row)) != 1:
                 raise corrupt(self._folder, f"has row {row} {found} times")
 
-    def search(self, query: str, k: int, filter: Filter | None = None, allowed: RowSet | None = None) -> ScoredRows:
+    def read(self, query: str) -> LexicalQuery:
+        """Read a query for `search`."""
+        return read_query(query, self._languages)
+
+    def search(
+        self, wanted: LexicalQuery, k: int, filter: Filter | None = None, allowed: RowSet | None = None
+    ) -> ScoredRows:
         """Find the chunks that have words of a query, all of its quoted phrases, and match a filter.
 
         Args:
-            query: any text.
+            wanted: a query, as `read` gives it.
             k: how many, at least 1.
             filter: what to narrow the search to.
             allowed: the rows that this filter selects; given with it.
@@ -161,7 +185,6 @@ class LexicalReader:
         """
         if allowed is not None and not allowed.count:
             return _nothing()
-        wanted = read_query(query)
         telling, common = self._split(wanted.words, all_of_them=allowed is not None and allowed.count <= _FEW)
         if wanted.phrases:
             matching, common = self._with_phrases(wanted.phrases, [*telling, *common]), []
@@ -178,14 +201,18 @@ class LexicalReader:
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
 
-    def _split(self, words: Sequence[str], *, all_of_them: bool) -> tuple[list[str], list[str]]:
-        """Terms that find candidates, rarest first, and those too common for that; unknown terms are left out."""
-        frequencies = sorted((self._searcher.doc_freq("text", word), word) for word in words)
-        known = [pair for pair in frequencies if pair[0]][:_MOST_TERMS]
-        terms = [word for _, word in known]
-        postings = list(accumulate(frequency for frequency, _ in known))
-        first = len(terms) if all_of_them else max(2, bisect_right(postings, _POSTINGS))
-        return terms[:first], terms[first:]
+    def _split(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
+        """Words that find candidates, rarest first, and those too common for that; unknown terms are left out."""
+        frequencies = []
+        for terms in words:
+            known = {term: frequency for term in terms if (frequency := self._searcher.doc_freq("text", term))}
+            if known:
+                frequencies.append((sum(known.values()), tuple(known)))
+        rarest = sorted(frequencies)[:_MOST_TERMS]
+        found = [terms for _, terms in rarest]
+        postings = list(accumulate(frequency for frequency, _ in rarest))
+        first = len(found) if all_of_them else max(2, bisect_right(postings, _POSTINGS))
+        return found[:first], found[first:]
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
         if not filter or allowed is None:
@@ -204,7 +231,7 @@ class LexicalReader:
         scores = np.fromiter((score for score, _ in hits), np.float32, len(hits))
         return scores, np.array(rows, dtype=np.int64)
 
-    def _scores(self, words: Sequence[str], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """BM25 of these words in these rows, float32 of the same shape; 0 where there are none."""
         among = _either([self._term("row", row) for row in rows.tolist()])
         query = Query.boolean_query([(Occur.Must, Query.const_score_query(among, 0.0)), (Occur.Must, self._any(words))])
@@ -223,15 +250,17 @@ class LexicalReader:
             tests.append(Query.range_query(self._schema, "day", days, first, last, use_inverted_index=True))
         return [(Occur.Must, Query.const_score_query(test, 0.0)) for test in tests]
 
-    def _with_phrases(self, phrases: Sequence[tuple[str, ...]], words: Sequence[str]) -> Query:
-        required = [
-            Query.phrase_query(self._schema, "text", list(phrase)) if len(phrase) > 1 else self._any(phrase)
-            for phrase in phrases
-        ]
-        return Query.boolean_query([*((Occur.Must, query) for query in required), (Occur.Should, self._any(words))])
+    def _with_phrases(self, phrases: Sequence[tuple[Terms, ...]], words: Sequence[Terms]) -> Query:
+        required = [(Occur.Must, _best([self._phrase(terms) for terms in readings])) for readings in phrases]
+        return Query.boolean_query([*required, (Occur.Should, self._any(words))])
 
-    def _any(self, words: Sequence[str]) -> Query:
-        return _either([Query.term_query(self._schema, "text", word, "freq") for word in words])
+    def _phrase(self, terms: Terms) -> Query:
+        return Query.phrase_query(self._schema, "text", list(terms)) if len(terms) > 1 else self._any([terms])
+
+    def _any(self, words: Sequence[Terms]) -> Query:
+        return _either(
+            [_best([Query.term_query(self._schema, "text", term, "freq") for term in terms]) for terms in words]
+        )
 
     def _term(self, field: str, value: str | int) -> Query:
         return Query.term_query(self._schema, field, value, "basic")
@@ -240,15 +269,15 @@ class LexicalReader:
         """Raise IndexCorrupt if the fields are others than this program writes."""
         try:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
-            self._find(self._any(["a"]), 1)
+            self._find(self._any([("a",)]), 1)
         except ValueError as error:
             raise corrupt(self._folder, "is a lexical index of another kind") from error
 
 
-def terms_of_chunk(title: str, section: str, text: str) -> list[str]:
+def terms_of_chunk(title: str, section: str, text: str, language: str | None = None) -> list[str]:
     """Return the terms by which a chunk is found, in order; where its heading path starts with the title, only once."""
     heading = section if section.startswith(title) else f"{title} {section}"
-    return terms_in(f"{heading} {text}")
+    return terms_in(f"{heading} {text}", language)
 
 
 def _schema() -> tantivy.Schema:
@@ -262,6 +291,11 @@ def _schema() -> tantivy.Schema:
 
 def _either(queries: Sequence[Query]) -> Query:
     return Query.boolean_query([(Occur.Should, query) for query in queries])
+
+
+def _best(queries: Sequence[Query]) -> Query:
+    """Any of several forms of one word, which count once."""
+    return queries[0] if len(queries) == 1 else Query.disjunction_max_query(queries)
 
 
 def _day(text: str) -> int:

@@ -13,6 +13,8 @@ from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts, is_document_id
 from indexer.generation.dense.vectors import check_query_vector
 from indexer.generation.document_database import AROUND, StoredChunk, texts_around
+from indexer.generation.lexical.languages import ENGLISH
+from indexer.generation.lexical.lexical_query import LexicalQuery, read_query
 from indexer.generation.manifest import Manifest, corrupt, parse_manifest
 from indexer.generation.overlap import joined
 from indexer.generation.repetition import Shares
@@ -126,10 +128,14 @@ class MilvusGeneration:
         )
         return _arrays(found)
 
-    def search_words(self, query: str, k: int, only: Filter | None = None) -> ScoredRows:
+    def read_query(self, query: str) -> LexicalQuery:
+        """Read a query, as a user types it, for `search_words`."""
+        return read_query(query, self.manifest.languages or (ENGLISH,))
+
+    def search_words(self, query: LexicalQuery, k: int, only: Filter | None = None) -> ScoredRows:
         """Find the chunks that match the words of a query; see `Generation.search_words`. At most 16,384 are found."""
         # Milvus Lite gives BM25 as a distance, below 0.
-        wanted = MilvusQuery.read(query)
+        wanted = MilvusQuery.of(query)
         if not wanted.text:
             return _arrays([])
         tests = [*wanted.tests(), *([self.select(only)] if only else [])]

@@ -2,20 +2,21 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from indexer.filter import Filter
 from indexer.generation.lexical.lexical_index import terms_of_chunk
-from indexer.generation.lexical.lexical_query import read_query
+from indexer.generation.lexical.lexical_query import LexicalQuery
 
 _PLAIN = re.compile(r"(?!0x)[a-z0-9]+")
 _LONGEST = 65_535  # bytes of a text in Milvus, all of which are ASCII here
 
 
-def words_of(title: str, section: str, text: str) -> str:
+def words_of(title: str, section: str, text: str, language: str | None = None) -> str:
     """Return the terms by which a chunk is found, with spaces between; what is too long for Milvus is left out."""
-    words = " ".join(map(_token, terms_of_chunk(title, section, text)))
+    words = " ".join(map(_token, terms_of_chunk(title, section, text, language)))
     return words if len(words) <= _LONGEST else words[: _LONGEST + 1].rpartition(" ")[0]
 
 
@@ -38,24 +39,31 @@ class MilvusQuery:
     """A query as Milvus is asked for it."""
 
     text: str  # any of these words
-    phrases: tuple[str, ...]  # and every one of these, word after word
+    phrases: tuple[tuple[str, ...], ...]  # and one reading of each of these, word after word
 
     @classmethod
-    def read(cls, query: str) -> "MilvusQuery":
-        """Read a query as the embedded store does."""
-        wanted = read_query(query)
-        phrases = tuple(" ".join(map(_token, phrase)) for phrase in wanted.phrases)
-        words = dict.fromkeys(word for text in (*map(_token, wanted.words), *phrases) for word in text.split())
-        return cls(" ".join(words), phrases)
+    def of(cls, wanted: LexicalQuery) -> "MilvusQuery":
+        """Put a query in the terms of Milvus."""
+        phrases = tuple(tuple(" ".join(map(_token, terms)) for terms in readings) for readings in wanted.phrases)
+        texts = (*(_token(term) for forms in wanted.words for term in forms), *chain(*phrases))
+        return cls(" ".join(dict.fromkeys(word for text in texts for word in text.split())), phrases)
 
     def tests(self) -> Iterable[str]:
         """Yield expressions that are true wherever all phrases are."""
-        for word in dict.fromkeys(" ".join(self.phrases).split()):
-            yield f"text_match(words, '{word}')"
+        for readings in self.phrases:
+            yield _either([_all(dict.fromkeys(phrase.split())) for phrase in readings])
 
     def matches(self, words: str) -> bool:
         """Return whether what `words_of` gave holds all phrases."""
-        return all(f" {phrase} " in f" {words} " for phrase in self.phrases)
+        return all(any(f" {phrase} " in f" {words} " for phrase in readings) for readings in self.phrases)
+
+
+def _either(tests: Sequence[str]) -> str:
+    return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"
+
+
+def _all(words: Iterable[str]) -> str:
+    return " and ".join(f"text_match(words, '{word}')" for word in words)
 
 
 def _token(term: str) -> str:

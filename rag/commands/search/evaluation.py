@@ -97,7 +97,7 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str) -> I
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
         reader = None if mode == "dense" else _lexical(texts, Path(temporary) / "lexical")
         for number, query in enumerate(queries):
-            lexical = reader.search(query, CANDIDATES) if reader else None
+            lexical = reader.search(reader.read(query), CANDIDATES) if reader else None
             if lexical and mode == "lexical":
                 yield single(lexical, is_dense=False)
                 continue
