@@ -17,6 +17,7 @@ from indexer.generation.document_database import DocumentReader, StoredChunk
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
+from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -129,9 +130,14 @@ class Generation:
         """
         return self._vectors.search(vector, k, allowed)
 
-    def read_query(self, query: str) -> LexicalQuery:
+    def read_query(self, query: str, synonyms: Synonyms = NO_SYNONYMS) -> LexicalQuery:
         """Read a query, as a user types it, for `search_words`."""
-        return self._lexical.read(query)
+        return self._lexical.read(query, synonyms)
+
+    def within(self, query: LexicalQuery, allowed: RowSet | None = None) -> RowSet:
+        """Return the rows, of those that `select` gave, which a query with required or excluded parts allows."""
+        found = self._lexical.within(query.required, query.excluded)
+        return found if allowed is None else found & allowed
 
     def search_words(
         self, query: LexicalQuery, k: int, only: Filter | None = None
@@ -155,6 +161,14 @@ class Generation:
     def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
         """Return document and signature by row, an array (n,) of `rows.DTYPE`; `rows` is int64 (n,)."""
         return self.rows[rows]
+
+    def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
+        """Return whether each of these rows is of a document that a filter allows, bool (n,); `rows` is int64 (n,)."""
+        return self.select(only).contains(rows)
+
+    def dates(self, rows: npt.NDArray[np.int64]) -> list[str | None]:
+        """Return the date of the document of each of these rows, YYYY-MM-DD or None; `rows` is int64 (n,)."""
+        return self.catalogue.dates(self.rows[rows]["document"].tolist())
 
     def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
         """Return the repeated shares of texts by row, uint8 (n,), see `indexer.generation.repetition`; 0 if unknown."""

@@ -10,7 +10,7 @@ from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.generation.dense.vectors import VectorWriter
 from indexer.generation.document_database import DocumentWriter
-from indexer.generation.lexical.lexical_index import LexicalWriter
+from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import DOCUMENTS, LEXICAL, REPETITION, ROWS, VECTORS, Counts, FileRecord, record_file
 from indexer.generation.repetition import RepetitionCounter
 from indexer.generation.rows import RowWriter
@@ -57,6 +57,7 @@ class GenerationWriter:
                 title=chunk.title,
                 section=chunk.section,
                 text=chunk.text,
+                url=chunk.url,
                 terms=terms,
                 date=document.date,
                 language=document.language,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from embedder.errors import PilotlightError
 from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
 from indexer.generation.catalogue import document_id
@@ -29,6 +30,8 @@ from rag.query.options import FURTHEST
 from rag.query.ranking import Choice, Found, Ranking, choose, extended, fused, lowered, single
 from rag.query.request import USUAL, Limits, SearchRequest
 from rag.query.results import Answer, Hit
+from rag.query.rules.boosts import Boosts
+from rag.query.rules.synonyms_file import SynonymsFile
 from rag.query.sentences import nearest_sentences
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
@@ -81,12 +84,19 @@ class Retriever:
         batcher: QueryBatcher | None = None,
         limits: Limits = USUAL,
     ) -> None:
-        """Raises FingerprintMismatch. Retrievers that share an embedder should share a batcher."""
+        """Retrievers that share an embedder should share a batcher.
+
+        Raises:
+            FingerprintMismatch: another embedder built the generation.
+            SynonymsError, SettingsError: the rules of `limits` cannot be read.
+        """
         check_fingerprint(generation, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
         self.limits = limits
         self._batcher = batcher or QueryBatcher(embedder)
+        self._boosts = Boosts.parse(limits.boost)
+        self._synonyms = SynonymsFile(limits.synonyms)
         self._words = ThreadPoolExecutor(_WORD_SEARCHES, thread_name_prefix="words")
 
     @classmethod
@@ -95,7 +105,7 @@ class Retriever:
         generation = Generation.open(index_dir)
         try:
             return cls(generation, embedder, limits=limits)
-        except FingerprintMismatch:
+        except PilotlightError:
             generation.close()
             raise
 
@@ -116,13 +126,14 @@ class Retriever:
             FilterError: its filter cannot be read.
         """
         request.check(self.limits)
-        search = _Search(request, self.generation.read_query(request.query), vector)
+        search = _Search(request, self.generation.read_query(request.query, self._synonyms.current()), vector)
         return self._present(search, self._rank(search, self._candidates(search)))
 
     def _candidates(self, search: _Search) -> Iterator[_Candidates]:
         """Yield what is found by meaning and by words: each time four times as much, until that is all."""
         request, only = search.request, search.request.only
         allowed = self.generation.select(only) if only else None  # once: the search by words finds it remembered
+        within = self.generation.within(search.words, allowed) if search.words.is_bounded else allowed
         depth = max(CANDIDATES, 2 * request.k)  # whatever the offset, for all pages to be of one ranking
         words: Future[tuple[Found, float]] | None = None
         if request.mode == "hybrid" and self.generation.words_take_long:  # while the query is embedded
@@ -134,7 +145,7 @@ class Retriever:
             dense = lexical = None
             if vector is not None:
                 began = time.perf_counter()
-                dense = self.generation.search(vector, depth, allowed)
+                dense = self.generation.search(vector, depth, within)
                 search.spent("dense", began)
             if request.mode != "dense":
                 lexical, seconds = words.result() if words else self._search_words(search.words, depth, only)
@@ -174,7 +185,7 @@ class Retriever:
             ranking = fused(found.dense, found.lexical, lambda rows: self.generation.vectors(rows) @ vector)
         else:
             ranking = single(next(filter(None, found[:2])), is_dense=found.dense is not None)
-        return lowered(ranking, self.generation.repetition(ranking.rows))
+        return self._boosts.apply(lowered(ranking, self.generation.repetition(ranking.rows)), self.generation)
 
     def _present(self, search: _Search, ranked: _Ranked) -> Answer:
         """Fetch the hits of the page, and what is told of them and of the candidates."""
@@ -192,6 +203,9 @@ class Retriever:
             generation=self.generation.id,
             next=search.stop if ranked.has_more else None,
             facets=facets,
+            also_searched=[each._asdict() for each in search.words.also],
+            required=[str(clause) for clause in search.words.required],
+            excluded=[str(clause) for clause in search.words.excluded],
             close=is_close(search.words.asked, judged, self.limits.close),
         )
 
@@ -212,7 +226,7 @@ class Retriever:
         """The vector of the query, which takes the wait for other queries, too, unless it is there already."""
         if search.vector is None:
             began = time.perf_counter()
-            search.vector = self._batcher.encode(search.request.query)
+            search.vector = self._batcher.encode(search.request.meaning)
             search.spent("embed", began)
         return search.vector
 

@@ -53,9 +53,7 @@ def words(text: str) -> re.Pattern[str]:
 def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return the terms of one match of `words`, in the order of the text, by the rules of one of `STEMMERS`."""
     # the rules of other languages than English look at accents
-    read, finished = (
-        (fold, _english) if language == ENGLISH else (_fold_case, lambda piece: fold(stem(piece, language)))
-    )
+    read, finished = (fold, _english) if language == ENGLISH else (fold_case, lambda piece: fold(stem(piece, language)))
     pieces = _PIECE.findall(read(word))
     terms: list[str] = []
     for piece in pieces:
@@ -88,8 +86,9 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", bare.casefold())
 
 
-def _fold_case(text: str) -> str:
-    return unicodedata.normalize("NFKC", text.casefold())
+def fold_case(text: str) -> str:
+    """Fold case and compatibility forms; accents stay."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text.casefold())
 
 
 def _english(piece: str) -> str:

@@ -1,64 +1,150 @@
-"""Words that a query asks for. A query is text, never a language.
+"""What a query asks for, in terms: its syntax, the languages of the index, corrections and synonyms.
 
-Only quotation marks mean something: what stands between them must be found word for word.
+A query is text, never a language: `query_syntax` says what little of it means something, and reading it never fails.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import fold, is_spaceless, terms_of_word, words
 from indexer.generation.lexical.languages import ENGLISH, is_stop_word, language_of_query
+from indexer.generation.lexical.query_syntax import Part, parse_query
+from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 
-_QUOTED = re.compile('["“”„«»]([^"“”„«»]+)["“”„«»]')
-_MOST_PHRASES = 8
 _LONGEST_PHRASE = 32  # words
+_MOST_CORRECTED = 4  # words of a query
 
 Terms = tuple[str, ...]
+Readings = tuple[Terms, ...]  # of a phrase: its terms by the rules of each language, each different reading once
+
+
+class Clause(NamedTuple):
+    """A word or phrase that must be found, or must not be."""
+
+    readings: Readings  # any of these, term after term
+    field: str  # one of the values of `query_syntax.FIELDS`; empty for anywhere
+    text: str  # as it was typed
+
+    def __str__(self) -> str:
+        """Write it as it can be typed."""
+        text = self.text if re.fullmatch(r"\S+", self.text) and self.field else f'"{self.text}"'
+        return f"{self.field}:{text}" if self.field else text
+
+
+class AlsoSearched(NamedTuple):
+    """A word or phrase of the query, and what was searched for because of it."""
+
+    typed: str
+    searched: tuple[str, ...]
+    reason: str  # correction or synonym
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """What an index knows of words."""
+
+    is_known: Callable[[str], bool]  # whether a passage has a term
+    corrections: Callable[[str], Sequence[str]]  # of a word that none has, the likeliest first
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
     """What passages are searched for, in terms as `analysis.terms_in` gives them."""
 
-    words: tuple[Terms, ...]  # any of these, each once; of each, the different terms by the rules of the languages
-    phrases: tuple[tuple[Terms, ...], ...]  # and every one of these: of each, one such reading, term after term
+    words: tuple[Terms, ...]  # any of these, each once; of each, the different terms that stand for it
+    required: tuple[Clause, ...]  # and every one of these
+    excluded: tuple[Clause, ...]  # and none of these
+    synonyms: tuple[Readings, ...]  # phrases that count where they are found, as words do
     asked: tuple[Terms, ...]  # words within and outside phrases, but for stop words, as in `words`
     marked: frozenset[str]  # all terms of these, which are worth showing in a passage
+    also: tuple[AlsoSearched, ...]
+    meaning: str  # the query without its syntax, for the search by meaning
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it says of passages that they must, or must not, be found."""
+        return bool(self.required or self.excluded)
 
 
-@lru_cache(maxsize=256)
-def read_query(text: str, languages: tuple[str, ...] = (ENGLISH,)) -> LexicalQuery:
+def read_query(
+    text: str,
+    languages: tuple[str, ...] = (ENGLISH,),
+    lookups: Lookups | None = None,
+    synonyms: Synonyms = NO_SYNONYMS,
+) -> LexicalQuery:
     """Read what a user typed; stop words count only within quotation marks, or where there is nothing else.
 
     Args:
         text: the query.
         languages: by whose rules the index is stemmed, see `Manifest.languages`; at least one.
+        lookups: what the index knows; without it, nothing is corrected.
+        synonyms: which words stand for which.
     """
-    quoted = [words(phrase).findall(phrase)[:_LONGEST_PHRASE] for phrase in _QUOTED.findall(text)[:_MOST_PHRASES]]
-    phrases = dict.fromkeys(_readings(phrase, languages) for phrase in quoted)
-    phrases.pop((), None)
-    rest = _QUOTED.sub(" ", text, count=_MOST_PHRASES)
-    loose = _terms(words(rest).findall(rest), languages, or_stop_words=not phrases)
-    asked = dict.fromkeys([*loose, *_terms(list(chain(*quoted)), languages, or_stop_words=not loose)])
-    return LexicalQuery(tuple(loose), tuple(phrases), tuple(asked), frozenset(chain(*asked)))
+    parsed = parse_query(text)
+    required = _clauses(parsed.required, languages)
+    expanded = synonyms.expand(words(parsed.words).findall(parsed.words))
+    telling = _telling(expanded.words, languages, or_stop_words=not required)
+    also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
+    loose: dict[Terms, None] = {}
+    for word in telling:
+        forms = _terms_of(word, languages)
+        if others := expanded.alternatives.get(word):
+            forms = [_joined([*forms, *chain(*(_terms_of(other, languages) for other in others))])]
+        elif lookups and not any(map(lookups.is_known, chain(*forms))):
+            corrected = (
+                ()
+                if sum(each.reason == "correction" for each in also) == _MOST_CORRECTED
+                else (tuple(lookups.corrections(word)))
+            )
+            if corrected:
+                also.append(AlsoSearched(word, corrected, "correction"))
+                forms = [_joined(list(chain(*(_terms_of(other, languages) for other in corrected))))]
+        loose |= dict.fromkeys(forms)
+    phrases = tuple(filter(None, (_readings(words(each).findall(each), languages) for each in expanded.phrases)))
+    within = [word for part in parsed.required if not part.field for word in words(part.text).findall(part.text)]
+    quoted = chain(*(_terms_of(word, languages) for word in _telling(within, languages, or_stop_words=not loose)))
+    asked = tuple(dict.fromkeys([*loose, *quoted]))
+    wanted = frozenset(chain(*asked))
+    return LexicalQuery(
+        words=tuple(loose),
+        required=required,
+        excluded=tuple(
+            clause
+            for clause in _clauses(parsed.excluded, languages)
+            if clause.field or not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
+        ),
+        synonyms=phrases,
+        asked=asked,
+        marked=wanted.union(*chain(*phrases)),
+        also=tuple(also),
+        meaning=parsed.meaning,
+    )
 
 
-def _readings(phrase: Sequence[str], languages: Sequence[str]) -> tuple[Terms, ...]:
+def _clauses(parts: Sequence[Part], languages: Sequence[str]) -> tuple[Clause, ...]:
+    """Parts as terms, each once, but for those without a word."""
+    found = {}
+    for part in parts:
+        readings = _readings(words(part.text).findall(part.text)[:_LONGEST_PHRASE], languages)
+        if readings:
+            found.setdefault((readings, part.field), Clause(readings, part.field, part.text))
+    return tuple(found.values())
+
+
+def _readings(phrase: Sequence[str], languages: Sequence[str]) -> Readings:
     """The terms of a phrase by the rules of each language, each different reading once; none where it has none."""
     readings = (tuple(chain(*(terms_of_word(word, language) for word in phrase))) for language in languages)
     return tuple(filter(None, dict.fromkeys(readings)))
 
 
-def _terms(found: Sequence[str], languages: Sequence[str], *, or_stop_words: bool) -> list[Terms]:
-    """Terms of the words that are no stop words, each once; or of all words, if that leaves none."""
+def _telling(found: Sequence[str], languages: Sequence[str], *, or_stop_words: bool) -> list[str]:
+    """The words that are no stop words; or all of them, if that leaves none."""
     spoken = language_of_query([word.casefold() for word in found], languages)
     telling = [word for word in found if not is_stop_word(fold(word) if spoken == ENGLISH else word.casefold(), spoken)]
-    if not telling and or_stop_words:
-        telling = list(found)
-    return list(dict.fromkeys(chain(*(_terms_of(word, languages) for word in telling))))
+    return telling if telling or not or_stop_words else list(found)
 
 
 def _terms_of(word: str, languages: Sequence[str]) -> list[Terms]:
@@ -69,3 +155,7 @@ def _terms_of(word: str, languages: Sequence[str]) -> list[Terms]:
     return [
         tuple(dict.fromkeys(forms)) for forms in zip(*(terms_of_word(word, each) for each in languages), strict=True)
     ]
+
+
+def _joined(forms: Sequence[Terms]) -> Terms:
+    return tuple(dict.fromkeys(chain(*forms)))

@@ -13,7 +13,8 @@ import numpy as np
 from ir_measures import RR, R, nDCG
 
 from embedder.protocol import Embedder
-from indexer.generation.lexical.lexical_index import LexicalReader, LexicalWriter
+from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_writer import LexicalWriter
 from rag.errors import DatasetError, QueryError
 from rag.query.fusion import FUSIONS
 from rag.query.options import MODES

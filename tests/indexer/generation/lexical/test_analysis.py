@@ -52,13 +52,13 @@ def test_terms(text, terms):
 def test_reading_a_query(query, words, phrases):
     found = read_query(query)
     assert [*found.words] == [(word,) for word in words]
-    assert [*found.phrases] == [(phrase,) for phrase in phrases]
+    assert [clause.readings for clause in found.required] == [(phrase,) for phrase in phrases]
 
 
 def test_a_long_query_has_a_bounded_number_of_phrases():
     found = read_query('"a b" ' + " ".join(f'"x{i} {"w " * 99}"' for i in range(50)))
-    assert len(found.phrases) == 8
-    assert max(len(reading) for [reading] in found.phrases) == 32
+    assert len(found.required) == 8
+    assert max(len(reading) for clause in found.required for reading in clause.readings) == 32
 
 
 @pytest.mark.parametrize(
@@ -145,4 +145,4 @@ def test_a_query_is_read_by_the_rules_of_every_language_of_the_index(query, foun
     read = read_query(query, ("de", "en"))
     assert sorted(map(sorted, read.words)) == sorted(map(sorted, found))
     if not found:
-        assert read.phrases == ((("die", "installation"), ("die", "installationen")),)
+        assert [clause.readings for clause in read.required] == [(("die", "installation"), ("die", "installationen"))]

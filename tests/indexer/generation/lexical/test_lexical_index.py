@@ -11,7 +11,9 @@ import pytest
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.lexical import lexical_index
-from indexer.generation.lexical.lexical_index import LexicalReader, LexicalWriter
+from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_writer import LexicalWriter
+from indexer.generation.lexical.vocabulary import FILES
 from indexer.rowset import RowSet
 
 TEXTS = [
@@ -186,7 +188,9 @@ def test_several_segments_are_one_index(tmp_path):
 def test_a_finished_folder_has_only_what_it_needs(tmp_path):
     folder = write(tmp_path / "lexical", TEXTS)
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert len({name.partition(".")[0] for name in before}) == 2  # meta.json and one segment
+    assert (
+        len({name.partition(".")[0] for name in before} - {Path(name).stem for name in FILES}) == 2
+    )  # meta.json, a segment
     rows(LexicalReader(folder), "vacuum")
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
@@ -283,3 +287,65 @@ def test_a_writer_says_whose_rules_it_used(tmp_path):
         writer.add(row, title="", section="", text="text", language=language)
     assert writer.languages == ("en", "de", "fr")
     writer.close()
+
+
+@pytest.fixture
+def titled(tmp_path):
+    facts = {
+        "title": ["Vacuum", "Guide", "Vacuum", "Guide", "Vacuum"],
+        "section": ["Vacuum › Costs", "", "Setup", "", ""],
+        "url": [f"https://x.org/docs/page{row}.html#part" for row in range(5)],
+    }
+    return LexicalReader(write(tmp_path / "lexical", TEXTS, **facts))
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("tuples -storage", set()),
+        ("dead -storage", {2}),
+        ('dead -"dead tuples"', {2}),
+        ("dead -tuple", {2}),  # in any form
+        ("vacuum -vacuum", {0, 2, 4}),  # which says nothing
+        ("-storage", {0}),
+        ("title:guide", {1, 3}),
+        ("title:guide index", {1, 3}),
+        ("section:costs", {0}),
+        ("heading:setup dead", {2}),
+        ("body:vacuum", {0, 2}),
+        ('body:"dead tuples"', {0}),
+        ("url:page3.html", {3}),
+        ("url:https://x.org/docs/page1.html#part index", {1}),
+        ("vacuum -title:vacuum", set()),
+        ("index -url:page3", {1}),
+        ("title:nowhere vacuum", set()),
+    ],
+)
+def test_what_is_required_and_excluded(titled, query, found):
+    read = titled.read(query)
+    assert set(rows(titled, query)) == found
+    scores = titled.search(read, 10)[0]
+    assert (scores > 0).all()
+    if read.is_bounded:
+        assert found <= set(titled.within(read.required, read.excluded).rows().tolist())
+
+
+def test_unknown_words_are_corrected_and_known_ones_are_not(reader):
+    read = reader.read("vacum of deed tuples")
+    assert [tuple(one) for one in read.also] == [
+        ("vacum", ("vacuum",), "correction"),
+        ("deed", ("dead",), "correction"),
+    ]
+    assert rows(reader, "vacum of deed tuples") == rows(reader, "vacuum of dead tuples")
+    for query in ("vacuum dead", '"vacum"', "maxConections", "max_conections", "VACUMX", "zebra"):
+        assert reader.read(query).also == ()
+
+
+def test_a_folder_of_an_older_program_has_neither_fields_nor_corrections(tmp_path):
+    folder = write(tmp_path / "lexical", TEXTS, title=["Vacuum", "Guide", "", "", ""])
+    for name in FILES:
+        (folder / name).unlink()
+    reader = LexicalReader(folder)
+    assert reader.read("vacum").also == ()
+    assert set(rows(reader, "title:guide index")) == {1}
+    assert set(rows(reader, "title:predicate index")) == {1}  # anywhere
