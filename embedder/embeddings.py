@@ -5,6 +5,7 @@ torch is imported where it is needed: the native engine runs without it.
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,15 @@ from embedder.engines.native import NativeEngine
 from embedder.engines.package import ensure_package
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
+from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
 from embedder.model.tokenizer import Tokenizer
 from embedder.protocol import Role
 
 if TYPE_CHECKING:
     from embedder.engines.pytorch import Engine
     from embedder.model.sentence import SentenceEncoder
+
+_TOKENS_TOGETHER = 16_384  # whose states are in memory at once, 24 MB for the default model
 
 
 class Embeddings(LangChainEmbeddings):
@@ -75,16 +79,39 @@ class Embeddings(LangChainEmbeddings):
 
         Raises TypeError for anything but a sequence of str, EmbedderError if the model gives NaN or infinity.
         """
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise TypeError("encode takes a sequence of str")
-        if not len(texts):
+        rows = self._rows(texts, role)
+        if not rows:
             return np.empty((0, self.dimension), dtype=np.float32)
-        vectors = self.engine.encode(self.tokenizer(texts, role))
-        if not np.isfinite(vectors).all():
-            raise EmbedderError(
-                f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
-            )
-        return vectors
+        return self._finite(self.engine.encode(rows))
+
+    def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries, each as one vector and as one for each of its tokens, in one pass. Raises as `encode` does."""
+        rows = self._rows(texts, "query")
+        if not rows:
+            return []
+        vectors, states = self.engine.encode_tokens(rows)
+        return [QueryTokens(vector, unit(own)) for vector, own in zip(self._finite(vectors), states, strict=True)]
+
+    def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
+        """Embed documents, each as one vector and as the signs of its tokens, in one pass. Raises as `encode` does."""
+        rows = self._rows(texts, "document")
+        vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
+        signs = [np.empty((0, self.dimension // 8), dtype=np.uint8)]
+        counts = np.array([len(row) for row in rows], dtype=np.int32)
+        groups = (np.cumsum(counts) // _TOKENS_TOGETHER).tolist()
+        start = 0
+        for _, group in groupby(groups):
+            stop = start + len(list(group))
+            vectors[start:stop], states = self.engine.encode_tokens(rows[start:stop])
+            signs += [to_signs(state) for state in states]
+            start = stop
+        return DocumentTokens(self._finite(vectors), np.concatenate(signs), counts)
+
+    def maxsim(
+        self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
+    ) -> Floats:
+        """Score passages by their tokens, float32 (n,); see `late_interaction.maxsim`."""
+        return self.engine.maxsim(query, signs, starts, counts)
 
     def embed_query(self, text: str) -> list[float]:
         """Embed one query with the model's query prompt; returns `dim` floats."""
@@ -96,6 +123,18 @@ class Embeddings(LangChainEmbeddings):
         vectors: list[list[float]] = self.encode(texts, role="document").tolist()
         return vectors
 
+    def _rows(self, texts: Sequence[str], role: Role) -> list[list[int]]:
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise TypeError("encode takes a sequence of str")
+        return self.tokenizer(texts, role) if len(texts) else []
+
+    def _finite(self, vectors: Floats) -> Floats:
+        if not np.isfinite(vectors).all():
+            raise EmbedderError(
+                f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
+            )
+        return vectors
+
     def _start_engine(self) -> "Engine":
         cache, key = self.config.cache_dir, self.plan.package_key
         if self.plan.engine == "native" and key:
@@ -104,11 +143,12 @@ class Embeddings(LangChainEmbeddings):
         import torch
 
         from embedder.engines import pytorch as engines
+        from embedder.model.sentence import WithStates
 
         torch.set_num_threads(self.threads)
         sizes = (self.dimension, int(self.spec.config.get("pad_token_id") or 0))
         if self.plan.engine == "eager":
-            return engines.EagerEngine(self.model, *sizes)
+            return engines.EagerEngine(WithStates(self.model), *sizes)
         if self.plan.engine == "compile" or not key:
-            return engines.CompiledEngine(self.model, *sizes, open_private(cache))
+            return engines.CompiledEngine(WithStates(self.model), *sizes, open_private(cache))
         return engines.PackagedEngine(ensure_package(self.plan, key), *sizes)

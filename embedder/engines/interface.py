@@ -7,7 +7,7 @@ from pathlib import Path
 from embedder.engines.library import INTERLEAVE, PANEL, architecture
 from embedder.errors import PackageError
 
-ABI_VERSION = 1  # kAbiVersion: raise both with any change of interface.h
+ABI_VERSION = 2  # kAbiVersion: raise both with any change of interface.h
 
 
 class Precision(IntEnum):
@@ -65,7 +65,13 @@ def load(path: Path) -> ctypes.CDLL:
     library.pl_create.restype = ctypes.c_void_p
     library.pl_create.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32]
     library.pl_encode.restype = Refusal
-    library.pl_encode.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32, ctypes.c_void_p]
+    library.pl_encode.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32] + [ctypes.c_void_p] * 2
+    library.pl_maxsim.restype = ctypes.c_int32
+    library.pl_maxsim.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32),  # query
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32),  # passages
+        ctypes.c_void_p,
+    ]
     library.pl_destroy.restype = None
     library.pl_destroy.argtypes = [ctypes.c_void_p]
     return library

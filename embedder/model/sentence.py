@@ -55,8 +55,25 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Map ids int64 (b, s) and mask int64 (b, s; padding on the right is 0) to float32 (b, d)."""
-        vectors = self.pool(self.encoder(ids, mask), mask)
-        return F.normalize(vectors, dim=-1) if self.normalize else vectors
+        return self.with_states(ids, mask)[0]
+
+    def with_states(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Map ids and mask to what `forward` gives, and to the states it is made of, float32 (b, s, hidden)."""
+        states = self.encoder(ids, mask)
+        vectors = self.pool(states, mask)
+        return F.normalize(vectors, dim=-1) if self.normalize else vectors, states.float()
+
+
+class WithStates(nn.Module):
+    """A sentence encoder that gives the states of the tokens too: what the engines compile and run."""
+
+    def __init__(self, sentence: SentenceEncoder) -> None:
+        super().__init__()
+        self.sentence = sentence
+
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Map ids and mask, int64 (b, s), to vectors float32 (b, d) and states float32 (b, s, hidden)."""
+        return self.sentence.with_states(ids, mask)
 
 
 def load_module(spec: ModelSpec) -> SentenceEncoder:

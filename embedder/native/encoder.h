@@ -121,6 +121,7 @@ struct Encoder {
       product(b.wide, layer.down, add_residual);
       norm(layer.norm2_weight, layer.norm2_bias);
     }
+    if (group.states) std::memcpy(group.states, b.x, size_t(rows) * d * sizeof(float));
     for (int t = 0; t < n; ++t)
       pool(s, b.x + size_t(offsets[t] - offsets[0]) * d, offsets[t + 1] - offsets[t], group.vectors + size_t(t) * d);
   }

@@ -214,7 +214,9 @@ class LexicalReader:
         if self._vocabulary is None or not word[1:].islower():  # capitals within a word make it a name
             return ()
         found = self._vocabulary.corrections(word)
-        alike = [each for each in found if each.edits == found[0].edits and each.count * _AS_LIKELY >= found[0].count]
+        alike = [
+            each for each in found if each.edits == found[0].edits and each.passages * _AS_LIKELY >= found[0].passages
+        ]
         return tuple(each.word for each in alike[:_MOST_CORRECTIONS])
 
     def _any(self, words: Sequence[Terms]) -> Query:

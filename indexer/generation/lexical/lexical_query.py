@@ -126,7 +126,7 @@ def read_query(
 
 def _clauses(parts: Sequence[Part], languages: Sequence[str]) -> tuple[Clause, ...]:
     """Parts as terms, each once, but for those without a word."""
-    found = {}
+    found: dict[tuple[Readings, str], Clause] = {}
     for part in parts:
         readings = _readings(words(part.text).findall(part.text)[:_LONGEST_PHRASE], languages)
         if readings:

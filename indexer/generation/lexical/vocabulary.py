@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import chain, combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ class Correction(NamedTuple):
 
     word: str  # as it is written there, in lower case
     edits: int  # 0 where only accents differ
-    count: int  # passages that have it
+    passages: int  # that have it
 
 
 class VocabularyWriter:
@@ -77,10 +77,11 @@ class VocabularyWriter:
         order = sorted(range(len(frequent)), key=lambda place: (len(frequent[place][0]), place))
         words = [frequent[place][0] for place in order]
         lengths = np.array(list(map(len, words)), np.uint8)
-        folded = _letters("".join(words))
-        hashes, places = _table(lengths, folded, np.array(order, np.int64) < _FREQUENT)
-        written = _letters("".join(spellings[word][1] for word in words))
-        arrays = (lengths, np.array([counts[word] for word in words], np.uint32), folded, written, hashes, places)
+        letters = _letters("".join(words))
+        accented = _letters("".join(spellings[word][1] for word in words))
+        passages = np.array([counts[word] for word in words], np.uint32)
+        hashes, places = _table(lengths, letters, np.array(order, np.int64) < _FREQUENT)
+        arrays: list[npt.NDArray[Any]] = [lengths, passages, letters, accented, hashes, places]
         for name, array in zip(FILES, arrays, strict=True):
             np.save(folder / name, array, allow_pickle=False)
 
@@ -116,9 +117,9 @@ class Vocabulary:
             if edits > 1 and any(_is_derived(word, fold(each.word)) for each in found):
                 return ()
             if found := [
-                each for each in found if each.count > 1 or len(self._counts) < _MANY or each.word[0] == word[0]
+                each for each in found if each.passages > 1 or len(self._counts) < _MANY or each.word[0] == word[0]
             ]:
-                return tuple(sorted(found, key=lambda each: (each.edits, -each.count, each.word)))
+                return tuple(sorted(found, key=lambda each: (each.edits, -each.passages, each.word)))
         return ()
 
     def _within(self, word: str, edits: int) -> Iterator[Correction]:

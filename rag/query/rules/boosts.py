@@ -74,6 +74,7 @@ class Boosts:
             scores[order],
             None if ranking.dense is None else ranking.dense[order],
             None if ranking.lexical is None else ranking.lexical[order],
+            None if ranking.tokens is None else ranking.tokens[order],
         )
 
     def _factors(self, generation: Searchable, rows: Rows) -> Scores:
