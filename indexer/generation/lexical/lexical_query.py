@@ -6,6 +6,7 @@ A query is text, never a language: `query_syntax` says what little of it means s
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from indexer.generation.lexical.query_syntax import Part, parse_query
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 
 _LONGEST_PHRASE = 32  # words
+_REMEMBERED = 1 << 14  # words
 _MOST_CORRECTED = 4  # words of a query
 
 Terms = tuple[str, ...]
@@ -92,21 +94,19 @@ def read_query(
     for word in telling:
         forms = _terms_of(word, languages)
         if others := expanded.alternatives.get(word):
-            forms = [_joined([*forms, *chain(*(_terms_of(other, languages) for other in others))])]
+            forms = (_joined([*forms, *chain(*(_terms_of(other, languages) for other in others))]),)
         elif lookups and not any(map(lookups.is_known, chain(*forms))):
-            corrected = (
-                ()
-                if sum(each.reason == "correction" for each in also) == _MOST_CORRECTED
-                else (tuple(lookups.corrections(word)))
-            )
-            if corrected:
+            may_be = sum(each.reason == "correction" for each in also) < _MOST_CORRECTED
+            if may_be and (corrected := tuple(lookups.corrections(word))):
                 also.append(AlsoSearched(word, corrected, "correction"))
-                forms = [_joined(list(chain(*(_terms_of(other, languages) for other in corrected))))]
+                forms = (_joined(list(chain(*(_terms_of(other, languages) for other in corrected)))),)
         loose |= dict.fromkeys(forms)
     phrases = tuple(filter(None, (_readings(words(each).findall(each), languages) for each in expanded.phrases)))
-    within = [word for part in parsed.required if not part.field for word in words(part.text).findall(part.text)]
-    quoted = chain(*(_terms_of(word, languages) for word in _telling(within, languages, or_stop_words=not loose)))
-    asked = tuple(dict.fromkeys([*loose, *quoted]))
+    asked = tuple(loose)
+    if required:
+        within = [word for part in parsed.required if not part.field for word in words(part.text).findall(part.text)]
+        quoted = chain(*(_terms_of(word, languages) for word in _telling(within, languages, or_stop_words=not loose)))
+        asked = tuple(dict.fromkeys([*loose, *quoted]))
     wanted = frozenset(chain(*asked))
     return LexicalQuery(
         words=tuple(loose),
@@ -124,7 +124,7 @@ def read_query(
     )
 
 
-def _clauses(parts: Sequence[Part], languages: Sequence[str]) -> tuple[Clause, ...]:
+def _clauses(parts: Sequence[Part], languages: tuple[str, ...]) -> tuple[Clause, ...]:
     """Parts as terms, each once, but for those without a word."""
     found: dict[tuple[Readings, str], Clause] = {}
     for part in parts:
@@ -134,27 +134,32 @@ def _clauses(parts: Sequence[Part], languages: Sequence[str]) -> tuple[Clause, .
     return tuple(found.values())
 
 
-def _readings(phrase: Sequence[str], languages: Sequence[str]) -> Readings:
+def _readings(phrase: Sequence[str], languages: tuple[str, ...]) -> Readings:
     """The terms of a phrase by the rules of each language, each different reading once; none where it has none."""
     readings = (tuple(chain(*(terms_of_word(word, language) for word in phrase))) for language in languages)
     return tuple(filter(None, dict.fromkeys(readings)))
 
 
-def _telling(found: Sequence[str], languages: Sequence[str], *, or_stop_words: bool) -> list[str]:
+def _telling(found: Sequence[str], languages: tuple[str, ...], *, or_stop_words: bool) -> list[str]:
     """The words that are no stop words; or all of them, if that leaves none."""
-    spoken = language_of_query([word.casefold() for word in found], languages)
-    telling = [word for word in found if not is_stop_word(fold(word) if spoken == ENGLISH else word.casefold(), spoken)]
+    spoken = languages[0] if len(languages) == 1 else language_of_query([word.casefold() for word in found], languages)
+    telling = [word for word in found if not _is_common(word, spoken)]
     return telling if telling or not or_stop_words else list(found)
 
 
-def _terms_of(word: str, languages: Sequence[str]) -> list[Terms]:
+@lru_cache(maxsize=_REMEMBERED)
+def _is_common(word: str, language: str) -> bool:
+    return is_stop_word(fold(word) if language == ENGLISH else word.casefold(), language)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _terms_of(word: str, languages: tuple[str, ...]) -> tuple[Terms, ...]:
     """Of each term of a word, the different forms that it has by the rules of the languages."""
     if is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
         terms = terms_of_word(word)
-        return [(term,) for term in terms if len(term) > 1] or [(term,) for term in terms]
-    return [
-        tuple(dict.fromkeys(forms)) for forms in zip(*(terms_of_word(word, each) for each in languages), strict=True)
-    ]
+        return tuple((term,) for term in terms if len(term) > 1) or tuple((term,) for term in terms)
+    forms = zip(*(terms_of_word(word, each) for each in languages), strict=True)
+    return tuple(tuple(dict.fromkeys(different)) for different in forms)
 
 
 def _joined(forms: Sequence[Terms]) -> Terms:

@@ -13,6 +13,7 @@ _MOST_PARTS = 8  # of each kind
 _QUOTES = '"“”„«»'
 _PHRASE = f"[{_QUOTES}][^{_QUOTES}]+[{_QUOTES}]"
 _QUOTED = re.compile(_PHRASE)
+_SYNTAX = re.compile(rf"[{_QUOTES}:]|(?<!\S)-")
 # Excluded words have three letters at least, and a vowel if they are ASCII: others are options, such as -v and -xzf.
 _MARKED = re.compile(
     rf"(?<!\S)(?:(-?)({'|'.join(FIELDS)}):({_PHRASE}|[^\s:{_QUOTES}]\S*)|-({_PHRASE}|(?=[a-z]*[aeiouy]|[^a-z])[^\W\d_]\w{{2,}}(?:-\w+)*))(?!\S)",
@@ -44,6 +45,8 @@ class ParsedQuery(NamedTuple):
 
 def parse_query(text: str) -> ParsedQuery:
     """Take a query apart; it never fails, and one that would only exclude is words."""
+    if not _SYNTAX.search(text):  # as most have none
+        return ParsedQuery(text, (), (), text)
     required: list[Part] = []
     excluded: list[Part] = []
 

@@ -67,7 +67,7 @@ class Boosts:
             return ranking
         factors = self._factors(generation, ranking.rows)
         # a negative cosine goes the same way
-        scores = ranking.scores + np.abs(ranking.scores) * (factors - 1)
+        scores: Scores = np.asarray(ranking.scores + np.abs(ranking.scores) * (factors - 1), np.float32)
         order = best_first(scores)
         return Ranking(
             ranking.rows[order],
@@ -82,7 +82,7 @@ class Boosts:
         for only, factor in self.rules:
             factors[generation.matches(rows, only)] *= factor
         if self.days:
-            factors *= self.by_age ** (_ages(generation.dates(rows)) / self.days)
+            factors *= np.asarray(self.by_age ** (_ages(generation.dates(rows)) / self.days), np.float32)
         return factors
 
 

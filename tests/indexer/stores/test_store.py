@@ -31,6 +31,8 @@ PAGES = {
 QUERIES = (
     "dead tuples",
     '"dead tuples"',
+    "tuples -storage",
+    'vacuum -"dead tuples"',
     '"tuples dead"',
     '"reads max_wal_size" table',
     "max_wal_size",
@@ -175,6 +177,21 @@ def test_search_by_words(opened, query):
     assert (np.diff(scores) <= 0).all()
     if '"' not in query:  # a phrase weighs otherwise in Milvus
         np.testing.assert_allclose(scores, wanted, rtol=0.05)  # which counts the words of a passage exactly
+
+
+@pytest.mark.parametrize("query", ['"dead tuples"', "tuples -storage", 'storage "dead tuples" -fsync'])
+def test_search_by_meaning_within_what_a_query_requires_and_excludes(opened, query):
+    theirs, ours = opened
+    vector = DummyEmbedder().encode(["dead tuples of a table"])[0]
+    found = [one.search(vector, 100, one.within(one.read_query(query)))[1] for one in (theirs, ours)]
+    assert set(found[1].tolist()) == set(found[0].tolist())
+    assert 0 < len(found[0]) < theirs.chunk_count
+    for one in (theirs, ours):
+        only = Filter.parse({"language": "en"})
+        rows = one.search(vector, 100, one.within(one.read_query(query), one.select(only)))[1]
+        assert set(rows.tolist()) <= set(found[0].tolist())
+        assert one.matches(rows, only).all()
+        assert len(one.dates(rows)) == len(rows)
 
 
 @pytest.mark.parametrize("fields", FILTERS, ids=str)
