@@ -16,9 +16,9 @@ _NOISE_CLASSES = frozenset(
 )
 _NOISE_ROLES = frozenset(
     "navigation search searchbox banner contentinfo complementary button tab tablist toolbar menu menubar menuitem "
-    "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist "
-    "doc-backlink".split()
+    "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist".split()
 )
+_BACKLINK = "doc-backlink"  # to where a footnote is noted; or, around the words of a heading, to the table of contents
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 _KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
@@ -76,7 +76,7 @@ def is_noise(tag: Element) -> bool:
     name = tag.name
     if name in _NEVER:
         return True
-    if tag.attributes and (_is_hidden(tag) or tag.get("role") in _NOISE_ROLES or has_noise_class(tag)):
+    if tag.attributes and (_is_hidden(tag) or _has_noise_role(tag) or has_noise_class(tag)):
         return True
     if name == "a":
         return _is_control(tag)
@@ -91,6 +91,11 @@ def is_noise(tag: Element) -> bool:
     if name == "form":  # some systems wrap the whole page in one
         return not holds(tag, _PAGE_PARTS)
     return name == "summary" and _only_toggles(tag)
+
+
+def _has_noise_role(tag: Element) -> bool:
+    role = tag.get("role")
+    return role in _NOISE_ROLES or (role == _BACKLINK and (tag.parent is None or tag.parent.name not in _HEADINGS))
 
 
 def is_permalink(link: Element) -> bool:

@@ -141,3 +141,15 @@ def test_long_terms_and_tables_of_one_symbol_are_sections() -> None:
         (("API", "f()"), "f"),
         (("API", "g()"), "g"),
     ]
+
+
+def test_a_heading_that_leads_back_to_the_contents_is_a_heading() -> None:
+    """As docutils makes them where a page has a table of contents; a footnote's way back is no text."""
+    markup = (
+        '<section id=x><h2><a class="toc-backref" href="#id1" role="doc-backlink">How is X done?</a>'
+        f'<a class="headerlink" href="#x">¶</a></h2><p>{LONG}</p></section>'
+        '<p id=n>A note of its own, in words. <a role="doc-backlink" href="#r1">back to the text</a></p>'
+    )
+    found = sections(f"<main><h1>FAQ</h1>{markup}</main>")
+    assert [path for path, *_ in found] == [("FAQ", "How is X done?")]
+    assert "back to" not in found[0][2]
