@@ -20,3 +20,4 @@ class EmbedderConfig:
     precision: str = "auto"
     threads: int = 0  # cores a forward pass uses; 0 = all physical cores
     cache_dir: Path = field(default_factory=default_folder)
+    pairs: bool = False  # whether it is a cross-encoder, which scores pairs of texts

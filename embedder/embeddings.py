@@ -12,18 +12,15 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
-from embedder.cache import open_private
 from embedder.config import EmbedderConfig
-from embedder.engines.native import NativeEngine
-from embedder.engines.package import ensure_package
 from embedder.engines.plan import Plan
+from embedder.engines.starting import start_engine
 from embedder.errors import EmbedderError
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
 from embedder.model.tokenizer import Tokenizer
 from embedder.protocol import Role
 
 if TYPE_CHECKING:
-    from embedder.engines.pytorch import Engine
     from embedder.model.sentence import SentenceEncoder
 
 _TOKENS_TOGETHER = 16_384  # whose states are in memory at once, 24 MB for the default model
@@ -42,7 +39,7 @@ class Embeddings(LangChainEmbeddings):
         self.precision = self.plan.precision
         self.threads = self.plan.threads
         self.tokenizer = Tokenizer(self.spec)
-        self.engine = self._start_engine()
+        self.engine = start_engine(self.plan, lambda: self.model)
 
     @property
     def dimension(self) -> int:
@@ -65,10 +62,9 @@ class Embeddings(LangChainEmbeddings):
 
         Engines that run a package do not need it; it is then loaded at the first access.
         """
-        from embedder.model.sentence import load_module
+        from embedder.model.sentence import load_in
 
-        module = load_module(self.spec)
-        return module.to_bf16() if self.precision == "bf16" else module
+        return load_in(self.spec, self.precision)
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
@@ -134,21 +130,3 @@ class Embeddings(LangChainEmbeddings):
                 f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
             )
         return vectors
-
-    def _start_engine(self) -> "Engine":
-        cache, key = self.config.cache_dir, self.plan.package_key
-        if self.plan.engine == "native" and key:
-            folder = ensure_package(self.plan, key)
-            return NativeEngine(folder, self.spec, self.precision, self.threads, self.plan.isa)
-        import torch
-
-        from embedder.engines import pytorch as engines
-        from embedder.model.sentence import WithStates
-
-        torch.set_num_threads(self.threads)
-        sizes = (self.dimension, int(self.spec.config.get("pad_token_id") or 0))
-        if self.plan.engine == "eager":
-            return engines.EagerEngine(WithStates(self.model), *sizes)
-        if self.plan.engine == "compile" or not key:
-            return engines.CompiledEngine(WithStates(self.model), *sizes, open_private(cache))
-        return engines.PackagedEngine(ensure_package(self.plan, key), *sizes)

@@ -1,4 +1,4 @@
-"""Protocol of an embedder for the rest of Pilotlight; implemented by `Embeddings` and the tests' dummy."""
+"""Protocols of the models, for the rest of Pilotlight: of `Embeddings` and `Reranker`, and of the dummies of tests."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -49,3 +49,20 @@ def encode_documents(embedder: Embedder, texts: Sequence[str], *, tokens: bool) 
     if tokens:
         return embedder.encode_document_tokens(texts)
     return DocumentTokens.without(embedder.encode(texts, role="document"))
+
+
+class CrossEncoder(Protocol):
+    """Tells how well texts answer a query, reading the two together."""
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+
+    def pairs(self, query: str, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of the query with each text, for `logits`."""
+
+    def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        """Return one number a pair, float32 (n,), the higher the better."""
+
+    def activated(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return logits as the model's own scores."""

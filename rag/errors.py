@@ -4,6 +4,7 @@ RagError
 ├── UsageError          a command line that cannot be read: says what is wrong, and what was probably meant
 ├── SettingsError       a setting whose value cannot be used: names the setting, the value and what is allowed
 ├── QueryError          a query, k, or mode that cannot be answered (HTTP 400)
+│   └── RerankOff       no cross-encoder is set that ranks anew (HTTP 501)
 ├── NotThere            something that is asked for by its name and is not there (HTTP 404)
 │   ├── CollectionMissing  a collection: names those that are
 │   ├── DocumentMissing    a document
@@ -46,6 +47,13 @@ class SettingsError(RagError):
 
 class QueryError(RagError):
     """A query that cannot be answered as asked."""
+
+
+class RerankOff(QueryError):
+    """There is no cross-encoder to rank with."""
+
+    def __init__(self) -> None:
+        super().__init__("reranking is not configured here: set rerank_model")
 
 
 class NotThere(RagError):

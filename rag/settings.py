@@ -15,7 +15,7 @@ from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.generation.layout import KEYS, collection_dir, is_url
 from indexer.scope import Scope, patterns
 from rag.declaration import WORDS, Setting, setting
-from rag.query.options import EXPANSIONS
+from rag.query.options import EXPANSIONS, RERANKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,26 @@ class Settings:
         "embedder",
         low=0,
         high=1024,
+    )
+    rerank_model: str = setting(
+        "", "cross-encoder that ranks the best candidates anew: a folder or hub name; empty = none", "rerank"
+    )
+    rerank_revision: str = setting("", "commit hash of a hub model, required with a hub name", "rerank")
+    rerank_depth: int = setting(RERANKED, "candidates that it reads for a query", "rerank", low=1, high=200)
+    rerank_engine: str = setting(
+        "auto",
+        "how to run it; auto = native if it supports the model, else aot",
+        "rerank",
+        choices=("auto", "native", "aot", "compile", "eager"),
+    )
+    rerank_precision: str = setting(
+        "auto",
+        "precision of it; auto = bf16 if the CPU has it in hardware, else fp32; int8 is fastest",
+        "rerank",
+        choices=("auto", "fp32", "bf16", "int8"),
+    )
+    rerank_threads: int = setting(
+        0, "cores for one run of it; 0 = all physical cores, in serve too", "rerank", low=0, high=1024
     )
     cache_dir: str = setting("", "private folder for compiled models; empty = ~/.cache/pilotlight", "embedder")
     max_pages: int = setting(10_000, "most pages to fetch from one site", "crawl", low=1, high=100_000_000)
@@ -206,6 +226,20 @@ class Settings:
             precision=self.precision,
             threads=self.threads,
             cache_dir=self.cache,
+        )
+
+    def reranker_config(self) -> EmbedderConfig | None:
+        """Return what the cross-encoder needs; None where there is none."""
+        if not self.rerank_model:
+            return None
+        return EmbedderConfig(
+            model=self.rerank_model,
+            revision=self.rerank_revision,
+            engine=self.rerank_engine,
+            precision=self.rerank_precision,
+            threads=self.rerank_threads,
+            cache_dir=self.cache,
+            pairs=True,
         )
 
     def build_config(self, within: Mapping[str, Sequence[str]] | None = None) -> BuildConfig:

@@ -3,6 +3,7 @@
 
 embed: text in, unit vector out, beside LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
 query: embed a query and answer a query, inside one process, beside the published LangChain script
+rerank: score --chunks texts for a query by a cross-encoder, beside CrossEncoder, ONNX Runtime and OpenVINO
 index: index the same chunks, beside the script; from --chunks 10000 on, write an index of perturbed passages
 search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
 cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory

@@ -73,3 +73,25 @@ class DummyEmbedder:
         vectors[empty, 0] = 1.0
         norms[empty] = 1.0
         return vectors / norms
+
+
+class DummyCrossEncoder:
+    """Gives a text the number of the query's words that it has, less a little for each other one."""
+
+    name = "dummy-cross"
+
+    def __init__(self) -> None:
+        self.runs: list[int] = []  # pairs of each
+        self.texts: list[str] = []  # that it has read
+
+    def pairs(self, query: str, texts: Sequence[str]) -> list[list[int]]:
+        wanted = set(_TOKEN.findall(query.lower())) - _STOP
+        self.texts += texts
+        return [[word in wanted for word in _TOKEN.findall(text.lower())] + [False] for text in texts]
+
+    def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        self.runs.append(len(rows))
+        return np.array([sum(row) - 0.01 * len(row) for row in rows], np.float32)
+
+    def activated(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        return 10 * logits

@@ -9,7 +9,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from rag.settings import Settings
 from web import openapi, problems
-from web.api import answers, documents, embeddings, health, jobs, openai, search
+from web.api import answers, documents, embeddings, health, jobs, openai, rerank, search
 from web.encoding import JsonProvider
 from web.guards import access, cors, limits
 from web.observe import telemetry
@@ -18,7 +18,20 @@ from web.retriever import Jobs, Retriever
 from web.security_headers import SECURITY_HEADERS
 from web.sizes import MAX_BODY_BYTES
 
-PARTS = (search, answers, search_page, status_page, health, openapi, embeddings, openai, documents, jobs, document_page)
+PARTS = (
+    search,
+    answers,
+    search_page,
+    status_page,
+    health,
+    openapi,
+    embeddings,
+    openai,
+    rerank,
+    documents,
+    jobs,
+    document_page,
+)
 
 
 def create_app(retriever: Retriever, settings: Settings, builds: Jobs | None = None) -> Flask:

@@ -7,11 +7,21 @@ from flask import Flask, Response, current_app, g, render_template, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from rag.errors import DeadlinePassed, JobConflict, JobRefused, KeysError, NotReady, NotThere, QueryError
+from rag.errors import DeadlinePassed, JobConflict, JobRefused, KeysError, NotReady, NotThere, QueryError, RerankOff
 from rag.query.filters import FilterError
 
 MEDIA_TYPE = "application/problem+json"
-MACHINE_PATHS = ("/api", "/v1", "/livez", "/readyz", "/metrics", "/openapi.json", "/static")  # never a page
+MACHINE_PATHS = (
+    "/api",
+    "/v1",
+    "/v2",
+    "/rerank",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/static",
+)  # never a page
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})  # that an error may bring along
 REASONS = {413: "too_large", 429: "rate"}  # under which refusals are counted
@@ -73,6 +83,8 @@ def problem_of(error: Exception) -> dict[str, object]:
         own_words = error.description if error.description != type(error).description else None
         detail = own_words or DETAILS.get(error.code) or HTTP_STATUS_CODES.get(error.code, "Error")
         return problem(error.code, detail, field=getattr(error, "field", None))
+    if isinstance(error, RerankOff):
+        return problem(501, str(error))
     if isinstance(error, QueryError | FilterError):
         return problem(400, str(error), field=getattr(error, "field", None))
     if isinstance(error, NotThere):

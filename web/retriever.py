@@ -9,7 +9,7 @@ import numpy.typing as npt
 from rag.document_sections import Section
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.request import SearchRequest
-from rag.query.results import Answer, QueryTokens
+from rag.query.results import Answer, QueryTokens, Relevance
 
 Role = Literal["query", "document"]
 Vectors = npt.NDArray[np.float32]  # (n, dim)
@@ -50,6 +50,9 @@ class Retriever(Protocol):
 
     def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
         """Tokens of each text, whatever the model's length. Raises NotReady."""
+
+    def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
+        """Say how well each text answers a query. Raises RerankOff, NotReady or DeadlinePassed."""
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
         """Return a document with its passages, JSON-ready. Raises DocumentMissing, CollectionMissing or NotReady."""

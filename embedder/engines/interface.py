@@ -7,7 +7,7 @@ from pathlib import Path
 from embedder.engines.library import INTERLEAVE, PANEL, architecture
 from embedder.errors import PackageError
 
-ABI_VERSION = 2  # kAbiVersion: raise both with any change of interface.h
+ABI_VERSION = 3  # kAbiVersion: raise both with any change of interface.h
 
 
 class Precision(IntEnum):
@@ -43,6 +43,7 @@ class CShape(ctypes.Structure):
         ("normalize", ctypes.c_int32),
         ("precision", ctypes.c_int32),
         ("eps", ctypes.c_float),
+        ("types", ctypes.c_int32),
     )
 
 

@@ -53,7 +53,7 @@ class NativeEngine:
             raise PackageError(
                 f"the package {folder} cannot be loaded ({error}): remove it to build it again"
             ) from error
-        shape = shape_of(spec.config)
+        shape = shape_of(spec.config, spec.token_types)
         if shape is None:
             raise PackageError(f"the package {folder} is of a model the native engine does not run: use --engine aot")
         self._dimension, self._positions = shape.hidden, shape.positions - shape.first_position
@@ -134,4 +134,5 @@ def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
         normalize=spec.normalize,
         precision=Precision[precision.upper()],
         eps=shape.eps,
+        types=shape.types,
     )

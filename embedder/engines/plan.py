@@ -13,11 +13,12 @@ from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.engines import native as kernel
 from embedder.engines.library import architecture, sources_digest
 from embedder.errors import EmbedderError, ModelError, PrecisionError
+from embedder.model.cross_encoder import read_cross_encoder
 from embedder.model.spec import ModelSpec, locate, read_spec
 
 # Of aot: without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured.
 INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
-RECIPE = 7  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
+RECIPE = 8  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class Plan:
             raise EmbedderError(f"no engine {config.engine!r}: one of {', '.join(ENGINES)}")
         self.config = config
         self.precision = resolve_precision(config.precision)
-        self.spec: ModelSpec = read_spec(locate(config.model, config.revision))
+        read = read_cross_encoder if config.pairs else read_spec
+        self.spec: ModelSpec = read(locate(config.model, config.revision))
         self.threads = config.threads or cpu.detect().cores
         self.engine = self._engine()
         self._check_int8()

@@ -61,7 +61,8 @@ def load_encoder(shape: Shape, kind: str, files: tuple[Path, ...]) -> Encoder:
         "positions.weight": take("embeddings.position_embeddings.weight"),
     }
     if "embeddings.token_type_embeddings.weight" in tensors:
-        state["positions.weight"] = state["positions.weight"] + take("embeddings.token_type_embeddings.weight")[0]
+        types = take("embeddings.token_type_embeddings.weight")[: shape.types, None]
+        state["positions.weight"] = (state["positions.weight"] + types).flatten(0, 1)
     for part in ("weight", "bias"):
         state[f"norm.{part}"] = take(f"embeddings.LayerNorm.{part}")
         for layer in range(shape.layers):

@@ -46,7 +46,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.words = nn.Embedding(shape.vocabulary, shape.hidden)
-        self.positions = nn.Embedding(shape.positions, shape.hidden)  # token type 0 is folded in
+        self.positions = nn.Embedding(shape.types * shape.positions, shape.hidden)  # each type's are added to them
         self.norm = nn.LayerNorm(shape.hidden, eps=shape.eps)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         if shape.relative_buckets:
@@ -60,10 +60,18 @@ class Encoder(nn.Module):
                 module.to(torch.bfloat16)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to float32 (b, s, d)."""
+        """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to float32 (b, s, d).
+
+        An id is a token plus its type times the size of the vocabulary.
+        """
         s = ids.shape[1]
         first = self.shape.first_position
-        x: Tensor = self.norm(self.words(ids).float() + self.positions.weight[first : first + s])
+        if self.shape.types == 1:
+            positions = self.positions.weight[first : first + s]
+        else:
+            kinds, ids = ids // self.shape.vocabulary, ids % self.shape.vocabulary
+            positions = self.positions(kinds * self.shape.positions + torch.arange(first, first + s))
+        x: Tensor = self.norm(self.words(ids).float() + positions)
         narrow = self.words.weight.dtype
         bias = torch.where(mask.bool(), 0.0, torch.finfo(narrow).min)[:, None, None, :]
         if self.shape.relative_buckets:

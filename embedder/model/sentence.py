@@ -29,10 +29,15 @@ class TransformersEncoder(nn.Module):
             kind = spec.config.get("model_type")
             detail = " ".join(str(error).split())[:300]
             raise ModelError(f"{spec.folder}: transformers cannot load model_type {kind!r}: {detail}") from error
+        self.types = spec.token_types
+        self.vocabulary = int(spec.config.get("vocab_size", 0))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to hidden states (b, s, d)."""
-        hidden: Tensor = self.inner(input_ids=ids, attention_mask=mask).last_hidden_state
+        """Map ids and mask, int64 (b, s), to hidden states (b, s, d); see `Encoder.forward` for the types of ids."""
+        more = {}
+        if self.types > 1:
+            more["token_type_ids"], ids = ids // self.vocabulary, ids % self.vocabulary
+        hidden: Tensor = self.inner(input_ids=ids, attention_mask=mask, **more).last_hidden_state
         return hidden
 
 
@@ -79,7 +84,7 @@ class WithStates(nn.Module):
 def load_module(spec: ModelSpec) -> SentenceEncoder:
     """Load the module of a model in fp32, ready for inference. Raises ModelError."""
     try:
-        shape = shape_of(spec.config)
+        shape = shape_of(spec.config, spec.token_types)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{spec.folder}/config.json has no valid {error}: fetch the model again") from error
     if shape is None:
@@ -87,3 +92,9 @@ def load_module(spec: ModelSpec) -> SentenceEncoder:
     else:
         encoder = load_encoder(shape, spec.config["model_type"], spec.weights)
     return SentenceEncoder(encoder, spec.pooling, spec.normalize).eval().requires_grad_(False)
+
+
+def load_in(spec: ModelSpec, precision: str) -> SentenceEncoder:
+    """Load the module of a model in bf16 if that is the precision, else in fp32. Raises ModelError."""
+    module = load_module(spec)
+    return module.to_bf16() if precision == "bf16" else module

@@ -21,10 +21,14 @@ class Shape:
     eps: float
     gelu: str  # "none" (erf) or "tanh", as torch.nn.functional.gelu names its approximation
     relative_buckets: int  # 0 where there is no relative position bias
+    types: int = 1  # of tokens; an id is a token plus its type times the size of the vocabulary
 
 
-def shape_of(config: Mapping[str, Any]) -> Shape | None:
-    """Return the encoder's shape for a transformers config, or None for models outside the family."""
+def shape_of(config: Mapping[str, Any], types: int = 1) -> Shape | None:
+    """Return the encoder's shape for a transformers config, or None for models outside the family.
+
+    `types` is how many types of tokens the ids may have.
+    """
     kind = config.get("model_type")
     distil = kind == "distilbert"
     if kind not in {"bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert"}:
@@ -44,4 +48,5 @@ def shape_of(config: Mapping[str, Any]) -> Shape | None:
         eps=float(config.get("layer_norm_eps", 1e-12)),
         gelu=_ACTIVATIONS[activation],
         relative_buckets=int(config.get("relative_attention_num_buckets", 32)) if kind == "mpnet" else 0,
+        types=types,
     )

@@ -37,6 +37,7 @@ class ModelSpec:
     lowercase: bool
     max_length: int  # tokens, special tokens included
     weights: tuple[Path, ...]  # safetensors files
+    token_types: int = 1  # that ids may have; two texts of a pair are told apart by them
 
     @property
     def dimension(self) -> int:
@@ -104,7 +105,7 @@ def read_spec(folder: Path) -> ModelSpec:
 
     Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
     """
-    config = _read_object(folder / "config.json")
+    config = read_object(folder / "config.json")
     if "AutoModel" in config.get("auto_map", {}):
         raise RemoteCodeRefused(
             f"{folder}/config.json asks to run Python code that came with the model (auto_map), which is never done: "
@@ -113,12 +114,12 @@ def read_spec(folder: Path) -> ModelSpec:
     modules = _modules(folder)
     pooling = _pooling(folder / modules["Pooling"] / "config.json") if "Pooling" in modules else "mean"
     prompts_file = folder / "config_sentence_transformers.json"
-    settings = _read_object(prompts_file) if prompts_file.exists() else {}
+    settings = read_object(prompts_file) if prompts_file.exists() else {}
     prompts = settings.get("prompts") or {}
     default = prompts.get(settings.get("default_prompt_name") or "", "")
     document = next((prompts[name] for name in _DOCUMENT_PROMPTS if name in prompts), default)
     sentence_file = folder / "sentence_bert_config.json"
-    sentence = _read_object(sentence_file) if sentence_file.exists() else {}
+    sentence = read_object(sentence_file) if sentence_file.exists() else {}
     tokenizer_file = folder / "tokenizer.json"
     if not tokenizer_file.exists():
         raise ModelError(f"{tokenizer_file} is missing: save the model again with a fast tokenizer")
@@ -159,7 +160,7 @@ def _modules(folder: Path) -> dict[str, str]:
 
 
 def _pooling(path: Path) -> str:
-    config = _read_object(path)
+    config = read_object(path)
     mode = config.get("pooling_mode")
     legacy = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
     modes = [mode] if mode else [_LEGACY_POOLING.get(key, key) for key in legacy]
@@ -175,13 +176,13 @@ def _max_length(folder: Path, config: Mapping[str, Any], sentence: Mapping[str, 
     if config.get("model_type") in {"roberta", "xlm-roberta", "camembert", "mpnet"}:
         positions -= int(config.get("pad_token_id", 1)) + 1  # their first position is after the padding index
     path = folder / "tokenizer_config.json"
-    own = sentence.get("max_seq_length") or (_read_object(path).get("model_max_length") if path.exists() else None)
+    own = sentence.get("max_seq_length") or (read_object(path).get("model_max_length") if path.exists() else None)
     return min(positions, int(own)) if own and own < _UNSET_LENGTH else positions
 
 
 def _weights(folder: Path) -> tuple[Path, ...]:
     index = folder / "model.safetensors.index.json"
-    sharded = sorted(set(_read_object(index).get("weight_map", {}).values())) if index.exists() else []
+    sharded = sorted(set(read_object(index).get("weight_map", {}).values())) if index.exists() else []
     names = sharded or ["model.safetensors"]
     paths = tuple(folder / name for name in names)
     for path in paths:
@@ -191,7 +192,8 @@ def _weights(folder: Path) -> tuple[Path, ...]:
     return paths
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises ModelError."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

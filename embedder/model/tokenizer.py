@@ -17,9 +17,9 @@ class Tokenizer:
         self.max_length = spec.max_length
         self._lowercase = spec.lowercase
         self._prompts: dict[Role, str] = {"query": spec.query_prompt, "document": spec.document_prompt}
-        self._truncating = _load(spec.tokenizer)
+        self._truncating = load_tokenizer(spec.tokenizer)
         self._truncating.enable_truncation(spec.max_length)
-        self._whole = _load(spec.tokenizer)
+        self._whole = load_tokenizer(spec.tokenizer)
         self._whole.no_truncation()
         for tokenizer in (self._truncating, self._whole):
             tokenizer.no_padding()
@@ -39,11 +39,16 @@ class Tokenizer:
         text = self._prompts[role] + text
         if self._lowercase:
             text = text.lower()
-        # lone surrogates are not text to the tokenizer and would stop it
-        return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+        return tokenizable(text)
 
 
-def _load(path: Path) -> tokenizers.Tokenizer:
+def tokenizable(text: str) -> str:
+    """Return a text without lone surrogates, which are not text to a tokenizer and would stop it."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def load_tokenizer(path: Path) -> tokenizers.Tokenizer:
+    """Read a tokenizer's file. Raises ModelError."""
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception for every damaged file

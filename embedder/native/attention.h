@@ -12,6 +12,7 @@ struct Head {
   const Row *queries, *keys, *values;
   ptrdiff_t stride;
   int tokens, width;
+  int asked;              // the first so many queries are computed
   float scale;            // of a query's product with a key
   const float* relative;  // [max_length][max_length], added to the scaled products; or null
   int max_length;
@@ -115,8 +116,8 @@ inline void attend(const Head<typename Tile::Row>& head, char* scratch, Put&& pu
   }
   const int height = tile_height<Tile>(tokens, Tile::kFewRows);
   alignas(kAlignment) float sums[Tile::kFewRows * kPanel];
-  for (int r = 0; r < tokens; r += height) {
-    const int m = at_most(height, tokens - r);
+  for (int r = 0; r < head.asked; r += height) {
+    const int m = at_most(height, head.asked - r);
     for (int t = 0; t < padded; t += kPanel)
       Tile::run(queries + r * stride, stride, m, 1, s.keys + size_t(t) * width, width, s.scores + t, padded,
                 nothing_behind(s.keys));

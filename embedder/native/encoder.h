@@ -49,7 +49,10 @@ struct Encoder {
     const pl_shape& s = model.shape;
     const int d = s.hidden, f = s.intermediate, n = group.texts, width = d / s.heads;
     const int32_t *ids = group.ids, *offsets = group.offsets;
-    const int rows = offsets[n] - offsets[0];
+    int rows = offsets[n] - offsets[0];  // that layers work on
+    // Of the last layer, the first token of each text is all that is asked for: the others give it keys and values.
+    bool first_only = s.pooling == Pooling::kCls && !group.states;
+    for (int t = 0; t < n; ++t) first_only &= offsets[t + 1] > offsets[t];
     const float scale = 1.0f / __builtin_sqrtf(float(width));
     Arena arena(activations);
     const Buffers b(arena, s, rows);
@@ -78,7 +81,12 @@ struct Encoder {
         });
     };
 
-    const auto attention = [&] {
+    const auto keep_first = [&] {
+      for (int t = 0; t < n; ++t)
+        std::memmove(b.x + size_t(t) * d, b.x + size_t(offsets[t] - offsets[0]) * d, d * sizeof *b.x);
+      rows = n;
+    };
+    const auto attention = [&](bool first) {
       each(n * s.heads, [&](int rank, int h0, int h1) {
         for (int h = h0; h < h1; ++h) {
           const int t = h / s.heads, column = h % s.heads * width;
@@ -86,12 +94,13 @@ struct Encoder {
           const HeadRow* q = b.qkv + size_t(start) * 3 * d + column;
           const size_t area = size_t(s.max_length) * s.max_length;
           const float* relative = model.relative ? model.relative + h % s.heads * area : nullptr;
-          const Head<HeadRow> head{q, q + d, q + 2 * d, 3 * d, length, width, scale, relative, s.max_length};
+          const int asked = first ? 1 : length, to = first ? t : start;
+          const Head<HeadRow> head{q, q + d, q + 2 * d, 3 * d, length, width, asked, scale, relative, s.max_length};
           attend<Attention>(head, scratch[rank], [&](int r, int c, V y) {
             if constexpr (kQuantised)
-              store(b.y + size_t(start + r) * d + column + c, y);
+              store(b.y + size_t(to + r) * d + column + c, y);
             else
-              put(b.narrow.place(d, start + r, column + c), y);
+              put(b.narrow.place(d, to + r, column + c), y);
           });
         }
       });
@@ -107,7 +116,9 @@ struct Encoder {
     for (int i = 0; i < s.layers; ++i) {
       const Layer& layer = model.layers[i];
       product(b.narrow, layer.qkv, [&](int r, int c, V y) { put(b.qkv + size_t(r) * 3 * d + c, y); });
-      attention();
+      const bool first = first_only && i + 1 == s.layers;
+      if (first) keep_first();
+      attention(first);
       product(b.narrow, layer.out, add_residual);
       norm(layer.norm1_weight, layer.norm1_bias);
       product(b.narrow, layer.up, [&](int r, int c, V y) {
@@ -122,16 +133,20 @@ struct Encoder {
       norm(layer.norm2_weight, layer.norm2_bias);
     }
     if (group.states) std::memcpy(group.states, b.x, size_t(rows) * d * sizeof(float));
-    for (int t = 0; t < n; ++t)
-      pool(s, b.x + size_t(offsets[t] - offsets[0]) * d, offsets[t + 1] - offsets[t], group.vectors + size_t(t) * d);
+    for (int t = 0; t < n; ++t) {
+      const int at = first_only ? t : offsets[t] - offsets[0], length = first_only ? 1 : offsets[t + 1] - offsets[t];
+      pool(s, b.x + size_t(at) * d, length, group.vectors + size_t(t) * d);
+    }
   }
 
-  // Word and position of one token.
+  // Word, position and type of one token.
   static void add_embeddings(const Model& model, int id, int place, float* y) {
     const pl_shape& s = model.shape;
-    const float* position = model.positions + size_t(s.first_position + place) * s.hidden;
+    const int type = id / s.vocabulary, token = id % s.vocabulary;
+    const size_t row = size_t(type) * (s.first_position + s.max_length) + s.first_position + place;
+    const float* position = model.positions + row * s.hidden;
     for (int c = 0; c < s.hidden; c += kLanes) {
-      const size_t at = size_t(id) * s.hidden + c;
+      const size_t at = size_t(token) * s.hidden + c;
       const V word = kExact ? load((const float*)model.words + at) : load_half((const uint16_t*)model.words + at);
       store(y + c, add(word, load(position + c)));
     }

@@ -141,7 +141,7 @@ Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int3
   for (int t = 0; t < texts; ++t) longest = std::max(longest, offsets[t + 1] - offsets[t]);
   if (longest > shape.max_length) return Refusal::kTooLong;
   for (int i = 0; i < offsets[texts]; ++i)
-    if (uint32_t(ids[i]) >= uint32_t(shape.vocabulary)) return Refusal::kUnknownToken;
+    if (uint32_t(ids[i]) >= uint32_t(shape.types) * uint32_t(shape.vocabulary)) return Refusal::kUnknownToken;
 
   std::lock_guard<std::mutex> lock(e->entry);
   e->encode(Group{ids, offsets, texts, out, states}, longest);

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-constexpr int32_t kAbiVersion = 2;
+constexpr int32_t kAbiVersion = 3;
 
 enum class Precision : int32_t { kFp32, kBf16, kInt8 };
 enum class Pooling : int32_t { kMean, kCls, kMax };
@@ -33,9 +33,10 @@ struct pl_shape {
   Pooling pooling;
   int32_t normalize;  // 0 or 1
   Precision precision;
-  float eps;  // of layer norm
+  float eps;      // of layer norm
+  int32_t types;  // of tokens: an id is a token plus its type times `vocabulary`
 };
-static_assert(sizeof(pl_shape) == 11 * 4 && std::is_standard_layout_v<pl_shape>, "interface.py has it without gaps");
+static_assert(sizeof(pl_shape) == 12 * 4 && std::is_standard_layout_v<pl_shape>, "interface.py has it without gaps");
 
 // kAbiVersion, the size of pl_shape, kPanel, and the three kInterleaves.
 extern const int32_t pl_abi[6];

@@ -22,7 +22,7 @@ struct Layer {
 struct Model {
   pl_shape shape;
   const void* words;       // [vocabulary][hidden], fp32 or bf16
-  const float* positions;  // [positions][hidden], token type 0 added
+  const float* positions;  // [types][first_position + max_length][hidden], the type added
   const float *norm_weight, *norm_bias;
   const float* relative;  // [heads][max_length][max_length] or null
   const Layer* layers;

@@ -1,15 +1,16 @@
-"""Pilotlight as a retriever of LangChain."""
+"""Pilotlight as a retriever and as a reranker of LangChain."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
-from langchain_core.documents import Document
+from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
+from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, SkipValidation
 
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, MODES
-from rag.query.passages import Searcher, metadata_of, text_of
+from rag.query.passages import Ranker, Searcher, best_of, metadata_of, text_of
 from rag.query.request import SearchRequest
 
 
@@ -23,9 +24,34 @@ class PilotlightRetriever(BaseRetriever):
     mode: str = MODES[0]
     filter: dict[str, Any] | None = None  # as in the REST API
     collection: str = DEFAULT_COLLECTION
+    rerank: bool = False
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         wanted = Filter.parse(self.filter) if self.filter else None
-        request = SearchRequest(query, k=self.k, mode=self.mode, filter=wanted, collection=self.collection)
+        request = SearchRequest(
+            query, k=self.k, mode=self.mode, filter=wanted, collection=self.collection, rerank=self.rerank
+        )
         found = self.searcher.search(request)
         return [Document(text_of(hit), id=hit.id, metadata=metadata_of(hit)) for hit in found.hits]
+
+
+class PilotlightReranker(BaseDocumentCompressor):
+    """Keeps the documents that answer best, best first, whatever retriever found them; raises what its ranker raises.
+
+    Each gets its score, from 0 to 1, as `relevance_score` in its metadata.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    ranker: SkipValidation[Ranker]
+    top_n: int | None = 4  # None keeps all
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """Return the documents that answer a query best."""
+        best = best_of(self.ranker, query, [document.page_content for document in documents], self.top_n)
+        return [
+            documents[place].model_copy(update={"metadata": {**documents[place].metadata, "relevance_score": score}})
+            for place, score in best
+        ]

@@ -1,16 +1,18 @@
-"""Pilotlight as a retriever of LlamaIndex; needs the extra `pilotlight[llamaindex]`."""
+"""Pilotlight as a retriever and as a reranker of LlamaIndex; needs the extra `pilotlight[llamaindex]`."""
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, MODES
-from rag.query.passages import Searcher, metadata_of, text_of
+from rag.query.passages import Ranker, Searcher, best_of, metadata_of, text_of
 from rag.query.request import SearchRequest
 
 SHOWN = ("title", "section", "date")  # what a model is told of a passage beside its text
@@ -27,12 +29,13 @@ class PilotlightRetriever(BaseRetriever):
         mode: str = MODES[0],
         filter: Mapping[str, Any] | None = None,
         collection: str = DEFAULT_COLLECTION,
+        rerank: bool = False,
     ) -> None:
         """`filter` is as in the REST API. Raises FilterError."""
         super().__init__()
         self._searcher = searcher
         wanted = Filter.parse(filter) if filter else None
-        self._asked = SearchRequest("", k=k, mode=mode, filter=wanted, collection=collection)
+        self._asked = SearchRequest("", k=k, mode=mode, filter=wanted, collection=collection, rerank=rerank)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = self._searcher.search(replace(self._asked, query=query_bundle.query_str))
@@ -46,3 +49,29 @@ class PilotlightRetriever(BaseRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+class PilotlightReranker(BaseNodePostprocessor):
+    """Keeps the nodes that answer best, best first, whatever retriever found them; raises what its ranker raises."""
+
+    top_n: int | None = 4  # None keeps all
+    _ranker: Ranker = PrivateAttr()
+
+    def __init__(self, ranker: Ranker, *, top_n: int | None = 4, **more: Any) -> None:
+        """`more` is for the base class."""
+        super().__init__(top_n=top_n, **more)
+        self._ranker = ranker
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name of the class, for what LlamaIndex saves."""
+        return "PilotlightReranker"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if query_bundle is None:
+            raise ValueError("a query is needed to rank by")
+        texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
+        best = best_of(self._ranker, query_bundle.query_str, texts, self.top_n)
+        return [NodeWithScore(node=nodes[place].node, score=score) for place, score in best]

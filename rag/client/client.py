@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rag.client.answer import WrittenAnswer
 from rag.client.jobs import Job
-from rag.client.results import Document, answer_of, document_of, outcome_of, vectors_of
+from rag.client.results import Document, answer_of, document_of, outcome_of, relevance_of, vectors_of
 from rag.client.transport import Transport
 from rag.errors import ClientError
 from rag.query.filters import Filter
@@ -142,6 +142,16 @@ class Client:
             for start in range(0, len(texts), BATCH)
         ]
         return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+
+    def rerank(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Say how well each text answers a query, from 0 to 1; float32 (n,), in the order given.
+
+        Only where the server has a cross-encoder (`rerank_model`).
+        """
+        if not texts:
+            return np.empty(0, np.float32)
+        raw = self._transport.json("POST", "/v1/rerank", {"query": query, "documents": list(texts)})
+        return relevance_of(raw, len(texts))
 
     def index(self, *sources: str, **options: Unpack[IndexOptions]) -> Job:
         """Have the index built again, from its own sources unless others are named; needs a key that may write."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rag.client.transport import kind_of, problem_in
 from rag.errors import ClientError
-from rag.query.results import Answer, Hit
+from rag.query.results import Answer, Hit, Reranked
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,6 +74,8 @@ def _checked(read: Callable[P, T]) -> Callable[P, T]:
 def answer_of(raw: dict[str, Any]) -> Answer:
     """Read the answer to a search. Raises ClientError, as all of these do."""
     known = {field.name: raw[field.name] for field in fields(Answer) if field.name in raw}
+    if known.get("reranked"):
+        known["reranked"] = Reranked(**known["reranked"])
     return Answer(**{**known, "hits": [_hit(hit) for hit in raw["hits"]]})
 
 
@@ -104,6 +106,13 @@ def citations_of(raw: dict[str, Any]) -> tuple[Citation, ...]:
 def vectors_of(raw: dict[str, Any]) -> npt.NDArray[np.float32]:
     """Read vectors, as float32 (n, dim)."""
     return np.asarray(raw["embeddings"], np.float32).reshape(len(raw["embeddings"]), -1)
+
+
+@_checked
+def relevance_of(raw: dict[str, Any], count: int) -> npt.NDArray[np.float32]:
+    """Read the scores of texts, as float32 (count,), in the order of the texts."""
+    scores = {int(result["index"]): float(result["relevance_score"]) for result in raw["results"]}
+    return np.array([scores[place] for place in range(count)], np.float32)
 
 
 def _hit(raw: dict[str, Any]) -> Hit:

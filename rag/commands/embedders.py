@@ -1,4 +1,4 @@
-"""The embedder that the settings name, compiled first where it has to be."""
+"""The models that the settings name, compiled first where they have to be."""
 
 import sys
 from typing import Any
@@ -21,6 +21,12 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> LazyEmbedder:
         return load_embedder(settings)
 
     return LazyEmbedder(plan, load)
+
+
+def plans(settings: Settings) -> list[Plan]:
+    """Return the plan of the embedder, and that of the cross-encoder where one is set. Raises EmbedderError."""
+    configs = [settings.embedder_config(), settings.reranker_config()]
+    return [Plan(config) for config in configs if config]
 
 
 def prepare(plan: Plan, *, quiet: bool = False) -> bool:

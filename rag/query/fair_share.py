@@ -21,8 +21,8 @@ from rag.errors import DeadlinePassed
 from rag.query.batcher import QueryBatcher
 
 TURN_TOKENS = 256  # a query that comes meanwhile waits for so many at most, some tens of milliseconds
+Done = TypeVar("Done")
 _SMOOTHING = 0.1  # weight of the latest turn in the pace
-T = TypeVar("T")
 
 caller: ContextVar[str] = ContextVar("caller", default="")
 """Who asks, in this context; without one, all are one."""
@@ -35,56 +35,28 @@ class _Work:
         self.tokens = tokens
 
 
-class FairShare:
-    """Embeds many texts for many callers through a batcher, one turn at a time. Safe to share between threads."""
+class Turns:
+    """Has work done for many callers, one turn at a time. Safe to share between threads."""
 
-    def __init__(self, batcher: QueryBatcher) -> None:
-        self._batcher = batcher
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._work: dict[str, deque[_Work]] = {}  # by caller; the first of the first has its turn
         self._pace = 0.0  # seconds a token, of late; 0 as long as nobody knows
 
-    def encode(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.float32]:
-        """Embed texts as float32 (n, dim).
+    def take(self, sizes: Sequence[int], run: Callable[[int, int], Done]) -> list[Done]:
+        """Do work on texts of so many tokens each: `run` is called with the bounds of each turn; return its results.
 
-        Raises DeadlinePassed: at once if they cannot be done in time, or when it passes. And what the embedder raises.
+        Raises DeadlinePassed: at once if it cannot be done in time, or when it passes. And what `run` raises.
         """
-        vectors = np.empty((len(texts), self._batcher.embedder.dimension), np.float32)
-        for done, made in self._in_turns(texts, lambda some: self._batcher.encode_many(some, role, later=True)):
-            vectors[done : done + len(made)] = made
-        return vectors
-
-    def encode_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries with their tokens. Raises as `encode` does."""
-        turns = self._in_turns(queries, lambda some: self._batcher.encode_many_tokens(some, later=True))
-        return [query for _, made in turns for query in made]
-
-    def _in_turns(
-        self, texts: Sequence[str], encode: Callable[[Sequence[str]], list[T]]
-    ) -> Iterator[tuple[int, list[T]]]:
-        """Yield how many texts are done, and what the next turn made."""
-        turns = list(self._turns(texts))
-        with self._working(caller.get(), _Work(sum(tokens for _, tokens in turns))) as work:
-            done = 0
-            for count, tokens in turns:
+        turns = list(_bounds(sizes))
+        results = []
+        with self._working(caller.get(), _Work(sum(sizes))) as work:
+            for start, stop in turns:
                 self._await_turn(work)
                 began = time.monotonic()
-                made = encode(texts[done : done + count])
-                self._pass_turn(work, tokens, time.monotonic() - began)
-                yield done, made
-                done += count
-
-    def _turns(self, texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Yield how many texts each turn takes, and their tokens at most."""
-        count = tokens = 0
-        for text in texts:
-            bound = self._batcher.bound(text)
-            if count and tokens + bound > TURN_TOKENS:
-                yield count, tokens
-                count = tokens = 0
-            count, tokens = count + 1, tokens + bound
-        if count:
-            yield count, tokens
+                results.append(run(start, stop))
+                self._pass_turn(work, sum(sizes[start:stop]), time.monotonic() - began)
+        return results
 
     @contextmanager
     def _working(self, name: str, work: _Work) -> Iterator[_Work]:
@@ -121,3 +93,42 @@ class FairShare:
             name = next(iter(self._work))
             self._work[name] = self._work.pop(name)  # to the end
             self._changed.notify_all()
+
+
+class FairShare(Turns):
+    """Embeds many texts for many callers through a batcher."""
+
+    def __init__(self, batcher: QueryBatcher) -> None:
+        super().__init__()
+        self._batcher = batcher
+
+    def encode(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.float32]:
+        """Embed texts as float32 (n, dim). Raises as `take` does, and what the embedder raises."""
+        vectors = np.empty((len(texts), self._batcher.embedder.dimension), np.float32)
+
+        def embed(start: int, stop: int) -> None:
+            vectors[start:stop] = self._batcher.encode_many(texts[start:stop], role, later=True)
+
+        self.take(self._sizes(texts), embed)
+        return vectors
+
+    def encode_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries with their tokens. Raises as `encode` does."""
+        run = self._batcher.encode_many_tokens
+        turns = self.take(self._sizes(queries), lambda start, stop: run(queries[start:stop], later=True))
+        return [query for made in turns for query in made]
+
+    def _sizes(self, texts: Sequence[str]) -> list[int]:
+        return [self._batcher.bound(text) for text in texts]
+
+
+def _bounds(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield where the texts of each turn begin and end."""
+    start = tokens = 0
+    for place, size in enumerate(sizes):
+        if place > start and tokens + size > TURN_TOKENS:
+            yield start, place
+            start, tokens = place, 0
+        tokens += size
+    if sizes:
+        yield start, len(sizes)

@@ -57,6 +57,24 @@ def scaled(scores: Scores) -> Scores:
     return (scores - lowest) / (highest - lowest) if highest > lowest else np.ones_like(scores)
 
 
+def blended(scores: Scores, logits: Scores, weight: float = 0.5) -> Scores:
+    """Return scores (n,) of a search that take a cross-encoder's opinion into account, in the range that they had.
+
+    Both are scaled so that the lowest is 0 and the highest 1, and averaged: replacing the one by the other is known to
+    harm a strong list. Logits are blended, and not what a sigmoid makes of them, which has hardly any distance left
+    between the good ones, nor between the bad.
+
+    Args:
+        scores: of the search, (n,).
+        logits: of the cross-encoder, (n,).
+        weight: of the cross-encoder, from 0 to 1.
+    """
+    if not len(scores):
+        return scores
+    low, high = scores.min(), scores.max()
+    return np.asarray(low + (high - low) * ((1 - weight) * scaled(scores) + weight * scaled(logits)), np.float32)
+
+
 def best_first(scores: Scores) -> Rows:
     """Return the indices (n,) that put scores of ascending rows best first."""
     return np.argsort(-scores, kind="stable")

@@ -2,9 +2,10 @@
 
 from indexer.generation.layout import DEFAULT as DEFAULT_COLLECTION
 
-__all__ = ["CLOSE", "DEFAULT_COLLECTION", "EXPANSIONS", "FURTHEST", "MODES"]
+__all__ = ["CLOSE", "DEFAULT_COLLECTION", "EXPANSIONS", "FURTHEST", "MODES", "RERANKED"]
 
 MODES = ("hybrid", "dense", "lexical")
 EXPANSIONS = ("none", "section")
 CLOSE = 0.4  # cosine from which a passage is close to a query whatever its words
 FURTHEST = 1_000  # hits before the first one of an answer, at most
+RERANKED = 20  # candidates that a cross-encoder reads, unless the server is set otherwise

@@ -1,5 +1,6 @@
 """From what the two searches found to an order: fusion, near-duplicates, hits of one document, variety."""
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from rag.query.fusion import (
     Scores,
     aligned,
     best_first,
+    blended,
     cap,
     collapse,
     mmr,
@@ -35,6 +37,7 @@ class Ranking:
     lexical: Scores | None  # BM25, 0 where no word matches; None where it was not asked for
     tokens: Scores | None = None  # MaxSim; None where tokens are not kept
     first: int | None = None  # candidates before those that a deeper search added; None where there are no others
+    rerank: Scores | None = None  # of a cross-encoder, NaN where it has not read them; None where it was not asked for
 
 
 def single(found: Found, *, is_dense: bool) -> Ranking:
@@ -101,6 +104,33 @@ def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
     )
 
 
+def reranked(ranking: Ranking, read: Rows, logits: Scores, scores: Scores) -> Ranking:
+    """Rank anew what a cross-encoder has read, before what it has not.
+
+    Args:
+        ranking: candidates, best first.
+        read: indices (n,) of those that it has read, in order.
+        logits: what it gives them, (n,).
+        scores: the same as it is shown, (n,).
+    """
+    found = np.full(len(ranking.rows), np.nan, np.float32)
+    found[read] = scores
+    if not len(read):
+        return dataclasses.replace(ranking, rerank=found)
+    blend = blended(ranking.scores[read], logits)
+    order = np.concatenate([read[best_first(blend)], np.setdiff1d(np.arange(len(found)), read)])
+    by_index = np.minimum(ranking.scores, blend.min())  # those that it has not read do not score better
+    by_index[read] = blend
+    return Ranking(
+        ranking.rows[order],
+        by_index[order],
+        None if ranking.dense is None else ranking.dense[order],
+        None if ranking.lexical is None else ranking.lexical[order],
+        None if ranking.tokens is None else ranking.tokens[order],
+        rerank=found[order],
+    )
+
+
 def extended(ranking: Ranking | None, deeper: Ranking) -> Ranking:
     """Return a ranking as it is, followed by what a deeper search found beyond it, none of which scores better."""
     if ranking is None:
@@ -118,6 +148,7 @@ def extended(ranking: Ranking | None, deeper: Ranking) -> Ranking:
         joined(ranking.lexical, deeper.lexical),
         joined(ranking.tokens, deeper.tokens),
         len(ranking.rows) if ranking.first is None else ranking.first,
+        None if ranking.rerank is None else np.pad(ranking.rerank, (0, int(new.sum())), constant_values=np.nan),
     )
 
 

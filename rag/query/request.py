@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self, get_args, get_type_hints
 from indexer.generation.lexical.query_syntax import parse_query
 from rag.errors import QueryError
 from rag.query.filters import Filter
-from rag.query.options import CLOSE, DEFAULT_COLLECTION, EXPANSIONS, FURTHEST, MODES
+from rag.query.options import CLOSE, DEFAULT_COLLECTION, EXPANSIONS, FURTHEST, MODES, RERANKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Limits:
     boost: str = ""  # rules; see `rag.query.rules.boosts`
     synonyms: str = ""  # a file; see `rag.query.rules.synonyms_file`
     close: float = CLOSE  # cosine from which a hit is close to the query; see `closeness`
+    rerank_depth: int = RERANKED  # candidates that a cross-encoder reads
 
     @classmethod
     def of(cls, settings: object) -> Self:
@@ -99,6 +100,13 @@ class SearchRequest:
     facets: Annotated[bool, Option("whether to count the documents found by source, language, type and folder")] = False
     sentences: Annotated[
         bool, Option("whether to find the nearest sentence in hits that share no word with the query")
+    ] = False
+    rerank: Annotated[
+        bool,
+        Option(
+            "whether a cross-encoder reads the best candidates anew; takes tens of milliseconds",
+            tool="whether a second, slower model ranks the best passages anew; only if the server has one",
+        ),
     ] = False
     filter: Annotated[
         Filter | Mapping[str, Any] | None,

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
 from indexer.number_format import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
@@ -21,7 +24,7 @@ class Hit(NamedTuple):
     text: str
     highlights: list[tuple[int, int]]  # character spans [start, end) in text that match query words
     score: float
-    scores: dict[str, float | None]  # dense (cosine), lexical (BM25), tokens (MaxSim); None where there is none
+    scores: dict[str, float | None]  # dense (cosine), lexical (BM25), tokens (MaxSim), rerank; None where there is none
     language: str | None  # primary subtag, such as en
     date: str | None  # YYYY-MM-DD
     content_type: str
@@ -33,13 +36,32 @@ class Hit(NamedTuple):
     more: int = 0  # passages of the same document that were compared with these and left out by per_document
 
 
+class Relevance(NamedTuple):
+    """How well texts answer a query, as a cross-encoder says."""
+
+    logits: npt.NDArray[np.float32]  # (n,), the higher the better
+    tokens: int  # that it has read
+
+    @property
+    def scores(self) -> npt.NDArray[np.float64]:
+        """The logits after a sigmoid, from 0 to 1, (n,)."""
+        return np.asarray(1 / (1 + np.exp(-self.logits.astype(np.float64))))
+
+
+class Reranked(NamedTuple):
+    """How many candidates a cross-encoder was to read, and did."""
+
+    candidates: int
+    scored: int  # fewer where time was short: the best of them
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The hits for one query, best first, with what each stage took."""
 
     query: str
     hits: list[Hit]
-    took_ms: dict[str, float]  # embed, dense, lexical, fuse, sentences, total
+    took_ms: dict[str, float]  # embed, dense, lexical, fuse, rerank, sentences, total
     generation: str
     next: int | None = None  # offset of the hits after these; None where there are no more
     facets: dict[str, list[Share]] | None = None  # see `facets.count_facets`; None where not asked for
@@ -49,6 +71,7 @@ class Answer:
     required: list[str] = field(default_factory=list)  # phrases and fields that every passage found has
     excluded: list[str] = field(default_factory=list)  # and what none has
     close: bool = True  # whether any hit is close to the query; if not, these are only the nearest
+    reranked: Reranked | None = None  # None where it was not asked for
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, which shares its values with the answer; JSON turns spans into two-element lists."""
@@ -61,6 +84,7 @@ class Answer:
             "required": self.required,
             "excluded": self.excluded,
             "close": self.close,
+            "reranked": self.reranked._asdict() if self.reranked else None,
             "took_ms": self.took_ms,
             "generation": self.generation,
         }
@@ -70,6 +94,12 @@ def section_within(title: str, section: str) -> str:
     """Return a heading path without the page's own title at its start, as it is shown beside that title."""
     starts = f"{section}{SEPARATOR}".startswith(f"{title}{SEPARATOR}")
     return section[len(title) :].removeprefix(SEPARATOR) if starts else section
+
+
+def headed(title: str, section: str, text: str) -> str:
+    """Return a passage below its page's title and heading path, for a model that reads it by itself."""
+    heading = SEPARATOR.join(filter(None, [title, section_within(title, section)]))
+    return f"{heading}\n\n{text}" if heading else text
 
 
 def as_text(answer: dict[str, Any]) -> str:

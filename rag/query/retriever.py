@@ -1,5 +1,6 @@
 """The query path: text in, the k best passages out. Everything is loaded and warmed beforehand."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,19 +23,20 @@ from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import differing_fields
 from indexer.stores.store import Searchable
 from rag import deadline
-from rag.errors import FingerprintMismatch
+from rag.errors import FingerprintMismatch, RerankOff
 from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
 from rag.query.closeness import JUDGED, is_close
 from rag.query.facets import Share, count_facets
 from rag.query.fusion import Rows, Scores
 from rag.query.headings import sample_headings
 from rag.query.options import FURTHEST
-from rag.query.ranking import Choice, Found, Ranking, choose, extended, fused, interacted, lowered, single
+from rag.query.ranking import Choice, Found, Ranking, choose, extended, fused, interacted, lowered, reranked, single
 from rag.query.request import USUAL, Limits, SearchRequest
-from rag.query.results import Answer, Hit
+from rag.query.results import Answer, Hit, Reranked, headed
 from rag.query.rules.boosts import Boosts
 from rag.query.rules.synonyms_file import SynonymsFile
 from rag.query.sentences import nearest_sentences
+from rag.rerank_queue import RerankQueue
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
@@ -53,7 +55,8 @@ class _Search:
         self.vector: Vector | None
         self.tokens: Vector | None  # of the query, float32 (tokens, width)
         self.vector, self.tokens = embedded if isinstance(embedded, QueryTokens) else (embedded, None)
-        self.took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "sentences", "total"), 0.0)
+        self.took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total"), 0.0)
+        self.reranked: Reranked | None = None
         self.stop = request.offset + request.k  # where the page ends
         self.began = time.perf_counter()
 
@@ -88,9 +91,10 @@ class Retriever:
         embedder: Embedder,
         *,
         batcher: QueryBatcher | None = None,
+        reranker: RerankQueue | None = None,
         limits: Limits = USUAL,
     ) -> None:
-        """Retrievers that share an embedder should share a batcher.
+        """Retrievers that share an embedder should share a batcher, and a reranker.
 
         Raises:
             FingerprintMismatch: another embedder built the generation.
@@ -103,6 +107,7 @@ class Retriever:
         self._batcher = batcher or QueryBatcher(embedder)
         self._boosts = Boosts.parse(limits.boost)
         self._synonyms = SynonymsFile(limits.synonyms)
+        self._reranker = reranker
         self._words = ThreadPoolExecutor(_WORD_SEARCHES, thread_name_prefix="words")
 
     @classmethod
@@ -119,6 +124,8 @@ class Retriever:
         """Run the whole path once, so that the first user's query finds memory allocated and kernels chosen."""
         for query in ("warm", "a longer query that fills a second shape of the model's input"):
             self.search(SearchRequest(query, k=min(10, self.limits.max_k)))
+        if self._reranker:
+            self._reranker.warm()
 
     def search(self, request: SearchRequest, embedded: Vector | QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best.
@@ -129,9 +136,12 @@ class Retriever:
 
         Raises:
             QueryError: the query cannot be answered as asked.
+            RerankOff: it is to be ranked anew, and there is no cross-encoder.
             FilterError: its filter cannot be read.
         """
         request.check(self.limits)
+        if request.rerank and self._reranker is None:
+            raise RerankOff
         search = _Search(request, self.generation.read_query(request.query, self._synonyms.current()), embedded)
         return self._present(search, self._rank(search, self._candidates(search)))
 
@@ -141,6 +151,7 @@ class Retriever:
         allowed = self.generation.select(only) if only else None  # once: the search by words finds it remembered
         within = self.generation.within(search.words, allowed) if search.words.is_bounded else allowed
         depth = max(CANDIDATES, 2 * request.k)  # whatever the offset, for all pages to be of one ranking
+        depth = max(depth, self.limits.rerank_depth) if request.rerank else depth
         words: Future[tuple[Found, float]] | None = None
         if request.mode == "hybrid" and self.generation.words_take_long:  # while the query is embedded
             # in this context, which has the deadline
@@ -171,7 +182,11 @@ class Retriever:
         per_document = self.limits.per_document if request.per_document is None else request.per_document
         for found in candidates:
             began = time.perf_counter()
-            ranking = extended(ranking, self._scored(search, found))
+            is_first, ranking = ranking is None, extended(ranking, self._scored(search, found))
+            if is_first and request.rerank:
+                search.spent("fuse", began)
+                ranking = self._reranked(search, ranking, per_document)
+                began = time.perf_counter()
             facts = self.generation.rows_of(ranking.rows)
             choice = choose(
                 ranking,
@@ -199,6 +214,20 @@ class Retriever:
             ranking = single(next(filter(None, found[:2])), is_dense=found.dense is not None)
         return self._boosts.apply(lowered(ranking, self.generation.repetition(ranking.rows)), self.generation)
 
+    def _reranked(self, search: _Search, ranking: Ranking, per_document: int) -> Ranking:
+        """Have the cross-encoder read the best candidates that could be shown, as far as there is time."""
+        if self._reranker is None:  # which `search` has seen to
+            raise RerankOff
+        began = time.perf_counter()
+        facts, depth = self.generation.rows_of(ranking.rows), self.limits.rerank_depth
+        best = choose(ranking, facts, self.generation.vectors, k=depth, per_document=per_document).indices
+        texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
+        logits = self._reranker.score_best(search.request.query, texts)
+        search.reranked = Reranked(len(best), len(logits))
+        ranking = reranked(ranking, best[: len(logits)], logits, self._reranker.model.activated(logits))
+        search.spent("rerank", began)
+        return ranking
+
     def _present(self, search: _Search, ranked: _Ranked) -> Answer:
         """Fetch the hits of the page, and what is told of them and of the candidates."""
         request = search.request
@@ -219,6 +248,7 @@ class Retriever:
             required=[str(clause) for clause in search.words.required],
             excluded=[str(clause) for clause in search.words.excluded],
             close=is_close(search.words.asked, judged, self.limits.close),
+            reranked=search.reranked,
         )
 
     @cached_property
@@ -305,6 +335,7 @@ class Retriever:
         dense = none if ranking.dense is None else ranking.dense[shown].tolist()
         lexical = none if ranking.lexical is None else ranking.lexical[shown].tolist()
         tokens = none if ranking.tokens is None else ranking.tokens[shown].tolist()
+        rerank = none if ranking.rerank is None else ranking.rerank[shown].tolist()
         scores = ranking.scores[shown].tolist()
         documents = ranked.documents[shown].tolist()
         hits = []
@@ -319,7 +350,12 @@ class Retriever:
                     text=chunk.text,
                     highlights=spans(search.words.marked, chunk.text, chunk.language),
                     score=scores[place],
-                    scores={"dense": dense[place], "lexical": lexical[place] or None, "tokens": tokens[place]},
+                    scores={
+                        "dense": dense[place],
+                        "lexical": lexical[place] or None,
+                        "tokens": tokens[place],
+                        "rerank": _known(rerank[place]),
+                    },
                     language=chunk.language,
                     date=chunk.date,
                     content_type=chunk.content_type,
@@ -345,6 +381,10 @@ def check_fingerprint(generation: Searchable, fingerprint: Mapping[str, object])
             f"index generation {generation.id} was built by another embedder ({details}): "
             "serve it with the settings it was built with, or rebuild it with these"
         )
+
+
+def _known(score: float | None) -> float | None:
+    return None if score is None or math.isnan(score) else score
 
 
 def _short(value: object) -> str:

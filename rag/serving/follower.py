@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from embedder.errors import PilotlightError
-from embedder.protocol import Embedder
+from embedder.protocol import CrossEncoder, Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.publish.self_check import SelfCheck
@@ -18,9 +18,10 @@ from indexer.stores.folder_store import FolderStore
 from indexer.stores.store import Store
 from rag import heap
 from rag.query.batcher import QueryBatcher
-from rag.query.fair_share import FairShare
+from rag.query.fair_share import FairShare, Turns
 from rag.query.request import Limits
 from rag.query.retriever import Retriever
+from rag.rerank_queue import RerankQueue
 from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
 
@@ -29,15 +30,20 @@ CHECKED_BYTES = 4 * 1024 * 1024  # of each collection's files that are compared 
 ROUND_SECONDS = 600.0  # that such a comparison takes at least, from the first file to the last
 LOADING = "loading the model and the index"
 
+MakeEmbedder = Callable[[Settings], Embedder]
+MakeReranker = Callable[[Settings], CrossEncoder | None]
+
 log = logging.getLogger("pilotlight")
 
 
 @dataclass(frozen=True, slots=True)
 class SharedModel:
-    """The model that all collections share: first a batcher of queries, then, in turn, callers who embed much."""
+    """The models that all collections share: for queries, and, in turn, for callers who have many texts read."""
 
     batcher: QueryBatcher
     share: FairShare
+    reranker: RerankQueue | None  # None where no cross-encoder is set
+    turns: Turns  # of callers who have it read many texts
 
 
 class ServedCollection:
@@ -80,7 +86,7 @@ class Follower:
     `on_run` is told, of each run of the model, how many texts went in and how many still wait.
     """
 
-    def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder]) -> None:
+    def __init__(self, settings: Settings, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> None:
         self.on_run: Callable[[int, int], None] | None = None
         self.model: SharedModel | None = None  # one for all collections
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
@@ -89,6 +95,7 @@ class Follower:
         self._settings = settings
         self._stores: dict[str, Store] = {}
         self._make_embedder = make_embedder
+        self._make_reranker = make_reranker
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="pilotlight-index", daemon=True)
@@ -192,18 +199,18 @@ class Follower:
         if newest == served.refused:
             return
         if self.model is None:
+            reranker = self._make_reranker(self._settings)
             batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
-            self.model = SharedModel(batcher, FairShare(batcher))
-        batcher = self.model.batcher
+            self.model = SharedModel(batcher, FairShare(batcher), reranker and RerankQueue(reranker), Turns())
         try:
-            self._serve(name, store, served, self._open(store, live, batcher))
+            self._serve(name, store, served, self._open(store, live, self.model))
         except PilotlightError as error:
             # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
             may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
             may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore)
             served.refused = None if may_pass else newest
             if served.retriever is None and not isinstance(error, StoreError):
-                self._fall_back(name, store, served, batcher)
+                self._fall_back(name, store, served, self.model)
             self._note(name, served, f"{error}{_instead(served)}")
 
     def _check(self, name: str, store: Store, served: ServedCollection) -> None:
@@ -222,26 +229,27 @@ class Follower:
         except IndexCorrupt as error:
             damaged = served.retriever
             served.refused = (manifest.id, _mark(store, manifest.id))
-            self._fall_back(name, store, served, self.model.batcher)
+            self._fall_back(name, store, served, self.model)
             if served.retriever is damaged:
                 served.retriever = served.files = None
             raise IndexCorrupt(f"{error}{_instead(served)}") from error
 
-    def _fall_back(self, name: str, store: Store, served: ServedCollection, batcher: QueryBatcher) -> None:
+    def _fall_back(self, name: str, store: Store, served: ServedCollection, model: SharedModel) -> None:
         """Serve the newest older generation that can be, in place of a live one that cannot."""
         for generation_id in older_ids(store):
             try:
-                self._serve(name, store, served, self._open(store, generation_id, batcher))
+                self._serve(name, store, served, self._open(store, generation_id, model))
             except PilotlightError as error:
                 log.warning("collection %s: %s", name, error)
             else:
                 return
 
-    def _open(self, store: Store, generation_id: str | None, batcher: QueryBatcher) -> Retriever:
+    def _open(self, store: Store, generation_id: str | None, model: SharedModel) -> Retriever:
         generation = store.open(generation_id)
         try:
             limits = Limits.of(self._settings)
-            retriever = Retriever(generation, batcher.embedder, batcher=batcher, limits=limits)
+            batcher = model.batcher
+            retriever = Retriever(generation, batcher.embedder, batcher=batcher, reranker=model.reranker, limits=limits)
             retriever.warm()
         except PilotlightError:
             generation.close()

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.late_interaction import QueryTokens
-from embedder.protocol import Embedder, Role
+from embedder.protocol import CrossEncoder, Embedder, Role
 from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.generation.catalogue import DocumentFacts
 from indexer.generation.layout import DEFAULT
@@ -16,11 +16,19 @@ from indexer.generation.manifest import Manifest
 from indexer.sources.original import open_original
 from rag import deadline
 from rag.document_sections import Section, by_section
-from rag.errors import CollectionMissing, DeadlinePassed, DocumentMissing, NotReady, OriginalMissing, QueryError
+from rag.errors import (
+    CollectionMissing,
+    DeadlinePassed,
+    DocumentMissing,
+    NotReady,
+    OriginalMissing,
+    QueryError,
+    RerankOff,
+)
 from rag.query.request import SearchRequest
-from rag.query.results import Answer
+from rag.query.results import Answer, Relevance
 from rag.query.retriever import Retriever
-from rag.serving.follower import LOADING, Follower, SharedModel
+from rag.serving.follower import LOADING, Follower, MakeEmbedder, MakeReranker, SharedModel
 from rag.serving.search_outcomes import SearchOutcomes
 from rag.settings import Settings
 
@@ -36,12 +44,27 @@ def load_embedder(settings: Settings) -> Embedder:
     return Embeddings(settings.embedder_config())
 
 
+def load_reranker(settings: Settings) -> CrossEncoder | None:
+    """Load the cross-encoder that the settings describe, if they do."""
+    config = settings.reranker_config()
+    if config is None:
+        return None
+    from embedder.reranker import Reranker
+
+    return Reranker(config)
+
+
 class LiveRetriever:
     """Answers from the live generation of every collection. A query keeps the generation it started with."""
 
-    def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder] = load_embedder) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        make_embedder: MakeEmbedder = load_embedder,
+        make_reranker: MakeReranker = load_reranker,
+    ) -> None:
         self._settings = settings
-        self._follower = Follower(settings, make_embedder)
+        self._follower = Follower(settings, make_embedder, make_reranker)
         self._outcomes = SearchOutcomes()
 
     @property
@@ -85,6 +108,7 @@ class LiveRetriever:
             "model": settings.model,
             "engine": self._engine(),
             "precision": precision,
+            **({"rerank_model": settings.rerank_model} if settings.rerank_model else {}),
             **(first.facts() if DEFAULT in collections else {}),
             "collections": [
                 {"name": name, "ready": followed.serving is not None, "reason": followed.reason, **followed.facts()}
@@ -139,6 +163,21 @@ class LiveRetriever:
     def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
         """Tokens of each text, whatever the model's length. Raises NotReady."""
         return self._loaded().batcher.embedder.count_tokens(texts, role=role)
+
+    def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
+        """Say how well each text answers a query, behind all searches and in turn with others who ask for much.
+
+        Raises RerankOff, NotReady, or DeadlinePassed, at once where it is clear that it would.
+        """
+        if not self._settings.rerank_model:
+            raise RerankOff
+        model = self._loaded()
+        if model.reranker is None:
+            raise RerankOff
+        queue, rows = model.reranker, model.reranker.model.pairs(query, texts)
+        sizes = [len(row) for row in rows]
+        parts = model.turns.take(sizes, lambda start, stop: queue.score(rows[start:stop]))
+        return Relevance(np.concatenate([np.empty(0, np.float32), *parts]), sum(sizes))
 
     def document(self, id: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Return a document with its passages, JSON-ready. Raises DocumentMissing, and as `search` does."""

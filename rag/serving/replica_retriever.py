@@ -3,11 +3,9 @@
 import logging
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from embedder.errors import PilotlightError
-from embedder.protocol import Embedder
 from indexer.errors import BuildLocked
 from indexer.generation.layout import is_url
 from indexer.publish.collections import list_collections, live_id
@@ -15,8 +13,8 @@ from indexer.stores.remote.remote_collection import RemoteCollection
 from indexer.stores.remote.replica import Replica
 from rag.errors import NotReady, SettingsError
 from rag.query.retriever import Retriever
-from rag.serving.follower import Follower, ServedCollection
-from rag.serving.live import LiveRetriever, load_embedder
+from rag.serving.follower import Follower, MakeEmbedder, MakeReranker, ServedCollection
+from rag.serving.live import LiveRetriever, load_embedder, load_reranker
 from rag.settings import Settings
 
 _READ = frozenset({"search", "verify", "sources", "generations", "export", "collections"})
@@ -83,9 +81,9 @@ class ReplicaFollower(Follower):
     """
 
     def __init__(
-        self, settings: Settings, make_embedder: Callable[[Settings], Embedder], keeper: ReplicaKeeper
+        self, settings: Settings, make_embedder: MakeEmbedder, make_reranker: MakeReranker, keeper: ReplicaKeeper
     ) -> None:
-        super().__init__(settings, make_embedder)
+        super().__init__(settings, make_embedder, make_reranker)
         self._keeper = keeper
 
     def _refresh(self) -> None:
@@ -105,10 +103,15 @@ class ReplicaFollower(Follower):
 class ReplicaRetriever(LiveRetriever):
     """Answers from a copy of an index, and keeps the copy in step."""
 
-    def __init__(self, settings: Settings, make_embedder: Callable[[Settings], Embedder] = load_embedder) -> None:
-        super().__init__(settings, make_embedder)
+    def __init__(
+        self,
+        settings: Settings,
+        make_embedder: MakeEmbedder = load_embedder,
+        make_reranker: MakeReranker = load_reranker,
+    ) -> None:
+        super().__init__(settings, make_embedder, make_reranker)
         self._keeper = ReplicaKeeper(settings)
-        self._follower = ReplicaFollower(settings, make_embedder, self._keeper)
+        self._follower = ReplicaFollower(settings, make_embedder, make_reranker, self._keeper)
 
     def start(self) -> None:
         """Begin to fetch and to load. Returns at once."""

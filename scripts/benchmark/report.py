@@ -37,6 +37,7 @@ _COLUMNS = {
     "bytes_per_chunk": "bytes/chunk",
     "recall": "recall@10",
     "cosine": "lowest cosine",
+    "difference": "largest difference",
     "vs_embedding": "× its embedding",
     "vs_best_float": "× best fp32/bf16 peer",
     "vs_best_any": "× best peer",

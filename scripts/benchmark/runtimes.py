@@ -4,7 +4,7 @@ import contextlib
 import logging
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class OnnxRuntime:
 
         path = _export_onnx(self._setup)
         if self.precision == "int8":
-            path = _quantise_onnx(path)
+            path = quantise_onnx(path)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._setup.cores
         options.inter_op_num_threads = 1
@@ -132,30 +132,36 @@ class OpenVino:
 
 
 def _export_onnx(setup: Setup) -> Path:
-    """Export the model and fuse it with the transformer optimiser, once for both precisions."""
+    from benchmark.pooled import Pooled, example
+
+    names = ["input_ids", "attention_mask"]
+    config = read_spec(setup.folder).config
+    return fuse_onnx(lambda: Pooled(setup.folder, "eager"), example(), names, config, setup.work)
+
+
+def fuse_onnx(
+    module: Callable[[], Any], example: tuple[Any, ...], names: Sequence[str], config: Mapping[str, Any], work: Path
+) -> Path:
+    """Export a module with inputs of these names, and fuse it with the transformer optimiser, once in a folder."""
     import torch
     from onnxruntime.transformers.optimizer import optimize_model
 
-    from benchmark.pooled import Pooled, example
-
-    plain, fused = setup.work / "plain.onnx", setup.work / "fused.onnx"
+    plain, fused = work / "plain.onnx", work / "fused.onnx"
     if fused.exists():
         return fused
-    names = ["input_ids", "attention_mask"]
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
         # Plain attention and the older exporter give the graph whose patterns the optimiser knows.
         torch.onnx.export(
-            Pooled(setup.folder, "eager"),
-            example(),
+            module(),
+            example,
             str(plain),
             dynamo=False,
             opset_version=17,
-            input_names=names,
+            input_names=list(names),
             output_names=["vectors"],
             dynamic_axes={name: {0: "batch", 1: "sequence"} for name in names},
         )
-        config = read_spec(setup.folder).config
         optimised = optimize_model(
             str(plain),
             model_type="bert",
@@ -168,7 +174,8 @@ def _export_onnx(setup: Setup) -> Path:
     return fused
 
 
-def _quantise_onnx(path: Path) -> Path:
+def quantise_onnx(path: Path) -> Path:
+    """Quantise dynamically, per channel; return the path of the new model."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

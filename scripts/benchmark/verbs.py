@@ -17,6 +17,7 @@ from benchmark.load import load
 from benchmark.overload import overload
 from benchmark.ray_build import ray_build
 from benchmark.report import Row
+from benchmark.rerank import rerank
 from benchmark.serving import serving
 from benchmark.soak import soak
 from benchmark.timing import interleave, ratio, summarise
@@ -143,6 +144,7 @@ def _quiet() -> Any:
 VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int, int]] = {  # verb, its turns, its passages
     "query": (query, 40, 2000),
     "index": (index, 3, 500),
+    "rerank": (rerank, 8, 20),
     "search": (scale.search, 5, 10_000),
     "cold": (cold, 7, 10_000),
     "load": (load, 1, 10_000),

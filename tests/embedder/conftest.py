@@ -22,7 +22,7 @@ SIZES = {
 }
 
 
-def _config(kind: str, **sizes: int):
+def config_of(kind: str, **sizes: int):
     import transformers as t
 
     sizes = SIZES | sizes
@@ -36,6 +36,7 @@ def _config(kind: str, **sizes: int):
             hidden_dim=sizes["intermediate_size"],
             max_position_embeddings=sizes["max_position_embeddings"],
             initializer_range=sizes["initializer_range"],
+            **({"num_labels": sizes["num_labels"]} if "num_labels" in sizes else {}),
         )
     classes = {
         "bert": t.BertConfig,
@@ -44,8 +45,10 @@ def _config(kind: str, **sizes: int):
         "camembert": t.CamembertConfig,
         "mpnet": t.MPNetConfig,
         "electra": t.ElectraConfig,  # outside the family: goes through transformers
+        "modernbert": t.ModernBertConfig,
+        "deberta-v2": t.DebertaV2Config,
     }
-    pad = {"bert": 0, "electra": 0}.get(kind, 1)
+    pad = {"bert": 0, "electra": 0, "modernbert": 0, "deberta-v2": 0}.get(kind, 1)
     return classes[kind](**sizes, pad_token_id=pad)
 
 
@@ -55,7 +58,7 @@ def save_tokenizer(folder: Path) -> None:
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 3), ("[SEP]", 4)]
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 3), ("[SEP]", 4)]
     )
     tokenizer.save(str(folder / "tokenizer.json"))
 
@@ -92,7 +95,7 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
         torch.manual_seed(7)
         folder = tmp_path_factory.mktemp(kind)
-        AutoModel.from_config(_config(kind, **sizes)).save_pretrained(folder, safe_serialization=True)
+        AutoModel.from_config(config_of(kind, **sizes)).save_pretrained(folder, safe_serialization=True)
         save_tokenizer(folder)
         save_modules(folder)
         return folder

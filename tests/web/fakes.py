@@ -20,11 +20,12 @@ from rag.errors import (
     JobRefused,
     NotReady,
     OriginalMissing,
+    RerankOff,
 )
 from rag.query.facets import count_facets
 from rag.query.request import SearchRequest
-from rag.query.results import Answer, Hit
-from tests.dummy import DummyEmbedder
+from rag.query.results import Answer, Hit, Relevance
+from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
 CODE = """The example makes a table and asks it:
 
@@ -49,7 +50,7 @@ def make_hit(rank: int = 1, **changes: Any) -> Hit:
         "text": "A partial index is an index built over a subset of a table.",
         "highlights": [(2, 9), (10, 15)],
         "score": 0.71843,
-        "scores": {"dense": 0.71843, "lexical": None, "tokens": None},
+        "scores": {"dense": 0.71843, "lexical": None, "tokens": None, "rerank": None},
         "language": None,
         "date": None,
         "content_type": "text/html",
@@ -67,6 +68,9 @@ def document_of(hit: Hit) -> dict[str, Any]:
     return {"id": hit.document, **shared, "source": "site", "fetched_at": moment, "passages": [passage]}
 
 
+NOTHING = ("lexical", "fuse", "rerank", "sentences")  # stages that take no time here
+
+
 class FakeRetriever:
     """Satisfies `web.retriever.Retriever`; set `hits`, `error` or `ready` to steer it.
 
@@ -77,6 +81,7 @@ class FakeRetriever:
         self.ready = True
         self.missing = False
         self.embedder = DummyEmbedder(dimension=8)
+        self.rerank_model: str | None = None
         self.reason = "the index is still loading"
         self.hits: list[Hit] | Callable[[str], list[Hit]] = [make_hit()]
         self.error: Exception | None = None
@@ -100,6 +105,7 @@ class FakeRetriever:
             "reason": None if self.ready else self.reason,
             "missing": self.missing,
             "model": "all-MiniLM-L6-v2",
+            **({"rerank_model": self.rerank_model} if self.rerank_model else {}),
             **facts,
             "collections": [
                 {"name": name, "ready": self.ready, "reason": "", **(facts if name == "default" else others)}
@@ -115,7 +121,15 @@ class FakeRetriever:
         return Answer(
             query=request.query,
             hits=[hit._replace(rank=place) for place, hit in enumerate(hits[: request.k], 1)],
-            took_ms={"embed": 2.04, "dense": 0.71, "lexical": 0.0, "fuse": 0.0, "sentences": 0.0, "total": 3.12},
+            took_ms={
+                "embed": 2.04,
+                "dense": 0.71,
+                "lexical": 0.0,
+                "fuse": 0.0,
+                "rerank": 0.0,
+                "sentences": 0.0,
+                "total": 3.12,
+            },
             generation="g1",
             facets=count_facets(found) if request.facets else None,
             close=self.is_close,
@@ -143,6 +157,14 @@ class FakeRetriever:
 
     def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
         return self.embedder.count_tokens(texts, role=role)
+
+    def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
+        if self.rerank_model is None:
+            raise RerankOff
+        self._check("default")
+        model = DummyCrossEncoder()
+        rows = model.pairs(query, texts)
+        return Relevance(model.logits(rows), sum(map(len, rows)))
 
     def document(self, id: str, collection: str = "default") -> dict[str, Any]:
         for document in self.documents(collection):

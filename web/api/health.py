@@ -18,6 +18,7 @@ STATUS = define(
         {
             "engine": STRING,
             "precision": STRING,
+            "rerank_model": STRING,
             **_SERVED,
             "collections": listed(structure({"name": STRING, **_STATE}, _SERVED)),
         },

@@ -86,15 +86,16 @@ def embed() -> Response:
 
 
 @blueprint.get("/models")
-@operation(summary="List the model, as OpenAI does.", role="read", responses={200: MODELS})
+@operation(summary="List the models, as OpenAI does.", role="read", responses={200: MODELS})
 def models() -> Response:
-    """Answer the one model there is."""
-    only = {"id": model_name(), "object": "model", "created": 0, "owned_by": "pilotlight"}
-    return jsonify({"object": "list", "data": [only]})
+    """Answer the model that embeds, and the one that reranks where there is one."""
+    names = filter(None, [model_name(), retriever().status().get("rerank_model")])
+    data = [{"id": name, "object": "model", "created": 0, "owned_by": "pilotlight"} for name in names]
+    return jsonify({"object": "list", "data": data})
 
 
 @blueprint.after_request
-def _with_message(response: Response) -> Response:
+def with_message(response: Response) -> Response:
     """Say what is wrong where OpenAI's clients look for it, too."""
     if response.mimetype == MEDIA_TYPE:
         body = json.loads(response.get_data())

@@ -78,6 +78,7 @@ def _search(limits: Settings) -> dict[str, Any]:
 
 REQUEST = define("Search", _search)
 
+SCORES = ("dense", "lexical", "tokens", "rerank")
 HIT = define(
     "Hit",
     structure(
@@ -90,7 +91,7 @@ HIT = define(
             "text": STRING,
             "highlights": listed(SPAN),
             "score": {"type": "number"},
-            "scores": structure({name: {"type": ["number", "null"]} for name in ("dense", "lexical", "tokens")}),
+            "scores": structure({name: {"type": ["number", "null"]} for name in SCORES}),
             "language": MAYBE,
             "date": MAYBE,
             "content_type": STRING,
@@ -122,8 +123,12 @@ ANSWER_FIELDS = structure(
             "type": "boolean",
             "description": "whether any hit is close to the query; if not, these are only the nearest",
         },
+        "reranked": {
+            "anyOf": [structure({"candidates": COUNT, "scored": COUNT}), {"type": "null"}],
+            "description": "how many candidates a cross-encoder was to read, and did: fewer where time was short",
+        },
         "took_ms": structure(
-            {name: MILLISECONDS for name in ("embed", "dense", "lexical", "fuse", "sentences", "total")}  # noqa: C420
+            {name: MILLISECONDS for name in ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")}  # noqa: C420
         ),
         "generation": STRING,
     }

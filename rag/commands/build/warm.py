@@ -7,14 +7,23 @@ from rag.commands.verb import Result, verb
 from rag.settings import Settings
 
 
-@verb("embedder")
+@verb("embedder", "rerank")
 def warm(settings: Settings) -> Result:
-    """Build the compiled package for these settings, or find it built."""
+    """Build the compiled packages for these settings, or find them built."""
+    from rag.commands.embedders import plans
+
+    done = [_warm(plan) for plan in plans(settings)]
+    report, text = done[0]
+    if len(done) > 1:
+        report |= {"reranker": done[1][0]}
+        text = f"{text}\n{done[1][1]}"
+    return report, text
+
+
+def _warm(plan: Any) -> Result:
     from embedder.engines.package import ensure_package
-    from embedder.engines.plan import Plan
     from rag.commands.embedders import prepare
 
-    plan = Plan(settings.embedder_config())
     key = plan.package_key
     report: dict[str, Any] = {
         "model": plan.spec.name,

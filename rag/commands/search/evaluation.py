@@ -14,13 +14,13 @@ import numpy as np
 from ir_measures import RR, R, nDCG
 
 from embedder.late_interaction import QueryTokens
-from embedder.protocol import Embedder, encode_documents
+from embedder.protocol import CrossEncoder, Embedder, encode_documents
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from rag.errors import DatasetError, QueryError
 from rag.query.fusion import FUSIONS, Rows, Scores
-from rag.query.options import MODES
-from rag.query.ranking import Ranking, fused, interacted, single
+from rag.query.options import MODES, RERANKED
+from rag.query.ranking import Ranking, fused, interacted, reranked, single
 from rag.query.retriever import CANDIDATES, MOST_TOKENS
 
 
@@ -61,6 +61,8 @@ def evaluate(
     mode: str = MODES[0],
     fusion: str | None = None,
     tokens: bool = False,
+    reranker: CrossEncoder | None = None,
+    depth: int = RERANKED,
 ) -> dict[str, Any]:
     """Return nDCG@10, MRR@10 and recall@100 over the judged queries, ranked by the code that serves them.
 
@@ -70,6 +72,8 @@ def evaluate(
         mode: one of `options.MODES`.
         fusion: one of `fusion.FUSIONS`, for mode hybrid; None for the one that serves.
         tokens: whether tokens are kept and compared, as in an index with them; not for mode lexical.
+        reranker: reads the best candidates anew, `depth` of them; None leaves the rankings as they are.
+        depth: how many.
 
     Raises:
         QueryError: there is no such mode or fusion.
@@ -80,6 +84,8 @@ def evaluate(
             raise QueryError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     documents = list(dataset.corpus)
     rankings = _rankings(dataset, embedder, mode, fusion, tokens)
+    if reranker:
+        rankings = _reranked(dataset, rankings, reranker, depth)
     run = {
         query_id: {
             documents[row]: float(score)
@@ -96,6 +102,7 @@ def evaluate(
         "mode": mode,
         **({"fusion": fusion} if mode == "hybrid" else {}),
         **({"tokens": True} if tokens and mode != "lexical" else {}),
+        **({"reranker": reranker.name} if reranker else {}),
     }
 
 
@@ -130,6 +137,14 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str, toke
                 yield fused(dense, lexical, cosines.__getitem__, maxsim=compare, fusion=fusion)
             else:
                 yield interacted(dense, compare) if compare else single(dense, is_dense=True)
+
+
+def _reranked(dataset: Dataset, rankings: Iterator[Ranking], model: CrossEncoder, depth: int) -> Iterator[Ranking]:
+    texts = list(dataset.corpus.values())
+    for query, ranking in zip(dataset.queries.values(), rankings, strict=True):
+        best = np.arange(min(depth, len(ranking.rows)))
+        logits = model.logits(model.pairs(query, [texts[row] for row in ranking.rows[best]]))
+        yield reranked(ranking, best, logits, model.activated(logits))
 
 
 def _lexical(texts: list[str], folder: Path) -> LexicalReader:

@@ -32,6 +32,7 @@ MODE = option("mode", "how to search: hybrid (default), dense or lexical")
     "store",
     "replica",
     "embedder",
+    "rerank",
     "serve",
     without=("poll", "host", "port", "workers", "log_format", "log_queries"),
 )
@@ -46,6 +47,7 @@ MODE = option("mode", "how to search: hybrid (default), dense or lexical")
     help="search only documents that match; KEY is source, url_prefix, path, language, content_type, from, to or "
     "meta.NAME; repeat a key to allow several values",
 )
+@click.option("--rerank", is_flag=True, help="have the cross-encoder of rerank_model read the best candidates anew")
 @option("diversity", "from 0 to 1: prefer hits that differ from each other (default: 0)")
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
     """Answer one query, whose words may come one by one, from the live generation."""
@@ -57,19 +59,22 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
 
     `options` are those of `SearchRequest`.
     """
-    from embedder.engines.plan import Plan
-    from rag.commands.embedders import prepare
+    from rag.commands.embedders import plans, prepare
     from rag.commands.published import published
     from rag.query.results import as_text
     from rag.query.retriever import Retriever
-    from rag.serving.live import load_embedder
+    from rag.rerank_queue import RerankQueue
+    from rag.serving.live import load_embedder, load_reranker
     from rag.serving.store_access import chosen_store
 
     if not settings.store:
         published(settings)  # says that there is no such collection
     generation = chosen_store(settings).open()
-    prepare(Plan(settings.embedder_config()))
-    retriever = Retriever(generation, load_embedder(settings), limits=Limits.of(settings))
+    for plan in plans(settings):
+        prepare(plan)
+    model = load_reranker(settings)
+    reranker = RerankQueue(model) if model else None
+    retriever = Retriever(generation, load_embedder(settings), reranker=reranker, limits=Limits.of(settings))
     retriever.warm()  # so that the times shown are those of a server
     found = retriever.search(SearchRequest(query, **options)).as_dict()
     return found, as_text(found)

@@ -10,7 +10,7 @@ from rag.errors import SettingsError
 from rag.settings import Settings
 
 
-@verb("index", "store", "replica", "embedder", prints=False)
+@verb("index", "store", "replica", "embedder", "rerank", prints=False)
 @click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
 @click.option(
     "--http", "port", metavar="PORT", type=WHOLE, help="listen on this port of 127.0.0.1 (default: use standard input)"
@@ -31,15 +31,15 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
 
             library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
         else:
-            from embedder.engines.plan import Plan
             from indexer.generation.layout import is_url
-            from rag.commands.embedders import prepare
+            from rag.commands.embedders import plans, prepare
             from rag.commands.published import published
             from rag.serving.replica_retriever import retriever_of
 
             if not (settings.store or is_url(settings.index)):
                 published(settings)
-            prepare(Plan(settings.embedder_config()))
+            for plan in plans(settings):
+                prepare(plan)
             retriever = retriever_of(settings)
             retriever.start()
             stack.callback(retriever.close)

@@ -9,15 +9,24 @@ from rag.settings import Settings
 
 
 @verb(
-    "index", "store", "replica", "embedder", "serve", "page", "access", "answers", without=("collection",), prints=False
+    "index",
+    "store",
+    "replica",
+    "embedder",
+    "rerank",
+    "serve",
+    "page",
+    "access",
+    "answers",
+    without=("collection",),
+    prints=False,
 )
 def serve(settings: Settings) -> Result | None:
     """Check that there is something to serve, then become the server. Does not return."""
     from embedder import cpu
-    from embedder.engines.plan import Plan
     from indexer.generation.layout import is_url
     from rag.answer.endpoint import Endpoint
-    from rag.commands.embedders import prepare
+    from rag.commands.embedders import plans, prepare
     from rag.commands.serve.workers import share_cores
     from rag.serving.api_keys import check_exposure
     from rag.serving.preflight import check_servable, in_one_process
@@ -25,11 +34,12 @@ def serve(settings: Settings) -> Result | None:
     check_exposure(settings)
     if settings.answer_url:
         Endpoint.of(settings)  # says what is wrong with it
-    plan = Plan(settings.embedder_config())
+    plan, *others = plans(settings)
     settings = in_one_process(settings)
     if not is_url(settings.index):  # which may be out of reach for now
         check_servable(settings, plan.fingerprint)
-    prepare(plan)  # compiles once, here, and not in every worker
+    for each in (plan, *others):
+        prepare(each)  # compiles once, here, and not in every worker
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
     settings = dataclasses.replace(settings, engine=plan.engine, precision=plan.precision)  # not auto, in its status
     sys.stderr.flush()

@@ -12,6 +12,7 @@ from embedder.engines.library import find_compiler
 from embedder.engines.package import package_folder
 from embedder.engines.plan import Plan
 from embedder.errors import PilotlightError
+from embedder.model.head import read_head
 from embedder.model.shape import shape_of
 from indexer.errors import ParseError
 from indexer.generation.generation import Generation
@@ -62,6 +63,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         warnings.append(f"OMP_NUM_THREADS={threads} limits the model to fewer than the {processor.cores} cores here")
     warnings += _misspelled(os.environ)
     plan = _embedder(settings, report, warnings)
+    _reranker(settings, report, warnings)
     _index(settings, plan, report, warnings)
     _readers(report, warnings)
     return report | {"warnings": warnings}
@@ -133,6 +135,36 @@ def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -
     if plan.threads != report["cpu"]["cores"]:
         warnings.append(f"{plan.threads} threads are set for {report['cpu']['cores']} physical cores")
     return plan
+
+
+def _reranker(settings: Settings, report: dict[str, Any], warnings: list[str]) -> None:
+    report["reranker"] = None
+    try:
+        config = settings.reranker_config()
+        if config is None:
+            return
+        plan = Plan(config)
+        read_head(plan.spec)
+        path = package_folder(settings.cache, plan.package_key) if plan.package_key else None
+    except PilotlightError as error:
+        warnings.append(str(error))
+        return
+    report["reranker"] = {
+        "model": plan.spec.name,
+        "folder": str(plan.spec.folder),
+        "max_length": plan.spec.max_length,
+        "engine": plan.engine,
+        "engine_reason": _engine_reason(plan),
+        "precision": plan.precision,
+        "precision_reason": _precision_reason(plan),
+        "threads": plan.threads,
+        "depth": settings.rerank_depth,
+        "package": str(path) if path and path.exists() else None,
+    }
+    if path and not path.exists():
+        warnings.append("the cross-encoder is not compiled yet: run pilotlight warm, or let serve do it")
+    if plan.engine != "native":
+        warnings.append(f"the cross-encoder runs on engine {plan.engine}, which is slower than native")
 
 
 def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnings: list[str]) -> None:

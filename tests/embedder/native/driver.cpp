@@ -1,6 +1,6 @@
 // Runs the native encoder outside Python, for processors that are emulated and for sanitizers:
 //   driver ISA JOB WEIGHTS > vectors
-// JOB is one file of int32 and int64 in native order: the shape (10 int32 and the float eps), threads, repeats, the
+// JOB is one file of int32 and int64 in native order: the shape (10 int32, the float eps, an int32), threads, repeats, the
 // number of tensors and their offsets in WEIGHTS (int64, -1 for none), the number of texts, their offsets, their ids.
 // Prints the vectors, float32, once for each repeat (each made by threads of its own when repeats are negative).
 

@@ -37,7 +37,7 @@ def test_the_right_passage_is_first(retriever):
 
 def test_every_stage_is_timed(retriever):
     took = retriever.search(SearchRequest("vacuum")).took_ms
-    assert list(took) == ["embed", "dense", "lexical", "fuse", "sentences", "total"]
+    assert list(took) == ["embed", "dense", "lexical", "fuse", "rerank", "sentences", "total"]
     assert took["total"] >= took["embed"] + took["dense"] - 0.002
 
 
@@ -60,7 +60,8 @@ def test_words_are_searched_apart_only_where_that_takes_long(retriever, monkeypa
 def test_as_dict_is_the_rest_body(retriever):
     body = retriever.search(SearchRequest("fsync", k=1)).as_dict()
     assert list(body) == [
-        "query", "hits", "next", "facets", "also_searched", "required", "excluded", "close", "took_ms", "generation",
+        "query", "hits", "next", "facets", "also_searched", "required", "excluded", "close", "reranked", "took_ms",
+        "generation",
     ]  # fmt: skip
     assert list(body["hits"][0]) == [
         "rank", "id", "url", "title", "section", "text", "highlights", "score", "scores",

@@ -68,7 +68,17 @@ def test_whole_answer(client: FlaskClient, retriever: FakeRetriever) -> None:
     assert body["answer"] == "Over a subset [2]. Also [1]."
     assert [found["number"] for found in body["citations"]] == [2, 1]
     assert (body["query"], len(body["hits"]), body["finish_reason"]) == ("why?", 2, "stop")
-    assert set(body["took_ms"]) == {"embed", "dense", "lexical", "fuse", "sentences", "total", "first_token", "answer"}
+    assert set(body["took_ms"]) == {
+        "embed",
+        "dense",
+        "lexical",
+        "fuse",
+        "rerank",
+        "sentences",
+        "total",
+        "first_token",
+        "answer",
+    }
     assert retriever.calls == [("why?", 2, "dense")]
     assert retriever.requests[0].collection == "notes"
     assert retriever.requests[0].filter == Filter.parse({"language": "en"})

@@ -1,0 +1,230 @@
+"""Cross-encoders of every family, small and random, against sentence-transformers' own `CrossEncoder`."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from embedder import EmbedderConfig, cpu
+from embedder.engines import library, starting
+from embedder.engines.packing import write_weights
+from embedder.engines.plan import Plan
+from embedder.errors import EmbedderError, ModelError
+from embedder.model.cross_encoder import read_cross_encoder
+from embedder.model.head import read_head
+from embedder.model.sentence import load_module
+from embedder.model.tensors import read_tensors
+from embedder.reranker import Reranker
+from tests.embedder.conftest import WORDS, config_of, save_tokenizer
+
+QUERY = "create a partial index"
+TEXTS = ["a partial index of the table", "vacuum", " ".join(WORDS * 9), "the row key of a unique query", ""]
+NATIVE = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert"]
+OTHERS = ["electra", "modernbert", "deberta-v2"]  # by transformers
+AGREED = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.5}  # of the range of the logits
+
+
+@pytest.fixture(scope="module")
+def make_cross_encoder(tmp_path_factory):
+    """Return a function that saves a random cross-encoder of a family, as transformers does, once."""
+    made = {}
+
+    def make(kind):
+        from transformers import AutoModelForSequenceClassification
+
+        if kind in made:
+            return made[kind]
+        torch.manual_seed(3)
+        folder = made[kind] = tmp_path_factory.mktemp(kind)
+        model = AutoModelForSequenceClassification.from_config(config_of(kind, num_labels=1))
+        for parameter in model.parameters():  # biases and norms differ, as trained ones do
+            if parameter.dim() == 1:
+                parameter.data += 0.3 * torch.randn_like(parameter)
+        model.save_pretrained(folder)
+        save_tokenizer(folder)
+        rules = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 64}
+        rules["pad_token"] = "[PAD]" if kind in ("bert", "distilbert", *OTHERS) else "<pad>"
+        types = ["token_type_ids"] if kind in ("bert", "electra") else []
+        rules["model_input_names"] = ["input_ids", "attention_mask", *types]
+        (folder / "tokenizer_config.json").write_text(json.dumps(rules))
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    """Return a function that gives the logits of sentence-transformers, computed once a model."""
+    found = {}
+
+    def predict(folder):
+        from sentence_transformers import CrossEncoder
+
+        if folder not in found:
+            model = CrossEncoder(str(folder), device="cpu")
+            pairs = [(QUERY, text) for text in TEXTS]
+            found[folder] = model.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+        return found[folder]
+
+    return predict
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    target = tmp_path_factory.mktemp("library") / library.LIBRARY
+    library.compile_library(target, library.architecture())
+    return target
+
+
+@pytest.fixture
+def start(monkeypatch, tmp_path, request):
+    """Return a function that starts a reranker, its native package made here instead of by another process."""
+
+    def ensure_package(plan, key):
+        folder = tmp_path / plan.precision
+        folder.mkdir()
+        shutil.copy(request.getfixturevalue("compiled"), folder)
+        write_weights(load_module(plan.spec).encoder, plan.precision, library.architecture(), folder)
+        return folder
+
+    monkeypatch.setattr(starting, "ensure_package", ensure_package)
+
+    def start(folder, engine="native", precision="fp32"):
+        return Reranker(EmbedderConfig(str(folder), engine=engine, precision=precision, threads=2, pairs=True))
+
+    return start
+
+
+def logits(model, texts=TEXTS):
+    return model.logits(model.pairs(QUERY, texts))
+
+
+needs_kernels = pytest.mark.skipif(
+    cpu.detect().isa not in library.ISAS.get(library.architecture(), {}), reason="there are no native kernels here"
+)
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", NATIVE)
+def test_native_gives_the_scores_of_sentence_transformers(make_cross_encoder, theirs, start, kind):
+    folder = make_cross_encoder(kind)
+    assert np.ptp(theirs(folder)) > 0.5  # there is something to agree on
+    for precision, within in AGREED.items():
+        model = start(folder, precision=precision)
+        assert model.plan.engine == "native"
+        scale = 1 if precision == "fp32" else np.ptp(theirs(folder))
+        assert np.abs(logits(model) - theirs(folder)).max() < within * scale
+
+
+@pytest.mark.parametrize("kind", NATIVE + OTHERS)
+def test_torch_gives_the_scores_of_sentence_transformers(make_cross_encoder, theirs, start, kind):
+    folder = make_cross_encoder(kind)
+    model = start(folder, "eager")
+    assert np.abs(logits(model) - theirs(folder)).max() < 1e-3
+
+
+def test_what_the_native_engine_does_not_know_is_left_to_aot(make_cross_encoder):
+    config = EmbedderConfig(str(make_cross_encoder("modernbert")), precision="fp32", pairs=True)
+    assert Plan(config).engine == "aot"
+
+
+def test_a_module_with_types_exports_for_every_size(make_cross_encoder, theirs):
+    """As `aot` does it; what follows the export is the same for every model."""
+    spec = read_cross_encoder(make_cross_encoder("bert"))
+    module = load_module(spec)
+    sizes = {0: torch.export.Dim("batch", min=1, max=99), 1: torch.export.Dim("sequence", min=2, max=spec.max_length)}
+    ids = torch.zeros(2, 8, dtype=torch.int64)
+    with torch.no_grad():
+        program = torch.export.export(module, (ids, torch.ones_like(ids)), dynamic_shapes={"ids": sizes, "mask": sizes})
+        ids = torch.randint(0, 2 * 64, (3, 30))
+        mask = torch.ones_like(ids)
+        assert torch.allclose(program.module()(ids, mask), module(ids, mask), atol=1e-5)
+
+
+@needs_kernels
+def test_a_score_does_not_depend_on_the_batch(make_cross_encoder, start):
+    model = start(make_cross_encoder("bert"))
+    rows = model.pairs(QUERY, TEXTS * 30)
+    alone = np.concatenate([model.logits([row]) for row in rows[: len(TEXTS)]])
+    assert np.allclose(model.logits(rows), np.tile(alone, 30), atol=1e-5)
+    assert model.logits([]).shape == (0,)
+
+
+@needs_kernels
+def test_the_order_of_a_pair_matters(make_cross_encoder, start):
+    model = start(make_cross_encoder("bert"))
+    assert abs(model.score("the table", ["a row"])[0] - model.score("a row", ["the table"])[0]) > 1e-4
+
+
+def test_pairs_are_cut_to_the_length_of_the_model(make_cross_encoder, start):
+    model = start(make_cross_encoder("bert"), "eager")
+    lengths = [len(row) for row in model.pairs(" ".join(WORDS * 9), TEXTS)]
+    assert max(lengths) == model.max_length == 64
+    assert all(np.isfinite(model.score("\ud800", ["\udfff", "a"])))
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "activation"),
+    [
+        ("config.json", {}, "sigmoid"),
+        ("config.json", {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}, "identity"),
+        ("config.json", {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}, "identity"),
+        ("config.json", {"sentence_transformers": {"activation_fn": "own.code.Identity"}}, "sigmoid"),
+        ("config_sentence_transformers.json", {"activation_fn": "torch.nn.modules.linear.Identity"}, "identity"),
+        ("config_sentence_transformers.json", {"activation_fn": "torch.nn.modules.activation.Sigmoid"}, "sigmoid"),
+    ],
+)
+def test_the_activation_is_that_of_the_config(make_cross_encoder, start, tmp_path, file, changes, activation):
+    model = start(changed(make_cross_encoder("bert"), tmp_path, file, changes), "eager")
+    assert model.spec.activation == activation
+    plain, scores = logits(model), model.score(QUERY, TEXTS)
+    assert np.allclose(scores, plain if activation == "identity" else 1 / (1 + np.exp(-plain)))
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "says"),
+    [
+        ("config.json", {"id2label": {"0": "no", "1": "yes"}}, "has 2 labels: a cross-encoder for reranking has one"),
+        ("config.json", {"sentence_transformers": {"activation_fn": "torch.nn.Tanh"}}, "activation torch.nn.Tanh"),
+        ("config.json", {"model_type": "deberta"}, "whose head is not known"),
+        ("config.json", {"model_type": "distilbert"}, "has no tensor 'classifier.weight'|no tensor 'pre_classifier"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each pair"),
+    ],
+)
+def test_what_is_no_cross_encoder_of_ours_is_refused(make_cross_encoder, tmp_path, file, changes, says):
+    folder = changed(make_cross_encoder("bert"), tmp_path, file, changes)
+    with pytest.raises(ModelError, match=says):
+        read_head(read_cross_encoder(folder))
+
+
+def test_weights_that_give_nan_are_told(make_cross_encoder, start):
+    model = start(make_cross_encoder("bert"), "eager")
+    model._engine.encode = lambda rows: np.full((len(rows), 64), np.nan, np.float32)
+    with pytest.raises(EmbedderError, match="its weights are damaged"):
+        logits(model)
+
+
+def test_tensors_of_every_type_are_read(tmp_path):
+    from safetensors.torch import save_file
+
+    values = torch.randn(3, 5)
+    kinds = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
+    save_file({name: values.to(kind) for name, kind in kinds.items()}, tmp_path / "model.safetensors")
+    found = read_tensors([tmp_path / "model.safetensors"], [*kinds, "absent"])
+    assert found.keys() == kinds.keys()
+    for name, kind in kinds.items():
+        assert found[name].dtype == np.float32
+        assert np.array_equal(found[name], values.to(kind).float().numpy())
+    for damage in (b"", b"\xff" * 20, (5).to_bytes(8, "little") + b"[1,2]", (9).to_bytes(8, "little") + b'{"F32":0}'):
+        (tmp_path / "model.safetensors").write_bytes(damage)
+        with pytest.raises(ModelError, match="is damaged"):
+            read_tensors([tmp_path / "model.safetensors"], ["F32"])
+
+
+def changed(model, tmp_path, file, changes):
+    folder = shutil.copytree(model, tmp_path / "model")
+    path = folder / file
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | changes))
+    return folder

@@ -1,0 +1,147 @@
+"""Searches whose best candidates a cross-encoder reads anew."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from rag import deadline
+from rag.errors import RerankOff
+from rag.query.fusion import blended
+from rag.query.ranking import Ranking, extended, reranked, single
+from rag.query.request import Limits, SearchRequest
+from rag.query.results import headed
+from rag.query.retriever import Retriever
+from rag.rerank_queue import RerankQueue
+from tests.dummy import DummyCrossEncoder, DummyEmbedder
+
+QUERY = "the storage that fsync and vacuum and rows have"
+
+
+def floats(*values):
+    return np.array(values, np.float32)
+
+
+@pytest.fixture
+def model():
+    return DummyCrossEncoder()
+
+
+@pytest.fixture
+def retriever(site, model):
+    """Of three short pages, and a long one of twelve passages."""
+    others = [" ".join(f"word{part}x{place}" for place in range(15)) for part in range(12)]  # none repeats another
+    lines = [f"## Part {n}\n\nTuples of storage {'vacuum ' * (n % 5)}{words}." for n, words in enumerate(others)]
+    (site.source / "long.md").write_text("# Long\n\n" + "\n\n".join(lines))
+    site.build()
+    return opened(site, model)
+
+
+def opened(site, model, **limits):
+    found = Retriever.open(site.index, DummyEmbedder(), Limits(**limits))
+    return Retriever(found.generation, found.embedder, reranker=RerankQueue(model), limits=found.limits)
+
+
+def asked(retriever, **options):
+    return retriever.search(SearchRequest(QUERY, rerank=True, **options))
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_the_order_is_by_both(retriever, mode):
+    plain = retriever.search(SearchRequest(QUERY, mode=mode))
+    answer = asked(retriever, mode=mode)
+    assert answer.reranked.scored == answer.reranked.candidates > 3
+    scores = [hit.score for hit in answer.hits]
+    assert scores == sorted(scores, reverse=True)
+    assert max(scores) <= max(hit.score for hit in plain.hits) + 1e-6  # the range is that of the search
+    assert {hit.id for hit in answer.hits} >= {hit.id for hit in plain.hits[:3]}
+    assert plain.reranked is None
+    assert plain.took_ms["rerank"] == 0 < answer.took_ms["rerank"]
+    assert all(hit.scores["rerank"] is None for hit in plain.hits)
+
+
+def test_the_model_reads_headings_too_and_its_own_score_is_shown(retriever, model):
+    answer = asked(retriever, per_document=0)
+    best = answer.hits[0]
+    assert headed(best.title, best.section, best.text) in model.texts
+    logits = model.logits(model.pairs(QUERY, [headed(hit.title, hit.section, hit.text) for hit in answer.hits]))
+    assert [hit.scores["rerank"] for hit in answer.hits] == pytest.approx(model.activated(logits).tolist())
+
+
+def test_what_could_not_be_shown_is_not_read(retriever, model):
+    asked(retriever, per_document=2)
+    assert sum(text.startswith("Long") for text in model.texts) == 2
+
+
+def test_no_more_than_the_depth_is_read_and_the_rest_follows(site, retriever, model):
+    retriever = opened(site, model, rerank_depth=3)
+    plain = retriever.search(SearchRequest(QUERY, per_document=0, k=20))
+    answer = asked(retriever, per_document=0, k=20)
+    assert answer.reranked == (3, 3)
+    ids, before = [hit.id for hit in answer.hits], [hit.id for hit in plain.hits]
+    assert set(ids[:3]) == set(before[:3])
+    assert ids[3:] == before[3:]
+    assert [hit.scores["rerank"] is None for hit in answer.hits] == [False] * 3 + [True] * (len(ids) - 3)
+    scores = [hit.score for hit in answer.hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_pages_are_of_one_ranking(retriever):
+    whole = asked(retriever, per_document=0, k=12)
+    pages = [asked(retriever, per_document=0, k=4, offset=offset) for offset in (0, 4, 8)]
+    assert [hit.id for page in pages for hit in page.hits] == [hit.id for hit in whole.hits]
+
+
+def test_short_of_time_fewer_are_read_and_that_is_said(site, retriever, model):
+    asked(retriever, per_document=0)
+    tokens = sum(map(len, model.pairs(QUERY, list(model.texts))))
+    retriever._reranker._pace = 60 / tokens  # seconds a token: a minute for all
+    deadline.begin(60)
+    try:
+        answer = asked(retriever, per_document=0)
+    finally:
+        deadline.lift()
+    assert 0 < answer.reranked.scored < answer.reranked.candidates
+    assert sum(hit.scores["rerank"] is not None for hit in answer.hits) == answer.reranked.scored
+    assert answer.as_dict()["reranked"] == answer.reranked._asdict()
+    retriever._reranker._pace = 1e6
+    deadline.begin(60)
+    try:
+        answer = asked(retriever)
+    finally:
+        deadline.lift()
+    assert answer.reranked.scored == 0
+    assert [hit.id for hit in answer.hits] == [hit.id for hit in retriever.search(SearchRequest(QUERY)).hits]
+
+
+def test_without_a_cross_encoder_it_is_refused(site, retriever):
+    with pytest.raises(RerankOff, match="set rerank_model"):
+        asked(Retriever(retriever.generation, retriever.embedder))
+
+
+def test_warming_finds_the_pace(retriever, model):
+    retriever.warm()
+    assert model.runs == [4]
+    assert retriever._reranker._pace > 0
+
+
+def test_blended_scores_stay_in_their_range():
+    scores, logits = floats(2, 4, 6), floats(9, -1, 4)
+    assert blended(scores, logits) == pytest.approx([2 + 4 * 0.5, 2 + 4 * 0.25, 2 + 4 * 0.75])
+    assert blended(scores, logits, 0) == pytest.approx(scores)
+    assert blended(floats(), floats()).shape == (0,)
+    assert blended(floats(3), floats(-7)) == pytest.approx([3])
+    assert blended(floats(3, 3), floats(1, 2)) == pytest.approx([3, 3])  # the search saw no difference, nor any scale
+
+
+def test_a_ranking_keeps_what_was_read_first():
+    ranking = Ranking(np.arange(5), floats(9, 8, 7, 6, 5), floats(1, 2, 3, 4, 5), None)
+    found = reranked(ranking, np.array([0, 2, 3]), floats(0, 1, 10), floats(0.1, 0.2, 0.3))
+    assert found.rows.tolist() == [0, 3, 2, 1, 4]  # equal ones as they were
+    assert found.scores == pytest.approx([7.5, 7.5, 6 + 3 * (1 / 6 + 0.05), 6.65, 5])
+    assert np.array_equal(found.rerank, floats(0.1, 0.3, 0.2, np.nan, np.nan), equal_nan=True)
+    assert found.dense.tolist() == [1, 4, 3, 2, 5]
+    deeper = extended(found, single((floats(7, 1), np.array([2, 9])), is_dense=True))
+    assert deeper.rows.tolist() == [0, 3, 2, 1, 4, 9]
+    assert np.isnan(deeper.rerank[-1])
+    assert dataclasses.replace(found, rerank=None).rerank is None

@@ -1,0 +1,165 @@
+"""Reranking over REST, as clients of Cohere, of Jina and of Hugging Face's Text Embeddings Inference ask for it.
+
+Scores are from 0 to 1, as these services give them: what the cross-encoder says of a text, after a sigmoid.
+"""
+
+import uuid
+from typing import Any
+
+from flask import Blueprint, Response, jsonify
+from werkzeug.exceptions import NotFound
+
+from web.api.openai import MODEL, with_message
+from web.api.parameters import read_object, retriever
+from web.api.schemas import COUNT, STRING, listed, structure
+from web.fields import FieldError, check, refuse_unknown
+from web.openapi import define, operation
+from web.sizes import MAX_BODY_BYTES
+
+MOST_TEXTS = 1000  # of one request, as with Cohere
+QUERY = {"type": "string", "minLength": 1, "maxLength": 10_000}
+TEXT = {"type": "string", "minLength": 1, "maxLength": 100_000}
+BOOLEAN = {"type": "boolean", "default": False}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "model": MODEL,
+    "top_n": {"type": "integer", "minimum": 1, "maximum": 1_000_000, "description": "most results; default: all"},
+    "return_documents": BOOLEAN | {"description": "whether to repeat each text in its result"},
+    # what the model reads of a text is its own length's matter
+    "max_chunks_per_doc": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1_000_000,
+        "description": "accepted and ignored",
+    },
+    "max_tokens_per_doc": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1_000_000,
+        "description": "accepted and ignored",
+    },
+}
+DOCUMENT = {"anyOf": [TEXT, {"type": "object", "required": ["text"], "properties": {"text": TEXT}}]}
+REQUEST = define(
+    "Rerank",
+    structure({"query": QUERY, "documents": listed(DOCUMENT, minItems=1, maxItems=MOST_TEXTS)}, OPTIONS),
+)
+SCORE = {"type": "number", "minimum": 0, "maximum": 1}
+_RESULT = structure({"index": COUNT, "relevance_score": SCORE}, {"document": structure({"text": STRING})})
+ANSWER = define(
+    "Reranking",
+    structure(
+        {
+            "id": STRING,
+            "model": STRING,
+            "results": listed(_RESULT),
+            "usage": structure({"prompt_tokens": COUNT, "total_tokens": COUNT}),
+        }
+    ),
+)
+TEI_OPTIONS: dict[str, dict[str, Any]] = {
+    "raw_scores": BOOLEAN | {"description": "whether to leave out the sigmoid"},
+    "return_text": BOOLEAN | {"description": "whether to repeat each text in its result"},
+    "truncate": {"type": "boolean", "description": "accepted and ignored: longer texts are truncated"},
+    "truncation_direction": {
+        "type": "string",
+        "enum": ["right", "Right"],
+        "description": "the end of a text is what is cut off",
+    },
+}
+TEI_REQUEST = define(
+    "TEIRerank",
+    structure({"query": QUERY, "texts": listed(TEXT, minItems=1, maxItems=MOST_TEXTS)}, TEI_OPTIONS),
+)
+TEI_ANSWER = define("TEIRanks", listed(structure({"index": COUNT, "score": {"type": "number"}}, {"text": STRING})))
+_DESCRIPTION = "Results are sorted, the best first; `index` is the place of the text in the request."
+
+blueprint = Blueprint("rerank", __name__)
+blueprint.after_request(with_message)
+
+
+@blueprint.post("/v1/rerank")
+@operation(
+    summary="Say how well texts answer a query, as Cohere and Jina do.",
+    description=_DESCRIPTION,
+    role="read",
+    request=REQUEST,
+    responses={200: ANSWER},
+    errors=(404, 501),
+)
+def rerank() -> Response:
+    """Answer the index and score of each document, best first."""
+    fields = read_object(MAX_BODY_BYTES)
+    refuse_unknown(fields, ("query", "documents", *OPTIONS), "this request")
+    query = check("query", fields.get("query"), QUERY)
+    options = {
+        name: check(name, fields[name], schema) for name, schema in OPTIONS.items() if fields.get(name) is not None
+    }
+    texts = _texts(fields, "documents")
+    served = retriever().status().get("rerank_model")
+    if served and options.get("model", served) != served:
+        raise NotFound(f"There is no model {options['model'][:80]!a}; this server reranks with {served}.")
+    found = retriever().rerank(query, texts)
+    scores = found.scores.tolist()
+    results: list[dict[str, Any]] = [
+        {"index": place, "relevance_score": scores[place]} for place in _best_first(scores)[: options.get("top_n")]
+    ]
+    if options.get("return_documents"):
+        results = [result | {"document": {"text": texts[result["index"]]}} for result in results]
+    usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
+    return jsonify({"id": str(uuid.uuid4()), "model": served, "results": results, "usage": usage})
+
+
+@blueprint.post("/v2/rerank")
+@operation(
+    summary="The same, at the address of Cohere's second version.",
+    role="read",
+    request=REQUEST,
+    responses={200: ANSWER},
+    errors=(404, 501),
+)
+def rerank_v2() -> Response:
+    """Answer as `/v1/rerank` does."""
+    return rerank()
+
+
+@blueprint.post("/rerank")
+@operation(
+    summary="Say how well texts answer a query, as Text Embeddings Inference does.",
+    description=_DESCRIPTION,
+    role="read",
+    request=TEI_REQUEST,
+    responses={200: TEI_ANSWER},
+    errors=(501,),
+)
+def rerank_texts() -> Response:
+    """Answer a list of the index and score of each text, best first."""
+    fields = read_object(MAX_BODY_BYTES)
+    refuse_unknown(fields, ("query", "texts", *TEI_OPTIONS), "this request")
+    query = check("query", fields.get("query"), QUERY)
+    options = {
+        name: check(name, fields[name], schema) for name, schema in TEI_OPTIONS.items() if fields.get(name) is not None
+    }
+    texts = _texts(fields, "texts")
+    found = retriever().rerank(query, texts)
+    scores = (found.logits if options.get("raw_scores") else found.scores).tolist()
+    results: list[dict[str, Any]] = [{"index": place, "score": scores[place]} for place in _best_first(scores)]
+    if options.get("return_text"):
+        results = [result | {"text": texts[result["index"]]} for result in results]
+    return jsonify(results)
+
+
+def _texts(fields: dict[str, object], name: str) -> list[str]:
+    """Return the texts of a request, whether bare or in objects. Raises FieldError."""
+    value = fields.get(name)
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_TEXTS:
+        raise FieldError(name, f"{name} must be a list of 1 to {MOST_TEXTS} texts.")
+    texts = []
+    for place, one in enumerate(value):
+        within = name == "documents" and isinstance(one, dict)
+        field = f"{name}.{place}" + ".text" * within
+        texts.append(check(field, one.get("text") if within and isinstance(one, dict) else one, TEXT))
+    return texts
+
+
+def _best_first(scores: list[float]) -> list[int]:
+    return sorted(range(len(scores)), key=lambda place: -scores[place])
