@@ -71,6 +71,7 @@ class Settings:
         low=0,
         high=1024,
     )
+    cache_dir: str = setting("", "private folder for compiled models; empty = ~/.cache/pilotlight", "embedder")
     rerank_model: str = setting(
         "", "cross-encoder that ranks the best candidates anew: a folder or hub name; empty = none", "rerank"
     )
@@ -91,7 +92,6 @@ class Settings:
     rerank_threads: int = setting(
         0, "cores for one run of it; 0 = all physical cores, in serve too", "rerank", low=0, high=1024
     )
-    cache_dir: str = setting("", "private folder for compiled models; empty = ~/.cache/pilotlight", "embedder")
     max_pages: int = setting(10_000, "most pages to fetch from one site", "crawl", low=1, high=100_000_000)
     max_depth: int = setting(32, "most links to follow from the start page", "crawl", low=0, high=1_000_000)
     timeout: float = setting(20.0, "seconds to wait for one page, including redirects", "crawl", low=0.01, high=86_400)

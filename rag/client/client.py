@@ -148,10 +148,12 @@ class Client:
 
         Only where the server has a cross-encoder (`rerank_model`).
         """
-        if not texts:
-            return np.empty(0, np.float32)
-        raw = self._transport.json("POST", "/v1/rerank", {"query": query, "documents": list(texts)})
-        return relevance_of(raw, len(texts))
+        parts = [np.empty(0, np.float32)]
+        for start in range(0, len(texts), BATCH):
+            part = list(texts[start : start + BATCH])
+            raw = self._transport.json("POST", "/v1/rerank", {"query": query, "documents": part})
+            parts.append(relevance_of(raw, len(part)))
+        return np.concatenate(parts)
 
     def index(self, *sources: str, **options: Unpack[IndexOptions]) -> Job:
         """Have the index built again, from its own sources unless others are named; needs a key that may write."""

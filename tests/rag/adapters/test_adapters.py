@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 
-from rag.adapters.langchain import PilotlightRetriever
+from rag.adapters.langchain import PilotlightReranker, PilotlightRetriever
 from rag.client.client import Client
 from rag.errors import Rejected
 from rag.query.filters import Filter, FilterError
+from rag.query.passages import LocalRanker
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.running import running
@@ -101,3 +103,38 @@ def test_a_query_engine_of_llamaindex(searcher, retriever):
     assert str(asyncio.run(engine.aquery("is it?"))) == str(response)
     assert retriever.calls == [("is it?", 3, "lexical")] * 2
     assert retriever.requests[1].filter == Filter.parse({"path": "/x"})
+
+
+@pytest.fixture(params=["over a server", "in the same process"])
+def ranker(request: pytest.FixtureRequest, retriever: FakeRetriever, client: Client) -> Any:
+    retriever.rerank_model = "dummy-cross"
+    return client if request.param == "over a server" else LocalRanker(retriever)
+
+
+def test_langchain_keeps_the_documents_that_answer_best(ranker):
+    documents = [Document(text, metadata={"n": n}) for n, text in enumerate(["an index", "vacuum it", "vacuum"])]
+    found = PilotlightReranker(ranker=ranker, top_n=2).compress_documents(documents, "vacuum")
+    assert [document.metadata["n"] for document in found] == [2, 1]
+    assert 1 > found[0].metadata["relevance_score"] > found[1].metadata["relevance_score"] > 0
+    assert documents[2].metadata == {"n": 2}
+    assert len(PilotlightReranker(ranker=ranker, top_n=None).compress_documents(documents, "vacuum")) == 3
+    assert list(PilotlightReranker(ranker=ranker).compress_documents([], "vacuum")) == []
+
+
+def test_llamaindex_keeps_the_nodes_that_answer_best(ranker):
+    schema = pytest.importorskip("llama_index.core.schema")
+    from rag.adapters.llamaindex import PilotlightReranker
+
+    nodes = [
+        schema.NodeWithScore(node=schema.TextNode(text=text), score=0.5) for text in ("an index", "vacuum it", "vacuum")
+    ]
+    found = PilotlightReranker(ranker, top_n=2).postprocess_nodes(nodes, query_str="vacuum")
+    assert [node.node.get_content() for node in found] == ["vacuum", "vacuum it"]
+    assert 1 > found[0].score > found[1].score > 0.5
+    with pytest.raises(ValueError, match="a query is needed"):
+        PilotlightReranker(ranker).postprocess_nodes(nodes)
+
+
+def test_retrievers_may_ask_for_a_reranked_search(searcher, retriever):
+    PilotlightRetriever(searcher=searcher, rerank=True).invoke("is it?")
+    assert retriever.requests[-1].rerank

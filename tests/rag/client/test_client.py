@@ -114,6 +114,16 @@ def test_embed(client, retriever):
     assert client.embed([]).shape[0] == 0
 
 
+def test_rerank(client, retriever):
+    with pytest.raises(ClientError, match="set rerank_model"):
+        client.rerank("vacuum", ["a"])
+    retriever.rerank_model = "dummy-cross"
+    scores = client.rerank("vacuum", ["an index", "vacuum", "vacuum it"])
+    assert scores.dtype == np.float32
+    assert np.argsort(-scores).tolist() == [1, 2, 0]
+    assert client.rerank("vacuum", []).shape == (0,)
+
+
 def test_status(client, retriever):
     assert client.status()["generation"] == "g1"
     retriever.ready = False

@@ -9,11 +9,11 @@ import pytest
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import drop_collection
 from indexer.publish.publish import roll_back
-from rag.errors import CollectionMissing, NotReady
+from rag.errors import CollectionMissing, NotReady, RerankOff
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.settings import load
-from tests.dummy import DummyEmbedder
+from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import wait_for
 
 
@@ -274,3 +274,40 @@ def test_a_default_collection_that_loses_its_name_is_served_on(site, live):
     assert live.search(SearchRequest("vacuum")).generation == generation
     shutil.rmtree(site.index / "generations")
     assert live.search(SearchRequest("vacuum")).generation == generation
+
+
+def test_a_cross_encoder_serves_searches_and_whoever_asks(site):
+    site.build()
+    settings = load({"index": str(site.index), "rerank_model": "dummy-cross"}, {})
+    models = []
+
+    def make(settings):
+        models.append(DummyCrossEncoder())
+        return models[-1]
+
+    live = LiveRetriever(settings, lambda settings: DummyEmbedder(), make)
+    live.start()
+    wait_for(lambda: live.ready)
+    assert live.status()["rerank_model"] == "dummy-cross"
+    assert live.search(SearchRequest("vacuum", rerank=True)).reranked.scored > 0
+    texts = [f"{'word ' * (n % 90)}vacuum" for n in range(100)]
+    models[0].runs.clear()
+    found = live.rerank("vacuum", texts)
+    assert found.logits == pytest.approx([1 - 0.01 * (n % 90 + 2) for n in range(100)])
+    assert found.tokens == sum(n % 90 + 2 for n in range(100))
+    assert len(models[0].runs) > 10  # in turns, for others to come between
+    assert len(models) == 1
+    assert live.rerank("vacuum", []).logits.shape == (0,)
+    live.close()
+
+
+def test_without_a_cross_encoder_nothing_is_reranked(site, live):
+    site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    with pytest.raises(RerankOff):
+        live.rerank("vacuum", ["a"])
+    with pytest.raises(RerankOff):
+        live.search(SearchRequest("vacuum", rerank=True))
+    assert live.ready  # which says nothing about us
+    assert "rerank_model" not in live.status()
