@@ -13,7 +13,12 @@ import numpy.typing as npt
 
 from embedder.errors import ModelError
 
-_TYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "F64": np.dtype("<f8")}
+_TYPES: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+    "F64": np.dtype("<f8"),
+}
 _LONGEST_HEADER = 100_000_000  # bytes; the format's own limit
 
 
@@ -39,5 +44,5 @@ def read_tensors(files: Sequence[Path], names: Collection[str]) -> dict[str, npt
 def _read(data: bytes, kind: str, shape: Sequence[int]) -> npt.NDArray[np.float32]:
     values = np.frombuffer(data, _TYPES[kind]).reshape(shape)
     if kind == "BF16":  # the upper half of a float32
-        return (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float32)
+        return np.left_shift(values.astype(np.uint32), 16).view(np.float32)
+    return np.asarray(values, np.float32)

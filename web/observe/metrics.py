@@ -29,7 +29,7 @@ from web.observe.throughput import Minute, Throughput
 from web.observe.worker_folder import FOLDER_VARIABLE, claim_number
 from web.openapi import Content, operation
 
-STAGES = ("embed", "dense", "lexical", "fuse", "sentences", "total")
+STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")
 SECONDS = (
     *(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.025, 0.035),
     *(0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),

@@ -92,7 +92,8 @@ class Traces:
         whole = self._tracer.start_span("search", set_span_in_context(g.span), attributes=attributes, start_time=began)
         inside = set_span_in_context(whole)
         found = began + max(took.get("embed", 0) + took.get("dense", 0), took.get("lexical", 0))
-        starts = {"embed": began, "dense": began + took.get("embed", 0), "lexical": began, "fuse": found}
+        starts = {"embed": began, "dense": began + took.get("embed", 0), "lexical": began, "rerank": found}
+        starts["fuse"] = found + took.get("rerank", 0)
         starts["sentences"] = now - took.get("sentences", 0)
         for stage, at in starts.items():
             if took.get(stage):

@@ -23,7 +23,7 @@ from web.pages.refinements import PageSearch
 from web.sizes import MAX_BODY_BYTES
 
 KNOWN = ("q", "mode", "collection", "offset", "per_document", "sentences", "open", "explain")
-STAGES = ("embed", "dense", "lexical", "fuse", "sentences")
+STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences")
 EXAMPLES = 4
 FORM = "application/x-www-form-urlencoded"
 ANSWERED = {200: HTML}

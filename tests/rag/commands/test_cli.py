@@ -267,6 +267,13 @@ def test_a_misspelled_variable_is_told(monkeypatch: pytest.MonkeyPatch, run: Run
     assert told == ["nothing reads PILOTLIGHT_MODLE, did you mean PILOTLIGHT_MODEL?"]
 
 
+def test_a_cross_encoder_that_is_not_there_is_told(run: Run) -> None:
+    report = run("doctor", "--json", "--rerank-model", "nowhere")
+    assert report["reranker"] is None
+    assert any("no model at 'nowhere'" in warning for warning in report["warnings"])
+    assert "no model at 'nowhere'" in run("warm", "--rerank-model", "nowhere")[2]
+
+
 @pytest.mark.parametrize("named", ["nothing", "a folder without text", "a site that is down"])
 def test_a_first_build_that_fails_leaves_no_folder(run: Run, named: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
