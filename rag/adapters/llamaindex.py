@@ -59,7 +59,7 @@ class PilotlightReranker(BaseNodePostprocessor):
 
     def __init__(self, ranker: Ranker, *, top_n: int | None = 4, **more: Any) -> None:
         """`more` is for the base class."""
-        super().__init__(top_n=top_n, **more)
+        super().__init__(**{"top_n": top_n, **more})
         self._ranker = ranker
 
     @classmethod

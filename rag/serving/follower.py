@@ -199,9 +199,10 @@ class Follower:
         if newest == served.refused:
             return
         if self.model is None:
-            reranker = self._make_reranker(self._settings)
+            model = self._make_reranker(self._settings)
+            reranker = None if model is None else RerankQueue(model)
             batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
-            self.model = SharedModel(batcher, FairShare(batcher), reranker and RerankQueue(reranker), Turns())
+            self.model = SharedModel(batcher, FairShare(batcher), reranker, Turns())
         try:
             self._serve(name, store, served, self._open(store, live, self.model))
         except PilotlightError as error:

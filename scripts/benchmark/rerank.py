@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +97,10 @@ def _contestants(
 ) -> dict[str, Callable[[], Score]]:
     arrays = _arrays(spec)
     return {
-        REFERENCE: lambda: _sentence_transformers(folder),
-        **{f"ONNX Runtime {p}": lambda p=p: _onnx_runtime(folder, spec, work, p, arrays) for p in ("fp32", "int8")},
-        **{f"OpenVINO {p}": lambda p=p: _openvino(folder, p, arrays, sample) for p in ("fp32", "bf16", "int8")},
-        **{f"{OURS} native {p}": lambda p=p: _pilotlight(folder, p) for p in ("fp32", "bf16", "int8")},
+        REFERENCE: partial(_sentence_transformers, folder),
+        **{f"ONNX Runtime {p}": partial(_onnx_runtime, folder, spec, work, p, arrays) for p in ("fp32", "int8")},
+        **{f"OpenVINO {p}": partial(_openvino, folder, p, arrays, sample) for p in ("fp32", "bf16", "int8")},
+        **{f"{OURS} native {p}": partial(_pilotlight, folder, p) for p in ("fp32", "bf16", "int8")},
     }
 
 
