@@ -222,7 +222,7 @@ class Retriever:
         facts, depth = self.generation.rows_of(ranking.rows), self.limits.rerank_depth
         best = choose(ranking, facts, self.generation.vectors, k=depth, per_document=per_document).indices
         texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
-        logits = self._reranker.score_best(search.request.query, texts)
+        logits = self._reranker.score_best(search.request.meaning, texts)
         search.reranked = Reranked(len(best), len(logits))
         ranking = reranked(ranking, best[: len(logits)], logits, self._reranker.model.activated(logits))
         search.spent("rerank", began)
