@@ -54,8 +54,8 @@ void* pl_create(const char* isa, const pl_shape* shape, const void* const* tenso
 Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out, float* states);
 
 // MaxSim (Khattab and Zaharia 2020) of a query's tokens with the signs of passages' tokens: for each passage the sum,
-// over the query's tokens, of the largest product with one of its own. A sign is a bit, 1 for +1 and 0 for -1, the first
-// in the lowest bit of the first byte.
+// over the query's tokens, of the largest product with one of its own. A sign is a bit, 1 for +1 and 0 for -1, the
+// first in the lowest bit of the first byte.
 //   query    [tokens][width], width a multiple of 8
 //   starts, counts [passages]: the first token of each in `signs` [][width / 8], and how many it has
 //   out      [passages]; 0 for one without tokens
