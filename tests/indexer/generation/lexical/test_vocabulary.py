@@ -55,7 +55,7 @@ def test_corrections(vocabulary, typed, meant):
 
 def test_corrections_have_edits_and_passages(vocabulary):
     assert [tuple(each) for each in vocabulary.corrections("cels")] == [("cells", 1, 30), ("cell", 1, 20)]
-    assert vocabulary.corrections("reseau")[0].count == 4  # however it is spelled
+    assert vocabulary.corrections("reseau")[0].passages == 4  # however it is spelled
 
 
 def test_rare_words_go_first_where_there_are_too_many(tmp_path, monkeypatch):
