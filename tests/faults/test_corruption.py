@@ -1,6 +1,7 @@
 """Every file of an index is damaged in every way; the error names the file, nothing hostile is ever opened, and a
 server goes on with what it has, or starts with the newest generation that is whole."""
 
+import gc
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import tantivy
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
+from indexer.generation.lexical import vocabulary
 from indexer.generation.manifest import read_manifest
 from indexer.publish.verification import problems_of, verify
 from rag.query.request import SearchRequest
@@ -34,6 +36,7 @@ FILES = (
     "repetition.npy",
     "lexical/meta.json",
     *SEGMENT,
+    *(f"lexical/{name}" for name in vocabulary.FILES),
 )
 
 
@@ -184,6 +187,7 @@ def test_a_build_mends_what_is_damaged(index: Path, world: World, name: str) -> 
 @pytest.mark.parametrize("name", FILES)
 def test_files_that_cannot_be_opened_do_not_stay_open(index: Path, name: str) -> None:
     file_of(index, name).write_bytes(b"nonsense")
+    gc.collect()  # what earlier tests left open
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         with pytest.raises(IndexCorrupt):
