@@ -325,7 +325,7 @@ def test_what_is_required_and_excluded(titled, query, found):
     read = titled.read(query)
     assert set(rows(titled, query)) == found
     scores = titled.search(read, 10)[0]
-    assert (scores > 0).all()
+    assert (scores > 0).all() or query.startswith("url:")  # addresses bound the search, and score nothing
     if read.is_bounded:
         assert found <= set(titled.within(read.required, read.excluded).rows().tolist())
 
