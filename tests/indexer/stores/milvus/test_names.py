@@ -3,6 +3,7 @@
 import pytest
 
 from indexer.errors import StoreAddressError
+from indexer.generation.lexical.lexical_query import read_query
 from indexer.stores.milvus.address import MilvusAddress
 from indexer.stores.milvus.milvus_query import MilvusQuery, words_of
 from indexer.stores.milvus.milvus_store import MilvusStore
@@ -56,10 +57,10 @@ def test_words_are_tokens_for_any_tokenizer():
     words = words_of("Title", "Title › Section", text)
     assert set(words) <= set("abcdefghijklmnopqrstuvwxyz0123456789 ")
     for query in ("strasse", "MAX_CONNECTIONS", "हिन्दी", "東京", "0x41", '"naive"', "titles", '"हिन्दी 東京都"'):
-        wanted = MilvusQuery.read(query)
+        wanted = MilvusQuery.of(read_query(query))
         assert set(wanted.text.split()) <= set(words.split())
         assert wanted.matches(words)
-    assert not MilvusQuery.read('"हिन्दी max_connections"').matches(words)
+    assert not MilvusQuery.of(read_query('"हिन्दी max_connections"')).matches(words)
     long = words_of("", "", "東" * 20_000)
     assert len(long) <= 65_535
     assert set(long.split()) == set(words_of("", "", "東東").split())
