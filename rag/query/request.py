@@ -23,8 +23,8 @@ class Limits:
     max_query_chars: int = 10_000
     per_document: int = 0
     expand: str = EXPANSIONS[0]
-    boost: str = ""  # rules; see `rag.query.rules.boosts`
-    synonyms: str = ""  # a file; see `rag.query.rules.synonyms_file`
+    boost: str = ""  # rules; see `rag.query.scoring.boosts`
+    synonyms: str = ""  # a file; see `rag.query.synonyms_file`
     close: float = CLOSE  # cosine from which a hit is close to the query; see `closeness`
     rerank_depth: int = RERANKED  # candidates that a cross-encoder reads
 

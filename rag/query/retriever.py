@@ -1,6 +1,5 @@
 """The query path: text in, the k best passages out. Everything is loaded and warmed beforehand."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,32 +15,30 @@ from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
-from indexer.generation.catalogue import document_id
 from indexer.generation.generation import Generation
-from indexer.generation.lexical.highlights import spans
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import differing_fields
 from indexer.stores.store import Searchable
 from rag import deadline
 from rag.errors import FingerprintMismatch, RerankOff
 from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
-from rag.query.closeness import JUDGED, is_close
+from rag.query.closeness import is_close
 from rag.query.facets import Share, count_facets
-from rag.query.fusion import Rows, Scores
 from rag.query.headings import sample_headings
+from rag.query.hits import Page, Ranked, fetch_hits
 from rag.query.options import FURTHEST
-from rag.query.ranking import Choice, Found, Ranking, choose, extended, fused, interacted, lowered, reranked, single
 from rag.query.request import USUAL, Limits, SearchRequest
 from rag.query.results import Answer, Hit, Reranked, headed
-from rag.query.rules.boosts import Boosts
-from rag.query.rules.synonyms_file import SynonymsFile
+from rag.query.scoring.boosts import Boosts
+from rag.query.scoring.fusion import Rows, Scores
+from rag.query.scoring.ranking import Found, Ranking, choose, extended, fused, interacted, lowered, reranked, single
 from rag.query.sentences import nearest_sentences
+from rag.query.synonyms_file import SynonymsFile
 from rag.rerank_queue import RerankQueue
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
 _WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
-_DUPLICATES_SHOWN = 10
 MOST_TOKENS = 256  # of a query that are compared with those of passages: about 200 words, the first ones
 _SLICE = 64  # passages whose tokens are compared before the deadline is asked
 
@@ -71,15 +68,6 @@ class _Candidates(NamedTuple):
     dense: Found | None  # None where it was not asked for
     lexical: Found | None
     are_all: bool  # there are no others
-
-
-class _Ranked(NamedTuple):
-    """Candidates, and which of them are chosen."""
-
-    ranking: Ranking
-    documents: npt.NDArray[np.integer]  # of the candidates
-    choice: Choice
-    has_more: bool  # there is another page
 
 
 class Retriever:
@@ -173,7 +161,7 @@ class Retriever:
             yield _Candidates(dense, lexical, are_all)
             depth *= 4
 
-    def _rank(self, search: _Search, candidates: Iterator[_Candidates]) -> _Ranked:
+    def _rank(self, search: _Search, candidates: Iterator[_Candidates]) -> Ranked:
         """Choose the hits up to the end of the page, and one more, which says that there is another page.
 
         Duplicates and passages of one document may take the places of others; then it is looked for these further down.
@@ -199,15 +187,16 @@ class Retriever:
             search.spent("fuse", began)
             if found.are_all or len(choice.indices) >= search.stop:
                 has_more = len(choice.indices) > search.stop or not found.are_all
-                return _Ranked(ranking, facts["document"], choice, has_more and search.stop <= FURTHEST)
+                return Ranked(ranking, facts["document"], choice, has_more and search.stop <= FURTHEST)
         raise AssertionError("the last candidates are all there are")
 
     def _scored(self, search: _Search, found: _Candidates) -> Ranking:
         vector = search.vector
         maxsim = partial(self._maxsim, search) if self.generation.tokens is not None else None
         if found.dense and found.lexical and vector is not None:
-            cosines = lambda rows: self.generation.vectors(rows) @ vector  # noqa: E731
-            ranking = fused(found.dense, found.lexical, cosines, maxsim=maxsim)
+            ranking = fused(
+                found.dense, found.lexical, lambda rows: self.generation.vectors(rows) @ vector, maxsim=maxsim
+            )
         elif found.dense and maxsim is not None:
             ranking = interacted(found.dense, maxsim)
         else:
@@ -228,10 +217,12 @@ class Retriever:
         search.spent("rerank", began)
         return ranking
 
-    def _present(self, search: _Search, ranked: _Ranked) -> Answer:
+    def _present(self, search: _Search, ranked: Ranked) -> Answer:
         """Fetch the hits of the page, and what is told of them and of the candidates."""
         request = search.request
-        judged, hits = self._hits(search, ranked)
+        expands = (request.expand or self.limits.expand) == "section"
+        page = Page(request.offset, search.stop, expands)
+        judged, hits = fetch_hits(self.generation, ranked, page, search.words.marked)
         if request.sentences:
             hits = self._with_sentences(search, hits)
         ranking = ranked.ranking
@@ -310,64 +301,6 @@ class Retriever:
         start = time.perf_counter()
         return self.generation.search_words(query, k, only), time.perf_counter() - start
 
-    def _hits(self, search: _Search, ranked: _Ranked) -> tuple[list[Hit], list[Hit]]:
-        """Fetch, at once, the best of the chosen passages and those on the page.
-
-        The best, which say whether anything is close, come as bare as that takes where they are on an earlier page.
-        """
-        ranking, choice = ranked.ranking, ranked.choice
-        start, expands = search.request.offset, (search.request.expand or self.limits.expand) == "section"
-        before = min(start, JUDGED)
-        places = [place for place in (*range(before), *range(start, search.stop)) if place < len(choice.indices)]
-        shown = choice.indices[places].tolist()
-        folded = [
-            choice.folded.get(index, [])[:_DUPLICATES_SHOWN] if place >= start else []
-            for place, index in zip(places, shown, strict=True)
-        ]
-        also = [index for group in folded for index in group]
-        chunks = self.generation.chunks(ranking.rows[shown + also])
-        sections = [
-            self.generation.section(row) if expands and place >= start else None
-            for place, row in zip(places, ranking.rows[shown].tolist(), strict=True)
-        ]
-        addresses = iter([chunk.url for chunk in chunks[len(shown) :]])
-        none = [None] * len(shown)
-        dense = none if ranking.dense is None else ranking.dense[shown].tolist()
-        lexical = none if ranking.lexical is None else ranking.lexical[shown].tolist()
-        tokens = none if ranking.tokens is None else ranking.tokens[shown].tolist()
-        rerank = none if ranking.rerank is None else ranking.rerank[shown].tolist()
-        scores = ranking.scores[shown].tolist()
-        documents = ranked.documents[shown].tolist()
-        hits = []
-        for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):  # the rest are duplicates
-            hits.append(
-                Hit(
-                    rank=places[place] + 1,
-                    id=chunk.id,
-                    url=chunk.url,
-                    title=chunk.title,
-                    section=chunk.section,
-                    text=chunk.text,
-                    highlights=spans(search.words.marked, chunk.text, chunk.language),
-                    score=scores[place],
-                    scores={
-                        "dense": dense[place],
-                        "lexical": lexical[place] or None,
-                        "tokens": tokens[place],
-                        "rerank": _known(rerank[place]),
-                    },
-                    language=chunk.language,
-                    date=chunk.date,
-                    content_type=chunk.content_type,
-                    metadata=chunk.metadata,
-                    duplicates=[next(addresses) for _ in group],
-                    section_text=sections[place],
-                    document=document_id(chunk.document_url),
-                    more=choice.left_out.get(documents[place], 0),
-                )
-            )
-        return hits[:JUDGED], hits[before:]
-
 
 def check_fingerprint(generation: Searchable, fingerprint: Mapping[str, object]) -> None:
     """Raise FingerprintMismatch naming every field in which an index differs from the embedder."""
@@ -381,10 +314,6 @@ def check_fingerprint(generation: Searchable, fingerprint: Mapping[str, object])
             f"index generation {generation.id} was built by another embedder ({details}): "
             "serve it with the settings it was built with, or rebuild it with these"
         )
-
-
-def _known(score: float | None) -> float | None:
-    return None if score is None or math.isnan(score) else score
 
 
 def _short(value: object) -> str:

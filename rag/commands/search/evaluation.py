@@ -18,10 +18,10 @@ from embedder.protocol import CrossEncoder, Embedder, encode_documents
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from rag.errors import DatasetError, QueryError
-from rag.query.fusion import FUSIONS, Rows, Scores
 from rag.query.options import MODES, RERANKED
-from rag.query.ranking import Ranking, fused, interacted, reranked, single
 from rag.query.retriever import CANDIDATES, MOST_TOKENS
+from rag.query.scoring.fusion import FUSIONS, Rows, Scores
+from rag.query.scoring.ranking import Ranking, fused, interacted, reranked, single
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import pytest
 from indexer.errors import SynonymsError
 from indexer.generation.lexical.lexical_query import read_query
 from indexer.generation.lexical.synonyms import Synonyms
-from rag.query.rules import synonyms_file
-from rag.query.rules.synonyms_file import SynonymsFile
+from rag.query import synonyms_file
+from rag.query.synonyms_file import SynonymsFile
 
 RULES = r"""
 # rows have many names

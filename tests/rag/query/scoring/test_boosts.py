@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rag.errors import SettingsError
-from rag.query.ranking import Ranking
-from rag.query.rules.boosts import Boosts
+from rag.query.scoring.boosts import Boosts
+from rag.query.scoring.ranking import Ranking
 
 
 class Generation:

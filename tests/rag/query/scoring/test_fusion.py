@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rag.query.fusion import aligned, best_first, cap, collapse, mmr, reciprocal_rank, weighted_sum
+from rag.query.scoring.fusion import aligned, best_first, cap, collapse, mmr, reciprocal_rank, weighted_sum
 
 CANDIDATES = np.array([2, 5, 7, 9])
 

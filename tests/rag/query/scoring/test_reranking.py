@@ -7,11 +7,11 @@ import pytest
 
 from rag import deadline
 from rag.errors import RerankOff
-from rag.query.fusion import blended
-from rag.query.ranking import Ranking, extended, reranked, single
 from rag.query.request import Limits, SearchRequest
 from rag.query.results import headed
 from rag.query.retriever import Retriever
+from rag.query.scoring.fusion import blended
+from rag.query.scoring.ranking import Ranking, extended, reranked, single
 from rag.rerank_queue import RerankQueue
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 

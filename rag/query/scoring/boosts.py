@@ -10,8 +10,8 @@ import numpy as np
 from indexer.stores.store import Searchable
 from rag.errors import SettingsError
 from rag.query.filters import KEYS, Filter, FilterError, fields_of
-from rag.query.fusion import Rows, Scores, best_first
-from rag.query.ranking import Ranking
+from rag.query.scoring.fusion import Rows, Scores, best_first
+from rag.query.scoring.ranking import Ranking
 
 _AGE = "age"
 _LEAST, _MOST = 0.1, 10.0  # factors

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from indexer.generation.rows import DTYPE
-from rag.query.ranking import Ranking, choose, extended, fused, interacted, lowered, single
+from rag.query.scoring.ranking import Ranking, choose, extended, fused, interacted, lowered, single
 
 
 def found(pairs):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.generation.repetition import WHOLE
-from rag.query.fusion import (
+from rag.query.scoring.fusion import (
     Rows,
     Scores,
     aligned,

@@ -1,0 +1,99 @@
+"""Hits of a page, fetched from a generation: the chosen candidates with their texts, in order."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.generation.catalogue import document_id
+from indexer.generation.lexical.highlights import spans
+from indexer.stores.store import Searchable
+from rag.query.closeness import JUDGED
+from rag.query.results import Hit
+from rag.query.scoring.fusion import Scores
+from rag.query.scoring.ranking import Choice, Ranking
+
+_DUPLICATES_SHOWN = 10
+
+
+class Ranked(NamedTuple):
+    """Candidates, and which of them are chosen."""
+
+    ranking: Ranking
+    documents: npt.NDArray[np.integer]  # of the candidates
+    choice: Choice
+    has_more: bool  # there is another page
+
+
+class Page(NamedTuple):
+    """Which of the chosen are on a page, by place from 0, and whether with their sections."""
+
+    start: int
+    stop: int
+    expands: bool
+
+
+def fetch_hits(
+    generation: Searchable, ranked: Ranked, page: Page, marked: frozenset[str]
+) -> tuple[list[Hit], list[Hit]]:
+    """Fetch, at once, the best of the chosen passages and those on the page.
+
+    The best, which say whether anything is close, come as bare as that takes where they are on an earlier page.
+    `marked` are the terms that are highlighted.
+    """
+    ranking, choice = ranked.ranking, ranked.choice
+    before = min(page.start, JUDGED)
+    places = [place for place in (*range(before), *range(page.start, page.stop)) if place < len(choice.indices)]
+    shown = choice.indices[places].tolist()
+    folded = [
+        choice.folded.get(index, [])[:_DUPLICATES_SHOWN] if place >= page.start else []
+        for place, index in zip(places, shown, strict=True)
+    ]
+    also = [index for group in folded for index in group]
+    chunks = generation.chunks(ranking.rows[shown + also])
+    sections = [
+        generation.section(row) if page.expands and place >= page.start else None
+        for place, row in zip(places, ranking.rows[shown].tolist(), strict=True)
+    ]
+    addresses = iter([chunk.url for chunk in chunks[len(shown) :]])
+    dense, lexical = _listed(ranking.dense, shown), _listed(ranking.lexical, shown)
+    tokens, rerank = _listed(ranking.tokens, shown), _listed(ranking.rerank, shown)
+    scores = ranking.scores[shown].tolist()
+    documents = ranked.documents[shown].tolist()
+    hits = []
+    for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):  # the rest are duplicates
+        hits.append(
+            Hit(
+                rank=places[place] + 1,
+                id=chunk.id,
+                url=chunk.url,
+                title=chunk.title,
+                section=chunk.section,
+                text=chunk.text,
+                highlights=spans(marked, chunk.text, chunk.language),
+                score=scores[place],
+                scores={
+                    "dense": dense[place],
+                    "lexical": lexical[place] or None,
+                    "tokens": tokens[place],
+                    "rerank": rerank[place],
+                },
+                language=chunk.language,
+                date=chunk.date,
+                content_type=chunk.content_type,
+                metadata=chunk.metadata,
+                duplicates=[next(addresses) for _ in group],
+                section_text=sections[place],
+                document=document_id(chunk.document_url),
+                more=choice.left_out.get(documents[place], 0),
+            )
+        )
+    return hits[:JUDGED], hits[before:]
+
+
+def _listed(scores: Scores | None, shown: list[int]) -> list[float | None]:
+    """Return the scores of what is shown; None where there is none, which arrays have as NaN."""
+    if scores is None:
+        return [None] * len(shown)
+    return [None if math.isnan(score) else score for score in scores[shown].tolist()]
