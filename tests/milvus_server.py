@@ -17,33 +17,44 @@ run_server(sys.argv[1], "127.0.0.1", int(sys.argv[2]))
 """
 
 
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 class MilvusServer:
     """Serves a folder on a port of loopback that stays the same over restarts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        if not self._answers():  # somebody else may have taken the port by then
+            self.port = _free_port()
+            self.start()
 
     def place(self, name: str) -> str:
         """Address of a collection there."""
         return f"milvus://127.0.0.1:{self.port}/{name}"
 
     def start(self) -> None:
-        """Start, and wait until it answers."""
+        """Start at the same port, and wait until it answers."""
+        assert self._answers(), "the Milvus server ended"
+
+    def _answers(self) -> bool:
+        """Start, and wait until it answers; return whether it has not ended before."""
         line = [sys.executable, "-c", _SERVE, str(self._folder), str(self.port)]
         self._process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 60
-        while True:
-            assert self._process.poll() is None, "the Milvus server ended"
+        while self._process.poll() is None:
             assert time.monotonic() < until, "the Milvus server does not answer"
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
             except OSError:
                 time.sleep(0.05)  # between two looks at another process
             else:
-                return
+                return True
+        return False
 
     def kill(self) -> None:
         """End it at once, as if the machine had gone."""
@@ -67,7 +78,6 @@ class MilvusServer:
 def running_milvus(folder: Path) -> Iterator[MilvusServer]:
     """Serve a folder until the end of the block."""
     server = MilvusServer(folder)
-    server.start()
     try:
         yield server
     finally:
