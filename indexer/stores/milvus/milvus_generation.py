@@ -1,9 +1,9 @@
 """A generation in Milvus: open for searching, or to be read from front to back."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,13 @@ class MilvusCollection:
             return self._milvus.call(method, self.name, **options)
 
 
+class Within(NamedTuple):
+    """Which chunks may be found."""
+
+    test: str  # an expression of Milvus; empty for all
+    wanted: MilvusQuery | None  # whose phrases they must hold, word after word
+
+
 class MilvusGeneration:
     """One immutable generation, both as a `Searchable` and as a `GenerationScan`; safe to share between threads."""
 
@@ -117,49 +124,55 @@ class MilvusGeneration:
         """Return the expression for a filter, which `search` takes."""
         return expression(only)
 
-    def search(self, vector: npt.NDArray[np.float32], k: int, allowed: str | None = None) -> ScoredRows:
+    def search(self, vector: npt.NDArray[np.float32], k: int, allowed: str | Within | None = None) -> ScoredRows:
         """Find the chunks nearest to a vector; see `Generation.search`. At most 16,384 are found."""
         check_query_vector(vector, self.dimension)
-        k = min(k, _MOST)
-        found = self._passages.search(
-            data=[vector.tolist()],
-            anns_field="vector",
-            limit=k,
-            filter=allowed or "",
-            search_params={"metric_type": "IP", "params": {"ef": max(k, schema.EXPLORED)}},
-            output_fields=["row"],
-        )
-        return _arrays(found)
+        within = allowed if isinstance(allowed, Within) else Within(allowed or "", None)
+
+        def find(limit: int) -> dict[str, Any]:
+            params = {"metric_type": "IP", "params": {"ef": max(limit, schema.EXPLORED)}}
+            return {"data": [vector.tolist()], "anns_field": "vector", "limit": limit, "search_params": params}
+
+        return _arrays(self._matching(find, k, within))
 
     def read_query(self, query: str, synonyms: Synonyms = NO_SYNONYMS) -> LexicalQuery:
         """Read a query, as a user types it, for `search_words`; nothing is corrected."""
         return read_query(query, self.manifest.languages or (ENGLISH,), synonyms=synonyms)
 
-    def within(self, query: LexicalQuery, allowed: str | None = None) -> str:
-        """Return the expression for what a query requires and excludes, word by word, and what `select` gave."""
-        return " and ".join([*MilvusQuery.of(query).tests(), *([allowed] if allowed else [])])
+    def within(self, query: LexicalQuery, allowed: str | None = None) -> Within:
+        """Return what a query requires and excludes, and what `select` gave, for `search`."""
+        wanted = MilvusQuery.of(query)
+        return Within(" and ".join([*wanted.tests(), *([allowed] if allowed else [])]), wanted)
 
     def search_words(self, query: LexicalQuery, k: int, only: Filter | None = None) -> ScoredRows:
         """Find the chunks that match the words of a query; see `Generation.search_words`. At most 16,384 are found."""
-        # Milvus Lite gives BM25 as a distance, below 0.
-        wanted = MilvusQuery.of(query)
-        if not wanted.text:
+        within = self.within(query, self.select(only) if only else None)
+        wanted = within.wanted
+        if wanted is None or not wanted.text:
             return _arrays([])
-        tests = [*wanted.tests(), *([self.select(only)] if only else [])]
+
+        def find(limit: int) -> dict[str, Any]:
+            params = {"metric_type": "BM25"}
+            return {"data": [wanted.text], "anns_field": "sparse", "limit": limit, "search_params": params}
+
+        # Milvus Lite gives BM25 as a distance, below 0.
+        return _arrays(
+            [{"row": hit["row"], "distance": abs(hit["distance"])} for hit in self._matching(find, k, within)]
+        )
+
+    def _matching(self, find: Callable[[int], dict[str, Any]], k: int, within: Within) -> list[Any]:
+        """Search for k chunks, and further down as long as phrases are not there word after word."""
+        wanted = within.wanted
+        fields = ["row", "words"] if wanted is not None and wanted.phrases else ["row"]
         limit = min(k, _MOST)
         while True:
-            found = self._passages.search(
-                data=[wanted.text],
-                anns_field="sparse",
-                limit=limit,
-                filter=" and ".join(tests),
-                search_params={"metric_type": "BM25"},
-                output_fields=["row", "words"] if wanted.phrases else ["row"],
-            )
-            matching = [hit for hit in found if wanted.matches(hit["entity"]["words"])] if wanted.phrases else found
+            found = self._passages.search(**find(limit), filter=within.test, output_fields=fields)
+            matching = found
+            if wanted is not None and wanted.phrases:
+                matching = [hit for hit in found if wanted.matches(hit["entity"]["words"])]
             if len(matching) >= k or len(found) < limit or limit == _MOST:
-                return _arrays([{"row": hit["row"], "distance": abs(hit["distance"])} for hit in matching[:k]])
-            limit = min(4 * limit, _MOST)  # the words were there, but not one after the other
+                return matching[:k]
+            limit = min(4 * limit, _MOST)
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return stored vectors by row, float32 (n, dim)."""
