@@ -3,7 +3,7 @@
 torch is imported where it is needed: the native engine runs without it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,10 @@ class Embeddings(LangChainEmbeddings):
         self.spec = self.plan.spec
         self.precision = self.plan.precision
         self.threads = self.plan.threads
-        self.tokenizer = Tokenizer(self.spec)
-        self.engine = self._start_engine()
+        document = (Tokenizer(self.spec), _start_engine(self.plan, lambda: self.model))
+        self._sides = {"document": document, "query": document}
+        if (query := self.plan.query) is not self.plan:
+            self._sides["query"] = (Tokenizer(query.spec), _start_engine(query, lambda: self.query_model))
 
     @property
     def dimension(self) -> int:
@@ -61,14 +63,16 @@ class Embeddings(LangChainEmbeddings):
 
         Engines that run a package do not need it; it is then loaded at the first access.
         """
-        from embedder.model.sentence import load_module
+        return _load(self.plan)
 
-        module = load_module(self.spec)
-        return module.to_bf16() if self.precision == "bf16" else module
+    @cached_property
+    def query_model(self) -> "SentenceEncoder":
+        """The module that embeds queries: `model`, unless they have a model of their own."""
+        return self.model if self.plan.query is self.plan else _load(self.plan.query)
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
-        return self.tokenizer.count(texts, role)
+        return self._sides[role][0].count(texts, role)
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts; returns float32 (n, dim), in the order given. Texts over `max_length` are truncated.
@@ -79,7 +83,8 @@ class Embeddings(LangChainEmbeddings):
             raise TypeError("encode takes a sequence of str")
         if not len(texts):
             return np.empty((0, self.dimension), dtype=np.float32)
-        vectors = self.engine.encode(self.tokenizer(texts, role))
+        tokenizer, engine = self._sides[role]
+        vectors = engine.encode(tokenizer(texts, role))
         if not np.isfinite(vectors).all():
             raise EmbedderError(
                 f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
@@ -96,19 +101,27 @@ class Embeddings(LangChainEmbeddings):
         vectors: list[list[float]] = self.encode(texts, role="document").tolist()
         return vectors
 
-    def _start_engine(self) -> "Engine":
-        cache, key = self.config.cache_dir, self.plan.package_key
-        if self.plan.engine == "native" and key:
-            folder = ensure_package(self.plan, key)
-            return NativeEngine(folder, self.spec, self.precision, self.threads, self.plan.isa)
-        import torch
 
-        from embedder.engines import pytorch as engines
+def _load(plan: Plan) -> "SentenceEncoder":
+    from embedder.model.sentence import load_module
 
-        torch.set_num_threads(self.threads)
-        sizes = (self.dimension, int(self.spec.config.get("pad_token_id") or 0))
-        if self.plan.engine == "eager":
-            return engines.EagerEngine(self.model, *sizes)
-        if self.plan.engine == "compile" or not key:
-            return engines.CompiledEngine(self.model, *sizes, open_private(cache))
-        return engines.PackagedEngine(ensure_package(self.plan, key), *sizes)
+    module = load_module(plan.spec)
+    return module.to_bf16() if plan.precision == "bf16" else module
+
+
+def _start_engine(plan: Plan, module: "Callable[[], SentenceEncoder]") -> "Engine":
+    """Start the engine of a plan; `module` gives the model where the engine runs it."""
+    cache, key = plan.config.cache_dir, plan.package_key
+    if plan.engine == "native" and key:
+        return NativeEngine(ensure_package(plan, key), plan.spec, plan.precision, plan.threads, plan.isa)
+    import torch
+
+    from embedder.engines import pytorch as engines
+
+    torch.set_num_threads(plan.threads)
+    sizes = (plan.spec.dimension, int(plan.spec.config.get("pad_token_id") or 0))
+    if plan.engine == "eager":
+        return engines.EagerEngine(module(), *sizes)
+    if plan.engine == "compile" or not key:
+        return engines.CompiledEngine(module(), *sizes, open_private(cache))
+    return engines.PackagedEngine(ensure_package(plan, key), *sizes)

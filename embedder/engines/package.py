@@ -43,7 +43,7 @@ def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = 
 
 
 def is_built(plan: Plan) -> bool:
-    """Return whether the plan needs no build: its package is in the cache, or its engine has none."""
+    """Return whether a plan's own model needs no build: its package is in the cache, or its engine has none."""
     key = plan.package_key
     return key is None or package_folder(plan.config.cache_dir, key).exists()
 
@@ -180,15 +180,18 @@ def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str
     """Have the plan's files written to a folder; its parent folder takes temporary files."""
     scratch = folder.parent
     # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
+    root = str(plan.spec.root.absolute())
     config = dataclasses.replace(
         plan.config,
-        model=str(plan.spec.folder.absolute()),
+        model=root,
         revision="",
+        query_model=root if plan.role == "query" else "",
+        query_revision="",
         engine=plan.engine,
         precision=plan.precision,
         threads=plan.threads,
     )
-    asked = {"config": dataclasses.asdict(config), "key": key.as_dict(), "folder": folder}
+    asked = {"config": dataclasses.asdict(config), "role": plan.role, "key": key.as_dict(), "folder": folder}
     with (scratch / _WORDS).open("wb") as words:
         process = subprocess.Popen(
             [sys.executable, *_LINE, json.dumps(asked, default=str)],

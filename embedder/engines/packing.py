@@ -16,17 +16,21 @@ from torch import Tensor, nn
 from embedder.engines.library import INTERLEAVE, PANEL
 from embedder.engines.native import LAYOUT, WEIGHTS
 from embedder.model.encoder import Encoder
+from embedder.model.sentence import DenseStep, SentenceEncoder
 
 ALIGNMENT = 64  # bytes; a cache line, and a vector register
 Array = npt.NDArray[np.generic]
 
 
-def write_weights(encoder: Encoder, precision: str, machine: str, folder: Path) -> None:
-    """Write an fp32 encoder's weights, as kernels of a machine's architecture read them, to `weights.bin`,
+def write_weights(module: SentenceEncoder, precision: str, machine: str, folder: Path) -> None:
+    """Write an fp32 module's weights, as kernels of a machine's architecture read them, to `weights.bin`,
     and to `layout.json` the offset of each in the kernel's order.
 
-    An offset of -1 stands for a tensor the model does not have.
+    An offset of -1 stands for a tensor the model does not have. Raises TypeError for an encoder of another family.
     """
+    encoder = module.encoder
+    if not isinstance(encoder, Encoder):
+        raise TypeError("the native engine packs the weights of an embedder.model.encoder.Encoder")
     tensors: list[Array | None] = [
         _fp32(encoder.words.weight) if precision == "fp32" else _bf16(encoder.words.weight),
         _fp32(encoder.positions.weight),
@@ -40,6 +44,9 @@ def write_weights(encoder: Encoder, precision: str, machine: str, folder: Path) 
         for name in ("norm1", "norm2"):
             norm = layer.get_submodule(name)
             tensors += [_fp32(norm.get_parameter("weight")), _fp32(norm.get_parameter("bias"))]
+    for step in module.steps:
+        if isinstance(step, DenseStep):  # a few numbers of each text: not worth a lower precision
+            tensors += _linear(step.linear, "fp32", INTERLEAVE[machine]["fp32"])
     offsets = []
     with (folder / WEIGHTS).open("wb") as file:
         for tensor in tensors:
@@ -54,7 +61,8 @@ def write_weights(encoder: Encoder, precision: str, machine: str, folder: Path) 
 
 def _linear(linear: nn.Module, precision: str, together: int) -> list[Array | None]:
     """Weight, bias, and for int8 the columns' scales and scaled sums."""
-    weight, bias = linear.get_parameter("weight").data, _fp32(linear.get_parameter("bias"))
+    weight = linear.get_parameter("weight").data
+    bias = _fp32(linear.bias if isinstance(linear.bias, Tensor) else torch.zeros(len(weight)))
     if precision == "int8":
         scale = weight.abs().amax(1).clamp(min=1e-12) / 127
         codes = (weight / scale[:, None]).round().clamp(-127, 127)

@@ -47,7 +47,7 @@ def load_encoder(shape: Shape, kind: str, files: tuple[Path, ...]) -> Encoder:
 
     Raises ModelError naming the file or tensor that is truncated, missing or of the wrong shape.
     """
-    tensors = _read(files)
+    tensors = _without_prefix(read_tensors(files))
     names = {"mpnet": _MPNET, "distilbert": _DISTILBERT}.get(kind, _BERT)
 
     def take(name: str) -> Tensor:
@@ -82,8 +82,8 @@ def load_encoder(shape: Shape, kind: str, files: tuple[Path, ...]) -> Encoder:
     return encoder.eval().requires_grad_(False)
 
 
-def _read(files: tuple[Path, ...]) -> dict[str, Tensor]:
-    """Read every tensor, by its name without the prefix that checkpoints of larger models put before it."""
+def read_tensors(files: tuple[Path, ...]) -> dict[str, Tensor]:
+    """Read every tensor of safetensors files by its name. Raises ModelError naming a damaged file."""
     tensors: dict[str, Tensor] = {}
     for path in files:
         try:
@@ -91,6 +91,11 @@ def _read(files: tuple[Path, ...]) -> dict[str, Tensor]:
                 tensors.update((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - not a mapping
         except (SafetensorError, OSError) as error:
             raise ModelError(f"{path} is damaged ({error}): fetch the model again") from error
+    return tensors
+
+
+def _without_prefix(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Take off the prefix that checkpoints of larger models put before every name."""
     anchor = "embeddings.word_embeddings.weight"
     prefix = next((name.removesuffix(anchor) for name in tensors if name.endswith(anchor)), "")
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}

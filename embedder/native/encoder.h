@@ -9,7 +9,7 @@
 #pragma once
 
 #include "attention.h"
-#include "product.h"
+#include "steps.h"
 
 namespace {
 
@@ -20,18 +20,20 @@ struct Activations {
   HeadRow* qkv;                   // [rows][3 hidden]
   float* wide_float;              // [rows][intermediate], int8 only
   Operand<Product> narrow, wide;  // inputs of products over hidden and over intermediate columns
+  Vectors vectors;
 
-  Activations(Arena& arena, const pl_shape& s, int rows)
-      : Activations(arena, size_t(round_up(rows, 2)), s.hidden, s.intermediate) {}  // rows may stand in pairs
+  Activations(Arena& arena, const Model& m, int rows, int texts)  // rows may stand in pairs
+      : Activations(arena, m, size_t(round_up(rows, 2)), m.shape.hidden, m.shape.intermediate, texts) {}
 
  private:
-  Activations(Arena& arena, size_t n, size_t d, size_t f)
+  Activations(Arena& arena, const Model& m, size_t n, size_t d, size_t f, int texts)
       : x(arena.take<float>(n * d)),
         y(arena.take<float>(n * d)),
         qkv(arena.take<HeadRow>(n * 3 * d)),
         wide_float(arena.take<float>(kIsInt8<Product> ? n * f : 0)),
         narrow(arena, n, d),
-        wide(arena, n, f) {}
+        wide(arena, n, f),
+        vectors(arena, m, texts) {}
 };
 
 template <class Product, class Attention>
@@ -42,7 +44,7 @@ struct Encoder {
   static constexpr bool kQuantised = kIsInt8<Product>;
   static constexpr bool kExact = kIsFp32<Product>;
 
-  static size_t activation_bytes(const pl_shape& s, int rows) { return bytes_of<Buffers>(s, rows); }
+  static size_t activation_bytes(const Model& m, int rows, int texts) { return bytes_of<Buffers>(m, rows, texts); }
   static size_t scratch_bytes(const pl_shape& s, int tokens) { return bytes_of<Scratch>(s.hidden / s.heads, tokens); }
 
   static void encode(const Model& model, const Group& group, Team& team, char* activations, char* const* scratch) {
@@ -52,7 +54,7 @@ struct Encoder {
     const int rows = offsets[n] - offsets[0];
     const float scale = 1.0f / __builtin_sqrtf(float(width));
     Arena arena(activations);
-    const Buffers b(arena, s, rows);
+    const Buffers b(arena, model, rows, n);
     const auto each = [&](int total, auto&& body) { team.each(total, at_most(total, 4 * team.size()), body); };
     const auto norm = [&](const float* weight, const float* bias) {
       each(rows, [&](int, int r0, int r1) {
@@ -121,8 +123,7 @@ struct Encoder {
       product(b.wide, layer.down, add_residual);
       norm(layer.norm2_weight, layer.norm2_bias);
     }
-    for (int t = 0; t < n; ++t)
-      pool(s, b.x + size_t(offsets[t] - offsets[0]) * d, offsets[t + 1] - offsets[t], group.vectors + size_t(t) * d);
+    embed(model, group, b.x, b.vectors, each);
   }
 
   // Word and position of one token.
@@ -134,26 +135,6 @@ struct Encoder {
       const V word = kExact ? load((const float*)model.words + at) : load_half((const uint16_t*)model.words + at);
       store(y + c, add(word, load(position + c)));
     }
-  }
-
-  // The vector of one text, from the states x [length][hidden] of its tokens.
-  static void pool(const pl_shape& s, const float* x, int length, float* y) {
-    const int d = s.hidden;
-    V squares = zero();
-    for (int c = 0; c < d; c += kLanes) {
-      V v = length ? load(x + c) : zero();  // a tokenizer without special tokens makes nothing of an empty text
-      for (int r = 1; r < length && s.pooling != Pooling::kCls; ++r) {
-        const V next = load(x + size_t(r) * d + c);
-        v = s.pooling == Pooling::kMean ? add(v, next) : max(v, next);
-      }
-      if (s.pooling == Pooling::kMean && length) v = div(v, set(float(length)));
-      store(y + c, v);
-      squares = fma(v, v, squares);
-    }
-    if (!s.normalize || !length) return;
-    const float norm = __builtin_sqrtf(sum(squares));
-    const V inverse = set(1.0f / (norm > 1e-12f ? norm : 1e-12f));
-    for (int c = 0; c < d; c += kLanes) store(y + c, mul(load(y + c), inverse));
   }
 };
 
@@ -174,8 +155,8 @@ auto with_precision(const pl_shape& s, Call&& call) {
   return call(Encoder<Int8Product, RoundedAttention>());
 }
 
-size_t activation_bytes(const pl_shape& s, int rows) {
-  return with_precision(s, [&](auto encoder) { return encoder.activation_bytes(s, rows); });
+size_t activation_bytes(const Model& m, int rows, int texts) {
+  return with_precision(m.shape, [&](auto encoder) { return encoder.activation_bytes(m, rows, texts); });
 }
 
 size_t scratch_bytes(const pl_shape& s, int tokens) {

@@ -53,6 +53,8 @@ struct Engine {
   const Kernels& kernels;
   Model model;
   std::vector<Layer> layers;
+  std::vector<pl_step> steps;
+  std::vector<Linear> dense;
   Team team, alone{1};
   std::mutex entry;
   Memory shared;                      // activations of the whole team's group
@@ -73,31 +75,36 @@ struct Engine {
     kernels.enter(&saved);
     // Few groups would leave threads idle: then all of them work on one, together.
     if (count < 2 * team.size() && offsets[all.texts] <= 2 * kGroupRows * team.size()) {
-      kernels.encode(model, all, team, activations(shared, offsets[all.texts]), scratch_blocks.data());
+      kernels.encode(model, all, team, activations(shared, all), scratch_blocks.data());
     } else {
       team.each(count, count, [&](int rank, int g0, int g1) {
         for (int g = g0; g < g1; ++g) {
           const int t0 = bounds[g], t1 = bounds[g + 1];
-          const Group group{all.ids, offsets + t0, t1 - t0, all.vectors + size_t(t0) * model.shape.hidden};
-          kernels.encode(model, group, alone, activations(own[rank], offsets[t1] - offsets[t0]), &scratch_blocks[rank]);
+          const Group group{all.ids, offsets + t0, t1 - t0, all.vectors + size_t(t0) * model.shape.outputs};
+          kernels.encode(model, group, alone, activations(own[rank], group), &scratch_blocks[rank]);
         }
       });
     }
     kernels.leave(&saved);
   }
 
-  char* activations(Memory& memory, int rows) { return memory.reserve(kernels.activation_bytes(model.shape, rows)); }
+  char* activations(Memory& memory, const Group& group) {
+    const int rows = group.offsets[group.texts] - group.offsets[0];
+    return memory.reserve(kernels.activation_bytes(model, rows, group.texts));
+  }
 };
 
 }  // namespace
 
 extern "C" {
 
-const int32_t pl_abi[] = {kAbiVersion, sizeof(pl_shape), kPanel, kInterleaves[0], kInterleaves[1], kInterleaves[2]};
+const int32_t pl_abi[] = {kAbiVersion,     sizeof(pl_shape), sizeof(pl_step), kPanel,
+                          kInterleaves[0], kInterleaves[1],  kInterleaves[2]};
 
 const char* pl_sources() { return PL_SOURCES; }
 
-void* pl_create(const char* isa, const pl_shape* shape, const void* const* tensors, int32_t threads) {
+void* pl_create(const char* isa, const pl_shape* shape, const pl_step* steps, int32_t count, const void* const* tensors,
+                int32_t threads) {
   const auto named = [&](const Kernels* one) { return !std::strcmp(one->name, isa); };
   const auto* kernels = std::find_if(std::begin(kKernels), std::end(kKernels), named);
   if (kernels == std::end(kKernels)) return nullptr;
@@ -129,6 +136,20 @@ void* pl_create(const char* isa, const pl_shape* shape, const void* const* tenso
     layer.norm2_bias = floats();
   }
   model.layers = engine->layers.data();
+  engine->steps.assign(steps, steps + count);
+  int width = 0;
+  model.widest = 0;
+  for (const pl_step& step : engine->steps) {
+    if (step.action == Action::kDense) engine->dense.push_back(linear(width, step.outputs));
+    if (step.action == Action::kPool)
+      width += d;
+    else if (step.action != Action::kNormalize)
+      width = step.outputs;
+    model.widest = std::max(model.widest, width);
+  }
+  model.steps = engine->steps.data();
+  model.dense = engine->dense.data();
+  model.step_count = count;
   return engine;
 }
 

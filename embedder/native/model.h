@@ -26,6 +26,10 @@ struct Model {
   const float *norm_weight, *norm_bias;
   const float* relative;  // [heads][max_length][max_length] or null
   const Layer* layers;
+  const pl_step* steps;
+  const Linear* dense;  // of the steps, in their order
+  int step_count;
+  int widest;  // most numbers that a text's vector has on its way
 };
 
 // Token rows of some texts, and where their vectors go.
@@ -33,7 +37,7 @@ struct Group {
   const int32_t* ids;
   const int32_t* offsets;  // [texts + 1], bounds in ids
   int texts;
-  float* vectors;  // [texts][hidden]
+  float* vectors;  // [texts][outputs]
 };
 
 // A thread's configuration of matrix tiles, where the processor has them: the operand of LDTILECFG and STTILECFG.
@@ -44,8 +48,9 @@ struct alignas(64) TileState {
 // An encoder compiled for one instruction set.
 struct Kernels {
   const char* name;
-  // Bytes of the activations of a group of so many rows, and of each thread's scratch for a text of so many tokens.
-  size_t (*activation_bytes)(const pl_shape&, int rows);
+  // Bytes of the activations of a group of so many rows and texts, and of each thread's scratch for a text of so many
+  // tokens.
+  size_t (*activation_bytes)(const Model&, int rows, int texts);
   size_t (*scratch_bytes)(const pl_shape&, int tokens);
   // Embed a group in memory of these sizes, aligned to kAlignment; `scratch` has one for each thread of the team.
   void (*encode)(const Model&, const Group&, Team&, char* activations, char* const* scratch);

@@ -1,22 +1,34 @@
 """`pilotlight warm`."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rag.commands.verb import Result, verb
 from rag.settings import Settings
+
+if TYPE_CHECKING:
+    from embedder.engines.plan import Plan
 
 
 @verb("embedder")
 def warm(settings: Settings) -> Result:
     """Build the compiled package for these settings, or find it built."""
-    from embedder.engines.package import ensure_package
     from embedder.engines.plan import Plan
-    from rag.commands.embedders import prepare
 
-    plan = Plan(settings.embedder_config())
+    reports = [_warm(part) for part in Plan(settings.embedder_config()).parts]
+    (report, text), queries = reports[0], reports[1:]
+    for its, line in queries:
+        report, text = report | {"query": its}, f"{text}\nfor queries: {line}"
+    return report, text
+
+
+def _warm(plan: "Plan") -> Result:
+    """Build the package of one model, or find it built."""
+    from embedder.engines.package import ensure_package
+    from rag.commands.embedders import build
+
     key = plan.package_key
-    report: dict[str, Any] = {
+    report = {
         "model": plan.spec.name,
         "engine": plan.engine,
         "precision": plan.precision,
@@ -27,7 +39,7 @@ def warm(settings: Settings) -> Result:
         report |= {"package": None, "built": False, "bytes": 0, "seconds": 0.0}
         return report, f"engine {plan.engine} needs no compilation"
     start = time.monotonic()
-    built = prepare(plan)
+    built = build(plan)
     folder = ensure_package(plan, key)
     size = sum(path.stat().st_size for path in folder.iterdir())
     seconds = round(time.monotonic() - start, 1)
