@@ -7,7 +7,7 @@ from pathlib import Path
 from embedder.engines.library import INTERLEAVE, PANEL, architecture
 from embedder.errors import PackageError
 
-ABI_VERSION = 2  # kAbiVersion: raise both with any change of interface.h
+ABI_VERSION = 3  # kAbiVersion: raise both with any change of interface.h
 
 
 class Precision(IntEnum):
@@ -52,6 +52,9 @@ class CShape(ctypes.Structure):
         ("first_position", ctypes.c_int32),
         ("max_length", ctypes.c_int32),
         ("outputs", ctypes.c_int32),
+        ("global_every", ctypes.c_int32),
+        ("window", ctypes.c_int32),
+        ("activation", ctypes.c_int32),
         ("precision", ctypes.c_int32),
         ("eps", ctypes.c_float),
     )

@@ -110,6 +110,9 @@ def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
         first_position=shape.first_position,
         max_length=shape.positions - shape.first_position,
         outputs=spec.dimension,
+        global_every=shape.modern.global_every if shape.modern else 0,
+        window=shape.modern.window if shape.modern else 0,
+        activation=Activation.SILU if shape.modern and shape.modern.silu else Activation.GELU,
         precision=Precision[precision.upper()],
         eps=shape.eps,
     )

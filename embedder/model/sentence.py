@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from embedder.errors import ModelError
-from embedder.model.checkpoint import load_encoder, read_tensors
+from embedder.model.checkpoint import load_encoder, load_modern_encoder, read_tensors
 from embedder.model.encoder import Encoder
+from embedder.model.modernbert import ModernEncoder
 from embedder.model.pooling import POOLERS
 from embedder.model.shape import shape_of
 from embedder.model.spec import ModelSpec
@@ -105,7 +106,7 @@ class SentenceEncoder(nn.Module):
 
     def to_bf16(self) -> Self:
         """Convert the encoder's weights to bf16, except those that would cost accuracy; returns itself."""
-        if isinstance(self.encoder, Encoder):
+        if isinstance(self.encoder, Encoder | ModernEncoder):
             self.encoder.to_bf16()
         else:
             self.encoder.to(torch.bfloat16)
@@ -126,6 +127,8 @@ def load_module(spec: ModelSpec) -> SentenceEncoder:
         raise ModelError(f"{spec.folder}/config.json has no valid {error}: fetch the model again") from error
     if shape is None:
         encoder: nn.Module = TransformersEncoder(spec)
+    elif shape.modern:
+        encoder = load_modern_encoder(shape, shape.modern, spec.weights)
     else:
         encoder = load_encoder(shape, spec.config["model_type"], spec.weights)
     return SentenceEncoder(encoder, spec.pooling, spec.steps).eval().requires_grad_(False)

@@ -1,5 +1,5 @@
-// A BERT-family encoder, written once over the tiles and vectors of an instruction set. Included by isa_*.cpp, which
-// name the tile of each precision:
+// Encoders of BERT's family and ModernBERT, written once over the tiles and vectors of an instruction set. Included by
+// isa_*.cpp, which name the tile of each precision:
 //   Fp32Product, Bf16Product, Int8Product   of the linear layers
 //   RoundedAttention                        of attention where the precision is not fp32
 //
@@ -56,10 +56,10 @@ struct Encoder {
     Arena arena(activations);
     const Buffers b(arena, model, rows, n);
     const auto each = [&](int total, auto&& body) { team.each(total, at_most(total, 4 * team.size()), body); };
-    const auto norm = [&](const float* weight, const float* bias) {
+    const auto norm = [&](const float* from, float* to, const float* weight, const float* bias) {
       each(rows, [&](int, int r0, int r1) {
         for (int r = r0; r < r1; ++r)
-          layer_norm(b.y + size_t(r) * d, d, s.eps, weight, bias, b.x + size_t(r) * d, b.narrow, r);
+          layer_norm(from + size_t(r) * d, d, s.eps, weight, bias, to + size_t(r) * d, b.narrow, r);
       });
     };
     const auto product = [&](const Operand<Product>& from, const Linear& layer, auto&& store_result) {
@@ -69,9 +69,13 @@ struct Encoder {
         linear(from, rows, layer, p0 * step, at_most(p1 * step, panels), store_result);
       });
     };
-    const auto add_residual = [&](int r, int c, V y) {
+    const auto add_residual = [&](int r, int c, V y) {  // what comes before a norm
       const size_t at = size_t(r) * d + c;
       store(b.y + at, add(y, load(b.x + at)));
+    };
+    const auto add_to_stream = [&](int r, int c, V y) {  // where norms stand before the products
+      const size_t at = size_t(r) * d + c;
+      store(b.x + at, add(y, load(b.x + at)));
     };
     const auto quantise_rows = [&](const float* from, int columns, const Operand<Product>& to) {
       if constexpr (kQuantised)
@@ -80,15 +84,20 @@ struct Encoder {
         });
     };
 
-    const auto attention = [&] {
+    const auto attention = [&](const Layer& layer) {
       each(n * s.heads, [&](int rank, int h0, int h1) {
         for (int h = h0; h < h1; ++h) {
           const int t = h / s.heads, column = h % s.heads * width;
           const int start = offsets[t] - offsets[0], length = offsets[t + 1] - offsets[t];
-          const HeadRow* q = b.qkv + size_t(start) * 3 * d + column;
+          HeadRow* q = b.qkv + size_t(start) * 3 * d + column;
+          if (layer.angles) {
+            turn(q, 3 * d, length, width, layer.angles);
+            turn(q + d, 3 * d, length, width, layer.angles);
+          }
           const size_t area = size_t(s.max_length) * s.max_length;
           const float* relative = model.relative ? model.relative + h % s.heads * area : nullptr;
-          const Head<HeadRow> head{q, q + d, q + 2 * d, 3 * d, length, width, scale, relative, s.max_length};
+          const Head<HeadRow> head{q,     q + d, q + 2 * d, 3 * d,        length,
+                                   width, scale, relative,  s.max_length, layer.window};
           attend<Attention>(head, scratch[rank], [&](int r, int c, V y) {
             if constexpr (kQuantised)
               store(b.y + size_t(start + r) * d + column + c, y);
@@ -105,23 +114,45 @@ struct Encoder {
         for (int i = offsets[t]; i < offsets[t + 1]; ++i)
           add_embeddings(model, ids[i], i - offsets[t], b.y + size_t(i - offsets[0]) * d);
     });
-    norm(model.norm_weight, model.norm_bias);
-    for (int i = 0; i < s.layers; ++i) {
+    norm(b.y, b.x, model.norm_weight, model.norm_bias);
+    const auto widen = [&](int r, int c, V y) {
+      if constexpr (kQuantised)
+        store(b.wide_float + size_t(r) * f + c, y);
+      else
+        put(b.wide.place(f, r, c), y);
+    };
+    const auto gaussian = [](V y) { return gelu<std::conditional_t<kExact, ExactErf, RoundedErf>>(y); };
+    const auto gated = [&](const Linear& layer, auto&& activation) {
+      each(f / kPanel, [&](int, int p0, int p1) {
+        gated_linear(b.narrow, rows, layer, p0, p1,
+                     [&](int r, int c, V y, V gate) { widen(r, c, mul(activation(y), gate)); });
+      });
+    };
+    for (int i = 0; i < s.layers && s.global_every; ++i) {
+      const Layer& layer = model.layers[i];
+      if (layer.norm1_weight) norm(b.x, b.y, layer.norm1_weight, layer.norm1_bias);
+      product(b.narrow, layer.qkv, [&](int r, int c, V y) { put(b.qkv + size_t(r) * 3 * d + c, y); });
+      attention(layer);
+      product(b.narrow, layer.out, add_to_stream);
+      norm(b.x, b.y, layer.norm2_weight, layer.norm2_bias);
+      if (s.activation == Activation::kSilu)
+        gated(layer.up, [](V y) { return silu < kExact ? 7 : 5 > (y); });
+      else
+        gated(layer.up, gaussian);
+      quantise_rows(b.wide_float, f, b.wide);
+      product(b.wide, layer.down, add_to_stream);
+    }
+    if (s.global_every) norm(b.x, b.x, model.final_weight, model.final_bias);
+    for (int i = 0; i < s.layers && !s.global_every; ++i) {
       const Layer& layer = model.layers[i];
       product(b.narrow, layer.qkv, [&](int r, int c, V y) { put(b.qkv + size_t(r) * 3 * d + c, y); });
-      attention();
+      attention(layer);
       product(b.narrow, layer.out, add_residual);
-      norm(layer.norm1_weight, layer.norm1_bias);
-      product(b.narrow, layer.up, [&](int r, int c, V y) {
-        y = gelu<std::conditional_t<kExact, ExactErf, RoundedErf>>(y);
-        if constexpr (kQuantised)
-          store(b.wide_float + size_t(r) * f + c, y);
-        else
-          put(b.wide.place(f, r, c), y);
-      });
+      norm(b.y, b.x, layer.norm1_weight, layer.norm1_bias);
+      product(b.narrow, layer.up, [&](int r, int c, V y) { widen(r, c, gaussian(y)); });
       quantise_rows(b.wide_float, f, b.wide);
       product(b.wide, layer.down, add_residual);
-      norm(layer.norm2_weight, layer.norm2_bias);
+      norm(b.y, b.x, layer.norm2_weight, layer.norm2_bias);
     }
     embed(model, group, b.x, b.vectors, each);
   }
@@ -129,11 +160,11 @@ struct Encoder {
   // Word and position of one token.
   static void add_embeddings(const Model& model, int id, int place, float* y) {
     const pl_shape& s = model.shape;
-    const float* position = model.positions + size_t(s.first_position + place) * s.hidden;
+    const float* position = model.positions ? model.positions + size_t(s.first_position + place) * s.hidden : nullptr;
     for (int c = 0; c < s.hidden; c += kLanes) {
       const size_t at = size_t(id) * s.hidden + c;
       const V word = kExact ? load((const float*)model.words + at) : load_half((const uint16_t*)model.words + at);
-      store(y + c, add(word, load(position + c)));
+      store(y + c, position ? add(word, load(position + c)) : word);
     }
   }
 };

@@ -123,17 +123,23 @@ void* pl_create(const char* isa, const pl_shape* shape, const pl_step* steps, in
   model.norm_weight = floats();
   model.norm_bias = floats();
   model.relative = floats();
-  const int d = shape->hidden, f = shape->intermediate;
+  const float *global_angles = floats(), *local_angles = floats();
+  model.final_weight = floats();
+  model.final_bias = floats();
+  const int d = shape->hidden, f = shape->intermediate, every = shape->global_every;
   for (int i = 0; i < shape->layers; ++i) {
     Layer& layer = engine->layers.emplace_back();
     layer.qkv = linear(d, 3 * d);
     layer.out = linear(d, d);
-    layer.up = linear(d, f);
+    layer.up = linear(d, every ? 2 * f : f);
     layer.down = linear(f, d);
     layer.norm1_weight = floats();
     layer.norm1_bias = floats();
     layer.norm2_weight = floats();
     layer.norm2_bias = floats();
+    const bool local = every && i % every;
+    layer.angles = local ? local_angles : global_angles;
+    layer.window = local ? shape->window : 0;
   }
   model.layers = engine->layers.data();
   engine->steps.assign(steps, steps + count);

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-constexpr int32_t kAbiVersion = 2;
+constexpr int32_t kAbiVersion = 3;
 
 enum class Precision : int32_t { kFp32, kBf16, kInt8 };
 enum class Pooling : int32_t { kCls, kMax, kMean, kMeanSqrtLenTokens, kWeightedmean, kLasttoken };
@@ -33,10 +33,14 @@ struct pl_shape {
   int32_t first_position;  // of a text's first token, in the table of positions
   int32_t max_length;      // tokens
   int32_t outputs;         // numbers of a text's vector
+  int32_t
+      global_every;  // ModernBERT: every so many layers attend to all tokens, from the first on; 0 for BERT's family
+  int32_t window;    // of the other layers: tokens to either side
+  Activation activation;  // between the products of a layer: kGelu or kSilu
   Precision precision;
   float eps;  // of layer norm
 };
-static_assert(sizeof(pl_shape) == 10 * 4 && std::is_standard_layout_v<pl_shape>, "interface.py has it without gaps");
+static_assert(sizeof(pl_shape) == 13 * 4 && std::is_standard_layout_v<pl_shape>, "interface.py has it without gaps");
 
 // What happens to a text's token states, one after the other: poolings, each of which appends `hidden` numbers to the
 // text's vector, and then what maps it to another. The widths of a dense layer are multiples of kPanel.
@@ -55,9 +59,12 @@ extern const int32_t pl_abi[7];
 const char* pl_sources();
 
 // An engine for one model, or null for an unknown `isa`; whether the processor has it is for the caller to know.
-// `tensors`: words, positions, norm weight, norm bias, relative or null, then for each layer qkv, out, up, down as
-// (weight, bias, scale, column) and norm1 weight, norm1 bias, norm2 weight, norm2 bias, and at last the dense steps in
-// fp32 as (weight, bias, null, null). They are not copied; the steps are.
+// `tensors`: words, positions, norm weight, norm bias, relative or null, global and local angles, final norm weight and
+// bias, then for each layer qkv, out, up, down as (weight, bias, scale, column) and norm1 weight, norm1 bias, norm2
+// weight, norm2 bias, and at last the dense steps in
+// fp32 as (weight, bias, null, null). They are not copied; the steps are. Positions are null for ModernBERT, angles and
+// the final norm for BERT's family, and ModernBERT's first layer has no norm1. Its up has a panel of the activation's
+// input and a panel of the gate in turn.
 void* pl_create(const char* isa, const pl_shape* shape, const pl_step* steps, int32_t count, const void* const* tensors,
                 int32_t threads);
 

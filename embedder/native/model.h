@@ -17,13 +17,15 @@ struct Linear {
 struct Layer {
   Linear qkv, out, up, down;
   const float *norm1_weight, *norm1_bias, *norm2_weight, *norm2_bias;
+  const float* angles;  // [max_length][width of a head]: cosines, then sines, of rotary positions; or null
+  int window;           // tokens to either side that a token attends to; 0 for all
 };
 
 struct Model {
   pl_shape shape;
   const void* words;       // [vocabulary][hidden], fp32 or bf16
-  const float* positions;  // [positions][hidden], token type 0 added
-  const float *norm_weight, *norm_bias;
+  const float* positions;  // [positions][hidden], token type 0 added; or null
+  const float *norm_weight, *norm_bias, *final_weight, *final_bias;
   const float* relative;  // [heads][max_length][max_length] or null
   const Layer* layers;
   const pl_step* steps;

@@ -18,12 +18,21 @@ from embedder.model.shape import shape_of
 from embedder.model.spec import read_spec
 from embedder.model.steps import POOLINGS
 
-KINDS = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert"]
+KINDS = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert"]
 # Sizes that kernels may stumble on: steps of 64 numbers that do not come out, one wide head, a narrow model.
 ODD_SIZES = {
     "steps": {"hidden_size": 96, "num_attention_heads": 3, "intermediate_size": 160},
     "wide head": {"hidden_size": 128, "num_attention_heads": 1, "intermediate_size": 64, "num_hidden_layers": 1},
     "narrow": {"hidden_size": 32, "num_attention_heads": 1, "intermediate_size": 32},
+}
+# A ModernBERT as none is published: every bias, one wide head, SiLU, an odd width between the products.
+ODD_MODERN = {
+    "num_attention_heads": 1,
+    "intermediate_size": 96,
+    "hidden_activation": "silu",
+    "norm_bias": True,
+    "attention_bias": True,
+    "mlp_bias": True,
 }
 # What may follow the encoder: poolings, Dense modules, and what vectors are cut to.
 MODULES = {

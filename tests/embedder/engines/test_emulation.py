@@ -13,6 +13,7 @@ from tests.embedder.engines.kernels import (
     KINDS,
     LONGEST,
     MODULES,
+    ODD_MODERN,
     ODD_SIZES,
     PRECISIONS,
     compile_driver,
@@ -82,7 +83,7 @@ def agree(drivers, folder, isa, precision, model, lengths, dimensions=0):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("isa", [*_X86, *_ARM])
-@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "modernbert"])
 def test_every_length(make_model, drivers, folder, kind, isa, precision):
     if isa in here.isas:
         pytest.skip(f"{isa} is run for real in test_native.py")
@@ -100,6 +101,14 @@ def test_odd_sizes(make_model, drivers, folder, sizes, isa, precision):
     agree(drivers, folder, isa, precision, make_model("bert", **ODD_SIZES[sizes]), [1, 5, 33])
 
 
+@pytest.mark.parametrize("isa", [*_X86, "neon_mmla"])
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_an_odd_modernbert(make_model, drivers, folder, isa, precision):
+    if isa in here.isas:
+        pytest.skip(f"{isa} is run for real in test_native.py")
+    agree(drivers, folder, isa, precision, make_model("modernbert", **ODD_MODERN), [1, 5, 33, 64])
+
+
 @pytest.mark.parametrize("isa", ["amx", "neon_mmla", "neon"])
 @pytest.mark.parametrize("name", MODULES)
 def test_what_follows_the_encoder(make_model, drivers, folder, tmp_path, name, isa):
@@ -109,6 +118,6 @@ def test_what_follows_the_encoder(make_model, drivers, folder, tmp_path, name, i
     agree(drivers, tmp_path, isa, "fp32", model, [1, 5, 33, 64], MODULES[name][2])
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"bert", "mpnet"}))
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"bert", "mpnet", "modernbert"}))
 def test_every_architecture(make_model, drivers, folder, kind):
     agree(drivers, folder, "neon_mmla", "bf16", make_model(kind), [3, 40])

@@ -22,6 +22,7 @@ from tests.embedder.engines.kernels import (
     KINDS,
     LONGEST,
     MODULES,
+    ODD_MODERN,
     ODD_SIZES,
     PRECISIONS,
     cosines,
@@ -81,6 +82,16 @@ def test_odd_sizes(make_model, start, sizes, precision, isa):
     assert cosines(start(model, precision, isa=isa).encode(rows), reference(model, rows)).min() > PRECISIONS[precision]
 
 
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_an_odd_modernbert(make_model, start, precision, isa):
+    if not runs(isa, precision):
+        pytest.skip(f"{isa} has no dot products of bytes")
+    model = make_model("modernbert", **ODD_MODERN)
+    rows = make_rows([1, 2, 9, 17, 33, 64])
+    assert cosines(start(model, precision, isa=isa).encode(rows), reference(model, rows)).min() > PRECISIONS[precision]
+
+
 @needs_kernels
 def test_instruction_sets_share_no_code(compiled, tmp_path):
     """A function that the linker may take from any file would be taken from one for a richer processor."""
@@ -126,10 +137,11 @@ def test_what_follows_the_encoder(make_model, start, tmp_path, name, precision, 
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_vector_does_not_depend_on_batch_or_threads(make_model, start, precision, isa):
+@pytest.mark.parametrize("kind", ["mpnet", "modernbert"])
+def test_a_vector_does_not_depend_on_batch_or_threads(make_model, start, kind, precision, isa):
     if not runs(isa, precision):
         pytest.skip(f"{isa} has no dot products of bytes")
-    model = make_model("mpnet")
+    model = make_model(kind)
     rows = make_rows(np.random.default_rng(1).integers(1, LONGEST + 1, 300))
     alone_engine = start(model, precision, 1, isa)
     alone = np.concatenate([alone_engine.encode([row]) for row in rows])

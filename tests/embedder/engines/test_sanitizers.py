@@ -24,7 +24,7 @@ HERE = [isa for isa in cpu.detect().isas if isa in library.ISAS.get(MACHINE, {})
 # Two files hold the vector layers and tiles of all others: the richest here, and the poorest.
 ISAS = sorted({HERE[0], HERE[-1]}) if HERE else []
 LENGTHS = [0, 1, 2, 15, 16, 17, 32, 33, 63, 64]
-MODELS = {"bert": {}, "mpnet": {}, **ODD_SIZES}
+MODELS = {"bert": {}, "mpnet": {}, "modernbert": {}, **ODD_SIZES}
 
 
 @pytest.fixture(scope="module")
