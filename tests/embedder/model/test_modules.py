@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from embedder import EmbedderConfig, Embeddings
+from embedder.engines.package import request
 from embedder.engines.plan import Plan
 from embedder.errors import ModelError
 from embedder.model.pooling import POOLERS
@@ -166,6 +167,17 @@ def test_a_router(pair):
     assert ours.fingerprint["query_prompt"] == PROMPTS["query"]
     assert ours.query_model is not ours.model
     assert ours.count_tokens(["a table"], role="query") == [6]
+
+
+def test_a_worker_is_asked_for_each_model_of_a_pair(pair, small, tmp_path):
+    folders = EmbedderConfig(model=str(small[0]), query_model=str(small[1]), query_prompt="q: ", dimensions=24)
+    for config in (EmbedderConfig(model=str(pair[0]), engine="aot", precision="fp32"), folders):
+        for part in Plan(config).parts:
+            asked = json.loads(json.dumps(request(part, part.package_key, tmp_path), default=str))
+            again = Plan(EmbedderConfig(**asked["config"]), asked["role"])
+            assert again.spec == part.spec
+            assert again.package_key == part.package_key
+            assert again.package_key.as_dict() == asked["key"]
 
 
 def test_routes_of_older_versions(pair, tmp_path):
