@@ -5,6 +5,7 @@ torch is imported where it is needed: the native engine runs without it.
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,15 @@ from embedder.engines.native import NativeEngine
 from embedder.engines.package import ensure_package
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
+from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
 from embedder.model.tokenizer import Tokenizer
 from embedder.protocol import Role
 
 if TYPE_CHECKING:
     from embedder.engines.pytorch import Engine
     from embedder.model.sentence import SentenceEncoder
+
+_TOKENS_TOGETHER = 16_384  # whose states are in memory at once, 24 MB for the default model
 
 
 class Embeddings(LangChainEmbeddings):
@@ -79,17 +83,41 @@ class Embeddings(LangChainEmbeddings):
 
         Raises TypeError for anything but a sequence of str, EmbedderError if the model gives NaN or infinity.
         """
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise TypeError("encode takes a sequence of str")
-        if not len(texts):
+        rows = self._rows(texts, role)
+        if not rows:
             return np.empty((0, self.dimension), dtype=np.float32)
-        tokenizer, engine = self._sides[role]
-        vectors = engine.encode(tokenizer(texts, role))
-        if not np.isfinite(vectors).all():
-            raise EmbedderError(
-                f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
-            )
-        return vectors
+        return self._finite(self._sides[role][1].encode(rows))
+
+    def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries, each as one vector and as one for each of its tokens, in one pass. Raises as `encode` does."""
+        self._check_tokens()
+        rows = self._rows(texts, "query")
+        if not rows:
+            return []
+        vectors, states = self._sides["document"][1].encode_tokens(rows)
+        return [QueryTokens(vector, unit(own)) for vector, own in zip(self._finite(vectors), states, strict=True)]
+
+    def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
+        """Embed documents, each as one vector and as the signs of its tokens, in one pass. Raises as `encode` does."""
+        self._check_tokens()
+        rows = self._rows(texts, "document")
+        vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
+        signs = [np.empty((0, self.spec.hidden // 8), dtype=np.uint8)]
+        counts = np.array([len(row) for row in rows], dtype=np.int32)
+        groups = (np.cumsum(counts) // _TOKENS_TOGETHER).tolist()
+        start = 0
+        for _, group in groupby(groups):
+            stop = start + len(list(group))
+            vectors[start:stop], states = self._sides["document"][1].encode_tokens(rows[start:stop])
+            signs += [to_signs(state) for state in states]
+            start = stop
+        return DocumentTokens(self._finite(vectors), np.concatenate(signs), counts)
+
+    def maxsim(
+        self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
+    ) -> Floats:
+        """Score passages by their tokens, float32 (n,); see `late_interaction.maxsim`."""
+        return self._sides["document"][1].maxsim(query, signs, starts, counts)
 
     def embed_query(self, text: str) -> list[float]:
         """Embed one query with the model's query prompt; returns `dim` floats."""
@@ -99,6 +127,25 @@ class Embeddings(LangChainEmbeddings):
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Embed documents with the model's document prompt; returns `dim` floats for each."""
         vectors: list[list[float]] = self.encode(texts, role="document").tolist()
+        return vectors
+
+    def _rows(self, texts: Sequence[str], role: Role) -> list[list[int]]:
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise TypeError("encode takes a sequence of str")
+        return self._sides[role][0](texts, role) if len(texts) else []
+
+    def _check_tokens(self) -> None:
+        if self.plan.query is not self.plan:
+            raise EmbedderError(
+                f"{self.plan.query.spec.name} embeds queries and {self.spec.name} documents, so their tokens cannot be "
+                "compared: leave out --tokens, or use one model for both"
+            )
+
+    def _finite(self, vectors: Floats) -> Floats:
+        if not np.isfinite(vectors).all():
+            raise EmbedderError(
+                f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
+            )
         return vectors
 
 
@@ -117,11 +164,12 @@ def _start_engine(plan: Plan, module: "Callable[[], SentenceEncoder]") -> "Engin
     import torch
 
     from embedder.engines import pytorch as engines
+    from embedder.model.sentence import WithStates
 
     torch.set_num_threads(plan.threads)
     sizes = (plan.spec.dimension, int(plan.spec.config.get("pad_token_id") or 0))
     if plan.engine == "eager":
-        return engines.EagerEngine(module(), *sizes)
+        return engines.EagerEngine(WithStates(module()), *sizes)
     if plan.engine == "compile" or not key:
-        return engines.CompiledEngine(module(), *sizes, open_private(cache))
+        return engines.CompiledEngine(WithStates(module()), *sizes, open_private(cache))
     return engines.PackagedEngine(ensure_package(plan, key), *sizes)

@@ -6,6 +6,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs
+
 Role = Literal["query", "document"]
 
 
@@ -29,3 +31,21 @@ class Embedder(Protocol):
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts; returns float32 (n, dim), in the order given."""
+
+    def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries, each as one vector and as one for each of its tokens, in one pass."""
+
+    def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
+        """Embed documents, each as one vector and as the signs of its tokens, in one pass."""
+
+    def maxsim(
+        self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
+    ) -> Floats:
+        """Score passages by their tokens, float32 (n,); see `late_interaction.maxsim`."""
+
+
+def encode_documents(embedder: Embedder, texts: Sequence[str], *, tokens: bool) -> DocumentTokens:
+    """Embed documents, with their tokens only if those are wanted."""
+    if tokens:
+        return embedder.encode_document_tokens(texts)
+    return DocumentTokens.without(embedder.encode(texts, role="document"))

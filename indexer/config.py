@@ -102,6 +102,7 @@ class BuildConfig:
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
     keep_generations: int = 2  # generations to keep, including the live one
     vector_index: str = "auto"  # kind of the vector index, see indexer/generation/dense/vectors.py
+    tokens: bool | None = None  # keep what late interaction needs of every token; None means as the live generation
     full: bool = False  # read and cut every page again, whatever its server says, and publish in any case
     refresh: Collection[str] | None = None  # sources to read again, others being taken over; None means all
     metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # by source, for its documents

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.engines.plan import Plan
+from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs
 from embedder.protocol import Embedder, Role
 
 
@@ -42,6 +43,20 @@ class LazyEmbedder:
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts as float32 (n, dim); loads the embedder."""
         return self._embedder().encode(texts, role=role)
+
+    def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries with their tokens; loads the embedder."""
+        return self._embedder().encode_query_tokens(texts)
+
+    def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
+        """Embed documents with their tokens; loads the embedder."""
+        return self._embedder().encode_document_tokens(texts)
+
+    def maxsim(
+        self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
+    ) -> Floats:
+        """Score passages by their tokens; loads the embedder."""
+        return self._embedder().maxsim(query, signs, starts, counts)
 
     def _embedder(self) -> Embedder:
         with self._lock:

@@ -38,6 +38,13 @@ class Settings:
         "build",
         choices=("auto", "flat", "pq", "ivf", "hnsw"),
     )
+    tokens: str = setting(
+        "auto",
+        "keep a bit for each dimension of every token, for late interaction; auto = as the live index has it",
+        "build",
+        choices=("auto", "yes", "no"),
+        bare="yes",
+    )
     ray: str = setting(
         "",
         "Ray cluster to build on: HOST:PORT, local, or auto for the one this machine belongs to; empty = none",
@@ -234,6 +241,7 @@ class Settings:
             chunk=ChunkConfig(tokens=self.chunk_tokens, overlap=self.chunk_overlap),
             keep_generations=self.keep_generations,
             vector_index=self.vector_index,
+            tokens={"yes": True, "no": False}.get(self.tokens),
         )
 
     def as_environment(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, maxsim, to_signs, unit
 from embedder.protocol import Role
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -38,6 +39,24 @@ class DummyEmbedder:
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         return [len(_TOKEN.findall(text)) + _SPECIAL for text in texts]
+
+    def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
+        vectors = self.encode(texts, role="query")
+        return [QueryTokens(vector, self._tokens(text)) for vector, text in zip(vectors, texts, strict=True)]
+
+    def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
+        tokens = [self._tokens(text) for text in texts]
+        signs = to_signs(np.concatenate([np.empty((0, self._dimension), np.float32), *tokens]))
+        return DocumentTokens(self.encode(texts), signs, np.array([len(own) for own in tokens], np.int32))
+
+    maxsim = staticmethod(maxsim)
+
+    def _tokens(self, text: str) -> Floats:
+        """A vector of chance for each word, the same wherever it stands."""
+        words = _TOKEN.findall(text.lower())[: self._max_length - _SPECIAL]
+        seeds = [int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) for word in words]
+        made = [np.random.default_rng(seed).standard_normal(self._dimension, np.float32) for seed in seeds]
+        return unit(np.array(made, np.float32).reshape(-1, self._dimension))
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)

@@ -9,10 +9,9 @@ import numpy.typing as npt
 from rag.document_sections import Section
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.request import SearchRequest
-from rag.query.results import Answer
+from rag.query.results import Answer, QueryTokens
 
 Role = Literal["query", "document"]
-Vector = npt.NDArray[np.float32]  # (dim,)
 Vectors = npt.NDArray[np.float32]  # (n, dim)
 
 
@@ -29,12 +28,12 @@ class Retriever(Protocol):
     def describe(self, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
         """JSON-ready facts of the generation served: its id, counts, sources, the report of its build."""
 
-    def search(self, request: SearchRequest, vector: Vector | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Return the passages that answer a query best.
 
         Args:
             request: what is searched for, and how.
-            vector: the query's own, float32 (dim,), where `embed` has made it already.
+            embedded: the query's vector and tokens, where `embed_queries` has made them already.
 
         Raises:
             QueryError: the query cannot be answered as asked.
@@ -45,6 +44,9 @@ class Retriever(Protocol):
 
     def embed(self, texts: Sequence[str], role: Role = "document") -> Vectors:
         """Embed texts as float32 (n, dim), together with what others ask for. Raises NotReady or DeadlinePassed."""
+
+    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries, with their tokens, as `search` takes them. Raises as `embed` does."""
 
     def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
         """Tokens of each text, whatever the model's length. Raises NotReady."""

@@ -15,7 +15,7 @@ from embedder.engines.packing import write_weights
 from embedder.engines.plan import Plan
 from embedder.engines.pytorch import PACKAGE
 from embedder.model.encoder import Encoder
-from embedder.model.sentence import SentenceEncoder, load_module
+from embedder.model.sentence import SentenceEncoder, WithStates, load_module
 
 _OPTIONS: dict[str, Any] = {"freezing": True}  # folds the weights in and prepacks them in oneDNN's blocked layouts
 if platform.machine() == "aarch64":  # GCC 12 and 14 crash on the header that torch would compile ahead for SVE
@@ -90,7 +90,9 @@ def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callabl
     with torch.no_grad(), warnings.catch_warnings():  # freezing is refused where gradients are recorded
         warnings.filterwarnings("ignore", message="To copy construct from a tensor")  # torch's own lowering of int8
         report("exporting the model")
-        program = torch.export.export(module, (ids, torch.ones_like(ids)), dynamic_shapes={"ids": sizes, "mask": sizes})
+        program = torch.export.export(
+            WithStates(module), (ids, torch.ones_like(ids)), dynamic_shapes={"ids": sizes, "mask": sizes}
+        )
         report("compiling the model with AOTInductor")
         torch._inductor.aoti_compile_and_package(program, package_path=str(folder / PACKAGE), inductor_configs=options)
 

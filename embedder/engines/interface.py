@@ -7,7 +7,7 @@ from pathlib import Path
 from embedder.engines.library import INTERLEAVE, PANEL, architecture
 from embedder.errors import PackageError
 
-ABI_VERSION = 3  # kAbiVersion: raise both with any change of interface.h
+ABI_VERSION = 4  # kAbiVersion: raise both with any change of interface.h
 
 
 class Precision(IntEnum):
@@ -96,7 +96,13 @@ def load(path: Path) -> ctypes.CDLL:
         ctypes.c_int32,
     ]
     library.pl_encode.restype = Refusal
-    library.pl_encode.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32, ctypes.c_void_p]
+    library.pl_encode.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32] + [ctypes.c_void_p] * 2
+    library.pl_maxsim.restype = ctypes.c_int32
+    library.pl_maxsim.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32),  # query
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32),  # passages
+        ctypes.c_void_p,
+    ]
     library.pl_destroy.restype = None
     library.pl_destroy.argtypes = [ctypes.c_void_p]
     return library

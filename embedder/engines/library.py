@@ -96,7 +96,11 @@ def compile_library(target: Path, machine: str) -> None:
     if compiler is None:
         raise CompilerMissing("the native encoder must be compiled and there is no C++ compiler: apt-get install g++")
     files = {f"isa_{name}": flags for name, flags in ISAS[machine].items()}
-    files |= {"engine": f"-DPL_SOURCES={sources_digest()!r}".replace("'", '"'), "team": ""}
+    files |= {
+        "engine": f"-DPL_SOURCES={sources_digest()!r}".replace("'", '"'),
+        "team": "",
+        "maxsim": list(ISAS[machine].values())[-1],
+    }
     with tempfile.TemporaryDirectory() as work:
         lines = [
             [compiler, *_FLAGS.split(), *flags.split(), "-c", str(SOURCES / f"{name}.cpp"), "-o", f"{work}/{name}.o"]

@@ -5,6 +5,7 @@ The call releases the interpreter lock, needs no padding, and gives a text the s
 
 import ctypes
 import json
+import math
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +17,14 @@ from embedder.engines import interface
 from embedder.engines.interface import Action, Activation, CShape, CStep, Pooling, Precision, Refusal
 from embedder.engines.library import ISAS, LIBRARY, PANEL, architecture
 from embedder.errors import ModelError, PackageError
+from embedder.late_interaction import Floats, check_passages, maxsim
 from embedder.model.shape import Shape, shape_of
 from embedder.model.spec import ModelSpec
 from embedder.model.steps import Cut, Dense, LayerNorm
 
 WEIGHTS = "weights.bin"
 LAYOUT = "layout.json"
+_WIDEST = 4096  # dimensions of a token, up to which sums of the kernel's codes fit its 16 bits
 
 
 def obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
@@ -64,10 +67,10 @@ class NativeEngine:
         if shape is None:
             raise PackageError(f"the package {folder} is of a model the native engine does not run: use --engine aot")
         self._dimension, self._positions = spec.dimension, shape.positions - shape.first_position
-        self._tokenizer = spec.tokenizer
+        self._hidden, self._tokenizer = shape.hidden, spec.tokenizer
         base = self._weights.ctypes.data
         tensors = (ctypes.c_void_p * len(offsets))(*(None if at < 0 else base + at for at in offsets))
-        self._encode = library.pl_encode
+        self._encode, self._maxsim = library.pl_encode, library.pl_maxsim
         sizes, steps = c_shape(shape, spec, precision), c_steps(spec)
         self._handle = library.pl_create(isa.encode(), ctypes.byref(sizes), steps, len(steps), tensors, threads)
         if not self._handle:
@@ -78,13 +81,39 @@ class NativeEngine:
         """Map token ids, one list a text, to vectors, float32 (n, dim). Raises ModelError for an unknown token,
         or a text with more tokens than the model has positions.
         """
+        return self._run(rows, np.empty((0, self._dimension), dtype=np.float32))[0]
+
+    def encode_tokens(self, rows: Sequence[list[int]]) -> tuple[Floats, list[Floats]]:
+        """Map token ids to vectors, and to what the last layer makes of each token, float32 (tokens, hidden) a text.
+
+        Raises as `encode` does.
+        """
+        return self._run(rows, np.empty((sum(map(len, rows)), self._hidden), dtype=np.float32))
+
+    def maxsim(
+        self, query: Floats, signs: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
+    ) -> Floats:
+        """Score passages by their tokens, see `late_interaction.maxsim`."""
+        if len(query) == 0 or query.shape[1] > _WIDEST:
+            return maxsim(query, signs, starts, counts)
+        query = np.ascontiguousarray(query, dtype=np.float32)
+        scores = np.empty(len(counts), dtype=np.float32)
+        check_passages(query, signs, starts, counts)
+        passages = (signs.ctypes.data, starts.ctypes.data, counts.ctypes.data, len(counts))
+        if self._maxsim(query.ctypes.data, *query.shape, *passages, scores.ctypes.data):
+            raise MemoryError("there is no memory to compare the tokens of a query")
+        return scores / np.float32(len(query) * math.sqrt(query.shape[1]))
+
+    def _run(self, rows: Sequence[list[int]], states: Floats) -> tuple[Floats, list[Floats]]:
+        """Encode, and fill `states` unless it is empty; return views of it."""
         # Groups of like length finish together, so no thread is left with one long group at the end.
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i])) if len(rows) > 1 else [0]
         offsets = np.zeros(len(rows) + 1, dtype=np.int32)
         np.cumsum([len(rows[i]) for i in order], out=offsets[1:])
         ids = np.array([token for i in order for token in rows[i]], dtype=np.int32)
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
-        refused = self._encode(self._handle, ids.ctypes.data, offsets.ctypes.data, len(rows), vectors.ctypes.data)
+        places = (ids.ctypes.data, offsets.ctypes.data, len(rows), vectors.ctypes.data)
+        refused = self._encode(self._handle, *places, states.ctypes.data if len(states) else None)
         if refused is Refusal.UNKNOWN_TOKEN:
             raise ModelError(f"{self._tokenizer} has tokens that the model has no weights for: fetch the model again")
         if refused is Refusal.TOO_LONG:
@@ -93,10 +122,13 @@ class NativeEngine:
                 f"{self._tokenizer.parent} has positions for: truncate it"
             )
         if len(rows) == 1:
-            return vectors
+            return vectors, [states]
         result = np.empty_like(vectors)
         result[order] = vectors
-        return result
+        parts: list[Floats] = [states] * len(rows)
+        for place, i in enumerate(order) if len(states) else ():
+            parts[i] = states[offsets[place] : offsets[place + 1]]
+        return result, parts
 
 
 def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:

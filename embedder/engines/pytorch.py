@@ -1,7 +1,7 @@
 """The torch engines: three ways to run the same module. All give the same vectors; they differ in speed and needs."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from embedder.engines import batching
 from embedder.engines.failures import explained
 from embedder.engines.library import find_compiler
 from embedder.errors import CompilerMissing, PackageError
+from embedder.late_interaction import Floats, maxsim
 
 PACKAGE = "model.pt2"
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
@@ -24,8 +25,16 @@ _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_head
 class Engine(Protocol):
     """Runs a sentence encoder."""
 
-    def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+    def encode(self, rows: Sequence[list[int]]) -> Floats:
         """Map token ids, one list a text, to vectors, float32 (n, dim)."""
+
+    def encode_tokens(self, rows: Sequence[list[int]]) -> tuple[Floats, list[Floats]]:
+        """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) a text, in one pass."""
+
+    def maxsim(
+        self, query: Floats, signs: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
+    ) -> Floats:
+        """Score passages by their tokens, see `late_interaction.maxsim`."""
 
 
 class TorchEngine:
@@ -35,30 +44,48 @@ class TorchEngine:
         self._dimension = dimension
         self._pad = pad
 
-    def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+    def encode(self, rows: Sequence[list[int]]) -> Floats:
         """Map token ids, one list a text, to vectors, float32 (n, dim)."""
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
-        with torch.inference_mode():
-            for batch in batching.plan([len(row) for row in rows]):
-                ids, mask = batching.pad([rows[i] for i in batch], self._pad)
-                vectors[batch] = self._run(torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
+        for batch, made, _ in self._batches(rows):
+            vectors[batch] = made.numpy()
         return vectors
 
-    def _run(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to vectors, float32 (b, d), under inference mode."""
+    def encode_tokens(self, rows: Sequence[list[int]]) -> tuple[Floats, list[Floats]]:
+        """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) a text, in one pass."""
+        vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
+        parts: list[Floats] = [vectors[:0]] * len(rows)
+        for batch, made, states in self._batches(rows):
+            vectors[batch] = made.numpy()
+            for i, state in zip(batch, states.numpy(), strict=True):
+                parts[i] = state[: len(rows[i])].copy()  # without its padding, and without what holds the batch
+        return vectors, parts
+
+    maxsim = staticmethod(maxsim)
+
+    def _batches(self, rows: Sequence[list[int]]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Yield the texts of each batch, their vectors and their padded states."""
+        for batch in batching.plan([len(row) for row in rows]):
+            ids, mask = batching.pad([rows[i] for i in batch], self._pad)
+            with torch.inference_mode():
+                vectors, states = self._run(torch.from_numpy(ids), torch.from_numpy(mask))
+            yield batch, vectors, states
+
+    def _run(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Map ids and mask, int64 (b, s), to vectors, float32 (b, d), and states, float32 (b, s, hidden)."""
         raise NotImplementedError
 
 
 class EagerEngine(TorchEngine):
-    """Runs the module uncompiled."""
+    """Runs a module uncompiled, which gives vectors and states as `model.sentence.WithStates` does."""
 
     def __init__(self, module: nn.Module, dimension: int, pad: int) -> None:
         super().__init__(dimension, pad)
         self._module: Any = module
 
-    def _run(self, ids: Tensor, mask: Tensor) -> Tensor:
-        vectors: Tensor = self._module(ids, mask)
-        return vectors
+    def _run(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        vectors, states = self._module(ids, mask)
+        return vectors, states
 
 
 class CompiledEngine(EagerEngine):
@@ -116,6 +143,6 @@ class PackagedEngine(TorchEngine):
                 "to write, room, and no noexec; else remove it to build it again"
             ) from error
 
-    def _run(self, ids: Tensor, mask: Tensor) -> Tensor:
-        vectors: Tensor = self._loader.boxed_run([ids, mask])[0]  # boxed: the plain call runs a pytree each time
-        return vectors
+    def _run(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        vectors, states = self._loader.boxed_run([ids, mask])  # boxed: the plain call runs a pytree each time
+        return vectors, states

@@ -114,9 +114,25 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Map ids int64 (b, s) and mask int64 (b, s; padding on the right is 0) to float32 (b, d)."""
-        hidden = self.encoder(ids, mask)
-        vectors: Tensor = self.steps(torch.cat([POOLERS[name](hidden, mask) for name in self.pooling], dim=-1))
-        return vectors
+        return self.with_states(ids, mask)[0]
+
+    def with_states(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Map ids and mask to what `forward` gives, and to the states it is made of, float32 (b, s, hidden)."""
+        states = self.encoder(ids, mask)
+        vectors = self.steps(torch.cat([POOLERS[name](states, mask) for name in self.pooling], dim=-1))
+        return vectors, states.float()
+
+
+class WithStates(nn.Module):
+    """A sentence encoder that gives the states of the tokens too: what the engines compile and run."""
+
+    def __init__(self, sentence: SentenceEncoder) -> None:
+        super().__init__()
+        self.sentence = sentence
+
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Map ids and mask, int64 (b, s), to vectors float32 (b, d) and states float32 (b, s, hidden)."""
+        return self.sentence.with_states(ids, mask)
 
 
 def load_module(spec: ModelSpec) -> SentenceEncoder:

@@ -38,20 +38,18 @@ struct AttentionScratch {
   }
 };
 
-inline V load_row(const float* p) { return load(p); }
-inline V load_row(const uint16_t* p) { return load_half(p); }
-
-// Rotary positions (Su et al. 2021), in place: turn the pairs (i, i + width / 2) of a head's numbers by the angles of
-// each token's place, of which `angles` [tokens][width] has the cosines and then the sines.
+// Rotary positions (Su et al. 2021): turn the pairs (i, i + width / 2) of a head's numbers by the angles of each
+// token's place, of which `angles` [tokens][width] has the cosines and then the sines. `to` may be `from`.
 template <class Row>
-inline void turn(Row* rows, ptrdiff_t stride, int tokens, int width, const float* angles) {
+inline void turn(const float* from, ptrdiff_t from_stride, Row* to, ptrdiff_t stride, int tokens, int width,
+                 const float* angles) {
   const int half = width / 2;
-  for (int t = 0; t < tokens; ++t, rows += stride, angles += width)
+  for (int t = 0; t < tokens; ++t, from += from_stride, to += stride, angles += width)
     for (int c = 0; c < half; c += kLanes) {
-      const V first = load_row(rows + c), second = load_row(rows + half + c);
+      const V first = load(from + c), second = load(from + half + c);
       const V cosine = load(angles + c), sine = load(angles + half + c);
-      put(rows + c, sub(mul(first, cosine), mul(second, sine)));
-      put(rows + half + c, fma(second, cosine, mul(first, sine)));
+      put(to + c, sub(mul(first, cosine), mul(second, sine)));
+      put(to + half + c, fma(second, cosine, mul(first, sine)));
     }
 }
 

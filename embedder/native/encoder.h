@@ -18,6 +18,7 @@ template <class Product, class HeadRow>
 struct Activations {
   float *x, *y;                   // residual stream, and a product before its norm: [rows][hidden]
   HeadRow* qkv;                   // [rows][3 hidden]
+  float* unturned;                // [rows][2 hidden], queries and keys before rotary positions, unless qkv is float
   float* wide_float;              // [rows][intermediate], int8 only
   Operand<Product> narrow, wide;  // inputs of products over hidden and over intermediate columns
   Vectors vectors;
@@ -30,6 +31,7 @@ struct Activations {
       : x(arena.take<float>(n * d)),
         y(arena.take<float>(n * d)),
         qkv(arena.take<HeadRow>(n * 3 * d)),
+        unturned(arena.take<float>(m.shape.global_every && !std::is_same_v<HeadRow, float> ? n * 2 * d : 0)),
         wide_float(arena.take<float>(kIsInt8<Product> ? n * f : 0)),
         narrow(arena, n, d),
         wide(arena, n, f),
@@ -90,9 +92,12 @@ struct Encoder {
           const int t = h / s.heads, column = h % s.heads * width;
           const int start = offsets[t] - offsets[0], length = offsets[t + 1] - offsets[t];
           HeadRow* q = b.qkv + size_t(start) * 3 * d + column;
-          if (layer.angles) {
-            turn(q, 3 * d, length, width, layer.angles);
-            turn(q + d, 3 * d, length, width, layer.angles);
+          for (int key = 0; key < 2 && layer.angles; ++key) {
+            if constexpr (std::is_same_v<HeadRow, float>)
+              turn(q + key * d, 3 * d, q + key * d, 3 * d, length, width, layer.angles);
+            else
+              turn(b.unturned + size_t(start) * 2 * d + key * d + column, 2 * d, q + key * d, 3 * d, length, width,
+                   layer.angles);
           }
           const size_t area = size_t(s.max_length) * s.max_length;
           const float* relative = model.relative ? model.relative + h % s.heads * area : nullptr;
@@ -121,6 +126,7 @@ struct Encoder {
       else
         put(b.wide.place(f, r, c), y);
     };
+    constexpr int kTerms = kExact ? 7 : 5;
     const auto gaussian = [](V y) { return gelu<std::conditional_t<kExact, ExactErf, RoundedErf>>(y); };
     const auto gated = [&](const Linear& layer, auto&& activation) {
       each(f / kPanel, [&](int, int p0, int p1) {
@@ -131,12 +137,17 @@ struct Encoder {
     for (int i = 0; i < s.layers && s.global_every; ++i) {
       const Layer& layer = model.layers[i];
       if (layer.norm1_weight) norm(b.x, b.y, layer.norm1_weight, layer.norm1_bias);
-      product(b.narrow, layer.qkv, [&](int r, int c, V y) { put(b.qkv + size_t(r) * 3 * d + c, y); });
+      product(b.narrow, layer.qkv, [&](int r, int c, V y) {
+        if (!std::is_same_v<HeadRow, float> && c < 2 * d)
+          store(b.unturned + size_t(r) * 2 * d + c, y);  // rounded once, after it is turned
+        else
+          put(b.qkv + size_t(r) * 3 * d + c, y);
+      });
       attention(layer);
       product(b.narrow, layer.out, add_to_stream);
       norm(b.x, b.y, layer.norm2_weight, layer.norm2_bias);
       if (s.activation == Activation::kSilu)
-        gated(layer.up, [](V y) { return silu < kExact ? 7 : 5 > (y); });
+        gated(layer.up, [](V y) { return silu<kTerms>(y); });
       else
         gated(layer.up, gaussian);
       quantise_rows(b.wide_float, f, b.wide);
@@ -154,6 +165,7 @@ struct Encoder {
       product(b.wide, layer.down, add_residual);
       norm(b.y, b.x, layer.norm2_weight, layer.norm2_bias);
     }
+    if (group.states) std::memcpy(group.states, b.x, size_t(rows) * d * sizeof(float));
     embed(model, group, b.x, b.vectors, each);
   }
 

@@ -80,7 +80,8 @@ struct Engine {
       team.each(count, count, [&](int rank, int g0, int g1) {
         for (int g = g0; g < g1; ++g) {
           const int t0 = bounds[g], t1 = bounds[g + 1];
-          const Group group{all.ids, offsets + t0, t1 - t0, all.vectors + size_t(t0) * model.shape.outputs};
+          float* states = all.states ? all.states + size_t(offsets[t0]) * model.shape.hidden : nullptr;
+          const Group group{all.ids, offsets + t0, t1 - t0, all.vectors + size_t(t0) * model.shape.outputs, states};
           kernels.encode(model, group, alone, activations(own[rank], group), &scratch_blocks[rank]);
         }
       });
@@ -159,7 +160,7 @@ void* pl_create(const char* isa, const pl_shape* shape, const pl_step* steps, in
   return engine;
 }
 
-Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out) {
+Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out, float* states) {
   auto* e = static_cast<Engine*>(engine);
   const pl_shape& shape = e->model.shape;
   int longest = 0;
@@ -169,7 +170,7 @@ Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int3
     if (uint32_t(ids[i]) >= uint32_t(shape.vocabulary)) return Refusal::kUnknownToken;
 
   std::lock_guard<std::mutex> lock(e->entry);
-  e->encode(Group{ids, offsets, texts, out}, longest);
+  e->encode(Group{ids, offsets, texts, out, states}, longest);
   return Refusal::kNone;
 }
 

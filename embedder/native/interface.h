@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-constexpr int32_t kAbiVersion = 3;
+constexpr int32_t kAbiVersion = 4;
 
 enum class Precision : int32_t { kFp32, kBf16, kInt8 };
 enum class Pooling : int32_t { kCls, kMax, kMean, kMeanSqrtLenTokens, kWeightedmean, kLasttoken };
@@ -68,9 +68,20 @@ const char* pl_sources();
 void* pl_create(const char* isa, const pl_shape* shape, const pl_step* steps, int32_t count, const void* const* tensors,
                 int32_t threads);
 
-// Embed texts: ids of all of them in a row, offsets [texts + 1], out [texts][outputs]. What the weights do not cover, a
-// token outside the vocabulary or a text longer than max_length, is refused, and nothing is written.
-Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out);
+// Embed texts: ids of all of them in a row, offsets [texts + 1], out [texts][outputs]. `states` [tokens][hidden],
+// unless it is null, gets what the last layer makes of each token. What the weights do not cover, a token outside the
+// vocabulary or a text longer than max_length, is refused, and nothing is written.
+Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out, float* states);
+
+// MaxSim (Khattab and Zaharia 2020) of a query's tokens with the signs of passages' tokens: for each passage the sum,
+// over the query's tokens, of the largest product with one of its own. A sign is a bit, 1 for +1 and 0 for -1, the
+// first in the lowest bit of the first byte.
+//   query    [tokens][width], width a multiple of 8
+//   starts, counts [passages]: the first token of each in `signs` [][width / 8], and how many it has
+//   out      [passages]; 0 for one without tokens
+// Returns 0, or 1 if there is no memory for the tables.
+int32_t pl_maxsim(const float* query, int32_t tokens, int32_t width, const uint8_t* signs, const int64_t* starts,
+                  const int32_t* counts, int32_t passages, float* out);
 
 void pl_destroy(void* engine);
 

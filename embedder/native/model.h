@@ -40,6 +40,7 @@ struct Group {
   const int32_t* offsets;  // [texts + 1], bounds in ids
   int texts;
   float* vectors;  // [texts][outputs]
+  float* states;   // [tokens][hidden], of what the last layer gives; or null
 };
 
 // A thread's configuration of matrix tiles, where the processor has them: the operand of LDTILECFG and STTILECFG.

@@ -20,6 +20,7 @@ from indexer.crawl.journal import Journal
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import JOURNAL
+from indexer.generation.manifest import TOKENS
 from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
 from indexer.publish.source_settings import changes, with_kept
 from indexer.read.parsing import LinkList
@@ -74,6 +75,8 @@ def build(
         closing(open_earlier(index_dir, progress)) as earlier,
         closing(Journal(folder.parent / JOURNAL, earlier.manifest.id if earlier.manifest else "")) as journal,
     ):
+        if config.tokens is None:
+            config = replace(config, tokens=earlier.manifest is not None and TOKENS in earlier.manifest.files)
         context = BuildContext(with_kept(config, sources, earlier.manifest), earlier, embedder, progress, cluster)
         with closing(_Build(sources, folder, embedder, context)) as work:
             if config.full:

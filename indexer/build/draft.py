@@ -77,8 +77,9 @@ class Draft:
         self._earlier = context.earlier
         self._stopwatch = context.ledger.stopwatch
         self._created = datetime.now(UTC)
-        self._writer = GenerationWriter(folder, dimension, vector_index=context.config.vector_index)
-        self._vectors = VectorQueue(context, self._writer.add_vectors)
+        config = context.config
+        self._writer = GenerationWriter(folder, dimension, vector_index=config.vector_index, tokens=bool(config.tokens))
+        self._vectors = VectorQueue(context, self._writer)
         self._to_copy: list[tuple[int, str]] | None = [] if may_stay else None  # None once something differs
 
     @property

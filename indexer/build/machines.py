@@ -3,9 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
+from embedder.late_interaction import DocumentTokens
 from indexer.config import ChunkConfig
 from indexer.records import Page, Parsed
 
@@ -39,6 +37,6 @@ class Machines(Readers, Protocol):
         """How many blocks of texts may be on their way."""
 
     def encode(
-        self, texts: Sequence[str], took: Callable[[Mapping[str, float]], None]
-    ) -> ToCome[npt.NDArray[np.float32]]:
-        """Begin to embed texts: float32 (n, dimension), in their order. `took` is told the seconds by stage."""
+        self, texts: Sequence[str], took: Callable[[Mapping[str, float]], None], *, tokens: bool = False
+    ) -> ToCome[DocumentTokens]:
+        """Begin to embed texts, with their tokens if those are wanted. `took` is told the seconds by stage."""

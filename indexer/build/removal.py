@@ -12,7 +12,7 @@ from indexer.config import BuildConfig
 from indexer.errors import NothingToIndex, SourceError
 from indexer.generation.current import current_id
 from indexer.generation.layout import GENERATIONS
-from indexer.generation.manifest import Manifest, read_manifest
+from indexer.generation.manifest import TOKENS, Manifest, read_manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.publish.source_settings import without
 from indexer.sources.names import full_name
@@ -50,7 +50,11 @@ def remove_sources(
         if unknown or not removed:
             what = f"{unknown[0]} is not a source of this index" if unknown else "no source was given"
             raise SourceError(f"{what}; its sources are: {', '.join(known)}")
-        config = BuildConfig(keep_generations=keep_generations, vector_index=manifest.settings["vector_index"])
+        config = BuildConfig(
+            keep_generations=keep_generations,
+            vector_index=manifest.settings["vector_index"],
+            tokens=TOKENS in manifest.files,
+        )
         context = BuildContext(config, earlier, None, progress)
         with closing(Draft(folder, manifest.counts.dimension, context)) as draft:
             return _publish_without(removed, manifest, context, draft, index_dir)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from indexer.config import BuildConfig
-from indexer.generation.manifest import Manifest
+from indexer.generation.manifest import TOKENS, Manifest
 from indexer.publish.source_settings import are_kept
 
 _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
@@ -16,7 +16,7 @@ class Reuse:
     """How much a build can take over; nothing where there is no live generation."""
 
     passages: bool = False  # of a page that is the same: it would be cut into the same ones again
-    vectors: bool = False  # of passages that are the same: they are of the same model
+    vectors: bool = False  # of passages that are the same: of the same model, and with tokens if those are wanted
     everything: bool = False  # should every page turn out to be the same, the live generation can stay as it is
     refusal: str = ""  # what differs, and what that costs, in one line
 
@@ -33,8 +33,11 @@ def reuse_of(
         return Reuse()
     models = _differences(live.fingerprint, fingerprint)
     cuts = _differences(_cutting(live.settings), _cutting(settings))
+    if config.tokens and TOKENS not in live.files:
+        models = ", ".join(filter(None, [models, "tokens no -> yes"]))
     passages = not (models or cuts or config.full)
     has_same = live.settings.get("vector_index") == config.vector_index and live.sources == sources
+    has_same &= bool(config.tokens) == (TOKENS in live.files)
     rest = " and embedding every page again" if models else " every page again, and embedding what differs"
     return Reuse(
         passages=passages,

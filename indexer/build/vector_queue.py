@@ -8,9 +8,12 @@ from concurrent.futures import Future, wait
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import DocumentTokens
+from embedder.protocol import encode_documents
 from indexer import memory
 from indexer.build.context import BuildContext
 from indexer.build.machines import ToCome
+from indexer.generation.writer import GenerationWriter
 from indexer.records import Chunk
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
@@ -23,15 +26,15 @@ _MADE = -1  # in place of the row of a vector that is not taken over
 class _Counted:
     """Vectors to come, of which somebody is told when they are there."""
 
-    def __init__(self, made: ToCome[npt.NDArray[np.float32]], tell: Callable[[], None]) -> None:
+    def __init__(self, made: ToCome[DocumentTokens], tell: Callable[[], None]) -> None:
         self._made = made
         self._tell = tell
 
-    def result(self) -> npt.NDArray[np.float32]:
+    def result(self) -> DocumentTokens:
         """Wait for them."""
-        vectors = self._made.result()
+        made = self._made.result()
         self._tell()
-        return vectors
+        return made
 
 
 class VectorQueue:
@@ -41,14 +44,15 @@ class VectorQueue:
     stays flat.
     """
 
-    def __init__(self, context: BuildContext, store: Callable[[npt.NDArray[np.float32]], None]) -> None:
-        """Take what makes vectors and what has some; `store` is called with float32 (n, dimension).
+    def __init__(self, context: BuildContext, store: GenerationWriter) -> None:
+        """Take what makes vectors and what has some, and the writer that they go to.
 
         With a cluster, its machines make them instead of the embedder.
         """
         self._embedder = context.embedder
         self._earlier = context.earlier
         self._store = store
+        self._with_tokens = bool(context.config.tokens)  # whether they are kept with the vectors
         self._stopwatch = context.ledger.stopwatch
         self._progress = context.progress
         self._cluster = context.cluster
@@ -59,7 +63,7 @@ class VectorQueue:
         self._given = self._made = 0  # chunks to be embedded, and those that are
         self._tokens_given = self._tokens = 0  # the same in tokens
         self._told = threading.Lock()
-        self._pending: deque[tuple[list[int], ToCome[npt.NDArray[np.float32]] | None]] = deque()
+        self._pending: deque[tuple[list[int], ToCome[DocumentTokens] | None]] = deque()
         self.embedded = 0  # chunks, so far
         self.carried = 0
 
@@ -93,25 +97,26 @@ class VectorQueue:
         self._pending.append((self._rows, made))
         self._texts, self._rows, self._lengths = [], [], []
 
-    def _make(self, texts: list[str], lengths: list[int]) -> ToCome[npt.NDArray[np.float32]]:
+    def _make(self, texts: list[str], lengths: list[int]) -> ToCome[DocumentTokens]:
         if self._cluster is not None:
-            return _Counted(self._cluster.encode(texts, self._stopwatch.add), lambda: self._tell(lengths))
-        made: Future[npt.NDArray[np.float32]] = Future()
+            started = self._cluster.encode(texts, self._stopwatch.add, tokens=self._with_tokens)
+            return _Counted(started, lambda: self._tell(lengths))
+        made: Future[DocumentTokens] = Future()
         # A daemon, and not a pool, so that an interrupt need not wait for ever.
         threading.Thread(target=self._encode, args=(texts, lengths, made), daemon=True).start()
         return made
 
-    def _encode(self, texts: list[str], lengths: list[int], result: Future[npt.NDArray[np.float32]]) -> None:
+    def _encode(self, texts: list[str], lengths: list[int], result: Future[DocumentTokens]) -> None:
         try:
             with self._stopwatch.timed("embed"):
                 if self._embedder is None:
                     raise ValueError("there is nothing to embed with")
-                vectors = np.empty((len(texts), self._embedder.dimension), dtype=np.float32)
+                made = []
                 order = np.argsort(lengths, kind="stable")[::-1]
                 for group in np.split(order, range(_AT_ONCE, len(texts), _AT_ONCE)):  # so that it is seen to go on
-                    vectors[group] = self._embedder.encode([texts[i] for i in group], role="document")
+                    made.append(encode_documents(self._embedder, [texts[i] for i in group], tokens=self._with_tokens))
                     self._tell([lengths[i] for i in group])
-                result.set_result(vectors)
+                result.set_result(DocumentTokens.joined(made).of(np.argsort(order)))
         except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
             result.set_exception(error)
 
@@ -134,23 +139,30 @@ class VectorQueue:
 
     def _store_oldest(self) -> None:
         rows, made = self._pending[0]
-        vectors = made.result() if made is not None else None
+        encoded = made.result() if made is not None else None
         self._pending.popleft()
         with self._stopwatch.timed("write"):
-            self._store(self._in_order(np.array(rows, dtype=np.int64), vectors))
-        count = 0 if vectors is None else len(vectors)
+            vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), encoded)
+            self._store.add_vectors(vectors)
+            if self._with_tokens:
+                self._store.add_tokens(signs, counts)
+        count = 0 if encoded is None else len(encoded.vectors)
         self.embedded += count
         self.carried += len(rows) - count
 
-    def _in_order(self, rows: npt.NDArray[np.int64], made: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:
-        """Put vectors that were made, float32 (m, dimension), between those of the rows that are not _MADE."""
+    def _in_order(self, rows: npt.NDArray[np.int64], made: DocumentTokens | None) -> DocumentTokens:
+        """Put what was made between what there is of the rows that are not _MADE."""
         is_made = rows == _MADE
         if made is not None and is_made.all():
             return made
-        carried = self._earlier.vectors(rows[~is_made])
+        there = rows[~is_made]
+        carried = DocumentTokens.without(self._earlier.vectors(there))
+        if self._with_tokens:
+            tokens = self._earlier.tokens(there)
+            if tokens is None:
+                raise LookupError("there are no earlier tokens")
+            carried = DocumentTokens(carried.vectors, *tokens)
         if made is None:
             return carried
-        block = np.empty((len(rows), carried.shape[1]), dtype=np.float32)
-        block[~is_made] = carried
-        block[is_made] = made
-        return block
+        places = np.argsort(np.argsort(is_made, kind="stable"), kind="stable")  # carried first, then made
+        return DocumentTokens.joined([carried, made]).of(places)

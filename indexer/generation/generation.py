@@ -30,6 +30,7 @@ from indexer.generation.manifest import (
 from indexer.generation.overlap import joined
 from indexer.generation.repetition import Shares, read_shares
 from indexer.generation.rows import read_rows
+from indexer.generation.tokens import open_tokens
 from indexer.rowset import RowSet
 
 _MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
@@ -61,6 +62,8 @@ class Generation:
             raise corrupt(folder / ROWS, "its rows do not match the manifest")
         is_there = REPETITION in self.manifest.files
         self._repetition = read_shares(folder / REPETITION, counts.chunks) if is_there else None
+        self.tokens = open_tokens(folder, self.manifest)
+        """The tokens of the chunks, or None where they are not kept."""
         if (self._documents.documents, self._documents.chunks) != (counts.documents, counts.chunks):
             raise corrupt(folder / DOCUMENTS, "its documents or chunks do not match the manifest")
 

@@ -13,11 +13,13 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import Signs
 from indexer.generation.current import current_id, generation_folder
 from indexer.generation.document_database import SCHEMA, metadata_from_json, open_read_only
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS, Manifest, check_files, corrupt, read_manifest
 from indexer.generation.rows import read_rows
+from indexer.generation.tokens import TokenReader, open_tokens
 from indexer.records import SEPARATOR, Chunk, Document, Page, PageRecord, Section
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class PreviousGeneration:
         manifest: Manifest | None = None,
         vectors: "VectorReader | None" = None,
         rows: npt.NDArray[np.void] | None = None,
+        tokens: TokenReader | None = None,
     ) -> None:
         """Use `open` or `nothing`."""
         self.manifest = manifest
@@ -82,6 +85,7 @@ class PreviousGeneration:
         self._database = database
         self._vectors = vectors
         self._rows_file = rows
+        self._tokens = tokens
         self._lock = threading.Lock()
 
     @classmethod
@@ -100,7 +104,7 @@ class PreviousGeneration:
         check_files(folder, manifest)
         vectors, rows, path = VectorReader(folder / VECTORS), read_rows(folder / ROWS), folder / DOCUMENTS
         try:
-            return cls(path, open_read_only(path), manifest, vectors, rows)
+            return cls(path, open_read_only(path), manifest, vectors, rows, open_tokens(folder, manifest))
         except sqlite3.Error as error:
             raise corrupt(path, f"is not a readable database ({error})") from error
 
@@ -205,6 +209,10 @@ class PreviousGeneration:
         if self._vectors is None:
             raise LookupError("there are no earlier vectors")
         return self._vectors.vectors(rows)
+
+    def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]] | None:
+        """Return tokens by row as `TokenReader.read` does, or None where they are not kept."""
+        return None if self._tokens is None else self._tokens.read(rows)
 
     def signatures(self, rows: range) -> list[int]:
         """Return the signatures of the texts of chunks by row."""

@@ -6,23 +6,36 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import Signs
 from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.generation.dense.vectors import VectorWriter
 from indexer.generation.document_database import DocumentWriter
 from indexer.generation.lexical.lexical_index import LexicalWriter
-from indexer.generation.manifest import DOCUMENTS, LEXICAL, REPETITION, ROWS, VECTORS, Counts, FileRecord, record_file
+from indexer.generation.manifest import (
+    DOCUMENTS,
+    LEXICAL,
+    REPETITION,
+    ROWS,
+    TOKEN_OFFSETS,
+    TOKENS,
+    VECTORS,
+    Counts,
+    FileRecord,
+    record_file,
+)
 from indexer.generation.repetition import RepetitionCounter
 from indexer.generation.rows import RowWriter
 from indexer.generation.signature import signature
+from indexer.generation.tokens import TokenWriter
 from indexer.records import Chunk, Document
 
 
 class GenerationWriter:
     """Fills the folder of a new generation; `close` gives the files back, complete or not."""
 
-    def __init__(self, folder: Path, dimension: int, *, vector_index: str = "auto") -> None:
-        """Make the files; raises OSError or sqlite3.Error if the folder cannot be written."""
+    def __init__(self, folder: Path, dimension: int, *, vector_index: str = "auto", tokens: bool = False) -> None:
+        """Make the files, of tokens if wanted; raises OSError or sqlite3.Error if the folder cannot be written."""
         self._folder = folder
         self._dimension = dimension
         self.documents = DocumentWriter(folder / DOCUMENTS)
@@ -30,6 +43,7 @@ class GenerationWriter:
         self._rows = RowWriter()
         self._repetition = RepetitionCounter()
         self._lexical = LexicalWriter(folder / LEXICAL)
+        self._tokens = TokenWriter(folder / TOKENS, folder / TOKEN_OFFSETS) if tokens else None
 
     @property
     def counts(self) -> Counts:
@@ -60,15 +74,24 @@ class GenerationWriter:
         """Store the vectors of the next rows, float32 (n, dimension); raises VectorError if they cannot be."""
         self.vectors.add(vectors)
 
+    def add_tokens(self, signs: Signs, counts: npt.NDArray[np.int32]) -> None:
+        """Store the tokens of the next rows, see `TokenWriter.add`; does nothing where they are not kept."""
+        if self._tokens is not None:
+            self._tokens.add(signs, counts)
+
     def finish(self) -> dict[str, FileRecord]:
         """Complete every file; return their records by name, as the manifest wants them.
 
         Raises:
-            VectorError: there are more or fewer vectors than chunks.
+            VectorError: there are more or fewer vectors, or tokens of passages, than chunks.
             OSError, sqlite3.Error: the disk is full or failing.
         """
         if self.vectors.count != self.documents.chunks:
             raise VectorError(f"{self.vectors.count:,} vectors were made for {self.documents.chunks:,} chunks")
+        if self._tokens is not None:
+            if self._tokens.count != self.documents.chunks:
+                raise VectorError(f"tokens of {self._tokens.count:,} of {self.documents.chunks:,} chunks were made")
+            self._tokens.finish()
         self.documents.finish()
         self._rows.write(self._folder / ROWS)
         np.save(self._folder / REPETITION, self._repetition.shares(), allow_pickle=False)
@@ -81,3 +104,5 @@ class GenerationWriter:
         """Release the files."""
         self.documents.close()
         self._lexical.close()
+        if self._tokens is not None:
+            self._tokens.close()

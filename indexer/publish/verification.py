@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from embedder.protocol import Embedder
+from embedder.protocol import Embedder, encode_documents
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker, hash_text, with_context
 from indexer.errors import IndexerError, IndexUnreadable
@@ -27,6 +27,7 @@ from indexer.generation.manifest import (
     MANIFEST,
     REPETITION,
     ROWS,
+    TOKENS,
     VECTORS,
     Manifest,
     check_files,
@@ -37,11 +38,13 @@ from indexer.generation.manifest import (
 from indexer.generation.repetition import RepetitionCounter, read_shares
 from indexer.generation.rows import read_rows
 from indexer.generation.signature import signature
+from indexer.generation.tokens import open_tokens
 from indexer.number_format import counted
 from indexer.records import SEPARATOR, Document, Section
 
 SAMPLE = 32  # passages that are embedded again, evenly spaced
 _ALIKE = 0.999  # cosine of a stored vector and the same text embedded again
+_SAME_SIGNS = 0.9  # of the signs of tokens: another engine in int8 differs in some %, another text in half of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class _Parts:
         self._path = folder / DOCUMENTS
         self._vectors_path, self._rows_path, self._lexical_path = folder / VECTORS, folder / ROWS, folder / LEXICAL
         self._vectors = VectorReader(self._vectors_path)
+        self._tokens = open_tokens(folder, manifest)
         self._rows = read_rows(self._rows_path)
         self._lexical = LexicalReader(self._lexical_path)
         try:
@@ -234,7 +238,7 @@ class _Parts:
         if not rows:
             raise corrupt(self._path, "has no passage whose text is what its content_hash says was embedded")
         stored = self._vectors.vectors(np.array(rows, dtype=np.int64))
-        made = embedder.encode(texts, role="document")
+        made, signs, token_counts = encode_documents(embedder, texts, tokens=self._tokens is not None)
         norms = np.linalg.norm(stored, axis=1) * np.linalg.norm(made, axis=1)
         cosines = np.einsum("ij,ij->i", stored, made) / np.maximum(norms, np.finfo(np.float32).tiny)
         worst = int(np.argmin(cosines))
@@ -243,7 +247,19 @@ class _Parts:
                 self._vectors_path,
                 f"has another vector for chunk {rows[worst]} than its text gives ({cosines[worst]:.4f})",
             )
-        return f"{counted(len(rows), 'passage')} embedded again, cosine with what is stored ≥ {cosines[worst]:.4f}"
+        told = f"{counted(len(rows), 'passage')} embedded again, cosine with what is stored ≥ {cosines[worst]:.4f}"
+        if self._tokens is None:
+            return told
+        kept, kept_counts = self._tokens.read(np.array(rows, dtype=np.int64))
+        tokens_path = self._vectors_path.with_name(TOKENS)
+        if (kept_counts != token_counts).any():
+            raise corrupt(
+                tokens_path, f"has other tokens for chunk {rows[int(np.argmax(kept_counts != token_counts))]}"
+            )
+        equal = 1 - float(np.unpackbits(kept ^ signs).mean())
+        if equal < _SAME_SIGNS:
+            raise corrupt(tokens_path, f"has other signs of tokens than the texts give ({equal:.1%} are the same)")
+        return f"{told}; {equal:.2%} of the signs of their tokens are the same"
 
     def _sample(self) -> npt.NDArray[np.int64]:
         count = self._manifest.counts.chunks

@@ -21,7 +21,7 @@ class Digest:
 
     def add(self, entry: ScannedDocument) -> None:
         """Take in a document with its chunks, signatures and vectors."""
-        document, chunks, signatures, vectors = entry
+        document, chunks, signatures, vectors, _ = entry  # not every store keeps tokens
         content = [_fields(document), [_fields(chunk) for chunk in chunks], list(signatures)]
         text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=dict).encode("utf-8", "replace")
         for block in (text, np.ascontiguousarray(vectors, dtype=np.float16).tobytes()):

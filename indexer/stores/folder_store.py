@@ -11,7 +11,7 @@ import numpy as np
 from indexer.errors import IndexMissing, StoreConflict
 from indexer.generation.current import current_id, generation_folder
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import Manifest, read_manifest
+from indexer.generation.manifest import TOKENS, Manifest, read_manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.collections import Published, generation_ids, list_generations, live_id
@@ -34,8 +34,9 @@ class FolderScan:
         """Yield every document in the order of the index. Raises IndexCorrupt."""
         for number, _, _ in self._earlier.documents():
             document, chunks, rows = self._earlier.read(number)
-            vectors = self._earlier.vectors(np.arange(rows.start, rows.stop))
-            yield ScannedDocument(document, chunks, self._earlier.signatures(rows), vectors)
+            places = np.arange(rows.start, rows.stop)
+            vectors, tokens = self._earlier.vectors(places), self._earlier.tokens(places)
+            yield ScannedDocument(document, chunks, self._earlier.signatures(rows), vectors, tokens)
 
     def pages(self) -> Iterator[PageRecord]:
         """Yield what the next build needs to know of every page. Raises IndexCorrupt."""
@@ -120,11 +121,13 @@ class FolderStore:
         self, folder: Path, manifest: Manifest, entries: Iterable[ScannedDocument], pages: Iterable[PageRecord]
     ) -> Manifest:
         """Write every file but the manifest, which is returned."""
-        kind = manifest.settings.get("vector_index", "auto")
-        with closing(GenerationWriter(folder, manifest.counts.dimension, vector_index=kind)) as writer:
+        kind, tokens = manifest.settings.get("vector_index", "auto"), TOKENS in manifest.files
+        with closing(GenerationWriter(folder, manifest.counts.dimension, vector_index=kind, tokens=tokens)) as writer:
             for entry in entries:
                 writer.add(entry.document, entry.chunks, entry.signatures)
                 writer.add_vectors(entry.vectors)
+                if entry.tokens is not None:
+                    writer.add_tokens(*entry.tokens)
             for page in pages:
                 writer.documents.remember(page)
             files = writer.finish()

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import Signs
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts
 from indexer.generation.document_database import StoredChunk
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.repetition import Shares
+from indexer.generation.tokens import TokenReader
 from indexer.publish.collections import Published
 from indexer.records import Chunk, Document, PageRecord
 from indexer.rowset import ScoredRows
@@ -32,6 +34,10 @@ class Searchable(Protocol):
     @property
     def id(self) -> str:
         """Name of the generation; later ones sort after it."""
+
+    @property
+    def tokens(self) -> TokenReader | None:
+        """The tokens of the chunks, for late interaction; None where they are not kept."""
 
     @property
     def dimension(self) -> int:
@@ -96,6 +102,7 @@ class ScannedDocument(NamedTuple):
     chunks: list[Chunk]  # in reading order, without their embedded texts
     signatures: list[int]  # of the chunks' texts, 64 bits
     vectors: npt.NDArray[np.float32]  # (chunks, dimension), as they are stored: float16 values
+    tokens: tuple[Signs, npt.NDArray[np.int32]] | None = None  # as `TokenWriter.add` takes them; None where not kept
 
 
 class GenerationScan(Protocol):

@@ -9,11 +9,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from embedder.errors import EmbedderError
+from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder, Role
 from rag import deadline
 from rag.errors import DeadlinePassed
@@ -23,19 +25,21 @@ MAX_TOKENS = 2048
 _SPECIAL = 2  # tokens that a model adds to a text
 
 Vector = npt.NDArray[np.float32]
+Embedded = Vector | QueryTokens
 
 
 class _Ticket:
     """One text, and what became of it."""
 
-    __slots__ = ("end", "error", "queue", "role", "text", "turn", "vector")
+    __slots__ = ("end", "error", "queue", "role", "text", "tokens", "turn", "vector")
 
-    def __init__(self, text: str, role: Role, end: float, queue: "deque[_Ticket]") -> None:
+    def __init__(self, text: str, role: Role, end: float, queue: "deque[_Ticket]", tokens: bool) -> None:
         self.queue = queue  # where it waits
         self.text = text
         self.role = role
+        self.tokens = tokens  # whether they are wanted beside the vector
         self.end = end  # when its caller stops waiting
-        self.vector: Vector | None = None
+        self.vector: Embedded | None = None
         self.error: Exception | None = None
         self.turn = threading.Lock()  # held until there is an outcome, or it is this caller's turn to lead
         self.turn.acquire()
@@ -44,7 +48,7 @@ class _Ticket:
     def settled(self) -> bool:
         return self.vector is not None or self.error is not None
 
-    def outcome(self) -> Vector:
+    def outcome(self) -> Embedded:
         if self.error is not None:
             raise self.error
         assert self.vector is not None  # noqa: S101 - for the type checker
@@ -92,14 +96,25 @@ class QueryBatcher:
         """
         return self.encode_many([query])[0]
 
+    def encode_tokens(self, query: str) -> QueryTokens:
+        """Embed one query with its tokens, in the same run. Raises as `encode` does."""
+        return self.encode_many_tokens([query])[0]
+
+    def encode_many_tokens(self, queries: Sequence[str], *, later: bool = False) -> list[QueryTokens]:
+        """Embed queries with their tokens; they queue up together. Takes and raises what `encode_many` does."""
+        return cast("list[QueryTokens]", self._run(queries, "query", later=later, tokens=True))
+
     def encode_many(self, texts: Sequence[str], role: Role = "query", *, later: bool = False) -> list[Vector]:
         """Embed texts, each as float32 (dim,); they queue up together. Raises as `encode` does.
 
         With `later` they wait until nothing else does.
         """
+        return cast("list[Vector]", self._run(texts, role, later=later))
+
+    def _run(self, texts: Sequence[str], role: Role, *, later: bool = False, tokens: bool = False) -> list[Embedded]:
         end = deadline.end()
         queue = self._later if later else self._waiting
-        tickets = [_Ticket(text, role, end, queue) for text in texts]
+        tickets = [_Ticket(text, role, end, queue, tokens) for text in texts]
         with self._lock:
             if tickets and not self._busy:  # nothing waits then
                 self._busy = True
@@ -177,13 +192,20 @@ class QueryBatcher:
         """Most tokens that a text can have: a token is a character or more. Counting them would tokenise twice."""
         return min(len(text) + _SPECIAL, self.embedder.max_length)
 
+    def _embed(self, batch: Sequence[_Ticket]) -> Sequence[Embedded]:
+        texts = [ticket.text for ticket in batch]
+        if not any(ticket.tokens for ticket in batch):
+            return list(self.embedder.encode(texts, role=batch[0].role))
+        made = self.embedder.encode_query_tokens(texts)
+        return [both if ticket.tokens else both.vector for ticket, both in zip(batch, made, strict=True)]
+
     def _settle(self, batch: Sequence[_Ticket]) -> None:
         """Give every ticket that is not settled its vector or its error."""
         batch = [ticket for ticket in batch if not ticket.settled]
         if not batch:
             return
         try:
-            vectors = self.embedder.encode([ticket.text for ticket in batch], role=batch[0].role)
+            vectors = self._embed(batch)
             if len(vectors) != len(batch):
                 raise EmbedderError(f"the embedder gave {len(vectors)} vectors for {len(batch)} texts: check the model")
             for ticket, vector in zip(batch, vectors, strict=True):

@@ -6,13 +6,15 @@ A turn is counted in tokens, so nobody gets more of the model by longer texts, o
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import QueryTokens
 from embedder.protocol import Role
 from rag import deadline
 from rag.errors import DeadlinePassed
@@ -20,6 +22,7 @@ from rag.query.batcher import QueryBatcher
 
 TURN_TOKENS = 256  # a query that comes meanwhile waits for so many at most, some tens of milliseconds
 _SMOOTHING = 0.1  # weight of the latest turn in the pace
+T = TypeVar("T")
 
 caller: ContextVar[str] = ContextVar("caller", default="")
 """Who asks, in this context; without one, all are one."""
@@ -46,17 +49,30 @@ class FairShare:
 
         Raises DeadlinePassed: at once if they cannot be done in time, or when it passes. And what the embedder raises.
         """
-        turns = list(self._turns(texts))
         vectors = np.empty((len(texts), self._batcher.embedder.dimension), np.float32)
+        for done, made in self._in_turns(texts, lambda some: self._batcher.encode_many(some, role, later=True)):
+            vectors[done : done + len(made)] = made
+        return vectors
+
+    def encode_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries with their tokens. Raises as `encode` does."""
+        turns = self._in_turns(queries, lambda some: self._batcher.encode_many_tokens(some, later=True))
+        return [query for _, made in turns for query in made]
+
+    def _in_turns(
+        self, texts: Sequence[str], encode: Callable[[Sequence[str]], list[T]]
+    ) -> Iterator[tuple[int, list[T]]]:
+        """Yield how many texts are done, and what the next turn made."""
+        turns = list(self._turns(texts))
         with self._working(caller.get(), _Work(sum(tokens for _, tokens in turns))) as work:
             done = 0
             for count, tokens in turns:
                 self._await_turn(work)
                 began = time.monotonic()
-                vectors[done : done + count] = self._batcher.encode_many(texts[done : done + count], role, later=True)
-                done += count
+                made = encode(texts[done : done + count])
                 self._pass_turn(work, tokens, time.monotonic() - began)
-        return vectors
+                yield done, made
+                done += count
 
     def _turns(self, texts: Sequence[str]) -> Iterator[tuple[int, int]]:
         """Yield how many texts each turn takes, and their tokens at most."""

@@ -34,21 +34,27 @@ def reciprocal_rank(candidates: Rows, lists: list[Rows], k: float = 60) -> Score
     return total
 
 
-def weighted_sum(dense: Scores, lexical: Scores, weight: float = 0.5) -> Scores:
+def weighted_sum(dense: Scores, lexical: Scores, weight: float = 0.5, tokens: Scores | None = None) -> Scores:
     """Return scores (n,) from 0 to 1, a convex combination (Bruch, Gai and Ingber 2023).
 
     Args:
         dense: cosines (n,) of all candidates, scaled here so that the lowest is 0 and the highest 1.
         lexical: BM25 (n,) of all candidates, 0 where no word matches, scaled so that the highest is 1.
-        weight: from 0 to 1.
+        weight: of the cosines against the words, from 0 to 1.
+        tokens: MaxSim (n,) of all candidates, scaled as cosines are; counts as a third, where it is given.
     """
     if not len(dense):
         return np.empty(0, dtype=np.float32)
-    lowest, highest = dense.min(), dense.max()
-    scaled = (dense - lowest) / (highest - lowest) if highest > lowest else np.ones_like(dense)
     most = lexical.max()
     matched = lexical / most if most > 0 else lexical
-    return np.asarray(weight * scaled + (1 - weight) * matched, dtype=np.float32)
+    total = weight * scaled(dense) + (1 - weight) * matched
+    return np.asarray(total if tokens is None else (2 * total + scaled(tokens)) / 3, dtype=np.float32)
+
+
+def scaled(scores: Scores) -> Scores:
+    """Return scores (n,), n at least 1, scaled so that the lowest is 0 and the highest 1; all 1 if they are equal."""
+    lowest, highest = scores.min(), scores.max()
+    return (scores - lowest) / (highest - lowest) if highest > lowest else np.ones_like(scores)
 
 
 def best_first(scores: Scores) -> Rows:

@@ -7,7 +7,18 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.generation.repetition import WHOLE
-from rag.query.fusion import Rows, Scores, aligned, best_first, cap, collapse, mmr, reciprocal_rank, weighted_sum
+from rag.query.fusion import (
+    Rows,
+    Scores,
+    aligned,
+    best_first,
+    cap,
+    collapse,
+    mmr,
+    reciprocal_rank,
+    scaled,
+    weighted_sum,
+)
 
 Found = tuple[Scores, Rows]
 _AHEAD = 3  # times k candidates are looked at first: comparing all of them takes longer than the rest together
@@ -23,6 +34,7 @@ class Ranking:
     scores: Scores
     dense: Scores | None  # cosines; None where they were not asked for
     lexical: Scores | None  # BM25, 0 where no word matches; None where it was not asked for
+    tokens: Scores | None = None  # MaxSim; None where tokens are not kept
     first: int | None = None  # candidates before those that a deeper search added; None where there are no others
 
 
@@ -32,13 +44,32 @@ def single(found: Found, *, is_dense: bool) -> Ranking:
     return Ranking(rows, scores, scores if is_dense else None, None if is_dense else scores)
 
 
-def fused(dense: Found, lexical: Found, cosines: Callable[[Rows], Scores], *, fusion: str = "weighted") -> Ranking:
+def interacted(dense: Found, maxsim: Callable[[Rows], Scores]) -> Ranking:
+    """Rank what the dense search found by cosine and by MaxSim, which count the same; `maxsim` gives that of rows."""
+    cosines, rows = dense
+    if not len(rows):
+        return single(dense, is_dense=True)
+    tokens = maxsim(rows)
+    scores = np.asarray((scaled(cosines) + scaled(tokens)) / 2, dtype=np.float32)
+    order = np.lexsort((rows, -scores))
+    return Ranking(rows[order], scores[order], cosines[order], None, tokens[order])
+
+
+def fused(
+    dense: Found,
+    lexical: Found,
+    cosines: Callable[[Rows], Scores],
+    *,
+    maxsim: Callable[[Rows], Scores] | None = None,
+    fusion: str = "weighted",
+) -> Ranking:
     """Rank what two searches found together.
 
     Args:
         dense: cosines and rows, best first.
         lexical: BM25 scores and rows, best first.
         cosines: gives the cosines of rows that the dense search did not find.
+        maxsim: gives MaxSim of rows, a third part of the ranking, where tokens are kept.
         fusion: one of `fusion.FUSIONS`.
     """
     rows = np.union1d(dense[1], lexical[1])
@@ -47,10 +78,16 @@ def fused(dense: Found, lexical: Found, cosines: Callable[[Rows], Scores], *, fu
     if missing.any():
         by_meaning[missing] = cosines(rows[missing])
     by_words = aligned(rows, lexical[1], lexical[0], 0)
-    by_rank = fusion == "rrf"
-    scores = reciprocal_rank(rows, [dense[1], lexical[1]]) if by_rank else weighted_sum(by_meaning, by_words)
+    tokens = maxsim(rows) if maxsim is not None else None
+    if fusion == "rrf":
+        lists = [dense[1], lexical[1]]
+        scores = reciprocal_rank(rows, lists if tokens is None else [*lists, rows[best_first(tokens)]])
+    else:
+        scores = weighted_sum(by_meaning, by_words, tokens=tokens)
     order = best_first(scores)
-    return Ranking(rows[order], scores[order], by_meaning[order], by_words[order])
+    return Ranking(
+        rows[order], scores[order], by_meaning[order], by_words[order], None if tokens is None else tokens[order]
+    )
 
 
 def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
@@ -64,6 +101,7 @@ def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
         scores[order],
         None if ranking.dense is None else ranking.dense[order],
         None if ranking.lexical is None else ranking.lexical[order],
+        None if ranking.tokens is None else ranking.tokens[order],
     )
 
 
@@ -82,6 +120,7 @@ def extended(ranking: Ranking | None, deeper: Ranking) -> Ranking:
         np.concatenate([ranking.scores, np.minimum(deeper.scores[new], least)]),
         joined(ranking.dense, deeper.dense),
         joined(ranking.lexical, deeper.lexical),
+        joined(ranking.tokens, deeper.tokens),
         len(ranking.rows) if ranking.first is None else ranking.first,
     )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
 from indexer.number_format import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
@@ -20,7 +21,7 @@ class Hit(NamedTuple):
     text: str
     highlights: list[tuple[int, int]]  # character spans [start, end) in text that match query words
     score: float
-    scores: dict[str, float | None]  # per retriever: dense (cosine), lexical (BM25); None where it did not find it
+    scores: dict[str, float | None]  # dense (cosine), lexical (BM25), tokens (MaxSim); None where there is none
     language: str | None  # primary subtag, such as en
     date: str | None  # YYYY-MM-DD
     content_type: str

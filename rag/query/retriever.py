@@ -4,13 +4,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
 from indexer.generation.catalogue import document_id
@@ -18,14 +19,15 @@ from indexer.generation.generation import Generation
 from indexer.generation.lexical.lexical_query import spans
 from indexer.generation.manifest import differing_fields
 from indexer.stores.store import Searchable
+from rag import deadline
 from rag.errors import FingerprintMismatch
 from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
 from rag.query.closeness import JUDGED, is_close
 from rag.query.facets import Share, count_facets
-from rag.query.fusion import Rows
+from rag.query.fusion import Rows, Scores
 from rag.query.headings import sample_headings
 from rag.query.options import FURTHEST
-from rag.query.ranking import Choice, Found, Ranking, choose, extended, fused, lowered, single
+from rag.query.ranking import Choice, Found, Ranking, choose, extended, fused, interacted, lowered, single
 from rag.query.request import USUAL, Limits, SearchRequest
 from rag.query.results import Answer, Hit
 from rag.query.sentences import nearest_sentences
@@ -34,14 +36,18 @@ CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
 _WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
 _DUPLICATES_SHOWN = 10
+MOST_TOKENS = 256  # of a query that are compared with those of passages: about 200 words, the first ones
+_SLICE = 64  # passages whose tokens are compared before the deadline is asked
 
 
 class _Search:
-    """One search on its way: the vector of its query, once there is one, and the seconds that each stage took."""
+    """One search on its way: the vectors of its query, once there are some, and the seconds that each stage took."""
 
-    def __init__(self, request: SearchRequest, vector: Vector | None) -> None:
+    def __init__(self, request: SearchRequest, embedded: Vector | QueryTokens | None) -> None:
         self.request = request
-        self.vector = vector
+        self.vector: Vector | None
+        self.tokens: Vector | None  # of the query, float32 (tokens, width)
+        self.vector, self.tokens = embedded if isinstance(embedded, QueryTokens) else (embedded, None)
         self.took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "sentences", "total"), 0.0)
         self.stop = request.offset + request.k  # where the page ends
         self.began = time.perf_counter()
@@ -102,19 +108,19 @@ class Retriever:
         for query in ("warm", "a longer query that fills a second shape of the model's input"):
             self.search(SearchRequest(query, k=min(10, self.limits.max_k)))
 
-    def search(self, request: SearchRequest, vector: Vector | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Vector | QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best.
 
         Args:
             request: what is searched for, and how; its collection is of no concern here.
-            vector: the query's own, float32 (dim,), where the caller has it already.
+            embedded: the query's vector, float32 (dim,), or that and its tokens, where the caller has them already.
 
         Raises:
             QueryError: the query cannot be answered as asked.
             FilterError: its filter cannot be read.
         """
         request.check(self.limits)
-        search = _Search(request, vector)
+        search = _Search(request, embedded)
         return self._present(search, self._rank(search, self._candidates(search)))
 
     def _candidates(self, search: _Search) -> Iterator[_Candidates]:
@@ -126,7 +132,8 @@ class Retriever:
         if request.mode == "hybrid" and self.generation.words_take_long:  # while the query is embedded
             # in this context, which has the deadline
             words = self._words.submit(copy_context().run, self._search_words, request.query, depth, only)
-        vector = None if request.mode == "lexical" else self._vector_of(search)
+        has_tokens = self.generation.tokens is not None
+        vector = None if request.mode == "lexical" else self._vector_of(search, tokens=has_tokens)
         are_all = False
         while not are_all:
             dense = lexical = None
@@ -151,7 +158,7 @@ class Retriever:
         per_document = self.limits.per_document if request.per_document is None else request.per_document
         for found in candidates:
             began = time.perf_counter()
-            ranking = extended(ranking, self._scored(found, search.vector))
+            ranking = extended(ranking, self._scored(search, found))
             facts = self.generation.rows_of(ranking.rows)
             choice = choose(
                 ranking,
@@ -167,9 +174,14 @@ class Retriever:
                 return _Ranked(ranking, facts["document"], choice, has_more and search.stop <= FURTHEST)
         raise AssertionError("the last candidates are all there are")
 
-    def _scored(self, found: _Candidates, vector: Vector | None) -> Ranking:
+    def _scored(self, search: _Search, found: _Candidates) -> Ranking:
+        vector = search.vector
+        maxsim = partial(self._maxsim, search) if self.generation.tokens is not None else None
         if found.dense and found.lexical and vector is not None:
-            ranking = fused(found.dense, found.lexical, lambda rows: self.generation.vectors(rows) @ vector)
+            cosines = lambda rows: self.generation.vectors(rows) @ vector  # noqa: E731
+            ranking = fused(found.dense, found.lexical, cosines, maxsim=maxsim)
+        elif found.dense and maxsim is not None:
+            ranking = interacted(found.dense, maxsim)
         else:
             ranking = single(next(filter(None, found[:2])), is_dense=found.dense is not None)
         return lowered(ranking, self.generation.repetition(ranking.rows))
@@ -206,13 +218,30 @@ class Retriever:
             vectors[run] = self._batcher.encode_many(texts[run], role)
         return vectors
 
-    def _vector_of(self, search: _Search) -> Vector:
-        """The vector of the query, which takes the wait for other queries, too, unless it is there already."""
-        if search.vector is None:
+    def _vector_of(self, search: _Search, *, tokens: bool = False) -> Vector:
+        """The vector of the query, which takes the wait for other queries, too, unless it is there already.
+
+        With `tokens` its tokens come as well, in the same run of the model.
+        """
+        if search.vector is None or (tokens and search.tokens is None):
             began = time.perf_counter()
-            search.vector = self._batcher.encode(search.request.query)
+            if tokens:
+                search.vector, search.tokens = self._batcher.encode_tokens(search.request.query)
+            else:
+                search.vector = self._batcher.encode(search.request.query)
             search.spent("embed", began)
         return search.vector
+
+    def _maxsim(self, search: _Search, rows: Rows) -> Scores:
+        """Score passages by their tokens. Raises DeadlinePassed if it passes meanwhile."""
+        kept, query = self.generation.tokens, search.tokens
+        scores = np.zeros(len(rows), dtype=np.float32)
+        if kept is not None and query is not None:
+            for start in range(0, len(rows), _SLICE):
+                deadline.check()
+                some = slice(start, start + _SLICE)
+                scores[some] = self.embedder.maxsim(query[:MOST_TOKENS], kept.signs, *kept.places(rows[some]))
+        return scores
 
     def _with_sentences(self, search: _Search, hits: list[Hit]) -> list[Hit]:
         """The hits, the nearest sentence marked in those that have no word of the query."""
@@ -259,6 +288,7 @@ class Retriever:
         none = [None] * len(shown)
         dense = none if ranking.dense is None else ranking.dense[shown].tolist()
         lexical = none if ranking.lexical is None else ranking.lexical[shown].tolist()
+        tokens = none if ranking.tokens is None else ranking.tokens[shown].tolist()
         scores = ranking.scores[shown].tolist()
         documents = ranked.documents[shown].tolist()
         hits = []
@@ -273,7 +303,7 @@ class Retriever:
                     text=chunk.text,
                     highlights=spans(search.request.query, chunk.text),
                     score=scores[place],
-                    scores={"dense": dense[place], "lexical": lexical[place] or None},
+                    scores={"dense": dense[place], "lexical": lexical[place] or None, "tokens": tokens[place]},
                     language=chunk.language,
                     date=chunk.date,
                     content_type=chunk.content_type,

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder, Role
 from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.generation.catalogue import DocumentFacts
@@ -16,7 +17,6 @@ from indexer.sources.original import open_original
 from rag import deadline
 from rag.document_sections import Section, by_section
 from rag.errors import CollectionMissing, DeadlinePassed, DocumentMissing, NotReady, OriginalMissing, QueryError
-from rag.query.batcher import Vector
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from rag.query.retriever import Retriever
@@ -111,7 +111,7 @@ class LiveRetriever:
             "fingerprint": manifest.fingerprint,
         }
 
-    def search(self, request: SearchRequest, vector: Vector | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Answer from the live generation of a collection; see `Retriever.search`.
 
         A query that comes while the process is starting waits: with several workers, another may already be serving,
@@ -123,7 +123,7 @@ class LiveRetriever:
             NotReady: nothing could be loaded from it.
             DeadlinePassed: there was not time enough.
         """
-        return self._ask(request.collection, lambda retriever: retriever.search(request, vector))
+        return self._ask(request.collection, lambda retriever: retriever.search(request, embedded))
 
     def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts as float32 (n, dim), behind all queries and in turn with others who do.
@@ -131,6 +131,10 @@ class LiveRetriever:
         Raises NotReady, or DeadlinePassed, at once where it is clear that it would.
         """
         return self._loaded().share.encode(texts, role)
+
+    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries, with their tokens, as `search` takes them. Raises as `embed` does."""
+        return self._loaded().share.encode_queries(queries)
 
     def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
         """Tokens of each text, whatever the model's length. Raises NotReady."""

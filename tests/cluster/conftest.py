@@ -8,15 +8,17 @@ from ray.cluster_utils import Cluster as RayCluster
 
 from indexer.build.ray.session import ray_session
 
-NODES = 4
+NODES = 3
+os.environ["RAY_worker_niceness"] = "0"  # 15, as Ray has it, leaves its workers nothing beside other tests
 
 
 class Machines:
-    """Four nodes of one core each, however many this machine has."""
+    """Three nodes of one core each, however many this machine has."""
 
     def __init__(self) -> None:
         self._options = {"num_cpus": 1, "object_store_memory": 80_000_000}
-        self.ray = RayCluster(initialize_head=True, head_node_args=self._options)
+        head = {"include_dashboard": False, **self._options}
+        self.ray = RayCluster(initialize_head=True, head_node_args=head)
         self._others = [self._add() for _ in range(NODES - 1)]
 
     @property

@@ -8,6 +8,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from embedder.engines import library
+
 WORDS = ["the", "a", "of", "index", "table", "query", "row", "key", "partial", "unique", "create", "drop", "vacuum"]
 SIZES = {
     "vocab_size": 64,
@@ -75,6 +77,14 @@ def save_modules(folder: Path, pooling: str = "mean", normalize: bool = True) ->
             {"word_embedding_dimension": 64, f"pooling_mode_{'mean_tokens' if pooling == 'mean' else pooling}": True}
         )
     )
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the native library of this architecture, compiled."""
+    target = tmp_path_factory.mktemp("library") / library.LIBRARY
+    library.compile_library(target, library.architecture())
+    return target
 
 
 @pytest.fixture(scope="session")

@@ -168,10 +168,10 @@ def command(tree: Path) -> list[str]:
     ]
 
 
-def environment(tree: Path, work: Path) -> dict[str, str]:
+def environment(tree: Path, work: Path, port: int = SERVER_PORT) -> dict[str, str]:
     """Return the variables of a process of the product."""
     own = {"PYTHONPATH": str(tree), "PILOTLIGHT_INDEX": str(work / "index"), "COLUMNS": "100", "HF_HUB_OFFLINE": "1"}
-    return os.environ | own | {"PILOTLIGHT_PORT": str(SERVER_PORT)}
+    return os.environ | own | {"PILOTLIGHT_PORT": str(port)}
 
 
 def pilotlight(tree: Path, work: Path, *arguments: str) -> str:
@@ -187,12 +187,14 @@ def passing(text: str) -> str:
 
 
 @contextmanager
-def serving(tree: Path, work: Path) -> Iterator[None]:
+def serving(tree: Path, work: Path, port: int = SERVER_PORT) -> Iterator[None]:
     """Run the server of a folder for a while."""
     with (work / "log").open("wb") as log:
-        server = subprocess.Popen([*command(tree), "serve"], cwd=work, env=environment(tree, work), stderr=log)
+        server = subprocess.Popen([*command(tree), "serve"], cwd=work, env=environment(tree, work, port), stderr=log)
     try:
-        while "ready" not in (answer := ask("/readyz")) or '"ready": true' not in answer.replace('":true', '": true'):
+        while "ready" not in (answer := ask("/readyz", port=port)) or '"ready": true' not in answer.replace(
+            '":true', '": true'
+        ):
             if server.poll() is not None:
                 raise RuntimeError((work / "log").read_text())
         yield
@@ -201,17 +203,10 @@ def serving(tree: Path, work: Path) -> Iterator[None]:
         server.wait(30)
 
 
-def ask(path: str, body: object = None) -> str:
+def ask(path: str, body: object = None, port: int = SERVER_PORT) -> str:
     """Return the status and the body of an answer, JSON in order of its names, without what passes."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{SERVER_PORT}{path}", data)
-    request.add_header("Content-Type", "application/json")
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            status, text = answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        status, text = error.code, error.read().decode()
-    except OSError:
+    status, text = answered(path, body, port)
+    if not status:
         return ""
     try:
         value = json.loads(text)
@@ -220,6 +215,20 @@ def ask(path: str, body: object = None) -> str:
     if isinstance(value, dict):
         value.pop("took_ms", None)
     return passing(f"{status} {json.dumps(value, sort_keys=True, ensure_ascii=False)}")
+
+
+def answered(path: str, body: object, port: int) -> tuple[int, str]:
+    """Return the status and the text of an answer; 0 where there is no server."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data)
+    request.add_header("Content-Type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
 
 
 def index_files(index: Path) -> dict[str, str]:

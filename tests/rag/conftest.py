@@ -36,12 +36,14 @@ class Site:
         for name, text in PAGES.items():
             (self.source / name).write_text(text, encoding="utf-8")
 
-    def build(self, embedder: DummyEmbedder | None = None, *, collection: str = "default") -> str:
+    def build(
+        self, embedder: DummyEmbedder | None = None, *, collection: str = "default", tokens: bool | None = None
+    ) -> str:
         """Build a new generation of a collection and return its id."""
         progress = progress_for(io.StringIO(), quiet=True)
         folder = collection_dir(self.index, collection)
-        embedder = embedder or DummyEmbedder()
-        return build([str(self.source)], folder, embedder, BuildConfig(full=True), progress=progress).generation
+        embedder, config = embedder or DummyEmbedder(), BuildConfig(full=True, tokens=tokens)
+        return build([str(self.source)], folder, embedder, config, progress=progress).generation
 
     def publish_broken(self) -> str:
         """Publish a copy of the live generation with a file that is damaged; return its id."""

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from embedder.late_interaction import QueryTokens
 from embedder.protocol import Role
 from indexer.generation.catalogue import DocumentFacts, document_id
 from rag.document_sections import Section, by_section
@@ -48,7 +49,7 @@ def make_hit(rank: int = 1, **changes: Any) -> Hit:
         "text": "A partial index is an index built over a subset of a table.",
         "highlights": [(2, 9), (10, 15)],
         "score": 0.71843,
-        "scores": {"dense": 0.71843, "lexical": None},
+        "scores": {"dense": 0.71843, "lexical": None, "tokens": None},
         "language": None,
         "date": None,
         "content_type": "text/html",
@@ -106,7 +107,7 @@ class FakeRetriever:
             ],
         }
 
-    def search(self, request: SearchRequest, vector: Any = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Any = None) -> Answer:
         self.requests.append(request)
         self._check(request.collection)
         hits = self.hits(request.query) if callable(self.hits) else self.hits
@@ -135,6 +136,10 @@ class FakeRetriever:
     def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
         self._check("default")
         return self.embedder.encode(texts, role=role)
+
+    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        self._check("default")
+        return self.embedder.encode_query_tokens(queries)
 
     def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
         return self.embedder.count_tokens(texts, role=role)

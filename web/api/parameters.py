@@ -12,21 +12,21 @@ from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.request import FIELDS, OPTIONS, Option, SearchRequest
-from rag.query.results import Answer
+from rag.query.results import Answer, QueryTokens
 from rag.settings import Settings
 from web.fields import SOMETHING, FieldError, Schema, check, from_text, quoted, refuse_unknown
 from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
 from web.guards.limits import read_body
 from web.observe.telemetry import searched
-from web.retriever import Retriever, Vector
+from web.retriever import Retriever
 
 MOST_QUERIES = 32  # of a batch: what goes through the model together
 MAX_PARAMETERS = 100
 
 
-def run(search: SearchRequest, vector: Vector | None = None) -> Answer:
-    """Search, with the query's vector where there is one. Raises what `Retriever.search` raises."""
-    answer = retriever().search(search, vector)
+def run(search: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
+    """Search, with the query embedded where it is. Raises what `Retriever.search` raises."""
+    answer = retriever().search(search, embedded)
     searched(answer, mode=search.mode, collection=search.collection, k=search.k)
     return answer
 

@@ -90,7 +90,7 @@ HIT = define(
             "text": STRING,
             "highlights": listed(SPAN),
             "score": {"type": "number"},
-            "scores": structure({"dense": {"type": ["number", "null"]}, "lexical": {"type": ["number", "null"]}}),
+            "scores": structure({name: {"type": ["number", "null"]} for name in ("dense", "lexical", "tokens")}),
             "language": MAYBE,
             "date": MAYBE,
             "content_type": STRING,

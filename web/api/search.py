@@ -66,15 +66,15 @@ def search_by_batch() -> Response:
         raise FieldError("queries", f"queries must be a list of 1 to {MOST_QUERIES} searches.")
     searches = [_checked(query) for query in queries]
     embedded = [each.query for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
-    vectors = iter(retriever().embed(embedded, "query") if embedded else ())
+    made = iter(retriever().embed_queries(embedded) if embedded else ())
     seconds = time.perf_counter() - began
     answers = []
     for search in searches:
         if isinstance(search, SearchRequest):
-            vector = None if search.mode == "lexical" else next(vectors)
+            query = None if search.mode == "lexical" else next(made)
             try:
                 deadline.check()
-                answers.append(run(search, vector).as_dict())
+                answers.append(run(search, query).as_dict())
             except RagError as error:
                 answers.append(problem_of(error))
         else:

@@ -92,9 +92,8 @@ def _link(hit: Hit, asked: PageSearch) -> Link:
 
 def _scores(hit: Hit) -> list[tuple[str, str]]:
     """The scores of the retrievers that found a hit; the fused score only orders, and says nothing by itself."""
-    dense, lexical = hit.scores.get("dense"), hit.scores.get("lexical")
-    found = [("dense", f"{dense:.2f}")] if dense is not None else []
-    return found + ([("lexical", f"{lexical:.1f}")] if lexical is not None else [])
+    scores = ((name, hit.scores.get(name), places) for name, places in (("dense", 2), ("lexical", 1), ("tokens", 2)))
+    return [(name, f"{score:.{places}f}") for name, score, places in scores if score is not None]
 
 
 def _citation(hit: Hit, section: str) -> str:

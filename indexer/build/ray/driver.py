@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-import numpy as np
-import numpy.typing as npt
 import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from embedder.errors import PilotlightError
+from embedder.late_interaction import DocumentTokens
 from embedder.protocol import Embedder
 from indexer.build.machines import AHEAD
 from indexer.build.ray import tasks
@@ -85,16 +84,16 @@ class Cluster:
         return Result(self, self._read.remote(pack_page(page), page.body, chunk, self._work), unpack_parsed)
 
     def encode(
-        self, texts: Sequence[str], took: Callable[[Mapping[str, float]], None]
-    ) -> Result[npt.NDArray[np.float32]]:
-        """Start to embed texts: float32 (n, dimension), in their order. `took` is called with the seconds by stage."""
+        self, texts: Sequence[str], took: Callable[[Mapping[str, float]], None], *, tokens: bool = False
+    ) -> Result[DocumentTokens]:
+        """Start to embed texts, in their order; see `Machines.encode`."""
 
-        def decode(answer: tuple[npt.NDArray[np.float32], float]) -> npt.NDArray[np.float32]:
-            vectors, seconds = answer
+        def decode(answer: tuple[DocumentTokens, float]) -> DocumentTokens:
+            made, seconds = answer
             took({"embed": seconds})
-            return vectors
+            return made
 
-        return Result(self, self._encode.remote(pack(list(texts)), self._work), decode)
+        return Result(self, self._encode.remote(pack(list(texts)), self._work, tokens), decode)
 
     def wait_for(self, task: Any) -> Any:
         """Wait for a task and return its result; see `Result.result`."""

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from embedder.errors import EmbedderError
-from embedder.protocol import Embedder
+from embedder.late_interaction import DocumentTokens
+from embedder.protocol import Embedder, encode_documents
 from indexer.build.ray.serialisation import pack_parsed, unpack, unpack_page
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
@@ -57,14 +55,14 @@ def read(fields: bytes, body: bytes, chunk: ChunkConfig, work: Work) -> bytes:
     return pack_parsed(Parsed(document, chunks, seconds))
 
 
-def encode(texts: bytes, work: Work) -> tuple[npt.NDArray[np.float32], float]:
-    """Vectors of texts that are packed, float32 (n, dimension), and how many seconds they took.
+def encode(texts: bytes, work: Work, tokens: bool) -> tuple[DocumentTokens, float]:
+    """Vectors of texts that are packed, with their tokens if those are wanted, and how many seconds they took.
 
     Raises NodeDiffers, or EmbedderError where the model gives no numbers.
     """
     embedder = _embedder(work)
     began = time.perf_counter()
-    return embedder.encode(unpack(texts), role="document"), time.perf_counter() - began
+    return encode_documents(embedder, unpack(texts), tokens=tokens), time.perf_counter() - began
 
 
 def _embedder(work: Work) -> Embedder:

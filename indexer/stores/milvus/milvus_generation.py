@@ -17,6 +17,7 @@ from indexer.generation.manifest import Manifest, corrupt, parse_manifest
 from indexer.generation.overlap import joined
 from indexer.generation.repetition import Shares
 from indexer.generation.rows import DTYPE
+from indexer.generation.tokens import TokenReader
 from indexer.records import PageRecord
 from indexer.rowset import ScoredRows
 from indexer.stores.milvus import schema
@@ -82,6 +83,7 @@ class MilvusGeneration:
         if (found := self._passages.count()) != self.manifest.counts.chunks:
             raise corrupt(self._where, f"holds {found:,} chunks instead of {self.manifest.counts.chunks:,}")
         self._repetition = self._read_shares()
+        self.tokens: TokenReader | None = None  # Milvus has no late interaction over bits
 
     @property
     def id(self) -> str:

@@ -14,7 +14,8 @@ from rag.settings import Settings
 @click.argument("beir_dir", type=PATH, help="folder with corpus.jsonl, queries.jsonl and qrels/test.tsv")
 @MODE
 @click.option("--fusion", metavar="FUSION", help="how hybrid combines its two rankings: weighted (default) or rrf")
-def evaluate(settings: Settings, *, beir_dir: Path, mode: str, fusion: str | None) -> Result:
+@click.option("--tokens", is_flag=True, help="compare tokens too, as an index with --tokens does")
+def evaluate(settings: Settings, *, beir_dir: Path, mode: str, fusion: str | None, tokens: bool) -> Result:
     """Measure retrieval quality on a BEIR folder."""
     try:
         from rag.commands.search.evaluation import evaluate as run
@@ -29,5 +30,6 @@ def evaluate(settings: Settings, *, beir_dir: Path, mode: str, fusion: str | Non
     plan = Plan(settings.embedder_config())
     prepare(plan)
     embedder = load_embedder(settings)
-    scores = run(dataset, embedder, mode=mode, fusion=fusion) | {"precision": plan.precision, "engine": plan.engine}
+    scores = run(dataset, embedder, mode=mode, fusion=fusion, tokens=tokens)
+    scores |= {"precision": plan.precision, "engine": plan.engine}
     return scores, "\n".join(f"{name:>12}  {value}" for name, value in scores.items())

@@ -5,6 +5,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import ir_measures
 import numpy as np
 from ir_measures import RR, R, nDCG
 
-from embedder.protocol import Embedder
+from embedder.late_interaction import QueryTokens
+from embedder.protocol import Embedder, encode_documents
 from indexer.generation.lexical.lexical_index import LexicalReader, LexicalWriter
 from rag.errors import DatasetError, QueryError
-from rag.query.fusion import FUSIONS
+from rag.query.fusion import FUSIONS, Rows, Scores
 from rag.query.options import MODES
-from rag.query.ranking import Ranking, fused, single
-from rag.query.retriever import CANDIDATES
+from rag.query.ranking import Ranking, fused, interacted, single
+from rag.query.retriever import CANDIDATES, MOST_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,12 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def evaluate(
-    dataset: Dataset, embedder: Embedder, *, mode: str = MODES[0], fusion: str | None = None
+    dataset: Dataset,
+    embedder: Embedder,
+    *,
+    mode: str = MODES[0],
+    fusion: str | None = None,
+    tokens: bool = False,
 ) -> dict[str, Any]:
     """Return nDCG@10, MRR@10 and recall@100 over the judged queries, ranked by the code that serves them.
 
@@ -61,6 +68,7 @@ def evaluate(
         embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
         mode: one of `options.MODES`.
         fusion: one of `fusion.FUSIONS`, for mode hybrid; None for the one that serves.
+        tokens: whether tokens are kept and compared, as in an index with them; not for mode lexical.
 
     Raises:
         QueryError: there is no such mode or fusion.
@@ -70,7 +78,7 @@ def evaluate(
         if value not in known:
             raise QueryError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     documents = list(dataset.corpus)
-    rankings = _rankings(dataset, embedder, mode, fusion)
+    rankings = _rankings(dataset, embedder, mode, fusion, tokens)
     run = {
         query_id: {
             documents[row]: float(score)
@@ -85,15 +93,27 @@ def evaluate(
         "recall@100": round(measured[R @ 100], 4),
         "queries": len(dataset.queries),
         "mode": mode,
-    } | ({"fusion": fusion} if mode == "hybrid" else {})
+        **({"fusion": fusion} if mode == "hybrid" else {}),
+        **({"tokens": True} if tokens and mode != "lexical" else {}),
+    }
 
 
-def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str) -> Iterator[Ranking]:
+def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str, tokens: bool) -> Iterator[Ranking]:
     """Rank the documents for every query, in the order of the queries."""
     texts, queries = list(dataset.corpus.values()), list(dataset.queries.values())
+    query_tokens: list[QueryTokens] = []
     if mode != "lexical":
-        vectors = embedder.encode(texts, role="document")
-        query_vectors = embedder.encode(queries, role="query")
+        vectors, signs, counts = encode_documents(embedder, texts, tokens=tokens)
+        starts = np.cumsum(counts, dtype=np.int64) - counts
+        if tokens:
+            query_tokens = embedder.encode_query_tokens(queries)
+            query_vectors = np.stack([made.vector for made in query_tokens])
+        else:
+            query_vectors = embedder.encode(queries, role="query")
+
+    def maxsim(number: int, rows: Rows) -> Scores:
+        return embedder.maxsim(query_tokens[number].tokens[:MOST_TOKENS], signs, starts[rows], counts[rows])
+
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
         reader = None if mode == "dense" else _lexical(texts, Path(temporary) / "lexical")
         for number, query in enumerate(queries):
@@ -104,7 +124,11 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str) -> I
             cosines = vectors @ query_vectors[number]
             best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
             dense = cosines[best], best
-            yield fused(dense, lexical, cosines.__getitem__, fusion=fusion) if lexical else single(dense, is_dense=True)
+            compare = partial(maxsim, number) if tokens else None
+            if lexical:
+                yield fused(dense, lexical, cosines.__getitem__, maxsim=compare, fusion=fusion)
+            else:
+                yield interacted(dense, compare) if compare else single(dense, is_dense=True)
 
 
 def _lexical(texts: list[str], folder: Path) -> LexicalReader:

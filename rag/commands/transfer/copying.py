@@ -170,6 +170,8 @@ def _check(source: Store, target: Store, name: str, step: Callable[[str], None])
         step("comparing searches")
         samples, overlap = _overlap(ours, theirs)
         lost = leave_lost(ours.manifest, theirs.manifest, "copied")
+        if ours.tokens is not None and theirs.tokens is None:
+            lost.append(f"{target.name} does not keep tokens: its searches rank without late interaction")
     for kind, share in overlap.items():
         if share < _LEAST_OVERLAP[kind]:
             raise CopyDiffers(
@@ -249,5 +251,6 @@ def reported(report: BuildReport, publisher: Publisher | None) -> tuple[dict[str
     if publisher is None or publisher.done is None:
         return report.as_dict(), report.table()
     done = publisher.done
-    line = f"store        generation {done['generation']} is live in {done['target']}"
-    return report.as_dict() | {"store": done}, f"{report.table()}\n{line}"
+    lines = [f"store        generation {done['generation']} is live in {done['target']}"]
+    lines += [f"warning: {warning}" for warning in done.get("warnings", ())]
+    return report.as_dict() | {"store": done}, "\n".join([report.table(), *lines])

@@ -28,8 +28,9 @@ class Words(nn.Module):
         torch.manual_seed(7)
         self.words = nn.Embedding(16, 64)
 
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        return (self.words(ids) * mask.unsqueeze(2)).sum(1) / mask.sum(1, keepdim=True)
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        words = self.words(ids) * mask.unsqueeze(2)
+        return words.sum(1) / mask.sum(1, keepdim=True), words
 
 
 def started(cache: Path) -> tuple[npt.NDArray[np.float32], int, int]:

@@ -7,17 +7,10 @@ import subprocess
 import pytest
 
 from embedder.engines import interface
-from embedder.engines.library import LIBRARY, PANEL, SOURCES, architecture, compile_library
+from embedder.engines.library import LIBRARY, PANEL, SOURCES, architecture
 from embedder.errors import PackageError
 
 HEADER = (SOURCES / "interface.h").read_text()
-
-
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    target = tmp_path_factory.mktemp("library") / LIBRARY
-    compile_library(target, architecture())
-    return target
 
 
 def words(text):

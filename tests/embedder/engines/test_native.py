@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
 from embedder import cpu
 from embedder.engines import library
@@ -35,13 +36,6 @@ from tests.embedder.engines.kernels import (
 MACHINE = library.architecture()
 ISAS = [isa for isa in cpu.detect().isas if isa in library.ISAS.get(MACHINE, {})]
 needs_kernels = pytest.mark.skipif(not ISAS, reason=f"there are no native kernels for {', '.join(cpu.detect().isas)}")
-
-
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory):
-    target = tmp_path_factory.mktemp("library") / library.LIBRARY
-    library.compile_library(target, MACHINE)
-    return target
 
 
 @pytest.fixture
@@ -257,3 +251,23 @@ def test_what_it_runs(make_model, tmp_path, monkeypatch, change, precision, isa,
 def test_what_it_runs_on_arm(make_model, monkeypatch, isa, precision, runs):
     monkeypatch.setattr(library.platform, "machine", lambda: "aarch64")
     assert (kernel.obstacle(read_spec(make_model("bert")), precision, isa) == "") is runs
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_tokens_come_with_the_same_vectors(make_model, start, precision, isa):
+    """One text is run by the whole team, many by a thread a group."""
+    if not runs(isa, precision):
+        pytest.skip(f"{isa} has no dot products of bytes")
+    model = make_model("bert")
+    module = load_module(read_spec(model))
+    engine = start(model, precision, isa=isa)
+    for rows in (make_rows([9]), make_rows([3, 64, 1, 17]), make_rows([20] * 70), [[], [5], []]):
+        vectors, states = engine.encode_tokens(rows)
+        assert np.array_equal(vectors, engine.encode(rows))
+        assert [state.shape for state in states] == [(len(row), 64) for row in rows]
+        for row, state in zip(rows[:5], states, strict=False):
+            if row:
+                with torch.inference_mode():
+                    expected = module.encoder(torch.tensor([row]), torch.ones(1, len(row)).long())[0].numpy()
+                assert cosines(state, expected).min() > 1 - 2 * (1 - PRECISIONS[precision])

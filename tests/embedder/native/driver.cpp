@@ -69,9 +69,10 @@ int main(int, char** arguments) {
   const size_t size = size_t(texts) * shape.outputs;
   const int count = std::abs(repeats);
   std::vector<std::vector<float>> vectors(count, std::vector<float>(size));
+  std::vector<std::vector<float>> states(count, std::vector<float>(size_t(offsets[texts]) * shape.hidden));
   std::vector<Refusal> refused(count);
   const auto encode = [&](int i) {
-    refused[i] = pl_encode(engine, ids.data(), offsets.data(), texts, vectors[i].data());
+    refused[i] = pl_encode(engine, ids.data(), offsets.data(), texts, vectors[i].data(), states[i].data());
   };
   if (repeats < 0) {
     std::vector<std::thread> callers;

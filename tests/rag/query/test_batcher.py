@@ -318,3 +318,19 @@ def test_a_run_has_one_role():
 
     QueryBatcher(Noting()).encode_many(["beta", "gamma"], role="document")
     assert runs == [(["beta", "gamma"], "document")]
+
+
+def test_tokens_come_from_the_run_that_all_share():
+    runs = []
+
+    class Counting(DummyEmbedder):
+        def encode_query_tokens(self, texts):
+            runs.append(list(texts))
+            return super().encode_query_tokens(texts)
+
+    embedder = Counting()
+    batcher = QueryBatcher(embedder)
+    vector, tokens = batcher.encode_tokens("alpha beta")
+    assert np.array_equal(vector, batcher.encode("alpha beta"))
+    assert runs == [["alpha beta"]]  # and none where only the vector is wanted
+    assert np.array_equal(tokens, embedder.encode_query_tokens(["alpha beta"])[0].tokens)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from indexer.generation.rows import DTYPE
-from rag.query.ranking import Ranking, choose, fused, lowered, single
+from rag.query.ranking import Ranking, choose, extended, fused, interacted, lowered, single
 
 
 def found(pairs):
@@ -97,3 +97,44 @@ def test_variety_looks_at_vectors():
 def test_nothing_to_choose_from():
     choice = choose(ranked(0), facts([], []), no_vectors, k=5, per_document=1, diversity=0.5)
     assert (choice.indices.tolist(), choice.folded) == ([], {})
+
+
+def maxsim_of(scores):
+    """Gives the MaxSim of rows."""
+    return lambda rows: np.array([scores[row] for row in rows.tolist()], np.float32)
+
+
+def test_tokens_are_a_third_of_a_hybrid_ranking():
+    dense, lexical = found([(0.9, 7), (0.5, 2)]), found([(12.0, 3), (6.0, 7)])
+    ranking = fused(dense, lexical, lambda rows: np.full(len(rows), 0.7), maxsim=maxsim_of({2: 0.8, 3: 0.6, 7: 0.4}))
+    # cosines 0, 0.5, 1; words 0, 1, 0.5; tokens 1, 0.5, 0
+    assert dict(zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)) == pytest.approx(
+        {2: 1 / 3, 3: 2 / 3, 7: 0.5}
+    )
+    assert ranking.rows.tolist() == [3, 7, 2]
+    assert ranking.tokens.tolist() == pytest.approx([0.6, 0.4, 0.8])
+    by_rank = fused(dense, lexical, no_vectors_but(0.7), maxsim=maxsim_of({2: 0.8, 3: 0.6, 7: 0.4}), fusion="rrf")
+    assert by_rank.rows.tolist() == [7, 2, 3]
+    low = lowered(ranking, np.array([255, 0, 0], np.uint8))
+    assert dict(zip(low.rows.tolist(), low.tokens.tolist(), strict=True)) == pytest.approx({2: 0.8, 3: 0.6, 7: 0.4})
+
+
+def no_vectors_but(cosine):
+    return lambda rows: np.full(len(rows), cosine, np.float32)
+
+
+def test_tokens_are_half_of_a_dense_ranking():
+    ranking = interacted(found([(0.9, 7), (0.8, 2), (0.5, 4)]), maxsim_of({7: 0.2, 2: 0.6, 4: 0.5}))
+    assert ranking.rows.tolist() == [2, 7, 4]
+    assert ranking.scores.tolist() == pytest.approx([0.875, 0.5, 0.375])
+    assert ranking.dense.tolist() == pytest.approx([0.8, 0.9, 0.5])
+    assert ranking.lexical is None
+    deeper = extended(ranking, interacted(found([(0.9, 7), (0.1, 1)]), maxsim_of({7: 0.2, 1: 0.9})))
+    assert deeper.rows.tolist() == [2, 7, 4, 1]
+    assert deeper.tokens.tolist() == pytest.approx([0.6, 0.2, 0.5, 0.9])
+
+
+def test_nothing_found_has_no_tokens():
+    empty = found([])
+    assert interacted(empty, no_vectors).rows.tolist() == []
+    assert fused(empty, empty, no_vectors, maxsim=maxsim_of({})).rows.tolist() == []

@@ -7,7 +7,8 @@ from indexer.build.build import build
 from indexer.build.progress import Progress
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import IndexMissing
-from rag.errors import FingerprintMismatch, QueryError
+from rag import deadline
+from rag.errors import DeadlinePassed, FingerprintMismatch, QueryError
 from rag.query.request import Limits, SearchRequest
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
@@ -193,3 +194,46 @@ def test_a_section_of_any_length_is_shown_in_part(site):
     )
     assert 700 < len(hit.section_text.split()) <= 49 * 16
     assert "word2500 " in hit.section_text
+
+
+class TestTokens:
+    """An index that keeps tokens: the dummy's are words of chance, so each word shared counts."""
+
+    @pytest.fixture
+    def with_tokens(self, site):
+        site.build(tokens=True)
+        return Retriever.open(site.index, DummyEmbedder(), Limits(max_k=50))
+
+    @pytest.mark.parametrize("mode", ["hybrid", "dense"])
+    def test_they_are_part_of_the_score(self, retriever, with_tokens, mode):
+        request = SearchRequest("which rows of a table", mode=mode)
+        bare, both = retriever.search(request).hits, with_tokens.search(request).hits
+        assert [hit.scores["tokens"] for hit in bare] == [None] * 3
+        scores = [hit.scores["tokens"] for hit in both]
+        assert both[0].title == "Partial indexes"
+        assert max(scores) == scores[0] > scores[-1]
+        assert {hit.title: hit.scores["dense"] for hit in bare} == {hit.title: hit.scores["dense"] for hit in both}
+
+    def test_words_alone_ask_for_none(self, retriever, with_tokens):
+        request = SearchRequest("rows of a table", mode="lexical")
+        hits = with_tokens.search(request).hits
+        assert [hit.scores["tokens"] for hit in hits] == [None]
+        assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in retriever.search(request).hits]
+
+    def test_a_given_vector_makes_no_difference(self, with_tokens):
+        request = SearchRequest("rows of a table")
+        vector = with_tokens.embedder.encode([request.query], role="query")[0]
+        assert with_tokens.search(request, vector).hits == with_tokens.search(request).hits
+
+    def test_a_passed_deadline_ends_the_comparison(self, with_tokens, monkeypatch):
+        def late(*asked):
+            monkeypatch.setattr(deadline, "check", refuse)
+            return search(*asked)
+
+        def refuse():
+            raise DeadlinePassed
+
+        search = with_tokens.generation.search
+        monkeypatch.setattr(with_tokens.generation, "search", late)
+        with pytest.raises(DeadlinePassed):
+            with_tokens.search(SearchRequest("rows of a table"))

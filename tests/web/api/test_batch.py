@@ -27,18 +27,17 @@ def test_the_model_is_asked_once(
 ) -> None:
     asked: list[list[str]] = []
     given: list[bool] = []
-    embed, search = retriever.embed, retriever.search
+    embed, search = retriever.embed_queries, retriever.search
 
-    def embedding(texts: list[str], role: str) -> Any:
-        assert role == "query"
+    def embedding(texts: list[str]) -> Any:
         asked.append(texts)
-        return embed(texts, "query")
+        return embed(texts)
 
-    def searching(request: SearchRequest, vector: Any = None) -> Answer:
-        given.append(vector is not None)
-        return search(request, vector)
+    def searching(request: SearchRequest, embedded: Any = None) -> Answer:
+        given.append(embedded is not None)
+        return search(request, embedded)
 
-    monkeypatch.setattr(retriever, "embed", embedding)
+    monkeypatch.setattr(retriever, "embed_queries", embedding)
     monkeypatch.setattr(retriever, "search", searching)
     queries = [{"query": "one"}, {"query": "two", "mode": "lexical"}, {"query": ""}, {"query": "three"}]
     assert client.post(URL, json={"queries": queries}).status_code == 200

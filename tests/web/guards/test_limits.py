@@ -212,11 +212,11 @@ class Late(FakeRetriever):
         super().__init__()
         self.passed = passed
 
-    def search(self, request: SearchRequest, vector: Any = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Any = None) -> Answer:
         assert 9 < deadline.remaining() <= 10
         deadline.begin(0)
         self.passed()
-        return super().search(request, vector)
+        return super().search(request, embedded)
 
 
 @pytest.mark.parametrize("passed", [deadline.check, lambda: None])

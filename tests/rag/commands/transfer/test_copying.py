@@ -76,6 +76,20 @@ def test_a_copy_there_and_back_is_the_same(site, source, target, tmp_path):
     assert problems_of(verify(folder, DummyEmbedder())) == []
 
 
+def test_a_store_without_tokens_says_so(site, place, target):
+    site.build(tokens=True)
+    source = FolderStore(site.index)
+    report = copied(source, target)
+    with closing(source.open()) as ours, closing(target.open()) as theirs:
+        if place.startswith("milvus"):
+            [warning] = report.warnings
+            assert warning == f"{target.name} does not keep tokens: its searches rank without late interaction"
+            assert theirs.tokens is None
+        else:
+            assert report.warnings == []
+            assert np.array_equal(theirs.tokens.signs, ours.tokens.signs)
+
+
 def test_what_repeats_is_known_in_every_store(site, source, target):
     for number in range(TITLES):
         (site.source / f"type{number}.md").write_text(f"# Type {number}\n\nReturns a copy of the value.\n")

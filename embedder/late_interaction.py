@@ -1,0 +1,102 @@
+"""Late interaction: texts compared token by token, the tokens of documents kept as signs.
+
+MaxSim is ColBERT's (Khattab and Zaharia 2020): each token of a query finds its best in a passage; these are averaged.
+Here the tokens are those of an embedding model's last layer, which nobody trained for it, and a passage's have one bit
+a dimension: only the signs, as in binary quantisation.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Signs = npt.NDArray[np.uint8]
+
+
+class QueryTokens(NamedTuple):
+    """A query as one vector, and as one for each of its tokens."""
+
+    vector: Floats  # (dim,)
+    tokens: Floats  # (tokens, width), of unit length
+
+
+class DocumentTokens(NamedTuple):
+    """Texts as one vector each, and as the signs of their tokens."""
+
+    vectors: Floats  # (n, dim)
+    signs: Signs  # (tokens, width / 8), the first dimension in the lowest bit of the first byte
+    counts: npt.NDArray[np.int32]  # (n,), tokens of each text
+
+    @classmethod
+    def without(cls, vectors: Floats) -> "DocumentTokens":
+        """Return texts of which only the vectors are wanted."""
+        return cls(vectors, np.empty((0, 0), dtype=np.uint8), np.zeros(len(vectors), dtype=np.int32))
+
+    @classmethod
+    def joined(cls, parts: Sequence["DocumentTokens"]) -> "DocumentTokens":
+        """Return the texts of all parts, at least one, in their order."""
+        return cls(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+    def of(self, indices: npt.NDArray[np.integer]) -> "DocumentTokens":
+        """Return some of the texts, in the order of `indices`."""
+        starts, counts = np.cumsum(self.counts) - self.counts, self.counts[indices]
+        return DocumentTokens(self.vectors[indices], self.signs[spread(starts[indices], counts)], counts)
+
+
+def spread(starts: npt.NDArray[np.integer], counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return the places of runs, one after the other: of each, `count` from `start` on."""
+    ends = np.cumsum(counts)
+    places: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
+    return places
+
+
+def unit(states: Floats) -> Floats:
+    """Normalise the states of tokens, float32 (tokens, width)."""
+    norms = np.linalg.norm(states, axis=1, keepdims=True)
+    return np.asarray(states / np.maximum(norms, np.finfo(np.float32).tiny), dtype=np.float32)
+
+
+def to_signs(states: Floats) -> Signs:
+    """Return the signs of states, float32 (tokens, width), as bits, 1 above 0: uint8 (tokens, width / 8)."""
+    return np.packbits(states > 0, axis=1, bitorder="little")
+
+
+def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) -> Floats:
+    """Score passages by their tokens: the mean, over a query's tokens, of the highest cosine with one of a passage's.
+
+    A token kept as signs stands for the unit vector of these signs. With exact tokens a passage would score 1 at most;
+    signs alone, of a vector with itself, have a cosine near 0.8. For processors without a kernel; see `NativeEngine`.
+
+    Args:
+        query: tokens of unit length, float32 (tokens, width).
+        signs: as `to_signs` gives them, for many passages.
+        starts: the first token of each passage in `signs`, int64 (n,).
+        counts: how many tokens each has, int32 (n,).
+
+    Returns:
+        float32 (n,); 0 where there are no tokens on one side.
+
+    Raises:
+        ValueError: `signs` have another width than the query, or not all of these tokens.
+    """
+    check_passages(query, signs, starts, counts)
+    scores = np.zeros(len(counts), dtype=np.float32)
+    for i in np.flatnonzero(counts if len(query) else counts[:0]).tolist():
+        bits = np.unpackbits(signs[starts[i] : starts[i] + counts[i]], axis=1, bitorder="little")
+        scores[i] = (2.0 * (bits.astype(np.float32) @ query.T) - query.sum(1)).max(0).mean()
+    return scores / np.float32(math.sqrt(query.shape[1]))
+
+
+def check_passages(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) -> None:
+    """Raise ValueError unless passages are within `signs`, and as wide as the query: a kernel reads what it is told."""
+    if signs.ndim != 2 or signs.shape[1] * 8 != query.shape[1] or not signs.flags.c_contiguous:
+        raise ValueError(f"the tokens of passages have shape {signs.shape}, not (n, {query.shape[1]} / 8)")
+    if starts.dtype != np.int64 or counts.dtype != np.int32 or starts.shape != counts.shape or counts.ndim != 1:
+        raise ValueError("starts are int64, counts int32, and of one length")
+    if not (starts.flags.c_contiguous and counts.flags.c_contiguous):
+        raise ValueError("starts and counts must be contiguous")
+    if len(counts) and (starts.min() < 0 or counts.min() < 0 or int((starts + counts).max()) > len(signs)):
+        raise ValueError(f"a passage has tokens that are not among the {len(signs):,}")

@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+
+from indexer.errors import IndexCorrupt, VectorError
+from indexer.generation.tokens import TokenReader, TokenWriter
+
+COUNTS = [3, 0, 1, 5]
+
+
+def signs(count, width=48, seed=1):
+    return np.random.default_rng(seed).integers(0, 256, (count, width), dtype=np.uint8)
+
+
+def written(folder, *parts):
+    tokens, offsets = folder / "tokens.npy", folder / "token_offsets.npy"
+    writer = TokenWriter(tokens, offsets)
+    for part, counts in parts:
+        writer.add(part, np.array(counts, np.int32))
+    writer.finish()
+    return tokens, offsets
+
+
+def test_rows_come_back_in_any_order(tmp_path):
+    tokens = signs(9)
+    files = written(tmp_path, (tokens[:3], COUNTS[:2]), (tokens[3:], COUNTS[2:]))
+    reader = TokenReader(*files, 4)
+    assert np.array_equal(reader.signs, tokens)
+    read, counts = reader.read(np.array([3, 1, 2]))
+    assert counts.tolist() == [5, 0, 1]
+    assert np.array_equal(read, np.concatenate([tokens[4:], tokens[3:4]]))
+    starts, _ = reader.places(np.array([3, 0]))
+    assert starts.tolist() == [4, 0]
+    assert (starts.dtype, counts.dtype) == (np.int64, np.int32)  # as a kernel reads them
+
+
+def test_the_files_are_numpys_and_take_a_bit_a_dimension(tmp_path):
+    files = written(tmp_path, (signs(1000), [500] * 2))
+    assert np.array_equal(np.load(files[0]), signs(1000))
+    assert np.load(files[1]).tolist() == [0, 500, 1000]
+    assert sum(file.stat().st_size for file in files) < 1000 * 48 + 300
+
+
+@pytest.mark.parametrize("parts", [[], [(signs(0), [0, 0])], [(signs(0), [])]])
+def test_passages_without_tokens(tmp_path, parts):
+    passages = sum(len(counts) for _, counts in parts)
+    reader = TokenReader(*written(tmp_path, *parts), passages)
+    read, counts = reader.read(np.arange(passages))
+    assert (len(read), counts.tolist()) == (0, [0] * passages)
+
+
+@pytest.mark.parametrize(
+    ("part", "counts"), [(signs(2), [3]), (signs(2), [1]), (signs(2, 40), [2]), (signs(2).astype(np.int16), [2])]
+)
+def test_what_does_not_match_is_not_written(tmp_path, part, counts):
+    writer = TokenWriter(tmp_path / "tokens.npy", tmp_path / "token_offsets.npy")
+    writer.add(signs(1), np.array([1], np.int32))
+    with pytest.raises(VectorError, match=r"not \(\d+, 48\); check the model"):
+        writer.add(part, np.array(counts, np.int32))
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "said"),
+    [
+        ("tokens.npy", np.zeros((8, 48), np.uint8), "its tokens do not match their file"),
+        ("tokens.npy", np.zeros((9, 48), np.int8), "is an array of another kind"),
+        ("tokens.npy", np.zeros(9, np.uint8), "is an array of another kind"),
+        ("tokens.npy", np.zeros((48, 9), np.uint8).T, "is an array of another kind"),
+        ("token_offsets.npy", np.array([0, 3, 3, 4], np.int64), "its passages do not match the manifest"),
+        ("token_offsets.npy", np.array([0, 3, 3, 4, 9], np.int32), "its passages do not match the manifest"),
+        ("token_offsets.npy", np.array([0, 3, 2, 4, 9], np.int64), "its tokens do not match their file"),
+        ("token_offsets.npy", np.array([-1, 3, 3, 4, 9], np.int64), "its tokens do not match their file"),
+    ],
+)
+def test_files_that_are_not_as_they_were_written(tmp_path, name, array, said):
+    files = written(tmp_path, (signs(9), COUNTS))
+    np.save(tmp_path / name, array)
+    with pytest.raises(IndexCorrupt, match=rf"\.npy: {said}"):
+        TokenReader(*files, 4)
