@@ -8,6 +8,7 @@ IndexerError
 ├── ParseError           one page that cannot be read; the build records it and goes on
 ├── NothingToIndex       the sources gave no text; the live generation is left as it is
 ├── FilterError          a filter that cannot be used: names the field and what is allowed
+├── SynonymsError        a file of synonyms with a rule that cannot be read: names the file and line
 ├── MemoryShort          a build that may not have the memory that it needs: says what limits it
 ├── VectorError          the embedder gave vectors that cannot be stored (NaN, infinity, wrong shape)
 ├── IndexMissing         there is no published generation in the folder
@@ -63,6 +64,10 @@ class ParseError(IndexerError):
 
 class NothingToIndex(IndexerError):
     """The sources gave no text."""
+
+
+class SynonymsError(IndexerError):
+    """A file of synonyms with a rule that cannot be read; names file and line."""
 
 
 class FilterError(IndexerError):

@@ -51,6 +51,11 @@ class RowSet:
         found: npt.NDArray[np.bool_] = self.mask[rows >> 3] & (1 << (rows & 7)) != 0
         return found
 
+    def __and__(self, other: "RowSet") -> "RowSet":
+        """Return the rows that are in both sets, which have the same total."""
+        both = np.unpackbits(self.mask & other.mask, count=self.total, bitorder="little")
+        return RowSet(both.astype(np.bool_))
+
     def __contains__(self, row: int) -> bool:
         """Whether a row is in the set; a row outside the total is not."""
         return 0 <= row < self.total and bool(self.mask[row >> 3] >> (row & 7) & 1)

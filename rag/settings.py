@@ -126,6 +126,12 @@ class Settings:
         "serve",
         choices=EXPANSIONS,
     )
+    boost: str = setting(
+        "",
+        "rules KEY=VALUE*FACTOR, separated by ;, for scores of documents by filter keys or age=DAYS; empty = none",
+        "serve",
+    )
+    synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none", "serve")
     close: float = setting(
         0.4,
         "cosine from which a hit is close to the query; 0 = any (the default is measured for the default model)",

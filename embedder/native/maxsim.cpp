@@ -54,7 +54,8 @@ static_assert(4 * kHighest <= 255);
 using Sums = uint16_t __attribute__((vector_size(kPatterns * sizeof(uint16_t))));
 using Codes = uint8_t __attribute__((vector_size(kPatterns)));
 constexpr uint16_t kAll = 0xFFFF;
-constexpr Sums kHas[kDimensions] = {  // whether a pattern has the sign of a dimension
+constexpr Sums kHas[kDimensions] = {
+    // whether a pattern has the sign of a dimension
     {0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll},
     {0, 0, kAll, kAll, 0, 0, kAll, kAll, 0, 0, kAll, kAll, 0, 0, kAll, kAll},
     {0, 0, 0, 0, kAll, kAll, kAll, kAll, 0, 0, 0, 0, kAll, kAll, kAll, kAll},
@@ -113,8 +114,8 @@ inline void interleave(const Bytes* from, Bytes* to) {
   }
 }
 
-// The patterns of kTokens tokens: [groups][kTokens]. Behind the last token, of `count`, it is repeated, which changes no
-// largest product.
+// The patterns of kTokens tokens: [groups][kTokens]. Behind the last token, of `count`, it is repeated, which changes
+// no largest product.
 inline void unpack(const uint8_t* signs, int count, int bytes, Bytes* patterns) {
   const auto token = [&](int t) { return signs + size_t(t < count ? t : count - 1) * bytes; };
   for (int b = 0; b < bytes; b += kSquare) {

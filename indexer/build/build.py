@@ -20,7 +20,7 @@ from indexer.crawl.journal import Journal
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import JOURNAL
-from indexer.generation.manifest import TOKENS
+from indexer.generation.manifest import SCHEMA_VERSION, TOKENS
 from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
 from indexer.publish.source_settings import changes, with_kept
 from indexer.read.parsing import LinkList
@@ -124,7 +124,12 @@ class _Build:
         """Read the sources into the draft, and publish it unless nothing has changed; see `build`."""
         self._read_sources(journal)
         live = self._live
-        if live is not None and self._draft.is_unchanged and not self._ledger.gone.count:
+        if (
+            live is not None
+            and live.schema_version == SCHEMA_VERSION
+            and self._draft.is_unchanged
+            and not self._ledger.gone.count
+        ):
             return self._ledger.report(live.id, live.counts, published=False)
         self._draft.differ()
         if not self._draft.counts.documents:

@@ -144,6 +144,7 @@ class Draft:
                 fingerprint=fingerprint,
                 counts=self.counts,
                 files=self._files,
+                languages=self._writer.languages,
                 settings=settings,
                 sources=list(sources),
                 report=self._report().as_dict(),  # can only know the time until now

@@ -20,6 +20,7 @@ _AT_ONCE = 64  # documents that are read under the lock: none of them waits long
 _FACTS = """
 SELECT url, source, language, content_type FROM documents WHERE id IN (SELECT value FROM json_each(?))
 """
+_DATES = "SELECT id, date FROM documents WHERE id IN (SELECT value FROM json_each(?))"
 _DOCUMENTS = """
 SELECT id, url, title, source, language, date, content_type, metadata, fetched_at FROM documents
 WHERE id BETWEEN ? AND ? ORDER BY id
@@ -95,6 +96,11 @@ class Catalogue:
     def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
         """Return the facts of documents, given by their number, in no order. Raises IndexCorrupt."""
         return [DocumentFacts(*row) for row in self._rows(_FACTS, json.dumps(numbers))]
+
+    def dates(self, numbers: Sequence[int]) -> list[str | None]:
+        """Return the date of each of these documents, YYYY-MM-DD or None. Raises IndexCorrupt."""
+        found = dict(self._rows(_DATES, json.dumps(numbers)))
+        return [found.get(number) for number in numbers]
 
     def find(self, wanted: str) -> StoredDocument | None:
         """Return the document of an id, or None. Raises IndexCorrupt."""

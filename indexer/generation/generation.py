@@ -16,6 +16,8 @@ from indexer.generation.dense.vectors import VectorReader
 from indexer.generation.document_database import DocumentReader, StoredChunk
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_query import LexicalQuery
+from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -48,7 +50,7 @@ class Generation:
         self.manifest: Manifest = read_manifest(folder)
         check_files(folder, self.manifest)
         self._vectors = VectorReader(folder / VECTORS)
-        self._lexical = LexicalReader(folder / LEXICAL)
+        self._lexical = LexicalReader(folder / LEXICAL, self.manifest.languages)
         self._documents = DocumentReader(folder / DOCUMENTS)
         self.catalogue = Catalogue(folder / DOCUMENTS)
         self.rows = read_rows(folder / ROWS)
@@ -131,13 +133,22 @@ class Generation:
         """
         return self._vectors.search(vector, k, allowed)
 
+    def read_query(self, query: str, synonyms: Synonyms = NO_SYNONYMS) -> LexicalQuery:
+        """Read a query, as a user types it, for `search_words`."""
+        return self._lexical.read(query, synonyms)
+
+    def within(self, query: LexicalQuery, allowed: RowSet | None = None) -> RowSet:
+        """Return the rows, of those that `select` gave, which a query with required or excluded parts allows."""
+        found = self._lexical.within(query.required, query.excluded)
+        return found if allowed is None else found & allowed
+
     def search_words(
-        self, query: str, k: int, only: Filter | None = None
+        self, query: LexicalQuery, k: int, only: Filter | None = None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Find the k chunks that match the words of a query best; see `LexicalReader.search`.
 
         Args:
-            query: text, as a user types it.
+            query: as `read_query` gives it.
             k: number of chunks, at least 1.
             only: filter for the chunks' documents; None means all.
 
@@ -153,6 +164,14 @@ class Generation:
     def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
         """Return document and signature by row, an array (n,) of `rows.DTYPE`; `rows` is int64 (n,)."""
         return self.rows[rows]
+
+    def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
+        """Return whether each of these rows is of a document that a filter allows, bool (n,); `rows` is int64 (n,)."""
+        return self.select(only).contains(rows)
+
+    def dates(self, rows: npt.NDArray[np.int64]) -> list[str | None]:
+        """Return the date of the document of each of these rows, YYYY-MM-DD or None; `rows` is int64 (n,)."""
+        return self.catalogue.dates(self.rows[rows]["document"].tolist())
 
     def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
         """Return the repeated shares of texts by row, uint8 (n,), see `indexer.generation.repetition`; 0 if unknown."""

@@ -15,7 +15,9 @@ from typing import Any
 
 from indexer.errors import IndexCorrupt, IndexerError, IndexUnreadable
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+_READ = (2, SCHEMA_VERSION)  # words of version 2 are stemmed as English, whatever the language
+_ENGLISH = ("en",)
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
@@ -73,6 +75,7 @@ class Manifest:
     settings: dict[str, Any]  # crawl and chunk settings of the build
     sources: list[str]
     report: dict[str, Any]  # what the build did
+    languages: tuple[str, ...] = _ENGLISH  # by whose rules words are stemmed, the most frequent one first
     schema_version: int = SCHEMA_VERSION
 
     def to_bytes(self) -> bytes:
@@ -119,8 +122,8 @@ def parse_manifest(
     if not isinstance(content, dict):
         raise corrupt(where, "is not a JSON object")
     version = content.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise corrupt(where, f"has schema version {version!r}, this program reads {SCHEMA_VERSION}")
+    if version not in _READ:
+        raise corrupt(where, f"has schema version {version!r}, this program reads {' and '.join(map(str, _READ))}")
     checksum = content.pop("checksum", None)
     if checksum != _checksum(content) or raw != _dump({"checksum": checksum, **content}):
         raise corrupt(where, "does not match its checksum")
@@ -196,6 +199,9 @@ def _typed(content: dict[str, Any]) -> Manifest:
     sources = _field(content, "sources", list)
     if not all(isinstance(source, str) for source in sources):
         raise ValueError("sources")
+    languages = content.get("languages") if content["schema_version"] == SCHEMA_VERSION else list(_ENGLISH)
+    if not isinstance(languages, list) or not all(isinstance(language, str) for language in languages):
+        raise ValueError("languages")
     return Manifest(
         id=_field(content, "id", str),
         created_at=_field(content, "created_at", str),
@@ -209,6 +215,8 @@ def _typed(content: dict[str, Any]) -> Manifest:
         settings=_field(content, "settings", dict),
         sources=sources,
         report=_field(content, "report", dict),
+        languages=tuple(languages),
+        schema_version=content["schema_version"],
     )
 
 

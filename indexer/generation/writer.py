@@ -11,7 +11,7 @@ from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.generation.dense.vectors import VectorWriter
 from indexer.generation.document_database import DocumentWriter
-from indexer.generation.lexical.lexical_index import LexicalWriter
+from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -50,6 +50,11 @@ class GenerationWriter:
         """Numbers of documents and chunks added so far."""
         return Counts(self.documents.documents, self.documents.chunks, self._dimension)
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The `languages` of the manifest, of what has been added so far."""
+        return self._lexical.languages
+
     def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> None:
         """Store a document and its chunks, which get the next rows; their vectors follow with `add_vectors`.
 
@@ -66,8 +71,10 @@ class GenerationWriter:
                 title=chunk.title,
                 section=chunk.section,
                 text=chunk.text,
+                url=chunk.url,
                 terms=terms,
                 date=document.date,
+                language=document.language,
             )
 
     def add_vectors(self, vectors: npt.NDArray[np.float32]) -> None:

@@ -137,7 +137,7 @@ class _Parts:
         self._vectors = VectorReader(self._vectors_path)
         self._tokens = open_tokens(folder, manifest)
         self._rows = read_rows(self._rows_path)
-        self._lexical = LexicalReader(self._lexical_path)
+        self._lexical = LexicalReader(self._lexical_path, manifest.languages)
         try:
             self._database = open_read_only(self._path)
         except sqlite3.Error as error:

@@ -11,7 +11,7 @@ import numpy as np
 from indexer.errors import IndexMissing, StoreConflict
 from indexer.generation.current import current_id, generation_folder
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import TOKENS, Manifest, read_manifest
+from indexer.generation.manifest import SCHEMA_VERSION, TOKENS, Manifest, read_manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.collections import Published, generation_ids, list_generations, live_id
@@ -130,6 +130,6 @@ class FolderStore:
                     writer.add_tokens(*entry.tokens)
             for page in pages:
                 writer.documents.remember(page)
-            files = writer.finish()
+            files, languages = writer.finish(), writer.languages
             check_counts(manifest, writer.counts, self.name)
-        return replace(without_leave(manifest), files=files)
+        return replace(without_leave(manifest), files=files, languages=languages, schema_version=SCHEMA_VERSION)

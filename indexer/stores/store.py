@@ -15,6 +15,8 @@ from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts
 from indexer.generation.document_database import StoredChunk
+from indexer.generation.lexical.lexical_query import LexicalQuery
+from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.repetition import Shares
 from indexer.generation.tokens import TokenReader
@@ -61,7 +63,13 @@ class Searchable(Protocol):
     def search(self, vector: npt.NDArray[np.float32], k: int, allowed: Any = None) -> ScoredRows:
         """Return cosines float32 (n,) and rows int64 (n,) of the k chunks nearest to a vector, best first."""
 
-    def search_words(self, query: str, k: int, only: Filter | None = None) -> ScoredRows:
+    def read_query(self, query: str, synonyms: Synonyms = NO_SYNONYMS) -> LexicalQuery:
+        """Read a query, as a user types it, for `search_words`."""
+
+    def within(self, query: LexicalQuery, allowed: Any = None) -> Any:
+        """Narrow what `select` gave to what a query with required or excluded parts allows, for `search`."""
+
+    def search_words(self, query: LexicalQuery, k: int, only: Filter | None = None) -> ScoredRows:
         """Return BM25 scores float32 (n,) and rows int64 (n,) of the k chunks that match a query best, best first."""
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
@@ -69,6 +77,12 @@ class Searchable(Protocol):
 
     def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
         """Return document and signature by row, an array (n,) of `indexer.generation.rows.DTYPE`."""
+
+    def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
+        """Return whether each of these rows is of a document that a filter allows, bool (n,)."""
+
+    def dates(self, rows: npt.NDArray[np.int64]) -> list[str | None]:
+        """Return the date of the document of each of these rows, YYYY-MM-DD or None."""
 
     def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
         """Return the shares of the texts that repeat, by row, uint8 (n,); 0 where that is not known."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from indexer.generation.lexical.analysis import terms_in, terms_of_word
-from indexer.generation.lexical.lexical_query import read_query
+from indexer.generation.lexical.analysis import rules_for, terms_in, terms_of_word
+from indexer.generation.lexical.lexical_query import Terms
 from rag.query.options import CLOSE
 from rag.query.results import Hit
 
@@ -13,23 +13,26 @@ _MOST = 0.6  # of the words
 _SOME = 0.34  # of the words, where there is no cosine: the search was by words alone
 
 
-def is_close(query: str, hits: Sequence[Hit], close: float = CLOSE) -> bool:
-    """Whether one of the hits is close to a query, by its cosine and by how many of the query's words it has."""
+def is_close(asked: Sequence[Terms], hits: Sequence[Hit], close: float = CLOSE) -> bool:
+    """Whether one of the hits is close to a query, by its cosine and by how many of the query's words it has.
+
+    `asked` are the words of the query, see `LexicalQuery.asked`.
+    """
     if any((hit.scores["dense"] or -1.0) >= close for hit in hits):
         return True
     for hit in hits:
         cosine = hit.scores["dense"]
         may_be = cosine is None or cosine >= _WITH_WORDS * close
-        if may_be and overlap(query, hit) >= (_SOME if cosine is None else _MOST):
+        if may_be and overlap(asked, hit) >= (_SOME if cosine is None else _MOST):
             return True
     return False
 
 
-def overlap(query: str, hit: Hit) -> float:
-    """Share of the words of a query, but for stop words, that a hit has in its text, title or headings."""
-    wanted = read_query(query).marked
-    if not wanted:
+def overlap(asked: Sequence[Terms], hit: Hit) -> float:
+    """Share of the words of a query that a hit has in its text, title or headings."""
+    if not asked:
         return 0.0
-    found = set(terms_in(f"{hit.title} {hit.section}"))
-    found.update(*(terms_of_word(hit.text[start:end]) for start, end in hit.highlights))
-    return len(wanted & found) / len(wanted)
+    found = set(terms_in(f"{hit.title} {hit.section}", hit.language))
+    rules = rules_for(hit.language)
+    found.update(*(terms_of_word(hit.text[start:end], rules) for start, end in hit.highlights))
+    return sum(not found.isdisjoint(forms) for forms in asked) / len(asked)

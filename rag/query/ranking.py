@@ -16,7 +16,6 @@ from rag.query.fusion import (
     collapse,
     mmr,
     reciprocal_rank,
-    scaled,
     weighted_sum,
 )
 
@@ -45,14 +44,11 @@ def single(found: Found, *, is_dense: bool) -> Ranking:
 
 
 def interacted(dense: Found, maxsim: Callable[[Rows], Scores]) -> Ranking:
-    """Rank what the dense search found by cosine and by MaxSim, which count the same; `maxsim` gives that of rows."""
+    """Rank what the dense search found by MaxSim alone, the better order of the two; `maxsim` gives that of rows."""
     cosines, rows = dense
-    if not len(rows):
-        return single(dense, is_dense=True)
     tokens = maxsim(rows)
-    scores = np.asarray((scaled(cosines) + scaled(tokens)) / 2, dtype=np.float32)
-    order = np.lexsort((rows, -scores))
-    return Ranking(rows[order], scores[order], cosines[order], None, tokens[order])
+    order = np.lexsort((rows, -tokens))
+    return Ranking(rows[order], tokens[order], cosines[order], None, tokens[order])
 
 
 def fused(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self, get_args, get_type_hints
 
+from indexer.generation.lexical.query_syntax import parse_query
 from rag.errors import QueryError
 from rag.query.filters import Filter
 from rag.query.options import CLOSE, DEFAULT_COLLECTION, EXPANSIONS, FURTHEST, MODES
@@ -22,6 +23,8 @@ class Limits:
     max_query_chars: int = 10_000
     per_document: int = 0
     expand: str = EXPANSIONS[0]
+    boost: str = ""  # rules; see `rag.query.rules.boosts`
+    synonyms: str = ""  # a file; see `rag.query.rules.synonyms_file`
     close: float = CLOSE  # cosine from which a hit is close to the query; see `closeness`
 
     @classmethod
@@ -109,6 +112,11 @@ class SearchRequest:
     def only(self) -> Filter | None:
         """The filter, read; None where any document may be found. Raises FilterError."""
         return (Filter.parse(self.filter) if isinstance(self.filter, Mapping) else self.filter) or None
+
+    @property
+    def meaning(self) -> str:
+        """The query without its syntax: what is embedded."""
+        return parse_query(self.query).meaning
 
     def check(self, limits: Limits) -> None:
         """Raise QueryError unless a server with these limits can answer."""

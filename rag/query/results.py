@@ -1,6 +1,6 @@
 """Results of a search; `Answer.as_dict` is the body of the REST answer and of `pilotlight search --json`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
@@ -43,6 +43,11 @@ class Answer:
     generation: str
     next: int | None = None  # offset of the hits after these; None where there are no more
     facets: dict[str, list[Share]] | None = None  # see `facets.count_facets`; None where not asked for
+    # words and phrases that were searched for as well: what was typed, what was searched, and the reason (correction or
+    # synonym)
+    also_searched: list[dict[str, Any]] = field(default_factory=list)
+    required: list[str] = field(default_factory=list)  # phrases and fields that every passage found has
+    excluded: list[str] = field(default_factory=list)  # and what none has
     close: bool = True  # whether any hit is close to the query; if not, these are only the nearest
 
     def as_dict(self) -> dict[str, Any]:
@@ -52,6 +57,9 @@ class Answer:
             "hits": [hit._asdict() for hit in self.hits],
             "next": self.next,
             "facets": self.facets,
+            "also_searched": self.also_searched,
+            "required": self.required,
+            "excluded": self.excluded,
             "close": self.close,
             "took_ms": self.took_ms,
             "generation": self.generation,
@@ -74,6 +82,12 @@ def as_text(answer: dict[str, Any]) -> str:
         lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}", ""]
     if lines and not answer["close"]:
         lines = ["nothing close; nearest:", "", *lines]
+    if also := answer.get("also_searched"):
+        told = "; ".join(f"{', '.join(one['searched'])} ({one['typed']})" for one in also)
+        lines = [f"also searched for: {told}", "", *lines]
+    for name, what in (("required", "only with"), ("excluded", "without")):
+        if bounds := answer.get(name):
+            lines = [f"{what}: {', '.join(bounds)}", "", *lines]
     took = answer["took_ms"]
     return "\n".join(
         [*lines, f"{counted(len(answer['hits']), 'hit')} in {took['total']:.1f} ms (embedding {took['embed']:.1f} ms)"]

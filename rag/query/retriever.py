@@ -11,12 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
 from indexer.generation.catalogue import document_id
 from indexer.generation.generation import Generation
-from indexer.generation.lexical.lexical_query import spans
+from indexer.generation.lexical.highlights import spans
+from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import differing_fields
 from indexer.stores.store import Searchable
 from rag import deadline
@@ -30,6 +32,8 @@ from rag.query.options import FURTHEST
 from rag.query.ranking import Choice, Found, Ranking, choose, extended, fused, interacted, lowered, single
 from rag.query.request import USUAL, Limits, SearchRequest
 from rag.query.results import Answer, Hit
+from rag.query.rules.boosts import Boosts
+from rag.query.rules.synonyms_file import SynonymsFile
 from rag.query.sentences import nearest_sentences
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
@@ -43,8 +47,9 @@ _SLICE = 64  # passages whose tokens are compared before the deadline is asked
 class _Search:
     """One search on its way: the vectors of its query, once there are some, and the seconds that each stage took."""
 
-    def __init__(self, request: SearchRequest, embedded: Vector | QueryTokens | None) -> None:
+    def __init__(self, request: SearchRequest, words: LexicalQuery, embedded: Vector | QueryTokens | None) -> None:
         self.request = request
+        self.words = words
         self.vector: Vector | None
         self.tokens: Vector | None  # of the query, float32 (tokens, width)
         self.vector, self.tokens = embedded if isinstance(embedded, QueryTokens) else (embedded, None)
@@ -85,12 +90,19 @@ class Retriever:
         batcher: QueryBatcher | None = None,
         limits: Limits = USUAL,
     ) -> None:
-        """Raises FingerprintMismatch. Retrievers that share an embedder should share a batcher."""
+        """Retrievers that share an embedder should share a batcher.
+
+        Raises:
+            FingerprintMismatch: another embedder built the generation.
+            SynonymsError, SettingsError: the rules of `limits` cannot be read.
+        """
         check_fingerprint(generation, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
         self.limits = limits
         self._batcher = batcher or QueryBatcher(embedder)
+        self._boosts = Boosts.parse(limits.boost)
+        self._synonyms = SynonymsFile(limits.synonyms)
         self._words = ThreadPoolExecutor(_WORD_SEARCHES, thread_name_prefix="words")
 
     @classmethod
@@ -99,7 +111,7 @@ class Retriever:
         generation = Generation.open(index_dir)
         try:
             return cls(generation, embedder, limits=limits)
-        except FingerprintMismatch:
+        except PilotlightError:
             generation.close()
             raise
 
@@ -120,18 +132,19 @@ class Retriever:
             FilterError: its filter cannot be read.
         """
         request.check(self.limits)
-        search = _Search(request, embedded)
+        search = _Search(request, self.generation.read_query(request.query, self._synonyms.current()), embedded)
         return self._present(search, self._rank(search, self._candidates(search)))
 
     def _candidates(self, search: _Search) -> Iterator[_Candidates]:
         """Yield what is found by meaning and by words: each time four times as much, until that is all."""
         request, only = search.request, search.request.only
         allowed = self.generation.select(only) if only else None  # once: the search by words finds it remembered
+        within = self.generation.within(search.words, allowed) if search.words.is_bounded else allowed
         depth = max(CANDIDATES, 2 * request.k)  # whatever the offset, for all pages to be of one ranking
         words: Future[tuple[Found, float]] | None = None
         if request.mode == "hybrid" and self.generation.words_take_long:  # while the query is embedded
             # in this context, which has the deadline
-            words = self._words.submit(copy_context().run, self._search_words, request.query, depth, only)
+            words = self._words.submit(copy_context().run, self._search_words, search.words, depth, only)
         has_tokens = self.generation.tokens is not None
         vector = None if request.mode == "lexical" else self._vector_of(search, tokens=has_tokens)
         are_all = False
@@ -139,10 +152,10 @@ class Retriever:
             dense = lexical = None
             if vector is not None:
                 began = time.perf_counter()
-                dense = self.generation.search(vector, depth, allowed)
+                dense = self.generation.search(vector, depth, within)
                 search.spent("dense", began)
             if request.mode != "dense":
-                lexical, seconds = words.result() if words else self._search_words(request.query, depth, only)
+                lexical, seconds = words.result() if words else self._search_words(search.words, depth, only)
                 search.took["lexical"] += seconds
                 words = None
             are_all = all(found is None or len(found[1]) < depth for found in (dense, lexical))
@@ -184,7 +197,7 @@ class Retriever:
             ranking = interacted(found.dense, maxsim)
         else:
             ranking = single(next(filter(None, found[:2])), is_dense=found.dense is not None)
-        return lowered(ranking, self.generation.repetition(ranking.rows))
+        return self._boosts.apply(lowered(ranking, self.generation.repetition(ranking.rows)), self.generation)
 
     def _present(self, search: _Search, ranked: _Ranked) -> Answer:
         """Fetch the hits of the page, and what is told of them and of the candidates."""
@@ -202,7 +215,10 @@ class Retriever:
             generation=self.generation.id,
             next=search.stop if ranked.has_more else None,
             facets=facets,
-            close=is_close(request.query, judged, self.limits.close),
+            also_searched=[each._asdict() | {"searched": list(each.searched)} for each in search.words.also],
+            required=[str(clause) for clause in search.words.required],
+            excluded=[str(clause) for clause in search.words.excluded],
+            close=is_close(search.words.asked, judged, self.limits.close),
         )
 
     @cached_property
@@ -226,9 +242,9 @@ class Retriever:
         if search.vector is None or (tokens and search.tokens is None):
             began = time.perf_counter()
             if tokens:
-                search.vector, search.tokens = self._batcher.encode_tokens(search.request.query)
+                search.vector, search.tokens = self._batcher.encode_tokens(search.request.meaning)
             else:
-                search.vector = self._batcher.encode(search.request.query)
+                search.vector = self._batcher.encode(search.request.meaning)
             search.spent("embed", began)
         return search.vector
 
@@ -259,7 +275,7 @@ class Retriever:
         numbers = np.unique(self.generation.rows_of(rows)["document"])
         return count_facets(self.generation.facts(numbers.tolist()))
 
-    def _search_words(self, query: str, k: int, only: Filter | None) -> tuple[Found, float]:
+    def _search_words(self, query: LexicalQuery, k: int, only: Filter | None) -> tuple[Found, float]:
         """Search by words; also return how many seconds it took."""
         start = time.perf_counter()
         return self.generation.search_words(query, k, only), time.perf_counter() - start
@@ -301,7 +317,7 @@ class Retriever:
                     title=chunk.title,
                     section=chunk.section,
                     text=chunk.text,
-                    highlights=spans(search.request.query, chunk.text),
+                    highlights=spans(search.words.marked, chunk.text, chunk.language),
                     score=scores[place],
                     scores={"dense": dense[place], "lexical": lexical[place] or None, "tokens": tokens[place]},
                     language=chunk.language,

@@ -95,7 +95,7 @@ def _times(
     contestants: dict[str, Callable[[int], object]] = {
         "embed": lambda i: ours.encode([questions[i]], role="query"),
         "dense": lambda i: generation.search(vectors[i], CANDIDATES),
-        "lexical": lambda i: generation.search_words(questions[i], CANDIDATES),
+        "lexical": lambda i: generation.search_words(generation.read_query(questions[i]), CANDIDATES),
         "whole, hybrid": lambda i: retriever.search(SearchRequest(questions[i], k=10)),
         "whole, dense": lambda i: retriever.search(SearchRequest(questions[i], k=10, mode="dense")),
     }

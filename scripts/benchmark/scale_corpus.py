@@ -142,7 +142,15 @@ def write_index(
             clock = _lap(seconds, "finish", clock)
             created = datetime.now(UTC).isoformat(timespec="seconds")
             manifest = Manifest(
-                folder.name, created, dict(embedder.fingerprint), writer.counts, files, {}, ["benchmark"], {}
+                folder.name,
+                created,
+                dict(embedder.fingerprint),
+                writer.counts,
+                files,
+                {},
+                ["benchmark"],
+                {},
+                writer.languages,
             )
         finally:
             writer.close()

@@ -9,7 +9,7 @@ from ray.cluster_utils import Cluster as RayCluster
 from indexer.build.ray.session import ray_session
 
 NODES = 3
-os.environ["RAY_worker_niceness"] = "0"  # 15, as Ray has it, leaves its workers nothing beside other tests
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray spells it so; its 15 leave workers nothing beside tests
 
 
 class Machines:

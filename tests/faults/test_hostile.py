@@ -23,7 +23,7 @@ from indexer.generation import manifest as manifests
 from indexer.generation.current import current_id
 from indexer.generation.dense.index_kinds import new_store
 from indexer.generation.generation import Generation
-from indexer.generation.lexical.lexical_index import LexicalWriter
+from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import MANIFEST, read_manifest, record_file
 from indexer.publish.verification import problems_of, verify
 from rag.query.options import MODES

@@ -247,13 +247,14 @@ def _made(name: str, work: Path, pairs: Sequence[tuple[str, str]]) -> Collection
     folder = work / "texts" / name
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{number:05}.txt" for number in range(len(pairs))]
-    halves = halved([question for question, _ in pairs if question])
-    questions = []
+    asked: dict[str, list[Answer]] = {}  # a question may stand in two FAQs
     for file, (question, text) in zip(files, pairs, strict=True):
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
         if question:
-            questions.append(Question(question, (Answer(file.as_uri()),), halves[question]))
+            asked.setdefault(question, []).append(Answer(file.as_uri()))
+    halves = halved(list(asked))
+    questions = [Question(question, tuple(answers), halves[question]) for question, answers in asked.items()]
     return Collection(name, tuple(files), tuple(questions), 1)
 
 

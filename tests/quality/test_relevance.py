@@ -83,6 +83,13 @@ def test_pages_of_a_faq_are_questions_and_answers(page: Path) -> None:
     assert (question, answer.strip()) == ("Do they leak?", "Yes.")
 
 
+def test_a_question_of_two_pages_has_two_answers(tmp_path: Path) -> None:
+    made = judged._made("pumps", tmp_path, [("Do they leak?", "Yes."), ("", "They hum."), ("Do they leak?", "No.")])
+    assert [file.read_text() for file in made.files] == ["Yes.", "They hum.", "No."]
+    [question] = made.questions
+    assert question.answers == (Answer(made.files[0].as_uri()), Answer(made.files[2].as_uri()))
+
+
 def test_figures_are_of_the_first_right_hit() -> None:
     answers = (Answer("a"), Answer("b", frozenset({"x"})))
     questions = tuple(Question(str(n), answers, half) for n, half in enumerate(("development", "held-out")))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from embedder import Embeddings
+from embedder.late_interaction import DocumentTokens
 from rag.commands.search.evaluation import Dataset, evaluate, read_dataset
 from tests.quality.milvus import compare
 
@@ -20,14 +21,24 @@ class Remembering:
 
     def __init__(self, embedder):
         self._embedder = embedder
-        self._vectors = {}
-        self.fingerprint, self.dimension = embedder.fingerprint, embedder.dimension
+        self._queries, self._documents = {}, {}
+        self.fingerprint, self.dimension, self.maxsim = embedder.fingerprint, embedder.dimension, embedder.maxsim
 
     def encode(self, texts, *, role="document"):
-        if new := [text for text in dict.fromkeys(texts) if (text, role) not in self._vectors]:
-            keys = [(text, role) for text in new]
-            self._vectors.update(zip(keys, self._embedder.encode(new, role=role), strict=True))
-        return np.stack([self._vectors[text, role] for text in texts])
+        if role == "query":
+            return np.stack([made.vector for made in self.encode_query_tokens(texts)])
+        return self.encode_document_tokens(texts).vectors
+
+    def encode_query_tokens(self, texts):
+        if new := [text for text in dict.fromkeys(texts) if text not in self._queries]:
+            self._queries.update(zip(new, self._embedder.encode_query_tokens(new), strict=True))
+        return [self._queries[text] for text in texts]
+
+    def encode_document_tokens(self, texts):
+        if new := [text for text in dict.fromkeys(texts) if text not in self._documents]:
+            made = self._embedder.encode_document_tokens(new)
+            self._documents.update((text, made.of(np.array([i]))) for i, text in enumerate(new))
+        return DocumentTokens.joined([self._documents[text] for text in texts])
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +70,14 @@ def test_by_both(seventh, embedder):
     hybrid = evaluate(seventh, embedder, mode="hybrid")
     assert hybrid["ndcg@10"] == pytest.approx(0.869, abs=0.004)
     assert hybrid["recall@100"] > 0.98
+
+
+def test_by_tokens(seventh, embedder):
+    dense = evaluate(seventh, embedder, mode="dense", tokens=True)
+    assert dense["tokens"]
+    assert dense["ndcg@10"] >= 0.83
+    hybrid = evaluate(seventh, embedder, mode="hybrid", tokens=True)
+    assert hybrid["ndcg@10"] >= 0.86
 
 
 def test_by_words(dataset, embedder):

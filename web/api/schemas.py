@@ -112,6 +112,12 @@ ANSWER_FIELDS = structure(
         "hits": listed(HIT),
         "next": {"type": ["integer", "null"], "description": "`offset` of the hits after these, if there are any"},
         "facets": {"anyOf": [FACETS_SCHEMA, {"type": "null"}]},
+        "also_searched": listed(
+            structure({"typed": STRING, "searched": listed(STRING), "reason": {"enum": ["correction", "synonym"]}}),
+            description="words and phrases that were searched for because of those that were typed",
+        ),
+        "required": listed(STRING, description="phrases and fields that every hit has"),
+        "excluded": listed(STRING, description="what no hit has"),
         "close": {
             "type": "boolean",
             "description": "whether any hit is close to the query; if not, these are only the nearest",

@@ -65,7 +65,7 @@ def search_by_batch() -> Response:
     if not isinstance(queries, list) or not 1 <= len(queries) <= MOST_QUERIES:
         raise FieldError("queries", f"queries must be a list of 1 to {MOST_QUERIES} searches.")
     searches = [_checked(query) for query in queries]
-    embedded = [each.query for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
+    embedded = [each.meaning for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
     made = iter(retriever().embed_queries(embedded) if embedded else ())
     seconds = time.perf_counter() - began
     answers = []

@@ -116,6 +116,8 @@ def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> di
         "pages": group_hits(answer.hits, asked),
         "passages": len(answer.hits),
         "is_close": answer.close,
+        "also": answer.also_searched,
+        "bounds": [(what, ", ".join(names)) for what, names in _bounds(answer) if names],
         "facets": asked.facets(answer.facets or {}),
         "asked": asked,
         "opened": opened,
@@ -125,6 +127,10 @@ def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> di
             (stage, milliseconds(answer.took_ms[stage])) for stage in ("total", *STAGES) if answer.took_ms.get(stage)
         ],
     }
+
+
+def _bounds(answer: Answer) -> list[tuple[str, list[str]]]:
+    return [("Only with", answer.required), ("Without", answer.excluded)]
 
 
 def _examples(status: Mapping[str, Any], collection: str) -> list[str]:

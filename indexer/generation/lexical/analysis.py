@@ -5,14 +5,8 @@ import unicodedata
 from functools import lru_cache
 from itertools import pairwise
 
-import tantivy
+from indexer.generation.lexical.languages import ENGLISH, STEMMERS, stem
 
-# Too common to tell one passage from another; they are indexed, and looked for where a query has nothing else.
-STOP_WORDS = frozenset(
-    "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not "
-    "of on or our shall should so such than that the their them then there these they this to was we were what when "
-    "where which who whom why will with would you your".split()
-)
 _LONGEST_WORD = 64  # characters; what is longer is no word that anybody types
 # Scripts that put no space between words (South-East Asian, Tibetan, Chinese, Japanese), or none before a particle
 # (Korean): every character and every pair of neighbours is a term, so no dictionary is needed.
@@ -32,16 +26,22 @@ _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 _FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
 _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
-_stemmer = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(tantivy.Filter.stemmer("english")).build()
 
 
-def terms_in(text: str) -> list[str]:
+def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
     """Return the terms of a text in order.
 
-    A word is folded (case, accents, compatibility forms) and stemmed by Snowball's English rules if it is ASCII; a
-    name such as max_connections is a term, and so are its parts; see _SPACELESS for the others.
+    A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document; by
+    those of English, if it is ASCII, where there are no rules for that language or it is not known. A name such as
+    max_connections is a term, and so are its parts; see _SPACELESS for the others.
     """
-    return [term for word in words(text).findall(text) for term in terms_of_word(word)]
+    rules = rules_for(language)
+    return [term for word in words(text).findall(text) for term in terms_of_word(word, rules)]
+
+
+def rules_for(language: str | None) -> str:
+    """Return the language by whose rules words of documents in a language are stemmed; None is one that is unknown."""
+    return language if language in STEMMERS else ENGLISH
 
 
 def words(text: str) -> re.Pattern[str]:
@@ -50,9 +50,11 @@ def words(text: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=1 << 16)  # words repeat: finding one here costs a twentieth of analysing it
-def terms_of_word(word: str) -> tuple[str, ...]:
-    """Return the terms of one match of `words`, in the order of the text."""
-    pieces = _PIECE.findall(fold(word))
+def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
+    """Return the terms of one match of `words`, in the order of the text, by the rules of one of `STEMMERS`."""
+    # the rules of other languages than English look at accents
+    read, finished = (fold, _english) if language == ENGLISH else (fold_case, lambda piece: fold(stem(piece, language)))
+    pieces = _PIECE.findall(read(word))
     terms: list[str] = []
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
@@ -60,10 +62,9 @@ def terms_of_word(word: str) -> tuple[str, ...]:
             terms += [term for first, second in pairwise(piece) for term in (first, first + second)]
             terms.append(piece[-1])
         else:
-            piece = piece[:_LONGEST_WORD]
-            terms.append(_stemmer.analyze(piece)[0] if piece.isascii() else piece)
+            terms.append(finished(piece[:_LONGEST_WORD]))
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
-        terms.insert(0, "_".join(pieces)[:_LONGEST_WORD])
+        terms.insert(0, "_".join(map(fold, pieces))[:_LONGEST_WORD])
     return tuple(terms)
 
 
@@ -83,3 +84,12 @@ def fold(text: str) -> str:
         return text.lower()
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
     return unicodedata.normalize("NFC", bare.casefold())
+
+
+def fold_case(text: str) -> str:
+    """Fold case and compatibility forms; accents stay."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text.casefold())
+
+
+def _english(piece: str) -> str:
+    return stem(piece, ENGLISH) if piece.isascii() else piece

@@ -1,125 +1,166 @@
-"""Words that a query asks for, and where a passage has them. A query is text, never a language.
+"""What a query asks for, in terms: its syntax, the languages of the index, corrections and synonyms.
 
-Only quotation marks mean something: what stands between them must be found word for word.
+A query is text, never a language: `query_syntax` says what little of it means something, and reading it never fails.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
 
-from indexer.generation.lexical.analysis import STOP_WORDS, fold, is_spaceless, terms_of_word, without_signs, words
+from indexer.generation.lexical.analysis import fold, is_spaceless, terms_of_word, words
+from indexer.generation.lexical.languages import ENGLISH, is_stop_word, language_of_query
+from indexer.generation.lexical.query_syntax import Part, parse_query
+from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 
-_QUOTED = re.compile('["“”„«»]([^"“”„«»]+)["“”„«»]')
-_MOST_PHRASES = 8
 _LONGEST_PHRASE = 32  # words
-# The rest of a word, and the word that ends here.
-_REST, _LAST_WORD = re.compile(r"\w*", re.ASCII), re.compile(r"\w*\Z", re.ASCII)
-_BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
-_CHANGED = ("e", "i", "y", "bl")  # the last of visibl is not in visibility
-# A Latin word within a run of another script, or one character with the voicing marks that half-width kana write apart.
-_UNIT = re.compile("[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f]*", re.DOTALL)
+_REMEMBERED = 1 << 14  # words
+_MOST_CORRECTED = 4  # words of a query
+
+Terms = tuple[str, ...]
+Readings = tuple[Terms, ...]  # of a phrase: its terms by the rules of each language, each different reading once
+
+
+class Clause(NamedTuple):
+    """A word or phrase that must be found, or must not be."""
+
+    readings: Readings  # any of these, term after term
+    field: str  # one of the values of `query_syntax.FIELDS`; empty for anywhere
+    text: str  # as it was typed
+
+    def __str__(self) -> str:
+        """Write it as it can be typed."""
+        text = self.text if re.fullmatch(r"\S+", self.text) and self.field else f'"{self.text}"'
+        return f"{self.field}:{text}" if self.field else text
+
+
+class AlsoSearched(NamedTuple):
+    """A word or phrase of the query, and what was searched for because of it."""
+
+    typed: str
+    searched: tuple[str, ...]
+    reason: str  # correction or synonym
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """What an index knows of words."""
+
+    is_known: Callable[[str], bool]  # whether a passage has a term
+    corrections: Callable[[str], Sequence[str]]  # of a word that none has, the likeliest first
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
-    """Terms as `analysis.terms_in` gives them, each once."""
+    """What passages are searched for, in terms as `analysis.terms_in` gives them."""
 
-    words: tuple[str, ...]  # any of these
-    phrases: tuple[tuple[str, ...], ...]  # and every one of these, term after term
-    marked: frozenset[str]  # the terms worth showing in a passage
+    words: tuple[Terms, ...]  # any of these, each once; of each, the different terms that stand for it
+    required: tuple[Clause, ...]  # and every one of these
+    excluded: tuple[Clause, ...]  # and none of these
+    synonyms: tuple[Readings, ...]  # phrases that count where they are found, as words do
+    asked: tuple[Terms, ...]  # words within and outside phrases, but for stop words, as in `words`
+    marked: frozenset[str]  # all terms of these, which are worth showing in a passage
+    also: tuple[AlsoSearched, ...]
+    meaning: str  # the query without its syntax, for the search by meaning
 
-
-@lru_cache(maxsize=256)  # a query is read when it is searched, and again for every passage it found
-def read_query(text: str) -> LexicalQuery:
-    """Read what a user typed; stop words count only within quotation marks, or where there is nothing else."""
-    quoted = [words(phrase).findall(phrase)[:_LONGEST_PHRASE] for phrase in _QUOTED.findall(text)[:_MOST_PHRASES]]
-    phrases = dict.fromkeys(tuple(term for word in phrase for term in terms_of_word(word)) for phrase in quoted)
-    phrases.pop((), None)
-    rest = _QUOTED.sub(" ", text, count=_MOST_PHRASES)
-    loose = _terms(words(rest).findall(rest), or_stop_words=not phrases)
-    marked = [*loose, *_terms([word for phrase in quoted for word in phrase], or_stop_words=not loose)]
-    return LexicalQuery(tuple(loose), tuple(phrases), frozenset(marked))
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it says of passages that they must, or must not, be found."""
+        return bool(self.required or self.excluded)
 
 
-def spans(query: str, text: str) -> list[tuple[int, int]]:
-    """Return the character spans [start, end) of the words of `text` by which `query` finds it, in order."""
-    if text.isascii() or (text := without_signs(text)).isascii():  # most texts have no other signs than quotes
-        return _spans_in_ascii(_marks(query), text)
-    marked = read_query(query).marked
-    found: list[tuple[int, int]] = []
-    for match in words(text).finditer(text):
-        if not marked.isdisjoint(terms_of_word(match[0])):
-            found += _spans_within(marked, text, *match.span()) if is_spaceless(match[0]) else [match.span()]
-    return found
+def read_query(
+    text: str,
+    languages: tuple[str, ...] = (ENGLISH,),
+    lookups: Lookups | None = None,
+    synonyms: Synonyms = NO_SYNONYMS,
+) -> LexicalQuery:
+    """Read what a user typed; stop words count only within quotation marks, or where there is nothing else.
 
-
-class _Marks(dict[str, bool]):
-    """Whether each ASCII word is one to show, and how such words can begin."""
-
-    def __init__(self, marked: frozenset[str]) -> None:
-        self._marked = marked
-        found = sorted({_beginning(term) for term in marked if term.isascii() and "_" not in term})
-        # after a shorter one, a longer one that begins alike finds nothing more
-        self.beginnings = [one for i, one in enumerate(found) if not one.startswith(tuple(found[:i]))]
-
-    def __missing__(self, word: str) -> bool:
-        self[word] = is_marked = not self._marked.isdisjoint(terms_of_word(word))
-        return is_marked
-
-
-@lru_cache(maxsize=64)
-def _marks(query: str) -> _Marks:
-    return _Marks(read_query(query).marked)
-
-
-def _beginning(stem: str) -> str:
-    """Return how all words with this stem begin: the stem, but for a last letter that the ending may have changed."""
-    return _BEGINNINGS.get(stem) or (stem[:-1] if stem.endswith(_CHANGED) and len(stem) > 1 else stem)
-
-
-def _spans_in_ascii(marks: _Marks, text: str) -> list[tuple[int, int]]:
-    """Do the same for ASCII text, three times as fast: few words are marked, so they are looked for."""
-    lower = text.lower()
-    found: set[tuple[int, int]] = set()
-    for beginning in marks.beginnings:
-        start = lower.find(beginning)
-        while start >= 0:
-            before = lower[start - 1 : start]
-            end = start + 1
-            if not before.isalnum():
-                end = _REST.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing, too
-                first = _LAST_WORD.search(text, 0, start).start() if before == "_" else start  # type: ignore[union-attr]
-                if marks[text[first:end]]:
-                    found.add((first, end))
-            start = lower.find(beginning, end)
-    return sorted(found)
-
-
-def _terms(found: Sequence[str], *, or_stop_words: bool) -> list[str]:
-    """Terms of the words that are no stop words, each once; or of all words, if that leaves none."""
-    telling = [word for word in found if fold(word) not in STOP_WORDS] or (found if or_stop_words else [])
-    terms: dict[str, None] = {}
+    Args:
+        text: the query.
+        languages: by whose rules the index is stemmed, see `Manifest.languages`; at least one.
+        lookups: what the index knows; without it, nothing is corrected.
+        synonyms: which words stand for which.
+    """
+    parsed = parse_query(text)
+    required = _clauses(parsed.required, languages)
+    expanded = synonyms.expand(words(parsed.words).findall(parsed.words))
+    telling = _telling(expanded.words, languages, or_stop_words=not required)
+    also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
+    loose: dict[Terms, None] = {}
     for word in telling:
-        all_terms = terms_of_word(word)
-        if is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
-            all_terms = tuple(term for term in all_terms if len(term) > 1) or all_terms
-        terms |= dict.fromkeys(all_terms)
-    return list(terms)
+        forms = _terms_of(word, languages)
+        if others := expanded.alternatives.get(word):
+            forms = (_joined([*forms, *chain(*(_terms_of(other, languages) for other in others))]),)
+        elif lookups and not any(map(lookups.is_known, chain(*forms))):
+            may_be = sum(each.reason == "correction" for each in also) < _MOST_CORRECTED
+            if may_be and (corrected := tuple(lookups.corrections(word))):
+                also.append(AlsoSearched(word, corrected, "correction"))
+                forms = (_joined(list(chain(*(_terms_of(other, languages) for other in corrected)))),)
+        loose |= dict.fromkeys(forms)
+    phrases = tuple(filter(None, (_readings(words(each).findall(each), languages) for each in expanded.phrases)))
+    asked = tuple(loose)
+    if required:
+        within = [word for part in parsed.required if not part.field for word in words(part.text).findall(part.text)]
+        quoted = chain(*(_terms_of(word, languages) for word in _telling(within, languages, or_stop_words=not loose)))
+        asked = tuple(dict.fromkeys([*loose, *quoted]))
+    wanted = frozenset(chain(*asked))
+    return LexicalQuery(
+        words=tuple(loose),
+        required=required,
+        excluded=tuple(
+            clause
+            for clause in _clauses(parsed.excluded, languages)
+            if clause.field or not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
+        ),
+        synonyms=phrases,
+        asked=asked,
+        marked=wanted.union(*chain(*phrases)),
+        also=tuple(also),
+        meaning=parsed.meaning,
+    )
 
 
-def _spans_within(marked: frozenset[str], text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Spans within a word of a script without spaces: the marked characters and pairs, joined where they touch."""
-    ends = [match.end() for match in _UNIT.finditer(text, start, end)]
-    found: list[tuple[int, int]] = []
-    for first, single, pair in zip([start, *ends], ends, [*ends[1:], end], strict=False):
-        if fold(text[first:pair]) in marked:
-            last = pair
-        elif not marked.isdisjoint(terms_of_word(text[first:single])):
-            last = single
-        else:
-            continue
-        if found and found[-1][1] >= first:
-            first, last = found[-1][0], max(found.pop()[1], last)
-        found.append((first, last))
-    return found
+def _clauses(parts: Sequence[Part], languages: tuple[str, ...]) -> tuple[Clause, ...]:
+    """Parts as terms, each once, but for those without a word."""
+    found: dict[tuple[Readings, str], Clause] = {}
+    for part in parts:
+        readings = _readings(words(part.text).findall(part.text)[:_LONGEST_PHRASE], languages)
+        if readings:
+            found.setdefault((readings, part.field), Clause(readings, part.field, part.text))
+    return tuple(found.values())
+
+
+def _readings(phrase: Sequence[str], languages: tuple[str, ...]) -> Readings:
+    """The terms of a phrase by the rules of each language, each different reading once; none where it has none."""
+    readings = (tuple(chain(*(terms_of_word(word, language) for word in phrase))) for language in languages)
+    return tuple(filter(None, dict.fromkeys(readings)))
+
+
+def _telling(found: Sequence[str], languages: tuple[str, ...], *, or_stop_words: bool) -> list[str]:
+    """The words that are no stop words; or all of them, if that leaves none."""
+    spoken = languages[0] if len(languages) == 1 else language_of_query([word.casefold() for word in found], languages)
+    telling = [word for word in found if not _is_common(word, spoken)]
+    return telling if telling or not or_stop_words else list(found)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _is_common(word: str, language: str) -> bool:
+    return is_stop_word(fold(word) if language == ENGLISH else word.casefold(), language)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _terms_of(word: str, languages: tuple[str, ...]) -> tuple[Terms, ...]:
+    """Of each term of a word, the different forms that it has by the rules of the languages."""
+    if is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
+        terms = terms_of_word(word)
+        return tuple((term,) for term in terms if len(term) > 1) or tuple((term,) for term in terms)
+    forms = zip(*(terms_of_word(word, each) for each in languages), strict=True)
+    return tuple(tuple(dict.fromkeys(different)) for different in forms)
+
+
+def _joined(forms: Sequence[Terms]) -> Terms:
+    return tuple(dict.fromkeys(chain(*forms)))

@@ -4,7 +4,7 @@ import re
 
 from indexer.read.extraction import clean
 from indexer.read.html.html_tree import Element
-from indexer.read.html.noise import classes, has_noise_class, is_noise
+from indexer.read.html.noise import classes, has_noise_class, holds, is_noise
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
 MAY_BE_CODE = _PREFORMATTED | {"div", "code"}  # names of elements that are worth to be asked about
@@ -15,6 +15,7 @@ _ONLY_CLASS = {"class"}  # attributes of an element that only colours its text
 _IN_SIGNATURES = frozenset({"span", "a", "wbr", "b", "i", "em", "strong"})
 _SIGNATURE = 2_000  # characters of a span
 _BARE = 0.3  # of what is in spans: as many characters may be outside of them
+_NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
 _LINE = "line"  # class of the lines that Doxygen writes
 
 
@@ -75,6 +76,7 @@ def _is_fragment(tag: Element) -> bool:
     return (
         first is not None
         and _is_line(first)
+        and not holds(first, _NOT_IN_LINES)
         and all(isinstance(child, Element) or not child.strip() for child in tag.children)
     )
 

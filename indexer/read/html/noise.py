@@ -16,9 +16,9 @@ _NOISE_CLASSES = frozenset(
 )
 _NOISE_ROLES = frozenset(
     "navigation search searchbox banner contentinfo complementary button tab tablist toolbar menu menubar menuitem "
-    "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist "
-    "doc-backlink".split()
+    "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist".split()
 )
+_BACKLINK = "doc-backlink"  # to where a footnote is noted; or, around the words of a heading, to the table of contents
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 _KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
@@ -39,6 +39,8 @@ _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
 _NO_NAMES: frozenset[str] = frozenset()
 _SEARCHED = 5_000  # elements and strings looked at below one
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|user-select\s*:\s*none", re.IGNORECASE)
+_IN_LABELS = _HEADINGS | frozenset("p pre table ul ol dl blockquote figure".split())  # say more than a label does
+_CONTROLS = frozenset({"input", "select", "textarea", "button"})
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
 _FRAMED = _LABELS | _HEADINGS | _NEVER  # all that an element has which is only a frame around a heading
 _LISTS = frozenset({"ul", "ol"})
@@ -74,7 +76,7 @@ def is_noise(tag: Element) -> bool:
     name = tag.name
     if name in _NEVER:
         return True
-    if tag.attributes and (_is_hidden(tag) or tag.get("role") in _NOISE_ROLES or has_noise_class(tag)):
+    if tag.attributes and (_is_hidden(tag) or _has_noise_role(tag) or has_noise_class(tag)):
         return True
     if name == "a":
         return _is_control(tag)
@@ -84,9 +86,16 @@ def is_noise(tag: Element) -> bool:
         return not any(parent.name in _TEXT_PARENTS for parent in islice(tag.parents, _NEAR))
     if name == "aside":
         return not classes(tag) & _KEPT_ASIDES
+    if name == "label":
+        return _is_of_a_control(tag)
     if name == "form":  # some systems wrap the whole page in one
         return not holds(tag, _PAGE_PARTS)
     return name == "summary" and _only_toggles(tag)
+
+
+def _has_noise_role(tag: Element) -> bool:
+    role = tag.get("role")
+    return role in _NOISE_ROLES or (role == _BACKLINK and (tag.parent is None or tag.parent.name not in _HEADINGS))
 
 
 def is_permalink(link: Element) -> bool:
@@ -122,7 +131,7 @@ def text_within(tag: Element) -> list[Element | str]:
     if names.isdisjoint(_HEADED) or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
     if "pre" in names:
-        return [node for node in children if isinstance(node, str) or not _is_button(node)]
+        return [node for node in children if isinstance(node, str) or not (_is_button(node) or _says_class(node, tag))]
     if not names <= _FRAMED:
         return children
     return [node for node in children if isinstance(node, str) or not _is_badge(node)]
@@ -139,11 +148,30 @@ def _is_button(tag: Element) -> bool:
     return tag.name == "a" and tag.short_text(_BUTTON) is not None
 
 
+def _says_class(tag: Element, frame: Element) -> bool:
+    """Whether what stands beside a block of code is the name of its language, which a class has too."""
+    text = tag.short_text(_BUTTON) if tag.name in _LABELS else None
+    word = text.strip().lower() if text else ""
+    if not word or not word.isprintable() or " " in word:
+        return False
+    code = (node for node in islice(frame.elements(), _NEAR) if node.name in ("pre", "code"))
+    return any(name.lower().endswith(f"-{word}") for element in (frame, *code) for name in classes(element))
+
+
 def _is_badge(tag: Element) -> bool:
     if tag.name not in _LABELS:
         return False
     text = tag.short_text(_LABEL)
-    return text is not None and (_has_link(tag) or not _LETTER.search(text)) and not holds(tag, _HEADINGS)
+    if text is None or not text or text.isspace() or holds(tag, _IN_LABELS):
+        return False
+    letters = len(_LETTER.findall(text))
+    if not letters or tag.name != "div":
+        return not letters or _has_link(tag)
+    return _letters_in_links(tag) >= _LINKED * letters  # a signature has types that are links, and more
+
+
+def _letters_in_links(tag: Element) -> int:
+    return sum(len(_LETTER.findall(link.text())) for link in tag.elements() if link.name == "a")
 
 
 def _has_link(tag: Element) -> bool:
@@ -162,6 +190,14 @@ def _leads_within(items: Element) -> bool:
         return False
     linked = sum(len(link.text().strip()) for link in links)
     return linked > _LINKED * len("".join(items.text().split()))
+
+
+def _is_of_a_control(label: Element) -> bool:
+    """Whether it is the label of something to set or choose; a box in a list of tasks can only be looked at."""
+    if label.short_text(_LABEL) is None:
+        return False
+    controls = [node for node in label.elements() if node.name in _CONTROLS]
+    return all("disabled" not in control.attributes for control in controls) and bool(controls or label.get("for"))
 
 
 def _only_toggles(summary: Element) -> bool:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from indexer.read.html.links import Link, labels_between
 from indexer.records import Section
 
 _SHORT = 200  # characters; a shorter definition stays with its neighbours
@@ -16,7 +17,9 @@ _SHORT_LINKS = 300  # characters
 _LABEL = 60  # characters of a block that may be a button or a badge
 _OFTEN = 3  # times that a label says the same on one page
 _TAIL = 20  # characters of a link like "Read more"
+_LONGEST_WAY = 400  # characters of a line of links to the pages around
 _ENDS = (".", "!", "?", "…", "...")
+_ELLIPSES = ("…", "...")
 _LIST_SHARE = 0.5  # of the text of a long list inside links above which it is a list of links
 _MOST_SHARE = 0.2  # the same on a page that is mostly links
 _LONG_LIST = 2_000  # characters; shorter lists are left alone, unless the whole page is mostly links
@@ -34,11 +37,17 @@ class Block:
     tight: bool = False  # whether no blank line goes before it
     length: int = 0  # characters of text, white space not counted
     linked: int = 0  # of these, characters inside links
-    tail: str = ""  # text of the link that ends it
+    bare: str = ""  # text outside of links, if it has any
+    tails: tuple[Link, ...] = ()  # the links that end it, the last first
 
     def is_linked(self, share: float) -> bool:
         """Return whether more than this share of it leads elsewhere."""
         return self.linked > share * self.length
+
+    @property
+    def labels(self) -> int | None:
+        """How many labels, like "Next:", stand around two or more links; None if it says more than that."""
+        return labels_between(self.bare) if self.linked and len(self.text) < _LONGEST_WAY else None
 
 
 @dataclass(slots=True)
@@ -100,7 +109,8 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
     linked = (block for part in parts for block in part.blocks if block.linked)
     said = Counter(block.text for block in linked if len(block.text) <= _LABEL)
     kept = [[block for block in part.blocks if not (block.linked and _is_label(block, said))] for part in parts]
-    _cut_tails([block for blocks in kept for block in blocks if block.tail])
+    _cut_tails([block for blocks in kept for block in blocks if block.tails])
+    _drop_ways(kept)
     _drop_ends(parts, kept)
     if not any(kept) and not is_mostly_links:
         return [part for part in parts if part.blocks]
@@ -123,13 +133,34 @@ def _is_label(block: Block, said: Counter[str]) -> bool:
 
 
 def _cut_tails(blocks: Sequence[Block]) -> None:
-    """Cut links like "Read more" off: short ones after the end of a sentence that often say the same."""
-    said = Counter(block.tail for block in blocks)
+    """Cut links off that end blocks and belong to the page rather than to the text.
+
+    These are links like "Read more" after the end of a sentence, and those that often say the same, as "source" after
+    each entry, and lead somewhere else each time.
+    """
+    targets: dict[str, list[str]] = {}
     for block in blocks:
-        if len(block.tail) <= _TAIL and said[block.tail] >= _OFTEN and block.text.endswith(block.tail):
-            before = block.text.removesuffix(block.tail).rstrip()
-            if before.endswith(_ENDS):
-                block.text = before
+        for link in block.tails:
+            if len(link.text) <= _TAIL:
+                targets.setdefault(link.text, []).append(link.target)
+    often = {text for text, found in targets.items() if len(found) >= _OFTEN}
+    apart = {text for text in often if len(set(targets[text])) >= max(_OFTEN, len(targets[text]) / 2)}
+    for block in blocks:
+        for link in block.tails:
+            if len(link.text) > _TAIL or not block.text.endswith(link.text):
+                break
+            before = block.text.removesuffix(link.text).rstrip()
+            goes_on = before.endswith(_ENDS) and (link.text in often or link.text.endswith(_ELLIPSES))
+            if not before or not (goes_on or link.text in apart):
+                break
+            block.text = before.rstrip("([").rstrip()
+
+
+def _drop_ways(kept: Sequence[list[Block]]) -> None:
+    """Leave out lines of links to the pages around that have the same labels again and again on one page."""
+    said = Counter(block.bare for blocks in kept for block in blocks if block.bare and (block.labels or 0) > 1)
+    for blocks in kept if any(count >= _OFTEN for count in said.values()) else ():
+        blocks[:] = [block for block in blocks if said[block.bare] < _OFTEN]
 
 
 def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> None:
@@ -137,10 +168,17 @@ def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> No
     headed = [place for place, part in enumerate(parts) if part.path]
     if headed:
         for blocks in kept[: headed[0]]:
-            blocks[:] = [block for block in blocks if len(block.text) > _SHORT or not block.is_linked(_LIST_SHARE)]
+            blocks[:] = [
+                block
+                for block in blocks
+                if block.labels is None and (len(block.text) > _SHORT or not block.is_linked(_LIST_SHARE))
+            ]
     for blocks in reversed(kept):
-        while blocks and blocks[-1].kind not in _FLOW and blocks[-1].is_linked(_LINK_SHARE):
-            if len(blocks[-1].text) > _SHORT:
+        while blocks and blocks[-1].kind not in _LISTED:
+            is_way = blocks[-1].labels not in (None, 1)
+            if not is_way and (blocks[-1].kind in _FLOW or not blocks[-1].is_linked(_LINK_SHARE)):
+                break
+            if len(blocks[-1].text) > _SHORT and not is_way:
                 return
             blocks.pop()
         if blocks:
@@ -175,13 +213,19 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
         is_above = len(below) > len(part.path) and below[: len(part.path)] == part.path
         if part.blocks:
             filled.append(part)
-        elif title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE):
+        elif title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE) or _ends(part, parts, filled):
             if not is_above:
                 continue
         else:
             filled.append(SectionDraft(part.path[:-1], part.anchor, blocks=[title], resumes=True))
         below = part.path
     return filled[::-1]
+
+
+def _ends(part: SectionDraft, parts: Sequence[SectionDraft], filled: Sequence[SectionDraft]) -> bool:
+    """Whether nothing comes after a heading of the level of the page's first one, as of what a script would fill."""
+    first = next((other for other in parts if other.path), part)
+    return not filled and first is not part and len(part.path) == len(first.path) == 1 and bool(first.blocks)
 
 
 def join_parts(parts: Iterable[SectionDraft]) -> tuple[Section, ...]:

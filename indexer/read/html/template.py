@@ -34,6 +34,7 @@ _BLOCKS = _HEADINGS | frozenset(
 )
 _ENTRIES = frozenset({"li", "tr", "td", "th", "dt", "dd"})  # say something among others of their kind
 _SILENT = frozenset({"script", "style", "template", "noscript"})
+_LABEL = re.compile(r"\w+\s*:|[\s|·•,;()\[\]<>«»←→-]+")  # and what separates links
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"\w")
 _RUN = "~"  # stands for text and inline elements between blocks
@@ -122,12 +123,12 @@ def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, 
     for unit in _units(parent):
         if isinstance(unit, Element) and (is_noise(unit) or unit.name == "pre"):
             continue
-        text, linked = _measure(unit)
+        text, linked, bare = _measure(unit)
         if text is not None and not _WORD.search(text):
             continue
         here = _place(place, unit)
         if text is not None and len(text) - linked <= _PROSE:
-            yield place, here, _text_hash(here, text), linked >= _LINKED * len(text)
+            yield place, here, _text_hash(here, text), _is_linked(linked, bare, _LINKED)
         if isinstance(unit, Element) and depth < _DEEPEST:
             yield from _blocks(unit, here, depth + 1)
 
@@ -137,12 +138,12 @@ def _matches(parent: Element, place: int, template: Template) -> Iterator[_Match
     for unit in _units(parent):
         here = _place(place, unit)
         if here in template.around and not (isinstance(unit, Element) and is_noise(unit)):
-            text, linked = _measure(unit) if here in template.at or here in template.places else (None, 0)
+            text, linked, bare = _measure(unit) if here in template.at or here in template.places else (None, 0, "")
             if text and _text_hash(here, text) in template.texts:
                 is_entry = parent.name in _ENTRIES or (isinstance(unit, Element) and unit.name in _ENTRIES)
-                yield _Match(parent, unit, linked >= _MOSTLY * len(text) and not is_entry)
+                yield _Match(parent, unit, not is_entry and _is_linked(linked, bare, _MOSTLY))
                 continue
-            if text and here in template.places and linked >= _LINKED * len(text):
+            if text and here in template.places and _is_linked(linked, bare, _LINKED):
                 yield _Match(parent, unit)
                 continue
             if isinstance(unit, Element):
@@ -165,9 +166,10 @@ def _is_block(node: Element | str) -> bool:
     return isinstance(node, Element) and node.name in _BLOCKS
 
 
-def _measure(unit: Unit) -> tuple[str | None, int]:
-    """Return the text as one line, or None if it is long, and the number of its characters inside links."""
+def _measure(unit: Unit) -> tuple[str | None, int, str]:
+    """Return the text as one line, or None if it is long, the number of its characters inside links, and the others."""
     pieces: list[str] = []
+    bare: list[str] = []
     length = linked = 0
     todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(_nodes(unit))]
     while todo:
@@ -176,12 +178,19 @@ def _measure(unit: Unit) -> tuple[str | None, int]:
             said = len(node.strip())
             length, linked = length + said, linked + said * is_link
             if length > _LONGEST:
-                return None, 0
+                return None, 0, ""
             pieces.append(node)
+            if not is_link:
+                bare.append(node)
         elif node.name not in _SILENT:
             is_link = is_link or (node.name == "a" and "href" in node.attributes)
             todo += [(child, is_link) for child in reversed(node.children)]
-    return " ".join("".join(pieces).split()), linked
+    return " ".join("".join(pieces).split()), linked, "|".join(bare) if linked else ""
+
+
+def _is_linked(linked: int, bare: str, share: float) -> bool:
+    """Whether so much of a text is inside links; labels of links, like "Next:", count as neither."""
+    return linked > 0 and linked * (1 - share) >= share * len(_LABEL.sub("", bare))
 
 
 def _nodes(unit: Unit) -> list[Element | str]:
@@ -189,14 +198,18 @@ def _nodes(unit: Unit) -> list[Element | str]:
 
 
 def _says(unit: Unit) -> bool:
-    """Whether a unit has text outside of headings."""
+    """Whether a unit has text outside of headings, and of links to places of the page."""
     todo: list[Element | str] = [unit] if isinstance(unit, Element) else unit[::-1]
     while todo:
         node = todo.pop()
         if isinstance(node, str):
             if _WORD.search(node):
                 return True
-        elif node.name not in _HEADINGS and not is_noise(node):
+        elif (
+            node.name not in _HEADINGS
+            and not (node.name == "a" and node.get("href").startswith("#"))
+            and not is_noise(node)
+        ):
             todo += reversed(node.children)
     return False
 

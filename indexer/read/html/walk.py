@@ -8,6 +8,7 @@ import re
 
 from indexer.read.html.code import MAY_BE_CODE, code_of, is_code
 from indexer.read.html.html_tree import Element, fold
+from indexer.read.html.links import Link, around_links
 from indexer.read.html.noise import AROUND, classes, is_noise, is_permalink, text_within, titles_a_box
 from indexer.read.html.parts import Block, SectionDraft, join_parts, text_of
 from indexer.read.html.tables import Row, Table, Tables
@@ -25,6 +26,7 @@ _BREAK = "\x00"  # stands for <br>
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 _GENERATED_ID = re.compile(r"id[-m]?\d[\d.]*")
+_NAMES = frozenset({"a", "span", "b", "strong", "code", "dfn", "tt", "var"})  # inline elements around what is defined
 _DEEPEST = 10  # names in the path above a term
 _TERM_LENGTH = 80  # characters of a term shown in a path
 _LINK_PAGE = 0.5  # share of the text inside links above which a page is mostly links
@@ -42,14 +44,16 @@ class Walker:
         self._line: list[str] = []  # inline text that is not a block yet
         self._line_length = 0  # of its characters
         self._line_linked = 0
-        self._line_anchor: str | None = None  # the nearest id before it
+        self._bare = ""  # of the last line, what was around its links
+        self._tails: tuple[Link, ...] = ()  # and the links that ended it
+        self._line_anchor: str | None = None  # the nearest id before it, or of what it defines
+        self._line_defines = False
         self._kinds = ["div"]  # open elements that make blocks
         self._tight = False  # whether the next block follows without a blank line
         self._bullet = ""
         self._lists: list[bool] = []  # open lists: whether an item has been written
         self._links = 0  # open links
-        self._last_link = (0, 0)  # pieces of the line that are inside the last link
-        self._tail = ""  # the link that ended the last line
+        self._line_links: list[Link] = []
         self._outline: list[tuple[int, str]] = []  # open headings
         self._heading = False  # inside a heading
         self._term: Element | None = None  # the open <dt>
@@ -110,8 +114,9 @@ class Walker:
             self._heading = True
             self._own_anchor = tag.anchor
         elif name == "a":
-            self._links += "href" in tag.attributes
-            self._last_link = (len(self._line), -1)
+            if "href" in tag.attributes:
+                self._links += 1
+                self._line_links.append(Link(tag.attributes["href"], len(self._line)))
         elif name == "br":
             self._line.append(_BREAK)
         elif name == "li":
@@ -141,8 +146,10 @@ class Walker:
         if name in _BLOCKS:
             self._kinds.pop()
         if name == "a":
-            self._links -= "href" in tag.attributes
-            self._last_link = (self._last_link[0], len(self._line))
+            if "href" in tag.attributes:
+                self._links -= 1
+                if self._line_links:
+                    self._line_links[-1].end = len(self._line)
         elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
             self._parts[-1].leads = True
         elif name == "li":
@@ -192,10 +199,10 @@ class Walker:
     def _take_line(self) -> tuple[str, int, int]:
         """The text of the line, its characters, and those of them inside links."""
         text = "".join(self._line)
-        start, end = self._last_link
-        self._tail = fold("".join(self._line[start:])) if 0 < start < len(self._line) == end else ""
-        self._last_link = (0, 0)
+        self._bare, self._tails = around_links(self._line, self._line_links) if self._line_links else ("", ())
+        self._line_links.clear()
         self._line.clear()
+        self._line_defines = False
         length, linked, self._line_length, self._line_linked = self._line_length, self._line_linked, 0, 0
         shown = fold(text) if _BREAK not in text else "\n".join(filter(None, map(fold, text.split(_BREAK))))
         return shown, length, linked
@@ -203,12 +210,16 @@ class Walker:
     def _flush(self) -> None:
         if self._heading or self._term is not None:
             self._line.append(" ")
-        elif self._line:
+        elif self._line_length:
             self._write(*self._take_line(), self._kinds[-1])
+        else:  # white space between blocks
+            self._line.clear()
+            self._line_links.clear()
 
     def _write(self, text: str, length: int, linked: int, kind: str) -> None:
         if self._rows and text:
             self._rows[-1].add(text, length, linked)
+            self._bare = ""  # what says where to go is a line
             return
         if not _WORD.search(text) and kind != "pre":
             return
@@ -219,8 +230,8 @@ class Walker:
         part = self._parts[-1]
         anchor = self._line_anchor
         tight = tight and bool(part.blocks)
-        part.blocks.append(Block(self._bullet + text, kind, anchor, tight, length, linked, self._tail))
-        self._tail = ""
+        part.blocks.append(Block(self._bullet + text, kind, anchor, tight, length, linked, self._bare, self._tails))
+        self._bare, self._tails = "", ()
         part.defined = True
         self._bullet = ""
         self._tight = False
@@ -252,12 +263,21 @@ class Walker:
             return
         if self._heading or self._term is not None:
             self._own_anchor = self._own_anchor or anchor
+        elif 0 < self._line_length <= _TERM_LENGTH and tag.name in _NAMES and not self._line_defines:
+            self._define(tag, anchor)
         elif is_block or self._near_anchor is None or not self._near_is_block:
             self._near_anchor, self._near_is_block = anchor, is_block
+
+    def _define(self, tag: Element, anchor: str) -> None:
+        """Take the id of a name for that of its line: what is before it, as in "data Tide", tells its kind."""
+        if "href" not in tag.attributes and _WORD.search(tag.first_text()) and "." not in "".join(self._line):
+            self._line_anchor, self._line_defines = anchor, True
+        self._near_anchor, self._near_is_block = anchor, False
 
     def _open_heading(self, level: int) -> None:
         self._heading = False
         title, length, linked = self._take_line()
+        self._bare, self._tails = "", ()
         title = title.replace("\n", " ")
         anchor = self._own_anchor or self._near_anchor or self._last_anchor
         self._own_anchor = self._near_anchor = None

@@ -13,6 +13,9 @@ from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts, is_document_id
 from indexer.generation.dense.vectors import check_query_vector
 from indexer.generation.document_database import AROUND, StoredChunk, texts_around
+from indexer.generation.lexical.languages import ENGLISH
+from indexer.generation.lexical.lexical_query import LexicalQuery, read_query
+from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import Manifest, corrupt, parse_manifest
 from indexer.generation.overlap import joined
 from indexer.generation.repetition import Shares
@@ -128,10 +131,18 @@ class MilvusGeneration:
         )
         return _arrays(found)
 
-    def search_words(self, query: str, k: int, only: Filter | None = None) -> ScoredRows:
+    def read_query(self, query: str, synonyms: Synonyms = NO_SYNONYMS) -> LexicalQuery:
+        """Read a query, as a user types it, for `search_words`; nothing is corrected."""
+        return read_query(query, self.manifest.languages or (ENGLISH,), synonyms=synonyms)
+
+    def within(self, query: LexicalQuery, allowed: str | None = None) -> str:
+        """Return the expression for what a query requires and excludes, word by word, and what `select` gave."""
+        return " and ".join([*MilvusQuery.of(query).tests(), *([allowed] if allowed else [])])
+
+    def search_words(self, query: LexicalQuery, k: int, only: Filter | None = None) -> ScoredRows:
         """Find the chunks that match the words of a query; see `Generation.search_words`. At most 16,384 are found."""
         # Milvus Lite gives BM25 as a distance, below 0.
-        wanted = MilvusQuery.read(query)
+        wanted = MilvusQuery.of(query)
         if not wanted.text:
             return _arrays([])
         tests = [*wanted.tests(), *([self.select(only)] if only else [])]
@@ -159,6 +170,15 @@ class MilvusGeneration:
         """Return document and signature by row, an array (n,) of `indexer.generation.rows.DTYPE`."""
         found = self._by_row(rows, ["document", "signature"])
         return np.array([(row["document"], schema.signature_of(row)) for row in found], dtype=DTYPE)
+
+    def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
+        """Return whether each of these rows is of a document that a filter allows, bool (n,)."""
+        found = self._passages.query(f"row in {rows.tolist()} and {expression(only)}", ["row"])
+        return np.isin(rows, [row["row"] for row in found])
+
+    def dates(self, rows: npt.NDArray[np.int64]) -> list[str | None]:
+        """Return the date of the document of each of these rows, YYYY-MM-DD or None."""
+        return [row["date"] or None for row in self._by_row(rows, ["date"])]
 
     def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
         """Return the shares of the texts that repeat, by row, uint8 (n,); 0 where that is not known."""

@@ -2,20 +2,21 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from indexer.filter import Filter
-from indexer.generation.lexical.lexical_index import terms_of_chunk
-from indexer.generation.lexical.lexical_query import read_query
+from indexer.generation.lexical.lexical_query import Clause, LexicalQuery
+from indexer.generation.lexical.lexical_writer import terms_of_chunk
 
 _PLAIN = re.compile(r"(?!0x)[a-z0-9]+")
 _LONGEST = 65_535  # bytes of a text in Milvus, all of which are ASCII here
 
 
-def words_of(title: str, section: str, text: str) -> str:
+def words_of(title: str, section: str, text: str, language: str | None = None) -> str:
     """Return the terms by which a chunk is found, with spaces between; what is too long for Milvus is left out."""
-    words = " ".join(map(_token, terms_of_chunk(title, section, text)))
+    words = " ".join(map(_token, terms_of_chunk(title, section, text, language)[0]))
     return words if len(words) <= _LONGEST else words[: _LONGEST + 1].rpartition(" ")[0]
 
 
@@ -38,24 +39,37 @@ class MilvusQuery:
     """A query as Milvus is asked for it."""
 
     text: str  # any of these words
-    phrases: tuple[str, ...]  # and every one of these, word after word
+    phrases: tuple[tuple[str, ...], ...]  # and one reading of each of these, word after word
+    excluded: tuple[tuple[str, ...], ...]  # and no reading of any of these
 
     @classmethod
-    def read(cls, query: str) -> "MilvusQuery":
-        """Read a query as the embedded store does."""
-        wanted = read_query(query)
-        phrases = tuple(" ".join(map(_token, phrase)) for phrase in wanted.phrases)
-        words = dict.fromkeys(word for text in (*map(_token, wanted.words), *phrases) for word in text.split())
-        return cls(" ".join(words), phrases)
+    def of(cls, wanted: LexicalQuery) -> "MilvusQuery":
+        """Put a query in the terms of Milvus, which has all fields of a passage in one."""
+        phrases, excluded = (tuple(map(_phrases, clauses)) for clauses in (wanted.required, wanted.excluded))
+        synonyms = (" ".join(map(_token, terms)) for readings in wanted.synonyms for terms in readings)
+        texts = (*(_token(term) for forms in wanted.words for term in forms), *synonyms, *chain(*phrases))
+        return cls(" ".join(dict.fromkeys(word for text in texts for word in text.split())), phrases, excluded)
 
     def tests(self) -> Iterable[str]:
-        """Yield expressions that are true wherever all phrases are."""
-        for word in dict.fromkeys(" ".join(self.phrases).split()):
-            yield f"text_match(words, '{word}')"
+        """Yield expressions that are true wherever all phrases are, and false wherever an excluded one is."""
+        for readings in self.phrases:
+            yield _either(readings)
+        for readings in self.excluded:
+            yield f"not ({_either(readings)})"
 
     def matches(self, words: str) -> bool:
         """Return whether what `words_of` gave holds all phrases."""
-        return all(f" {phrase} " in f" {words} " for phrase in self.phrases)
+        return all(any(f" {phrase} " in f" {words} " for phrase in readings) for readings in self.phrases)
+
+
+def _phrases(clause: Clause) -> tuple[str, ...]:
+    return tuple(" ".join(map(_token, terms)) for terms in clause.readings)
+
+
+def _either(readings: Sequence[str]) -> str:
+    """The expression that is true where all words of one of these are."""
+    tests = [" and ".join(f"text_match(words, '{word}')" for word in dict.fromkeys(one.split())) for one in readings]
+    return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"
 
 
 def _token(term: str) -> str:

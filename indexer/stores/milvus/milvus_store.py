@@ -5,13 +5,15 @@ next write. One process writes at a time.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
 
 from indexer.errors import IndexCorrupt, IndexMissing, StoreConflict, StoreRefused
-from indexer.generation.manifest import Counts, Manifest, corrupt
+from indexer.generation.lexical.analysis import rules_for
+from indexer.generation.manifest import SCHEMA_VERSION, Counts, Manifest, corrupt
 from indexer.generation.repetition import RepetitionCounter
 from indexer.publish.collections import Published
 from indexer.records import PageRecord
@@ -110,8 +112,9 @@ class MilvusStore:
                 self._drop(id)
         collection = self._address.collection(manifest.id)
         digest, repetition = Digest(), RepetitionCounter()
+        languages: Counter[str] = Counter()
         self._create(collection, schema.passages_schema(manifest.counts.dimension))
-        self._insert(collection, self._passages(manifest, entries, digest, repetition))
+        self._insert(collection, self._passages(manifest, _counted(entries, languages), digest, repetition))
         self._milvus.call("flush", collection, most=None)
         self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), most=None)
         with suppress(StoreRefused):  # of Milvus Lite, which has no index of arrays and reads every row
@@ -122,7 +125,12 @@ class MilvusStore:
         self._milvus.call("create_index", records, schema.records_indexes(), most=None, sync=False)
         self._insert(records, schema.page_records(pages))
         self._insert(records, schema.share_records(repetition.shares()))
-        written = replace(manifest, files={CONTENT: digest.record()})
+        written = replace(
+            manifest,
+            files={CONTENT: digest.record()},
+            languages=tuple(language for language, _ in languages.most_common()),
+            schema_version=SCHEMA_VERSION,
+        )
         self._milvus.call("insert", records, schema.manifest_records(written), most=_WRITING)  # at once, as the end
         self._milvus.call("flush", records, most=None)
         self._milvus.call("load_collection", records, most=None)
@@ -193,3 +201,10 @@ class MilvusStore:
         collection = self._address.collection(id)
         for name in (records_of(collection), collection):  # without its records, it is not complete any more
             self._milvus.call("drop_collection", name, most=_WRITING)
+
+
+def _counted(entries: Iterable[ScannedDocument], languages: Counter[str]) -> Iterator[ScannedDocument]:
+    """Pass entries on, and count the passages that are stemmed by the rules of each language."""
+    for entry in entries:
+        languages[rules_for(entry.document.language)] += len(entry.chunks)
+        yield entry

@@ -190,7 +190,7 @@ def passages(entry: ScannedDocument, number: int, first_row: int) -> Iterator[di
             "content_hash": chunk.content_hash,
             "tokens": chunk.tokens,
             "signature": signature - (1 << 64) if signature >> 63 else signature,  # Milvus has no unsigned numbers
-            "words": words_of(chunk.title, chunk.section, chunk.text),
+            "words": words_of(chunk.title, chunk.section, chunk.text, document.language),
             "vector": vectors[offset],
         }
 

@@ -10,12 +10,11 @@ from rag.errors import SettingsError
 from rag.settings import Settings
 
 
-@verb("embedder")
+@verb("embedder", "build", without=("keep_generations", "vector_index", "ray"))
 @click.argument("beir_dir", type=PATH, help="folder with corpus.jsonl, queries.jsonl and qrels/test.tsv")
 @MODE
 @click.option("--fusion", metavar="FUSION", help="how hybrid combines its two rankings: weighted (default) or rrf")
-@click.option("--tokens", is_flag=True, help="compare tokens too, as an index with --tokens does")
-def evaluate(settings: Settings, *, beir_dir: Path, mode: str, fusion: str | None, tokens: bool) -> Result:
+def evaluate(settings: Settings, *, beir_dir: Path, mode: str, fusion: str | None) -> Result:
     """Measure retrieval quality on a BEIR folder."""
     try:
         from rag.commands.search.evaluation import evaluate as run
@@ -30,6 +29,6 @@ def evaluate(settings: Settings, *, beir_dir: Path, mode: str, fusion: str | Non
     plan = Plan(settings.embedder_config())
     prepare(plan)
     embedder = load_embedder(settings)
-    scores = run(dataset, embedder, mode=mode, fusion=fusion, tokens=tokens)
+    scores = run(dataset, embedder, mode=mode, fusion=fusion, tokens=settings.tokens == "yes")
     scores |= {"precision": plan.precision, "engine": plan.engine}
     return scores, "\n".join(f"{name:>12}  {value}" for name, value in scores.items())

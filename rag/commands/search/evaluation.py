@@ -15,7 +15,8 @@ from ir_measures import RR, R, nDCG
 
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder, encode_documents
-from indexer.generation.lexical.lexical_index import LexicalReader, LexicalWriter
+from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_writer import LexicalWriter
 from rag.errors import DatasetError, QueryError
 from rag.query.fusion import FUSIONS, Rows, Scores
 from rag.query.options import MODES
@@ -117,7 +118,7 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str, toke
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
         reader = None if mode == "dense" else _lexical(texts, Path(temporary) / "lexical")
         for number, query in enumerate(queries):
-            lexical = reader.search(query, CANDIDATES) if reader else None
+            lexical = reader.search(reader.read(query), CANDIDATES) if reader else None
             if lexical and mode == "lexical":
                 yield single(lexical, is_dense=False)
                 continue

@@ -194,7 +194,7 @@ def _overlap(ours: Searchable, theirs: Searchable) -> tuple[int, dict[str, float
     for vector, chunk in zip(ours.vectors(rows), ours.chunks(rows), strict=True):
         shares["dense"].append(_shared(ours.search(vector, _TOP), theirs.search(vector, _TOP)))
         words = " ".join(f"{chunk.title} {chunk.text}".split()[:_TOP])
-        shares["lexical"].append(_shared(ours.search_words(words, _TOP), theirs.search_words(words, _TOP)))
+        shares["lexical"].append(_shared(*(each.search_words(each.read_query(words), _TOP) for each in (ours, theirs))))
     return len(rows), {kind: round(float(np.mean(found)), 4) for kind, found in shares.items()}
 
 

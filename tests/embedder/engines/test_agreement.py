@@ -110,6 +110,24 @@ def test_agreement(embeddings, texts, eager):
     assert cosines.mean() >= mean
 
 
+@pytest.fixture(scope="module")
+def eager_tokens(texts):
+    return Embeddings(EmbedderConfig(engine="eager", precision="fp32")).encode_document_tokens(texts[:20])
+
+
+def test_tokens(embeddings, texts, eager_tokens):
+    some = texts[:20]
+    vectors, signs, counts = embeddings.encode_document_tokens(some)
+    assert np.abs(vectors - embeddings.encode(some)).max() <= 1e-6
+    assert np.array_equal(counts, eager_tokens.counts)
+    differing = np.unpackbits(signs ^ eager_tokens.signs).mean()
+    assert differing <= {"fp32": 0.001, "bf16": 0.02, "int8": 0.1}[embeddings.precision]
+    for query, vector, count in zip(embeddings.encode_query_tokens(some), vectors, counts, strict=True):
+        assert np.abs(query.vector - vector).max() <= 1e-6
+        assert query.tokens.shape == (count, 384)
+        assert np.abs(np.linalg.norm(query.tokens, axis=1) - 1).max() < 1e-5
+
+
 def test_alone_or_in_a_batch(embeddings, texts):
     some = texts[:20] + texts[-30:]
     alone = np.concatenate([embeddings.encode([text]) for text in some])

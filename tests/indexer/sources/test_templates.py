@@ -74,6 +74,18 @@ def test_what_recurs_between_texts_of_a_page_stays_unless_it_is_links() -> None:
     assert "Edit this page now" not in text
 
 
+def test_labels_of_links_do_not_make_them_text() -> None:
+    way = 'Next: <a href="a">{name} A</a>, Previous: <a href="b">{name} B</a>, Up: <a href="i">Top</a>'
+    pages = site(head="", foot="", way=f'<p class="way">{way}</p>')
+    assert read(pages, "Plums") == "About Plums there is Plums to say."
+
+
+def test_a_list_of_the_places_of_a_page_is_no_text_after_which_nothing_ends() -> None:
+    places = "".join('<a href="#{name}">part of {name}</a><a href="#all">all of {name}</a>' for _ in range(2))
+    pages = site(foot=f"<div class=set>Settings of it</div><div class=on><h3>Here</h3><div>{places}</div></div>")
+    assert "Settings" not in read(pages, "Plums")
+
+
 def test_the_only_heading_of_a_page_stays() -> None:
     pages = {
         name: page.replace(f"<h1>{name}</h1>", "<div class=t><h1>Fruit</h1></div>") for name, page in site().items()

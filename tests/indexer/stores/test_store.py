@@ -31,6 +31,8 @@ PAGES = {
 QUERIES = (
     "dead tuples",
     '"dead tuples"',
+    "tuples -storage",
+    'vacuum -"dead tuples"',
     '"tuples dead"',
     '"reads max_wal_size" table',
     "max_wal_size",
@@ -167,11 +169,29 @@ def test_search_by_meaning(opened):
 @pytest.mark.parametrize("query", QUERIES)
 def test_search_by_words(opened, query):
     theirs, ours = opened
-    (wanted, wanted_rows), (scores, rows) = theirs.search_words(query, 100), ours.search_words(query, 100)
+    (wanted, wanted_rows), (scores, rows) = (
+        theirs.search_words(theirs.read_query(query), 100),
+        ours.search_words(ours.read_query(query), 100),
+    )
     assert set(rows.tolist()) == set(wanted_rows.tolist())
     assert (np.diff(scores) <= 0).all()
     if '"' not in query:  # a phrase weighs otherwise in Milvus
         np.testing.assert_allclose(scores, wanted, rtol=0.05)  # which counts the words of a passage exactly
+
+
+@pytest.mark.parametrize("query", ['"dead tuples"', "tuples -storage", 'storage "dead tuples" -fsync'])
+def test_search_by_meaning_within_what_a_query_requires_and_excludes(opened, query):
+    theirs, ours = opened
+    vector = DummyEmbedder().encode(["dead tuples of a table"])[0]
+    found = [one.search(vector, 100, one.within(one.read_query(query)))[1] for one in (theirs, ours)]
+    assert set(found[1].tolist()) == set(found[0].tolist())
+    assert 0 < len(found[0]) < theirs.chunk_count
+    for one in (theirs, ours):
+        only = Filter.parse({"language": "en"})
+        rows = one.search(vector, 100, one.within(one.read_query(query), one.select(only)))[1]
+        assert set(rows.tolist()) <= set(found[0].tolist())
+        assert one.matches(rows, only).all()
+        assert len(one.dates(rows)) == len(rows)
 
 
 @pytest.mark.parametrize("fields", FILTERS, ids=str)
@@ -181,9 +201,11 @@ def test_filters(opened, fields):
     vector = DummyEmbedder().encode(["tuples"])[0]
     allowed = set(theirs.select(only).rows().tolist())
     assert set(ours.search(vector, 100, ours.select(only))[1].tolist()) == allowed
-    assert set(ours.search_words("tuples 火災 vacuum fsync", 100, only)[1].tolist()) <= allowed
-    wanted = theirs.search_words("tuples 火災 vacuum fsync", 100, only)[1]
-    assert set(ours.search_words("tuples 火災 vacuum fsync", 100, only)[1].tolist()) == set(wanted.tolist())
+    assert set(ours.search_words(ours.read_query("tuples 火災 vacuum fsync"), 100, only)[1].tolist()) <= allowed
+    wanted = theirs.search_words(theirs.read_query("tuples 火災 vacuum fsync"), 100, only)[1]
+    assert set(ours.search_words(ours.read_query("tuples 火災 vacuum fsync"), 100, only)[1].tolist()) == set(
+        wanted.tolist()
+    )
 
 
 def test_filter_by_address(opened):
@@ -229,7 +251,7 @@ def test_many_threads(opened):
 
     def look(place):
         scores, _ = ours.search(vectors[place], 5)
-        found = ours.search_words(texts[place], 5)[1]
+        found = ours.search_words(ours.read_query(texts[place]), 5)[1]
         return scores.tolist(), [chunk.id for chunk in ours.chunks(found)]
 
     alone = [look(place) for place in range(4)]
@@ -296,7 +318,10 @@ def test_no_search_fails_while_generations_are_switched(source, store):
         seen = set()
         while not done.done():
             with closing(store.open()) as generation:
-                assert len(generation.search(vector, 3)[1]) == len(generation.search_words("tuples", 1)[1]) * 3
+                assert (
+                    len(generation.search(vector, 3)[1])
+                    == len(generation.search_words(generation.read_query("tuples"), 1)[1]) * 3
+                )
                 seen.add(generation.id)
         return seen
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from indexer.generation.lexical.lexical_query import read_query
 from rag.query.closeness import is_close, overlap
 from rag.query.results import Hit, as_text
 from tests.web.fakes import make_hit
@@ -26,18 +27,21 @@ def hit(cosine: float | None, text: str = "Bread rises.", query: str = "") -> Hi
 )
 def test_by_cosine_and_words(cosine: float | None, text: str, close: bool) -> None:
     query = "what is a partial index"
-    assert is_close(query, [hit(0.1), hit(cosine, text, query)] if cosine else [hit(None, text, query)]) is close
+    assert (
+        is_close(read_query(query).asked, [hit(0.1), hit(cosine, text, query)] if cosine else [hit(None, text, query)])
+        is close
+    )
 
 
 def test_the_threshold_can_be_set() -> None:
-    assert not is_close("bread", [hit(0.6)], 0.7)
-    assert is_close("bread", [hit(0.01)], 0.0)
-    assert not is_close("bread", [])
+    assert not is_close(read_query("bread").asked, [hit(0.6)], 0.7)
+    assert is_close(read_query("bread").asked, [hit(0.01)], 0.0)
+    assert not is_close(read_query("bread").asked, [])
 
 
 def test_words_of_title_and_headings_count() -> None:
-    assert overlap("partial index size", make_hit(text="x", highlights=[])) == pytest.approx(2 / 3)
-    assert overlap("?!", make_hit()) == 0
+    assert overlap(read_query("partial index size").asked, make_hit(text="x", highlights=[])) == pytest.approx(2 / 3)
+    assert overlap(read_query("?!").asked, make_hit()) == 0
 
 
 def test_the_terminal_says_it() -> None:

@@ -123,18 +123,18 @@ def no_vectors_but(cosine):
     return lambda rows: np.full(len(rows), cosine, np.float32)
 
 
-def test_tokens_are_half_of_a_dense_ranking():
-    ranking = interacted(found([(0.9, 7), (0.8, 2), (0.5, 4)]), maxsim_of({7: 0.2, 2: 0.6, 4: 0.5}))
-    assert ranking.rows.tolist() == [2, 7, 4]
-    assert ranking.scores.tolist() == pytest.approx([0.875, 0.5, 0.375])
-    assert ranking.dense.tolist() == pytest.approx([0.8, 0.9, 0.5])
+def test_tokens_order_a_dense_ranking():
+    ranking = interacted(found([(0.9, 7), (0.8, 2), (0.5, 4)]), maxsim_of({7: 0.2, 2: 0.6, 4: 0.6}))
+    assert ranking.rows.tolist() == [2, 4, 7]
+    assert ranking.scores.tolist() == ranking.tokens.tolist() == pytest.approx([0.6, 0.6, 0.2])
+    assert ranking.dense.tolist() == pytest.approx([0.8, 0.5, 0.9])
     assert ranking.lexical is None
     deeper = extended(ranking, interacted(found([(0.9, 7), (0.1, 1)]), maxsim_of({7: 0.2, 1: 0.9})))
-    assert deeper.rows.tolist() == [2, 7, 4, 1]
-    assert deeper.tokens.tolist() == pytest.approx([0.6, 0.2, 0.5, 0.9])
+    assert deeper.rows.tolist() == [2, 4, 7, 1]
+    assert deeper.tokens.tolist() == pytest.approx([0.6, 0.6, 0.2, 0.9])
 
 
 def test_nothing_found_has_no_tokens():
     empty = found([])
-    assert interacted(empty, no_vectors).rows.tolist() == []
+    assert interacted(empty, maxsim_of({})).rows.tolist() == []
     assert fused(empty, empty, no_vectors, maxsim=maxsim_of({})).rows.tolist() == []

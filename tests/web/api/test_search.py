@@ -26,7 +26,9 @@ def test_post_answers_with_the_rest_body(client: FlaskClient, retriever: FakeRet
     assert response.status_code == 200
     assert response.mimetype == "application/json"
     body = response.get_json()
-    assert list(body) == ["query", "hits", "next", "facets", "close", "took_ms", "generation"]
+    assert list(body) == [
+        "query", "hits", "next", "facets", "also_searched", "required", "excluded", "close", "took_ms", "generation",
+    ]  # fmt: skip
     assert body["query"] == "partial index"
     assert body["generation"] == "g1"
     assert body["took_ms"]["total"] == pytest.approx(3.12)

@@ -4,7 +4,9 @@ from pydoc_data.topics import topics
 import pytest
 
 from indexer.generation.lexical.analysis import terms_in, terms_of_word, words
-from indexer.generation.lexical.lexical_query import read_query, spans
+from indexer.generation.lexical.highlights import spans
+from indexer.generation.lexical.languages import STEMMERS, is_stop_word
+from indexer.generation.lexical.lexical_query import read_query
 
 
 @pytest.mark.parametrize(
@@ -49,13 +51,14 @@ def test_terms(text, terms):
 )
 def test_reading_a_query(query, words, phrases):
     found = read_query(query)
-    assert (list(found.words), list(found.phrases)) == (words, phrases)
+    assert [*found.words] == [(word,) for word in words]
+    assert [clause.readings for clause in found.required] == [(phrase,) for phrase in phrases]
 
 
 def test_a_long_query_has_a_bounded_number_of_phrases():
     found = read_query('"a b" ' + " ".join(f'"x{i} {"w " * 99}"' for i in range(50)))
-    assert len(found.phrases) == 8
-    assert max(map(len, found.phrases)) == 32
+    assert len(found.required) == 8
+    assert max(len(reading) for clause in found.required for reading in clause.readings) == 32
 
 
 @pytest.mark.parametrize(
@@ -77,12 +80,12 @@ def test_a_long_query_has_a_bounded_number_of_phrases():
     ],
 )
 def test_spans(query, text, marked):
-    assert [text[start:end] for start, end in spans(query, text)] == marked
+    assert [text[start:end] for start, end in spans(read_query(query).marked, text)] == marked
 
 
 def test_spans_are_in_order_and_apart():
     text = "index の索引と索引 Index, 索引index " * 20
-    found = spans("索引 index", text)
+    found = spans(read_query("索引 index").marked, text)
     assert len(found) == 5 * 20
     assert all(end <= start for (_, end), (start, _) in pairwise(found))
 
@@ -95,11 +98,51 @@ def test_the_fast_way_through_ascii_marks_the_same_words():
                 groups.setdefault(term, set()).add(word)
     for words_of_term in groups.values():
         query, text = min(words_of_term), " ".join(sorted(words_of_term)) + " _tail; unlike"
-        assert spans(query, text) == spans(query, text + " ж")  # what is not ASCII goes the other way
+        marked = read_query(query).marked
+        assert spans(marked, text) == spans(marked, text + " ж")  # what is not ASCII goes the other way
     assert len(groups) > 2_000
 
 
 @pytest.mark.parametrize(("query", "marked"), [("index", [(9, 16), (23, 28)]), ("max", [(30, 45)])])
 def test_signs_that_are_not_ascii_stand_between_words_as_spaces_do(query, marked):
     text = "“partial indexes” — an index… max_connections’s"
-    assert spans(query, text) == spans(query, f"{text} ж") == marked
+    terms = read_query(query).marked
+    assert spans(terms, text) == spans(terms, f"{text} ж") == marked
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "terms"),
+    [
+        ("de", "Häuser der Installationen", "haus der installation"),
+        ("fr", "les réseaux configurées", "le reseau configur"),
+        ("es", "configuración configuraciones", "configur configur"),
+        ("ru", "документов Ёлка", "документ елк"),
+        ("de", "set max_connections", "set max_connections max connection"),
+        ("ja", "Indexes 東京", "index 東 東京 京"),  # without rules of its own: as English
+        (None, "Indexes indexing", "index index"),
+    ],
+)
+def test_words_are_stemmed_by_the_rules_of_their_document(language, text, terms):
+    assert terms_in(text, language) == terms.split()
+
+
+def test_every_language_has_its_rules():
+    for language in STEMMERS:
+        assert terms_in("wording", language)
+        assert not is_stop_word("pilotlight", language)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("Installationen der Häuser", [("installation", "installationen"), ("haus", "hauser")]),
+        ("how do I use networks", [("use",), ("network",)]),
+        ("die", [("die",)]),
+        ('"die Installationen"', []),
+    ],
+)
+def test_a_query_is_read_by_the_rules_of_every_language_of_the_index(query, found):
+    read = read_query(query, ("de", "en"))
+    assert sorted(map(sorted, read.words)) == sorted(map(sorted, found))
+    if not found:
+        assert [clause.readings for clause in read.required] == [(("die", "installation"), ("die", "installationen"))]

@@ -11,7 +11,9 @@ import pytest
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.lexical import lexical_index
-from indexer.generation.lexical.lexical_index import LexicalReader, LexicalWriter
+from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_writer import LexicalWriter
+from indexer.generation.lexical.vocabulary import FILES
 from indexer.rowset import RowSet
 
 TEXTS = [
@@ -39,7 +41,7 @@ def reader(tmp_path):
 
 
 def rows(reader: LexicalReader, query: str, k: int = 10) -> list[int]:
-    return reader.search(query, k)[1].tolist()
+    return reader.search(reader.read(query), k)[1].tolist()
 
 
 @pytest.mark.parametrize(
@@ -69,11 +71,11 @@ def test_what_a_query_finds(reader, query, found):
 
 
 def test_scores(reader):
-    scores, found = reader.search("dead tuples", 10)
+    scores, found = reader.search(reader.read("dead tuples"), 10)
     assert found.tolist() == [0, 2]
     assert scores[0] > scores[1] > 0
     assert (scores.dtype, found.dtype) == (np.float32, np.int64)
-    assert reader.search("dead tuples", 1)[1].tolist() == [0]
+    assert reader.search(reader.read("dead tuples"), 1)[1].tolist() == [0]
     assert reader.count == len(TEXTS)
 
 
@@ -85,7 +87,7 @@ def test_equal_scores_are_in_the_order_of_rows(tmp_path):
 def test_headings_are_found_and_the_title_counts_once(tmp_path):
     titles, sections = ["Vacuum", "Vacuum"], ["Vacuum › Costs", ""]
     reader = LexicalReader(write(tmp_path / "lexical", ["text", "text costs"], title=titles, section=sections))
-    scores, found = reader.search("vacuum", 2)
+    scores, found = reader.search(reader.read("vacuum"), 2)
     assert found.tolist() == [0, 1]
     assert scores[0] == scores[1]
     assert rows(reader, "costs") == [0, 1]
@@ -127,7 +129,7 @@ def filtered(tmp_path_factory):
 
 def test_a_filter_is_exact_whatever_it_keeps(filtered, monkeypatch):
     reader, classes, dates = filtered
-    everything = {query: reader.search(query, reader.count) for query in QUERIES}
+    everything = {query: reader.search(reader.read(query), reader.count) for query in QUERIES}
     days = np.array([date or "" for date in dates])
     cases = [({"metadata": {"kind": str(kind)}}, classes == kind) for kind in range(10)]
     cases += [({"metadata": {"kind": ["0", "3"]}, "language": "de"}, classes == 0)]
@@ -142,7 +144,7 @@ def test_a_filter_is_exact_whatever_it_keeps(filtered, monkeypatch):
             only, allowed = Filter.parse(fields), RowSet(expected)
             for query in QUERIES:
                 for k in (1, 10, 200):
-                    scores, found = reader.search(query, k, only, allowed)
+                    scores, found = reader.search(reader.read(query), k, only, allowed)
                     all_scores, all_rows = everything[query]
                     kept = expected[all_rows]
                     assert found.tolist() == all_rows[kept][:k].tolist()
@@ -152,16 +154,16 @@ def test_a_filter_is_exact_whatever_it_keeps(filtered, monkeypatch):
 def test_common_words_count_although_they_find_no_candidates(filtered, monkeypatch):
     reader, classes, _ = filtered
     queries = ["w0 w1 w2 w40", "w3 w17 w40 w0", "w5 w6 w0 w50"]
-    exact = {query: reader.search(query, 10) for query in queries}
+    exact = {query: reader.search(reader.read(query), 10) for query in queries}
     monkeypatch.setattr(lexical_index, "_POSTINGS", 500)
     for query in queries:
-        scores, found = reader.search(query, 10)
+        scores, found = reader.search(reader.read(query), 10)
         assert len(set(found.tolist()) & set(exact[query][1].tolist())) >= 9
         assert scores[0] == pytest.approx(exact[query][0][0], rel=1e-5)
     only, allowed = Filter.parse({"metadata": {"kind": "6"}}), RowSet(classes == 6)
-    few = reader.search(queries[0], 10, only, allowed)  # so few rows that every word is looked for
+    few = reader.search(reader.read(queries[0]), 10, only, allowed)  # so few rows that every word is looked for
     monkeypatch.undo()
-    assert few[1].tolist() == reader.search(queries[0], 10, only, allowed)[1].tolist()
+    assert few[1].tolist() == reader.search(reader.read(queries[0]), 10, only, allowed)[1].tolist()
 
 
 def test_several_segments_are_one_index(tmp_path):
@@ -175,7 +177,10 @@ def test_several_segments_are_one_index(tmp_path):
     writer.finish()
     parts = LexicalReader(tmp_path / "parts")
     for query in QUERIES:
-        (scores, found), (expected_scores, expected) = parts.search(query, 600), whole.search(query, 600)
+        (scores, found), (expected_scores, expected) = (
+            parts.search(parts.read(query), 600),
+            whole.search(whole.read(query), 600),
+        )
         assert scores == pytest.approx(expected_scores, rel=1e-5)
         assert sorted(found) == sorted(expected)
 
@@ -183,8 +188,10 @@ def test_several_segments_are_one_index(tmp_path):
 def test_a_finished_folder_has_only_what_it_needs(tmp_path):
     folder = write(tmp_path / "lexical", TEXTS)
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert len({name.partition(".")[0] for name in before}) == 2  # meta.json and one segment
-    LexicalReader(folder).search("vacuum", 3)
+    assert (
+        len({name.partition(".")[0] for name in before} - {Path(name).stem for name in FILES}) == 2
+    )  # meta.json, a segment
+    rows(LexicalReader(folder), "vacuum")
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
@@ -258,3 +265,87 @@ def test_a_writer_can_be_given_up(tmp_path):
     writer.close()
     writer.close()
     shutil.rmtree(tmp_path / "lexical")
+
+
+def test_documents_of_several_languages_are_found_by_inflected_words(tmp_path):
+    texts = ["Die Häuser stehen", "Installing the houses", "Las configuraciones", "Unbekannte Häuser houses"]
+    languages = ["de", "en", "es", None]
+    folder = write(tmp_path / "lexical", texts, language=languages)
+    reader = LexicalReader(folder, ("en", "de", "es"))
+    assert set(rows(reader, "Haus")) == {0}
+    assert set(rows(reader, "house")) == {1, 3}
+    assert set(rows(reader, "configuración")) == set(rows(reader, "CONFIGURACIONES")) == {2}
+    assert set(rows(reader, '"die Häuser"')) == {0}
+    assert rows(LexicalReader(folder), "configuraciones") == []  # where the manifest is of an older program
+    with pytest.raises(IndexCorrupt, match="'xx'"):
+        LexicalReader(folder, ["xx"])
+
+
+def test_a_writer_says_whose_rules_it_used(tmp_path):
+    writer = LexicalWriter(tmp_path / "lexical")
+    for row, language in enumerate(["de", "en", None, "pl", "fr"]):
+        writer.add(row, title="", section="", text="text", language=language)
+    assert writer.languages == ("en", "de", "fr")
+    writer.close()
+
+
+@pytest.fixture
+def titled(tmp_path):
+    facts = {
+        "title": ["Vacuum", "Guide", "Vacuum", "Guide", "Vacuum"],
+        "section": ["Vacuum › Costs", "", "Setup", "", ""],
+        "url": [f"https://x.org/docs/page{row}.html#part" for row in range(5)],
+    }
+    return LexicalReader(write(tmp_path / "lexical", TEXTS, **facts))
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("tuples -storage", set()),
+        ("dead -storage", {2}),
+        ('dead -"dead tuples"', {2}),
+        ("dead -tuple", {2}),  # in any form
+        ("vacuum -vacuum", {0, 2, 4}),  # which says nothing
+        ("-storage", {0}),
+        ("title:guide", {1, 3}),
+        ("title:guide index", {1, 3}),
+        ("section:costs", {0}),
+        ("heading:setup dead", {2}),
+        ("body:vacuum", {0, 2}),
+        ('body:"dead tuples"', {0}),
+        ("url:page3.html", {3}),
+        ("url:https://x.org/docs/page1.html#part index", {1}),
+        ("vacuum -title:vacuum", set()),
+        ("index -url:page3", {1}),
+        ("title:nowhere vacuum", set()),
+    ],
+)
+def test_what_is_required_and_excluded(titled, query, found):
+    read = titled.read(query)
+    assert set(rows(titled, query)) == found
+    scores = titled.search(read, 10)[0]
+    assert (scores > 0).all()
+    if read.is_bounded:
+        assert found <= set(titled.within(read.required, read.excluded).rows().tolist())
+
+
+def test_unknown_words_are_corrected_and_known_ones_are_not(reader):
+    read = reader.read("vacum of deed tuples")
+    assert [tuple(one) for one in read.also] == [
+        ("vacum", ("vacuum",), "correction"),
+        ("deed", ("dead",), "correction"),
+    ]
+    assert rows(reader, "vacum of deed tuples") == rows(reader, "vacuum of dead tuples")
+    for query in ("vacuum dead", '"vacum"', "maxConections", "max_conections", "VACUMX", "zebra"):
+        assert reader.read(query).also == ()
+
+
+def test_a_folder_of_an_older_program_has_neither_fields_nor_corrections(tmp_path):
+    folder = write(tmp_path / "lexical", TEXTS, title=["Vacuum", "Guide", "", "", ""])
+    for name in FILES:
+        (folder / name).unlink()
+    reader = LexicalReader(folder)
+    assert reader.read("vacum").also == ()
+    assert set(rows(reader, "title:guide index")) == {1}
+    assert set(rows(reader, "title:predicate index")) == {1}  # anywhere

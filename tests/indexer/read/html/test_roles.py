@@ -17,6 +17,10 @@ NOISE = [
     '<div role="toolbar">Copy</div>',
     '<ul><li><a href="#a">Edit a</a><li><a href="#b">Copy b</a></ul>',
     '<p>f <span class="tooltip">ⓘ<span>Source of this</span></span></p>',
+    '<div class="language-Run"><span>run</span><pre>f()</pre></div>'.replace("run", "Run"),
+    "<form><p>f</p><label><input type=checkbox> Copy what is shown</label></form>",
+    '<label for="tab1">Source</label><p>f</p>',
+    '<p>It does this. <a href="#more">dit ...</a></p>',
 ]
 
 
@@ -35,6 +39,61 @@ def test_what_ends_paragraph_after_paragraph_is_cut_off() -> None:
     assert "more" not in text(markup)
     assert text(markup).count("It is number") == 4
     assert text('<h1>A</h1><p>Once. <a href="/x">Read more</a></p>') == "Once. Read more"
+
+
+def test_a_link_that_ends_entries_and_leads_elsewhere_each_time_is_cut_off() -> None:
+    entries = "".join(
+        f'<p>def f{n}(): <a href="/src#{n}">(source)</a> <a href="/edit#{n}">Edit</a></p>' for n in range(4)
+    )
+    assert text(entries) == "\n\n".join(f"def f{n}():" for n in range(4))
+    types = "".join(f'<p>def f{n}() returns <a href="/Tide">Tide</a></p>' for n in range(4))
+    assert text(types).count("Tide") == 4
+
+
+WAY = 'Next: <a href="b">Valves</a>, Previous: <a href="a">Walls</a> [<a href="i">Index</a>]'
+
+
+def test_lines_of_labelled_links_around_the_text_are_left_out() -> None:
+    page = f"<p>{WAY}</p><h1>Pumps</h1><p>They lift water.</p><hr><p>{WAY}</p>"
+    assert sections(page) == [(("Pumps",), None, "They lift water.")]
+    parts = "".join(f"<p>{WAY}</p><h2>Part {n}</h2><p>It lifts {n} litres.</p>" for n in range(3))
+    assert "Next" not in text(f"<h1>T</h1><p>Text.</p>{parts}")
+    assert "Inherits: Pump, Wall" in text(
+        '<h1>T</h1><p>x</p><p>Inherits: <a href="p">Pump</a>, <a href="w">Wall</a></p>'
+    )
+    assert "See A and B." in text('<h1>T</h1><p>x</p><p>See <a href="a">A</a> and <a href="b">B</a>.</p>')
+
+
+def test_what_a_script_would_fill_below_the_text_is_left_out() -> None:
+    page = "<h1>Pumps</h1><p>They lift water.</p><h2>Parts</h2><p>Many.</p><h1>No results</h1><ul></ul>"
+    assert "No results" not in text(page)
+    assert "Valves" in text("<h1>Pumps</h1><p>They lift water.</p><h2>Parts</h2><p>Many.</p><h2>Valves</h2>")
+
+
+def test_what_says_more_than_a_label_stays_beside_a_heading() -> None:
+    row = '<table><tr><td><p>when</p><td><p>a <a href="/Time">Time</a></p></table>'
+    assert "when | a Time" in text(f"<div><h4>Parameters</h4><div>{row}</div></div>")
+    signature = (
+        '<div><span class=m>public</span>&nbsp;<span class=t><a href="/S">String</a></span>&nbsp;<span>f</span>()</div>'
+    )
+    assert "public\xa0String\xa0f()" in text(f"<section><h3>f</h3>{signature}<div>It is so.</div></section>")
+    assert "buy milk" in text("<main><ul><li><label><input type=checkbox disabled> buy milk</label></ul></main>")
+
+
+def test_a_division_called_line_is_code_only_if_it_holds_a_line() -> None:
+    page = '<div class="content"><div class="line"><h1>Pumps</h1><table><tr><td>a<td>b</table></div></div>'
+    assert text(page) == "a | b"
+
+
+def test_an_empty_id_beside_a_heading_is_where_its_section_begins() -> None:
+    page = '<div><a name="f"></a><h3>f</h3><div><p>It is so.</p></div></div>'
+    assert sections(page) == [(("f",), "f", "It is so.")]
+
+
+def test_the_id_of_a_defined_name_is_that_of_its_line() -> None:
+    page = '<h1 id=t>T</h1><p>Of it.</p><p>data <a id="Tide">Tide</a> = High</p><p>It is. <b id="far">Twice</b> so.</p>'
+    [section] = extract(page).sections
+    assert section.marks == ((section.text.index("data"), "Tide"),)
 
 
 def test_text_beside_headings_and_code_stays() -> None:
@@ -82,3 +141,15 @@ def test_long_terms_and_tables_of_one_symbol_are_sections() -> None:
         (("API", "f()"), "f"),
         (("API", "g()"), "g"),
     ]
+
+
+def test_a_heading_that_leads_back_to_the_contents_is_a_heading() -> None:
+    """As docutils makes them where a page has a table of contents; a footnote's way back is no text."""
+    markup = (
+        '<section id=x><h2><a class="toc-backref" href="#id1" role="doc-backlink">How is X done?</a>'
+        f'<a class="headerlink" href="#x">¶</a></h2><p>{LONG}</p></section>'
+        '<p id=n>A note of its own, in words. <a role="doc-backlink" href="#r1">back to the text</a></p>'
+    )
+    found = sections(f"<main><h1>FAQ</h1>{markup}</main>")
+    assert [path for path, *_ in found] == [("FAQ", "How is X done?")]
+    assert "back to" not in found[0][2]

@@ -108,12 +108,12 @@ def test_a_server_that_goes_and_comes_back(fresh_milvus):
         assert len(generation.search(np.eye(4, dtype=np.float32)[0], 1)[1]) == 1
         fresh_milvus.kill()
         with pytest.raises(StoreUnreachable):
-            generation.search_words("words", 1)
+            generation.search_words(generation.read_query("words"), 1)
         fresh_milvus.start()
         until = time.monotonic() + 30
         while True:
             try:
-                found = generation.search_words("words", 9)[1]
+                found = generation.search_words(generation.read_query("words"), 9)[1]
             except StoreUnreachable:
                 assert time.monotonic() < until, "it never came back"
                 threading.Event().wait(0.05)
@@ -159,7 +159,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_write(store):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda raw: raw.replace(b'"schema_version": 2', b'"schema_version": 3'), "schema version 3"),
+        (lambda raw: raw.replace(b'"schema_version": 3', b'"schema_version": 4'), "schema version 4"),
         (lambda raw: raw.replace(b'"model": "m"', b'"model": "n"'), "does not match its checksum"),
         (lambda raw: raw[:50], "not JSON"),
     ],
@@ -210,7 +210,10 @@ def test_a_collection_in_the_place_of_the_alias(store):
 def test_a_generation_that_is_removed_while_it_is_open(live):
     generation = live.open()
     live._drop(ID)
-    for use in (lambda: generation.search_words("words", 1), lambda: generation.chunks(np.array([0]))):
+    for use in (
+        lambda: generation.search_words(generation.read_query("words"), 1),
+        lambda: generation.chunks(np.array([0])),
+    ):
         with pytest.raises(IndexMissing):
             use()
 
@@ -236,7 +239,7 @@ def test_milvus_lite_is_a_file(tmp_path):
     with closing(MilvusStore.at(f"milvus+lite://{tmp_path}/m.db/docs")) as store:
         write(store)
         store.make_live(ID)
-        assert store.open().search_words("words", 1)[1].tolist() == [0]
+        assert store.open().search_words(store.open().read_query("words"), 1)[1].tolist() == [0]
 
 
 def test_a_file_of_milvus_lite_that_cannot_be_opened(tmp_path):

@@ -46,6 +46,13 @@ def test_hybrid(folder, fusion):
     assert (scores["mrr@10"], scores["recall@100"]) == (0.75, 1.0)  # d0 is second for q2: it is found by meaning
 
 
+@pytest.mark.parametrize(("mode", "says"), [("hybrid", True), ("dense", True), ("lexical", None)])
+def test_tokens(folder, mode, says):
+    scores = evaluate(read_dataset(folder), DummyEmbedder(), mode=mode, tokens=True)
+    assert scores.get("tokens") is says
+    assert scores["mrr@10"] >= 0.5
+
+
 def test_the_default_is_what_serves(folder):
     scores = evaluate(read_dataset(folder), DummyEmbedder())
     assert (scores["mode"], scores["fusion"]) == ("hybrid", "weighted")

@@ -5,7 +5,8 @@ import pydoc_data.topics
 import pytest
 
 from indexer.generation.lexical.analysis import terms_of_word, words
-from indexer.generation.lexical.lexical_query import read_query, spans
+from indexer.generation.lexical.highlights import spans
+from indexer.generation.lexical.lexical_query import read_query
 
 TEXTS = [text for name, text in sorted(pydoc_data.topics.topics.items()) if text.isascii()][:30]
 IRREGULAR = (
@@ -31,17 +32,17 @@ def word_by_word(query: str, text: str) -> list[tuple[int, int]]:
 )
 def test_the_words_a_reader_would_find(query):
     for text in TEXTS:
-        assert spans(query, text) == word_by_word(query, text)
+        assert spans(read_query(query).marked, text) == word_by_word(query, text)
 
 
 @pytest.mark.parametrize("word", IRREGULAR.split())
 def test_every_form_of_a_word_is_found(word):
     text = f"{IRREGULAR} a_{word} {word}, ({word.upper()})"
-    found = spans(word, text)
+    found = spans(read_query(word).marked, text)
     assert found == word_by_word(word, text)
     assert len(found) >= 3
 
 
 def test_nothing_to_mark():
-    assert spans("zebra", TEXTS[0]) == []
-    assert spans("", "any text") == []
+    assert spans(read_query("zebra").marked, TEXTS[0]) == []
+    assert spans(frozenset(), "any text") == []

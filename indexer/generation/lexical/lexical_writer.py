@@ -1,0 +1,139 @@
+"""Writes the words of every chunk as a Tantivy index, with the words as they are written beside it."""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date
+from itertools import chain
+from pathlib import Path
+from urllib.parse import unquote
+
+import tantivy
+
+from indexer.generation.lexical.analysis import rules_for, terms_in, words
+from indexer.generation.lexical.vocabulary import VocabularyWriter
+
+FIELDS = ("text", "title", "section", "body", "url")  # the first has title, heading path and body, and is scored
+_HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
+_META = "meta.json"
+
+
+class LexicalWriter:
+    """Gathers the words of chunks and writes one folder. Memory is bounded, whatever the number of chunks."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the folder; raises OSError if it cannot be written."""
+        folder.mkdir()
+        self._folder = folder
+        self._languages: Counter[str] = Counter()
+        self._vocabulary = VocabularyWriter()
+        try:
+            index = tantivy.Index(_schema(), str(folder))
+            # one thread: rows stay in order, and the build has better uses for the other cores
+            self._writer = index.writer(heap_size=_HEAP, num_threads=1)
+            self._is_open = True
+        except ValueError as error:
+            raise _unwritable(folder, error) from error
+
+    def add(
+        self,
+        row: int,
+        *,
+        title: str,
+        section: str,
+        text: str,
+        url: str = "",
+        terms: Sequence[str] = (),
+        date: str | None = None,
+        language: str | None = None,
+    ) -> None:
+        """Add a chunk.
+
+        Args:
+            row: its row, which a search gives back.
+            title: of its document.
+            section: its heading path; where that starts with the title, the title is not counted again.
+            text: its words.
+            url: its address, found by `url:` alone.
+            terms: what filters test, from `filter.terms_of`.
+            date: of its document, YYYY-MM-DD.
+            language: of its document, whose rules stem the words.
+
+        Raises:
+            OSError: the disk is full or failing.
+        """
+        entry = tantivy.Document()
+        entry.add_unsigned("row", row)
+        terms_of = terms_of_chunk(title, section, text, language)
+        for name, found in zip(FIELDS, (*terms_of, terms_in(unquote(url), language)), strict=True):
+            entry.add_text(name, " ".join(found))
+        self._vocabulary.add(chain(*(words(each).findall(each) for each in (title, section, text))))
+        self._languages[rules_for(language)] += 1
+        for term in terms:
+            entry.add_text("term", term)
+        if date is not None:
+            entry.add_integer("day", day_number(date))
+        try:
+            self._writer.add_document(entry)
+        except ValueError as error:
+            raise _unwritable(self._folder, error) from error
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages by whose rules words were stemmed, the most frequent one first; see `Manifest.languages`."""
+        return tuple(language for language, _ in self._languages.most_common())
+
+    def finish(self) -> None:
+        """Complete the folder, with nothing in it but what a reader needs; raises OSError if it cannot be written."""
+        self._is_open = False
+        try:
+            self._writer.commit()
+            self._writer.wait_merging_threads()
+        except ValueError as error:
+            raise _unwritable(self._folder, error) from error
+        segments = json.loads((self._folder / _META).read_text(encoding="utf-8"))["segments"]
+        wanted = {segment["segment_id"].replace("-", "") for segment in segments}
+        for path in self._folder.iterdir():
+            if path.name != _META and path.stem not in wanted:  # locks, and segments that were merged into others
+                path.unlink()
+        self._vocabulary.write(self._folder)
+
+    def close(self) -> None:
+        """Give up a folder that has not been finished; the files stay."""
+        if self._is_open:
+            self._is_open = False
+            with contextlib.suppress(ValueError):  # the build has already failed, and says why
+                self._writer.rollback()
+                self._writer.wait_merging_threads()
+
+
+def terms_of_chunk(
+    title: str, section: str, text: str, language: str | None = None
+) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Return the terms by which a chunk is found, in order, and those of its title, its heading path and its text.
+
+    Where the heading path starts with the title, the title counts only once.
+    """
+    of_title, of_section, of_text = (terms_in(part, language) for part in (title, section, text))
+    heading = of_section if section.startswith(title) else [*of_title, *of_section]
+    return [*heading, *of_text], of_title, of_section, of_text
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    for name in FIELDS:
+        builder.add_text_field(name, tokenizer_name="whitespace", index_option="position")
+    builder.add_text_field("term", tokenizer_name="raw", index_option="basic")
+    builder.add_integer_field("day", indexed=True)
+    builder.add_unsigned_field("row", fast=True, indexed=True)
+    return builder.build()
+
+
+def day_number(text: str) -> int:
+    """Return the number that stands for a day, given as YYYY-MM-DD."""
+    return date.fromisoformat(text).toordinal()
+
+
+def _unwritable(folder: Path, error: Exception) -> OSError:
+    return OSError(f"cannot write {folder}: {' '.join(str(error).split())[:200]}")

@@ -1,0 +1,53 @@
+"""Links of a line of text: what they say, and what stands around them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from indexer.read.html.html_tree import fold
+
+_WORDS = re.compile(r"\w+")
+_LABELS = re.compile(r"\w+\s*:")
+_BETWEEN = "|"  # stands for a link in what is around links
+_MOST = 3  # links looked at from the end of a line
+
+
+@dataclass(slots=True)
+class Link:
+    """A link, and where it stands among the pieces of its line."""
+
+    target: str
+    start: int
+    end: int = -1  # -1: it goes on
+    text: str = ""  # with what follows it and is no word; only of links that end a line
+
+
+def around_links(line: Sequence[str], links: Sequence[Link]) -> tuple[str, tuple[Link, ...]]:
+    """Return the text of a line outside of its links, and the links that end it, the last first.
+
+    Links that end a line stand after some other text; between them there are no words.
+    """
+    bare: list[str] = []
+    place = 0
+    for link in links:
+        bare += line[place : link.start]
+        bare.append(_BETWEEN)
+        place = link.end if link.end >= 0 else len(line)
+    bare += line[place:]
+    tails: list[Link] = []
+    last = len(line)
+    for link in links[: -_MOST - 1 : -1]:
+        if link.end < 0 or not link.start or any(map(_WORDS.search, line[link.end : last])):
+            break
+        link.text = fold("".join(line[link.start : last]))
+        last = link.start
+        tails.append(link)
+    return "".join(bare), tuple(tails)
+
+
+def labels_between(bare: str) -> int | None:
+    """Return how many labels, like "Next:", are all the words around two or more links; None if there are others."""
+    if bare.count(_BETWEEN) <= 1:
+        return None
+    labels = len(_LABELS.findall(bare))
+    return labels if len(_WORDS.findall(bare)) == labels else None

@@ -1,0 +1,55 @@
+"""What a query says beside its words, in every mode: what it requires and excludes, mistakes, synonyms and boosts."""
+
+import pytest
+
+from rag.errors import SettingsError
+from rag.query.options import MODES
+from rag.query.request import Limits, SearchRequest
+from rag.query.results import as_text
+from rag.query.retriever import Retriever
+from tests.dummy import DummyEmbedder
+
+
+@pytest.fixture
+def titles(site):
+    site.build()
+
+    def search(query: str, mode: str = "hybrid", **limits: str) -> list[str]:
+        retriever = Retriever.open(site.index, DummyEmbedder(), Limits(**limits))
+        return [hit.title for hit in retriever.search(SearchRequest(query, mode=mode)).hits]
+
+    return search
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_required_and_excluded_parts_hold_in_every_mode(titles, mode):
+    everything = titles("vacuum partial index fsync", mode)
+    assert len(everything) == 3
+    assert "Vacuum" not in titles("vacuum partial index fsync -tuples", mode)
+    assert titles('"dead tuples" index', mode) == ["Vacuum"]
+    assert titles("title:vacuum index fsync", mode) == ["Vacuum"]
+    assert titles('"tuples dead" index', mode) == []
+
+
+def test_the_answer_says_how_the_query_was_read(site):
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder())
+    answer = retriever.search(SearchRequest('vacum "dead tuples" -title:durability'))
+    assert answer.also_searched == [{"typed": "vacum", "searched": ["vacuum"], "reason": "correction"}]
+    assert (answer.required, answer.excluded) == (['"dead tuples"'], ["title:durability"])
+    assert as_text(answer.as_dict()).splitlines()[:5:2] == [
+        "without: title:durability", 'only with: "dead tuples"', "also searched for: vacuum (vacum)",
+    ]  # fmt: skip
+    [hit] = answer.hits
+    assert "vacuum" in {hit.text[start:end].lower() for start, end in hit.highlights}
+
+
+def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):
+    rules = tmp_path / "rules.txt"
+    rules.write_text("hoover => vacuum\n")
+    assert titles("hoover", "lexical") == []
+    assert titles("hoover", "lexical", synonyms=str(rules)) == ["Vacuum"]
+    ranked = titles("vacuum partial index")
+    assert titles("vacuum partial index", boost="path=/*0.1") == ranked  # which holds for all alike
+    with pytest.raises(SettingsError, match="boost"):
+        titles("vacuum", boost="nonsense")
