@@ -38,8 +38,10 @@ class Embeddings(LangChainEmbeddings):
         self.spec = self.plan.spec
         self.precision = self.plan.precision
         self.threads = self.plan.threads
-        self.tokenizer = Tokenizer(self.spec)
-        self.engine = start_engine(self.plan, lambda: self.model)
+        document = (Tokenizer(self.spec), start_engine(self.plan, lambda: self.model))
+        self._sides = {"document": document, "query": document}
+        if (query := self.plan.query) is not self.plan:
+            self._sides["query"] = (Tokenizer(query.spec), start_engine(query, lambda: self.query_model))
 
     @property
     def dimension(self) -> int:
@@ -62,13 +64,16 @@ class Embeddings(LangChainEmbeddings):
 
         Engines that run a package do not need it; it is then loaded at the first access.
         """
-        from embedder.model.sentence import load_in
+        return _load(self.plan)
 
-        return load_in(self.spec, self.precision)
+    @cached_property
+    def query_model(self) -> "SentenceEncoder":
+        """The module that embeds queries: `model`, unless they have a model of their own."""
+        return self.model if self.plan.query is self.plan else _load(self.plan.query)
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
-        return self.tokenizer.count(texts, role)
+        return self._sides[role][0].count(texts, role)
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts; returns float32 (n, dim), in the order given. Texts over `max_length` are truncated.
@@ -78,27 +83,29 @@ class Embeddings(LangChainEmbeddings):
         rows = self._rows(texts, role)
         if not rows:
             return np.empty((0, self.dimension), dtype=np.float32)
-        return self._finite(self.engine.encode(rows))
+        return self._finite(self._sides[role][1].encode(rows))
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, each as one vector and as one for each of its tokens, in one pass. Raises as `encode` does."""
+        self._check_tokens()
         rows = self._rows(texts, "query")
         if not rows:
             return []
-        vectors, states = self.engine.encode_tokens(rows)
+        vectors, states = self._sides["document"][1].encode_tokens(rows)
         return [QueryTokens(vector, unit(own)) for vector, own in zip(self._finite(vectors), states, strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
         """Embed documents, each as one vector and as the signs of its tokens, in one pass. Raises as `encode` does."""
+        self._check_tokens()
         rows = self._rows(texts, "document")
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
-        signs = [np.empty((0, self.dimension // 8), dtype=np.uint8)]
+        signs = [np.empty((0, self.spec.hidden // 8), dtype=np.uint8)]
         counts = np.array([len(row) for row in rows], dtype=np.int32)
         groups = (np.cumsum(counts) // _TOKENS_TOGETHER).tolist()
         start = 0
         for _, group in groupby(groups):
             stop = start + len(list(group))
-            vectors[start:stop], states = self.engine.encode_tokens(rows[start:stop])
+            vectors[start:stop], states = self._sides["document"][1].encode_tokens(rows[start:stop])
             signs += [to_signs(state) for state in states]
             start = stop
         return DocumentTokens(self._finite(vectors), np.concatenate(signs), counts)
@@ -107,7 +114,7 @@ class Embeddings(LangChainEmbeddings):
         self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
         """Score passages by their tokens, float32 (n,); see `late_interaction.maxsim`."""
-        return self.engine.maxsim(query, signs, starts, counts)
+        return self._sides["document"][1].maxsim(query, signs, starts, counts)
 
     def embed_query(self, text: str) -> list[float]:
         """Embed one query with the model's query prompt; returns `dim` floats."""
@@ -122,7 +129,14 @@ class Embeddings(LangChainEmbeddings):
     def _rows(self, texts: Sequence[str], role: Role) -> list[list[int]]:
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError("encode takes a sequence of str")
-        return self.tokenizer(texts, role) if len(texts) else []
+        return self._sides[role][0](texts, role) if len(texts) else []
+
+    def _check_tokens(self) -> None:
+        if self.plan.query is not self.plan:
+            raise EmbedderError(
+                f"{self.plan.query.spec.name} embeds queries and {self.spec.name} documents, so their tokens cannot be "
+                "compared: leave out --tokens, or use one model for both"
+            )
 
     def _finite(self, vectors: Floats) -> Floats:
         if not np.isfinite(vectors).all():
@@ -130,3 +144,9 @@ class Embeddings(LangChainEmbeddings):
                 f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
             )
         return vectors
+
+
+def _load(plan: Plan) -> "SentenceEncoder":
+    from embedder.model.sentence import load_in
+
+    return load_in(plan.spec, plan.precision)

@@ -52,6 +52,21 @@ class Settings:
     )
     model: str = setting(PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder")
     revision: str = setting("", "commit hash of a hub model, required with a hub name", "embedder")
+    query_model: str = setting(
+        "",
+        "model for queries, of a pair that was trained together; empty = the same model, or its query route",
+        "embedder",
+    )
+    query_revision: str = setting("", "commit hash of a hub model for queries", "embedder")
+    query_prompt: str = setting(
+        "", "text before each query, such as 'query: '; empty = what the model says", "embedder"
+    )
+    document_prompt: str = setting(
+        "", "text before each passage, such as 'passage: '; empty = what the model says", "embedder"
+    )
+    dimensions: int = setting(
+        0, "numbers to keep of each vector, for models trained for it; 0 = all", "embedder", low=0, high=65_536
+    )
     engine: str = setting(
         "auto",
         "how to run the model; auto = native if it supports the model, else aot",
@@ -222,6 +237,11 @@ class Settings:
         return EmbedderConfig(
             model=self.model,
             revision=self.revision,
+            query_model=self.query_model,
+            query_revision=self.query_revision,
+            query_prompt=self.query_prompt,
+            document_prompt=self.document_prompt,
+            dimensions=self.dimensions,
             engine=self.engine,
             precision=self.precision,
             threads=self.threads,

@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         "--architecture",
         choices=ARCHITECTURES,
         default="minilm",
-        help="embed: mpnet has random weights; all-mpnet-base-v2 downloads its own, 400 MB",
+        help="embed: minilm has its own weights, all-mpnet-base-v2 downloads them (400 MB), others have random ones",
     )
     parser.add_argument(
         "--lengths", type=_numbers, default=LENGTHS, help="embed: tokens of the single texts, as in 8,15"

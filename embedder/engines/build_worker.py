@@ -53,7 +53,7 @@ def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -
     from embedder.engines.compilation import build_package
 
     config = asked["config"]
-    plan = Plan(EmbedderConfig(**config | {"cache_dir": Path(config["cache_dir"])}))
+    plan = Plan(EmbedderConfig(**config | {"cache_dir": Path(config["cache_dir"])}), asked["role"])
     if plan.package_key is None or plan.package_key.as_dict() != asked["key"]:
         raise PackageError(f"the model {plan.spec.folder} has just been changed: try again")
     build_package(plan, folder, report)

@@ -58,7 +58,7 @@ def build_package(plan: Plan, folder: Path, report: Callable[[str], None]) -> No
         from embedder.model.quantisation import quantise
 
         report("quantising the weights")
-        quantise(module)
+        quantise(module.encoder)
     build_aot(module, plan, folder, report)
 
 
@@ -67,12 +67,10 @@ def build_native(module: SentenceEncoder, precision: str, folder: Path, report: 
 
     Raises TypeError for another module, CompilerMissing or PackageError.
     """
-    if not isinstance(module.encoder, Encoder):
-        raise TypeError("the native engine packs the weights of an embedder.model.encoder.Encoder")
     report("compiling the native encoder")
     library.provide(folder)
     report("packing the weights")
-    write_weights(module.encoder, precision, library.architecture(), folder)
+    write_weights(module, precision, library.architecture(), folder)
 
 
 def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callable[[str], None]) -> None:

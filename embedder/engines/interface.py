@@ -7,7 +7,7 @@ from pathlib import Path
 from embedder.engines.library import INTERLEAVE, PANEL, architecture
 from embedder.errors import PackageError
 
-ABI_VERSION = 3  # kAbiVersion: raise both with any change of interface.h
+ABI_VERSION = 5  # kAbiVersion: raise both with any change of interface.h
 
 
 class Precision(IntEnum):
@@ -19,7 +19,19 @@ class Precision(IntEnum):
 class Pooling(IntEnum):
     """The way in which the vectors of a text's tokens become one."""
 
-    MEAN, CLS, MAX = range(3)
+    CLS, MAX, MEAN, MEAN_SQRT_LEN_TOKENS, WEIGHTEDMEAN, LASTTOKEN = range(6)
+
+
+class Action(IntEnum):
+    """What a step does with a text's vector."""
+
+    POOL, DENSE, CUT, NORMALIZE = range(4)
+
+
+class Activation(IntEnum):
+    """What a dense step applies to each number."""
+
+    IDENTITY, TANH, RELU, GELU, SIGMOID, SILU = range(6)
 
 
 class Refusal(IntEnum):
@@ -39,11 +51,24 @@ class CShape(ctypes.Structure):
         ("vocabulary", ctypes.c_int32),
         ("first_position", ctypes.c_int32),
         ("max_length", ctypes.c_int32),
-        ("pooling", ctypes.c_int32),
-        ("normalize", ctypes.c_int32),
+        ("outputs", ctypes.c_int32),
+        ("global_every", ctypes.c_int32),
+        ("window", ctypes.c_int32),
+        ("activation", ctypes.c_int32),
         ("precision", ctypes.c_int32),
         ("eps", ctypes.c_float),
         ("types", ctypes.c_int32),
+    )
+
+
+class CStep(ctypes.Structure):
+    """The struct `pl_step`."""
+
+    _fields_ = (
+        ("action", ctypes.c_int32),
+        ("option", ctypes.c_int32),
+        ("outputs", ctypes.c_int32),
+        ("residual", ctypes.c_int32),
     )
 
 
@@ -53,7 +78,7 @@ def load(path: Path) -> ctypes.CDLL:
     Raises OSError for a file that is no library, PackageError for one whose interface is another.
     """
     library = ctypes.CDLL(str(path))
-    ours = [ABI_VERSION, ctypes.sizeof(CShape), PANEL, *INTERLEAVE[architecture()].values()]
+    ours = [ABI_VERSION, ctypes.sizeof(CShape), ctypes.sizeof(CStep), PANEL, *INTERLEAVE[architecture()].values()]
     try:
         its = list((ctypes.c_int32 * len(ours)).in_dll(library, "pl_abi"))
     except ValueError:  # there is no such symbol
@@ -64,7 +89,13 @@ def load(path: Path) -> ctypes.CDLL:
             f"({its or 'none'}, not {ours}): remove it to build it again"
         )
     library.pl_create.restype = ctypes.c_void_p
-    library.pl_create.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32]
+    library.pl_create.argtypes = [
+        ctypes.c_char_p,
+        *[ctypes.c_void_p] * 2,
+        ctypes.c_int32,
+        ctypes.c_void_p,
+        ctypes.c_int32,
+    ]
     library.pl_encode.restype = Refusal
     library.pl_encode.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32] + [ctypes.c_void_p] * 2
     library.pl_maxsim.restype = ctypes.c_int32

@@ -14,30 +14,40 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.engines import interface
-from embedder.engines.interface import CShape, Pooling, Precision, Refusal
+from embedder.engines.interface import Action, Activation, CShape, CStep, Pooling, Precision, Refusal
 from embedder.engines.library import ISAS, LIBRARY, PANEL, architecture
 from embedder.errors import ModelError, PackageError
 from embedder.late_interaction import Floats, check_passages, maxsim
 from embedder.model.shape import Shape, shape_of
 from embedder.model.spec import ModelSpec
+from embedder.model.steps import Cut, Dense, LayerNorm
 
 WEIGHTS = "weights.bin"
 LAYOUT = "layout.json"
 _WIDEST = 4096  # dimensions of a token, up to which sums of the kernel's codes fit its 16 bits
 
 
-def supports(spec: ModelSpec, precision: str, isa: str) -> bool:
-    """Return whether the native engine supports a model, in this precision, on this instruction set."""
+def obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
+    """Return what keeps the native engine from running a model in this precision on this instruction set, or ""."""
     shape = shape_of(spec.config)
-    return (
-        shape is not None
-        and isa in ISAS.get(architecture(), {})
-        and not (precision == "int8" and isa == "neon")  # no dot products of bytes
-        and shape.gelu == "none"
-        and shape.hidden % PANEL == 0
-        and shape.intermediate % PANEL == 0
-        and (shape.hidden // shape.heads) % PANEL == 0
-    )
+    if shape is None:
+        return f"its architecture, {spec.config.get('model_type')}, is not one that native knows"
+    if isa not in ISAS.get(architecture(), {}):
+        return f"there are no kernels for {isa}"
+    if precision == "int8" and isa == "neon":
+        return "neon has no dot products of bytes"
+    if shape.gelu != "none":
+        return "its activation is not the exact GELU"
+    dense = [step for step in spec.steps if isinstance(step, Dense)]
+    widths = [shape.hidden, shape.intermediate, shape.hidden // shape.heads]
+    widths += [width for step in dense for width in (step.inputs, step.outputs)]
+    if any(width % PANEL for width in widths):
+        return f"it has a width that is no multiple of {PANEL}"
+    if any(isinstance(step, LayerNorm) for step in spec.steps):
+        return "its vectors go through a LayerNorm module"
+    if any(step.residual and step.inputs != step.outputs for step in dense):
+        return "it has a Dense module with a second weight"
+    return ""
 
 
 class NativeEngine:
@@ -56,12 +66,13 @@ class NativeEngine:
         shape = shape_of(spec.config, spec.token_types)
         if shape is None:
             raise PackageError(f"the package {folder} is of a model the native engine does not run: use --engine aot")
-        self._dimension, self._positions = shape.hidden, shape.positions - shape.first_position
-        self._tokenizer = spec.tokenizer
+        self._dimension, self._positions = spec.dimension, shape.positions - shape.first_position
+        self._hidden, self._tokenizer = shape.hidden, spec.tokenizer
         base = self._weights.ctypes.data
         tensors = (ctypes.c_void_p * len(offsets))(*(None if at < 0 else base + at for at in offsets))
         self._encode, self._maxsim = library.pl_encode, library.pl_maxsim
-        self._handle = library.pl_create(isa.encode(), ctypes.byref(c_shape(shape, spec, precision)), tensors, threads)
+        sizes, steps = c_shape(shape, spec, precision), c_steps(spec)
+        self._handle = library.pl_create(isa.encode(), ctypes.byref(sizes), steps, len(steps), tensors, threads)
         if not self._handle:
             raise PackageError(f"the package {folder} has no kernels for {isa}: remove it to build it again")
         weakref.finalize(self, library.pl_destroy, self._handle)
@@ -77,7 +88,7 @@ class NativeEngine:
 
         Raises as `encode` does.
         """
-        return self._run(rows, np.empty((sum(map(len, rows)), self._dimension), dtype=np.float32))
+        return self._run(rows, np.empty((sum(map(len, rows)), self._hidden), dtype=np.float32))
 
     def maxsim(
         self, query: Floats, signs: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
@@ -130,9 +141,24 @@ def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
         vocabulary=shape.vocabulary,
         first_position=shape.first_position,
         max_length=shape.positions - shape.first_position,
-        pooling=Pooling[spec.pooling.upper()],
-        normalize=spec.normalize,
+        outputs=spec.dimension,
+        global_every=shape.modern.global_every if shape.modern else 0,
+        window=shape.modern.window if shape.modern else 0,
+        activation=Activation.SILU if shape.modern and shape.modern.silu else Activation.GELU,
         precision=Precision[precision.upper()],
         eps=shape.eps,
         types=shape.types,
     )
+
+
+def c_steps(spec: ModelSpec) -> ctypes.Array[CStep]:
+    """Return what follows the encoder as the library's `pl_step`s."""
+    steps = [CStep(Action.POOL, Pooling[name.upper()], spec.hidden, 0) for name in spec.pooling]
+    for step in spec.steps:
+        if isinstance(step, Dense):
+            activation = Activation[step.activation.upper()]
+            steps.append(CStep(Action.DENSE, activation, step.outputs, step.residual))
+        else:
+            action = Action.CUT if isinstance(step, Cut) else Action.NORMALIZE
+            steps.append(CStep(action, 0, step.outputs if isinstance(step, Cut) else 0, 0))
+    return (CStep * len(steps))(*steps)

@@ -43,7 +43,7 @@ def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = 
 
 
 def is_built(plan: Plan) -> bool:
-    """Return whether the plan needs no build: its package is in the cache, or its engine has none."""
+    """Return whether a plan's own model needs no build: its package is in the cache, or its engine has none."""
     key = plan.package_key
     return key is None or package_folder(plan.config.cache_dir, key).exists()
 
@@ -179,16 +179,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str], None]) -> None:
     """Have the plan's files written to a folder; its parent folder takes temporary files."""
     scratch = folder.parent
-    # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
-    config = dataclasses.replace(
-        plan.config,
-        model=str(plan.spec.folder.absolute()),
-        revision="",
-        engine=plan.engine,
-        precision=plan.precision,
-        threads=plan.threads,
-    )
-    asked = {"config": dataclasses.asdict(config), "key": key.as_dict(), "folder": folder}
+    asked = request(plan, key, folder)
     with (scratch / _WORDS).open("wb") as words:
         process = subprocess.Popen(
             [sys.executable, *_LINE, json.dumps(asked, default=str)],
@@ -212,6 +203,23 @@ def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # with its compilers
+
+
+def request(plan: Plan, key: PackageKey, folder: Path) -> dict[str, Any]:
+    """Return what a worker is asked to build, for JSON: a config and a role that give the plan again, and the key."""
+    # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
+    root = str(plan.spec.root.absolute())
+    config = dataclasses.replace(
+        plan.config,
+        model=root,
+        revision="",
+        query_model=root if plan.role == "query" else "",
+        query_revision="",
+        engine=plan.engine,
+        precision=plan.precision,
+        threads=plan.threads,
+    )
+    return {"config": dataclasses.asdict(config), "role": plan.role, "key": key.as_dict(), "folder": folder}
 
 
 def _environment(scratch: Path) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -15,10 +15,13 @@ from embedder.engines.library import architecture, sources_digest
 from embedder.errors import EmbedderError, ModelError, PrecisionError
 from embedder.model.cross_encoder import read_cross_encoder
 from embedder.model.spec import ModelSpec, locate, read_spec
+from embedder.protocol import Role
 
 # Of aot: without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured.
 INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
-RECIPE = 8  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
+RECIPE = 9  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
+_PROMPTS = ("query_prompt", "document_prompt")
+_SHARED = (*_PROMPTS, "dimension")  # fields of a fingerprint that a pair of models has once
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class PackageKey:
 
     model: str
     engine: str
-    fingerprint: str  # SHA-256 of the embedder's fingerprint, precision included
+    fingerprint: str  # SHA-256 of the model's fingerprint, with the precision and without prompts
     precision: str
     isa: str
     torch: str  # empty where the code does not depend on it
@@ -49,19 +52,29 @@ class PackageKey:
 class Plan:
     """A config resolved for this machine: model description, precision, threads, fingerprint and package key.
 
+    It is the plan for documents; `query` is that for queries, the same one unless another model embeds them.
     Raises ModelError, PrecisionError or EmbedderError if this machine cannot run the config.
     """
 
-    def __init__(self, config: EmbedderConfig) -> None:
+    def __init__(self, config: EmbedderConfig, role: Role = "document") -> None:
         if config.engine not in ENGINES:
             raise EmbedderError(f"no engine {config.engine!r}: one of {', '.join(ENGINES)}")
         self.config = config
+        self.role = role
         self.precision = resolve_precision(config.precision)
-        read = read_cross_encoder if config.pairs else read_spec
-        self.spec: ModelSpec = read(locate(config.model, config.revision))
+        self.spec: ModelSpec = _read(config, role)
         self.threads = config.threads or cpu.detect().cores
         self.engine = self._engine()
         self._check_int8()
+        self.query: Plan = self
+        if role == "document" and _read(config, "query") != self.spec:
+            self.query = Plan(config, "query")
+            self._check_pair(self.query.spec)
+
+    @property
+    def parts(self) -> tuple["Plan", ...]:
+        """The plans of the models that embed texts: one, or those for documents and for queries."""
+        return (self,) if self.query is self else (self, self.query)
 
     @property
     def isa(self) -> str:
@@ -71,7 +84,12 @@ class Plan:
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Flat mapping of everything that changes a vector; equal means interchangeable."""
-        return self.spec.fingerprint | {"precision": self.precision}
+        own = self.spec.fingerprint | {"precision": self.precision}
+        if self.query is self:
+            return own
+        theirs = self.query.spec.fingerprint
+        different = {f"query_{name}": value for name, value in theirs.items() if name not in _SHARED}
+        return own | {"query_prompt": theirs["query_prompt"]} | different
 
     @property
     def package_key(self) -> PackageKey | None:
@@ -79,7 +97,9 @@ class Plan:
         if self.engine not in {"native", "aot"}:
             return None
         native = self.engine == "native"
-        digest = hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
+        compiled = {name: value for name, value in self.spec.fingerprint.items() if name not in _PROMPTS}
+        fields = compiled | {"precision": self.precision}
+        digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
         return PackageKey(
             model=self.spec.name,
             fingerprint=digest,
@@ -91,20 +111,31 @@ class Plan:
             sources=sources_digest() if native else "",
         )
 
-    def _engine(self) -> str:
+    @cached_property
+    def obstacle(self) -> str:
+        """What keeps the native engine from running the model here; empty if nothing does."""
         try:
-            native = kernel.supports(self.spec, self.precision, cpu.detect().isa)
             _ = self.spec.dimension
+            return kernel.obstacle(self.spec, self.precision, cpu.detect().isa)
         except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
             raise ModelError(f"{self.spec.folder}/config.json has no valid {error}: fetch the model again") from error
-        if self.config.engine == "native" and not native:
+
+    def _check_pair(self, query: ModelSpec) -> None:
+        if query.dimension != self.spec.dimension:
+            raise ModelError(
+                f"{query.name} gives queries vectors of {query.dimension} numbers, and {self.spec.name} gives "
+                f"documents {self.spec.dimension}: choose models trained as a pair, or cut both alike by --dimensions"
+            )
+
+    def _engine(self) -> str:
+        obstacle = self.obstacle
+        if self.config.engine == "native" and obstacle:
             raise EmbedderError(
-                f"the native engine does not run {self.spec.name} in {self.precision} on {cpu.detect().isa}: it needs "
-                "a model of BERT's family with widths that are multiples of 32 and GELU, and AVX2 or NEON; "
-                "choose --engine aot"
+                f"the native engine does not run {self.spec.name} in {self.precision} on {cpu.detect().isa}, as "
+                f"{obstacle}: choose --engine aot"
             )
         if self.config.engine == "auto":
-            return "native" if native else "aot"
+            return "aot" if obstacle else "native"
         return self.config.engine
 
     def _check_int8(self) -> None:
@@ -117,6 +148,20 @@ class Plan:
                 f"precision int8 of engine aot needs AVX512_VNNI or AMX, and {cpu.detect().isa} is used here: "
                 "choose --engine native where it knows the model, or --precision auto"
             )
+
+
+def _read(config: EmbedderConfig, role: Role) -> ModelSpec:
+    """Describe the model that embeds the texts of a role, or scores pairs of them."""
+    if config.pairs:
+        return read_cross_encoder(locate(config.model, config.revision))
+    pair = role == "query" and bool(config.query_model)
+    place = (config.query_model, config.query_revision) if pair else (config.model, config.revision)
+    spec = read_spec(locate(*place), role, config.dimensions)
+    return replace(
+        spec,
+        query_prompt=config.query_prompt or spec.query_prompt,
+        document_prompt=config.document_prompt or spec.document_prompt,
+    )
 
 
 def resolve_precision(precision: str) -> str:

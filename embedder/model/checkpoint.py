@@ -1,15 +1,18 @@
 """Loads safetensors weights into an `Encoder`, mapping the tensor names of each model family."""
 
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
 from embedder.errors import ModelError
 from embedder.model.encoder import Encoder, relative_position_bias
-from embedder.model.shape import Shape
+from embedder.model.modernbert import ModernEncoder, angle_table
+from embedder.model.shape import Modern, Shape
 
+_Kind = TypeVar("_Kind", bound=nn.Module)
 # canonical name: what BERT and RoBERTa, MPNet, and DistilBERT call it
 _BERT = {
     "layers": "encoder.layer.{}.",
@@ -42,19 +45,48 @@ _DISTILBERT = {
 }
 
 
+_MODERN = {
+    "qkv": "attn.Wqkv",
+    "out": "attn.Wo",
+    "up": "mlp.Wi",
+    "down": "mlp.Wo",
+    "norm1": "attn_norm",
+    "norm2": "mlp_norm",
+}
+
+
+def load_modern_encoder(shape: Shape, modern: Modern, files: tuple[Path, ...]) -> ModernEncoder:
+    """Build an fp32 ModernBERT from safetensors files. Raises ModelError like `load_encoder`."""
+    tensors = _without_prefix(read_tensors(files), "embeddings.tok_embeddings.weight")
+    width = shape.hidden // shape.heads
+    state = {
+        "words.weight": _take(tensors, "embeddings.tok_embeddings.weight", files),
+        "global_angles": angle_table(modern.global_theta, shape.positions, width),
+        "local_angles": angle_table(modern.local_theta, shape.positions, width),
+    }
+    named = {"norm": "embeddings.norm", "final": "final_norm"}
+    for layer in range(shape.layers):
+        named |= {f"layers.{layer}.{ours}": f"layers.{layer}.{theirs}" for ours, theirs in _MODERN.items()}
+    del named["layers.0.norm1"]
+    for ours, theirs in named.items():
+        state[f"{ours}.weight"] = weight = _take(tensors, f"{theirs}.weight", files)
+        bias = tensors.get(f"{theirs}.bias")  # no published model has one
+        state[f"{ours}.bias"] = torch.zeros(len(weight)) if bias is None else bias.float()
+    with torch.device("meta"):
+        encoder = ModernEncoder(shape, modern)
+    return _filled(encoder, state, files)
+
+
 def load_encoder(shape: Shape, kind: str, files: tuple[Path, ...]) -> Encoder:
     """Build an fp32 encoder from safetensors files; `kind` is the config's `model_type`.
 
     Raises ModelError naming the file or tensor that is truncated, missing or of the wrong shape.
     """
-    tensors = _read(files)
+    tensors = _without_prefix(read_tensors(files), "embeddings.word_embeddings.weight")
     names = {"mpnet": _MPNET, "distilbert": _DISTILBERT}.get(kind, _BERT)
 
     def take(name: str) -> Tensor:
-        try:
-            return tensors[name].float()
-        except KeyError:
-            raise ModelError(f"{files[0].parent} has no tensor {name!r}: fetch the model again") from None
+        return _take(tensors, name, files)
 
     state: dict[str, Tensor] = {
         "words.weight": take("embeddings.word_embeddings.weight"),
@@ -75,6 +107,30 @@ def load_encoder(shape: Shape, kind: str, files: tuple[Path, ...]) -> Encoder:
         state["relative"] = relative_position_bias(table, shape.positions - shape.first_position)
     with torch.device("meta"):
         encoder = Encoder(shape)
+    return _filled(encoder, state, files)
+
+
+def read_tensors(files: tuple[Path, ...]) -> dict[str, Tensor]:
+    """Read every tensor of safetensors files by its name. Raises ModelError naming a damaged file."""
+    tensors: dict[str, Tensor] = {}
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors.update((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - not a mapping
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path} is damaged ({error}): fetch the model again") from error
+    return tensors
+
+
+def _take(tensors: dict[str, Tensor], name: str, files: tuple[Path, ...]) -> Tensor:
+    try:
+        return tensors[name].float()
+    except KeyError:
+        raise ModelError(f"{files[0].parent} has no tensor {name!r}: fetch the model again") from None
+
+
+def _filled(encoder: _Kind, state: dict[str, Tensor], files: tuple[Path, ...]) -> _Kind:
+    """Give an encoder its weights."""
     try:
         encoder.load_state_dict(state, assign=True)
     except RuntimeError as error:
@@ -83,15 +139,7 @@ def load_encoder(shape: Shape, kind: str, files: tuple[Path, ...]) -> Encoder:
     return encoder.eval().requires_grad_(False)
 
 
-def _read(files: tuple[Path, ...]) -> dict[str, Tensor]:
-    """Read every tensor, by its name without the prefix that checkpoints of larger models put before it."""
-    tensors: dict[str, Tensor] = {}
-    for path in files:
-        try:
-            with safe_open(path, framework="pt") as file:
-                tensors.update((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - not a mapping
-        except (SafetensorError, OSError) as error:
-            raise ModelError(f"{path} is damaged ({error}): fetch the model again") from error
-    anchor = "embeddings.word_embeddings.weight"
+def _without_prefix(tensors: dict[str, Tensor], anchor: str) -> dict[str, Tensor]:
+    """Take off what checkpoints of larger models put before every name, as `anchor` shows."""
     prefix = next((name.removesuffix(anchor) for name in tensors if name.endswith(anchor)), "")
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from embedder.errors import ModelError
-from embedder.model.spec import ModelSpec, read_object, read_spec
+from embedder.model.modules import read_modules, read_object
+from embedder.model.spec import ModelSpec, read_transformer
+from embedder.model.steps import POOLINGS
 
-_WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert"}  # their tokenizers give none, though some have weights for two
+# Their tokenizers give none, though some have weights for two.
+_WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert", "modernbert"}
 ACTIVATIONS = ("sigmoid", "identity")
 
 
@@ -33,26 +36,32 @@ def read_cross_encoder(folder: Path) -> CrossEncoderSpec:
 
     Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
     """
-    spec = read_spec(folder)
+    modules = read_modules(folder, "document")
+    spec = read_transformer(folder, modules[0].folder if modules else folder, "sequence-classification")
     config = spec.config
     labels = config.get("num_labels") or len(config.get("id2label") or (0, 1))  # transformers' default is two
     if labels != 1:
         raise ModelError(
-            f"{folder}/config.json has {labels} labels: a cross-encoder for reranking has one, a model that embeds "
-            "texts has none"
+            f"{spec.folder}/config.json has {labels} labels: a cross-encoder for reranking has one, a model that "
+            "embeds texts has none"
         )
+    if modules and [module.kind for module in modules] != ["Transformer"]:
+        raise ModelError(f"{folder}/modules.json has more modules than a Transformer, which is not supported")
     saved = folder / "config_sentence_transformers.json"
     settings = read_object(saved) if saved.exists() else {}
     if settings.get("default_prompt_name"):
         raise ModelError(f"{saved} puts a prompt before each pair, which is not supported")
     kept = {field.name: getattr(spec, field.name) for field in fields(ModelSpec)}
-    kept |= {"pooling": _pooling(config), "normalize": False, "query_prompt": "", "document_prompt": ""}
-    kept |= {"token_types": _token_types(folder, config), "activation": _activation(folder, config, settings)}
+    kept |= {"pooling": (_pooling(spec.folder, config),)}
+    kept |= {"token_types": _token_types(spec.folder, config), "activation": _activation(folder, config, settings)}
     return CrossEncoderSpec(**kept)
 
 
-def _pooling(config: Mapping[str, Any]) -> str:
-    return str(config.get("classifier_pooling", "cls"))  # the name that ModernBERT has for it
+def _pooling(folder: Path, config: Mapping[str, Any]) -> str:
+    name = str(config.get("classifier_pooling", "cls"))  # as ModernBERT has it
+    if name not in POOLINGS:
+        raise ModelError(f"{folder}/config.json asks for the pooling {name}, which is not supported: cls and mean are")
+    return name
 
 
 def _token_types(folder: Path, config: Mapping[str, Any]) -> int:

@@ -1,5 +1,6 @@
-"""The module that the engines run: encoder, pooling and normalisation in one graph."""
+"""The module that the engines run: encoder, pooling and what follows it in one graph."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
@@ -7,11 +8,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from embedder.errors import ModelError
-from embedder.model.checkpoint import load_encoder
+from embedder.model.checkpoint import load_encoder, load_modern_encoder, read_tensors
 from embedder.model.encoder import Encoder
+from embedder.model.modernbert import ModernEncoder
 from embedder.model.pooling import POOLERS
 from embedder.model.shape import shape_of
 from embedder.model.spec import ModelSpec
+from embedder.model.steps import ACTIVATIONS, Cut, Dense, LayerNorm, Step
+
+_ACTIVATIONS = {name: getattr(nn, name) for name in ACTIVATIONS}
 
 
 class TransformersEncoder(nn.Module):
@@ -41,18 +46,72 @@ class TransformersEncoder(nn.Module):
         return hidden
 
 
+class DenseStep(nn.Module):
+    """A linear layer with an activation, and what came in added where the model has it so."""
+
+    def __init__(self, step: Dense) -> None:
+        super().__init__()
+        tensors = read_tensors((step.weights,))
+        self.linear = nn.Linear(step.inputs, step.outputs, bias="linear.bias" in tensors)
+        self.activation = _ACTIVATIONS[step.activation]()
+        self.residual: nn.Module | None = None
+        if step.residual:
+            same = step.inputs == step.outputs
+            self.residual = nn.Identity() if same else nn.Linear(step.inputs, step.outputs, bias=False)
+        _load(self, tensors, step)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map float32 (b, inputs) to (b, outputs)."""
+        y: Tensor = self.activation(self.linear(x))
+        return y if self.residual is None else y + self.residual(x)
+
+
+class NormStep(nn.Module):
+    """Layer norm of a text's vector."""
+
+    def __init__(self, step: LayerNorm) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(step.size)
+        _load(self, read_tensors((step.weights,)), step)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map float32 (b, size) to the same."""
+        y: Tensor = self.norm(x)
+        return y
+
+
+class UnitStep(nn.Module):
+    """Division by the Euclidean norm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map float32 (b, d) to the same."""
+        return F.normalize(x, dim=-1)
+
+
+class CutStep(nn.Module):
+    """The first numbers of a vector."""
+
+    def __init__(self, step: Cut) -> None:
+        super().__init__()
+        self.outputs = step.outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map float32 (b, d) to (b, outputs)."""
+        return x[:, : self.outputs]
+
+
 class SentenceEncoder(nn.Module):
     """Encoder from token ids to one float32 vector per text."""
 
-    def __init__(self, encoder: nn.Module, pooling: str, normalize: bool) -> None:
+    def __init__(self, encoder: nn.Module, pooling: Sequence[str], steps: Sequence[Step]) -> None:
         super().__init__()
         self.encoder = encoder
-        self.pool = POOLERS[pooling]
-        self.normalize = normalize
+        self.pooling = tuple(pooling)
+        self.steps = nn.Sequential(*map(_module_of, steps))
 
     def to_bf16(self) -> Self:
-        """Convert the weights to bf16, except those that would cost accuracy; returns itself."""
-        if isinstance(self.encoder, Encoder):
+        """Convert the encoder's weights to bf16, except those that would cost accuracy; returns itself."""
+        if isinstance(self.encoder, Encoder | ModernEncoder):
             self.encoder.to_bf16()
         else:
             self.encoder.to(torch.bfloat16)
@@ -65,8 +124,8 @@ class SentenceEncoder(nn.Module):
     def with_states(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Map ids and mask to what `forward` gives, and to the states it is made of, float32 (b, s, hidden)."""
         states = self.encoder(ids, mask)
-        vectors = self.pool(states, mask)
-        return F.normalize(vectors, dim=-1) if self.normalize else vectors, states.float()
+        vectors = self.steps(torch.cat([POOLERS[name](states, mask) for name in self.pooling], dim=-1))
+        return vectors, states.float()
 
 
 class WithStates(nn.Module):
@@ -89,12 +148,30 @@ def load_module(spec: ModelSpec) -> SentenceEncoder:
         raise ModelError(f"{spec.folder}/config.json has no valid {error}: fetch the model again") from error
     if shape is None:
         encoder: nn.Module = TransformersEncoder(spec)
+    elif shape.modern:
+        encoder = load_modern_encoder(shape, shape.modern, spec.weights)
     else:
         encoder = load_encoder(shape, spec.config["model_type"], spec.weights)
-    return SentenceEncoder(encoder, spec.pooling, spec.normalize).eval().requires_grad_(False)
+    return SentenceEncoder(encoder, spec.pooling, spec.steps).eval().requires_grad_(False)
 
 
 def load_in(spec: ModelSpec, precision: str) -> SentenceEncoder:
     """Load the module of a model in bf16 if that is the precision, else in fp32. Raises ModelError."""
     module = load_module(spec)
     return module.to_bf16() if precision == "bf16" else module
+
+
+def _module_of(step: Step) -> nn.Module:
+    if isinstance(step, Dense):
+        return DenseStep(step)
+    if isinstance(step, LayerNorm):
+        return NormStep(step)
+    return CutStep(step) if isinstance(step, Cut) else UnitStep()
+
+
+def _load(module: nn.Module, tensors: dict[str, Tensor], step: Dense | LayerNorm) -> None:
+    try:
+        module.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())
+        raise ModelError(f"{step.weights} does not fit its config.json: {detail}") from error

@@ -54,6 +54,12 @@ inline V gelu(V x) {
   return fma(half, mul(p, c), half);
 }
 
+// Sigmoid linear unit: x / (1 + exp(-x)).
+template <int Terms>
+inline V silu(V x) {
+  return div(x, add(set(1.0f), exp2<Terms>(min(mul(x, set(-1.44269504f)), set(125.0f)))));
+}
+
 // Activations as a matrix product reads them: numbers, and for int8 a scale and zero point a row.
 template <class Tile>
 struct Operand {

@@ -16,6 +16,7 @@ struct Head {
   float scale;            // of a query's product with a key
   const float* relative;  // [max_length][max_length], added to the scaled products; or null
   int max_length;
+  int window;  // keys to either side of a query that it attends to; 0 for all
 };
 
 // Memory of one thread, for a text of at most so many tokens.
@@ -37,6 +38,21 @@ struct AttentionScratch {
     scores = arena.take<float>(Tile::kFewRows * padded);
   }
 };
+
+// Rotary positions (Su et al. 2021): turn the pairs (i, i + width / 2) of a head's numbers by the angles of each
+// token's place, of which `angles` [tokens][width] has the cosines and then the sines. `to` may be `from`.
+template <class Row>
+inline void turn(const float* from, ptrdiff_t from_stride, Row* to, ptrdiff_t stride, int tokens, int width,
+                 const float* angles) {
+  const int half = width / 2;
+  for (int t = 0; t < tokens; ++t, from += from_stride, to += stride, angles += width)
+    for (int c = 0; c < half; c += kLanes) {
+      const V first = load(from + c), second = load(from + half + c);
+      const V cosine = load(angles + c), sine = load(angles + half + c);
+      put(to + c, sub(mul(first, cosine), mul(second, sine)));
+      put(to + half + c, fma(second, cosine, mul(first, sine)));
+    }
+}
 
 template <class Tile>
 inline void pack_keys(const Head<typename Tile::Row>& head, int padded, typename Tile::Row* to) {
@@ -93,6 +109,8 @@ inline float exponentials(float* scores, int tokens, int padded, float scale, co
   return 1.0f / sum(total);
 }
 
+constexpr float kFar = -1e30f;  // the score of a key outside of a query's window: its weight comes to nothing
+
 // One head: softmax(queries keysᵀ scale + relative) values. `put_result(row, column, lanes)` takes the result.
 template <class Tile, class Put>
 inline void attend(const Head<typename Tile::Row>& head, char* scratch, Put&& put_result) {
@@ -118,16 +136,26 @@ inline void attend(const Head<typename Tile::Row>& head, char* scratch, Put&& pu
   alignas(kAlignment) float sums[Tile::kFewRows * kPanel];
   for (int r = 0; r < head.asked; r += height) {
     const int m = at_most(height, head.asked - r);
-    for (int t = 0; t < padded; t += kPanel)
-      Tile::run(queries + r * stride, stride, m, 1, s.keys + size_t(t) * width, width, s.scores + t, padded,
+    // The panels of keys that any of these queries attends to.
+    const int first = head.window ? at_least(0, r - head.window) / kPanel * kPanel : 0;
+    const int last = head.window ? at_most(padded, round_up(r + m + head.window, kPanel)) : padded;
+    const int span = last - first, valid = at_most(last, tokens) - first;
+    for (int t = first; t < last; t += kPanel)
+      Tile::run(queries + r * stride, stride, m, 1, s.keys + size_t(t) * width, width, s.scores + t - first, span,
                 nothing_behind(s.keys));
     float inverse[Tile::kFewRows];
     for (int i = 0; i < m; ++i) {
+      float* scores = s.scores + size_t(i) * span;
+      if (head.window) {
+        for (int c = 0; c < r + i - head.window - first; ++c) scores[c] = kFar;
+        for (int c = r + i + head.window + 1 - first; c < valid; ++c) scores[c] = kFar;
+      }
       const float* bias = head.relative ? head.relative + size_t(r + i) * head.max_length : nullptr;
-      inverse[i] = exponentials<Tile>(s.scores + size_t(i) * padded, tokens, padded, head.scale, bias, s.weights, i);
+      inverse[i] = exponentials<Tile>(scores, valid, span, head.scale, bias, s.weights, i);
     }
     for (int c = 0; c < width; c += kPanel) {
-      Tile::run(s.weights, padded, m, 1, s.values + size_t(c) * padded, padded, sums, kPanel, nothing_behind(s.values));
+      Tile::run(s.weights, span, m, 1, s.values + size_t(c) * padded + size_t(first) * kPanel, span, sums, kPanel,
+                nothing_behind(s.values));
       for (int i = 0; i < m; ++i)
         for (int j = 0; j < kPanel; j += kLanes)
           put_result(r + i, c + j, mul(load(sums + i * kPanel + j), set(inverse[i])));

@@ -1,5 +1,5 @@
-// A BERT-family encoder, written once over the tiles and vectors of an instruction set. Included by isa_*.cpp, which
-// name the tile of each precision:
+// Encoders of BERT's family and ModernBERT, written once over the tiles and vectors of an instruction set. Included by
+// isa_*.cpp, which name the tile of each precision:
 //   Fp32Product, Bf16Product, Int8Product   of the linear layers
 //   RoundedAttention                        of attention where the precision is not fp32
 //
@@ -9,7 +9,7 @@
 #pragma once
 
 #include "attention.h"
-#include "product.h"
+#include "steps.h"
 
 namespace {
 
@@ -18,20 +18,24 @@ template <class Product, class HeadRow>
 struct Activations {
   float *x, *y;                   // residual stream, and a product before its norm: [rows][hidden]
   HeadRow* qkv;                   // [rows][3 hidden]
+  float* unturned;                // [rows][2 hidden], queries and keys before rotary positions, unless qkv is float
   float* wide_float;              // [rows][intermediate], int8 only
   Operand<Product> narrow, wide;  // inputs of products over hidden and over intermediate columns
+  Vectors vectors;
 
-  Activations(Arena& arena, const pl_shape& s, int rows)
-      : Activations(arena, size_t(round_up(rows, 2)), s.hidden, s.intermediate) {}  // rows may stand in pairs
+  Activations(Arena& arena, const Model& m, int rows, int texts)  // rows may stand in pairs
+      : Activations(arena, m, size_t(round_up(rows, 2)), m.shape.hidden, m.shape.intermediate, texts) {}
 
  private:
-  Activations(Arena& arena, size_t n, size_t d, size_t f)
+  Activations(Arena& arena, const Model& m, size_t n, size_t d, size_t f, int texts)
       : x(arena.take<float>(n * d)),
         y(arena.take<float>(n * d)),
         qkv(arena.take<HeadRow>(n * 3 * d)),
+        unturned(arena.take<float>(m.shape.global_every && !std::is_same_v<HeadRow, float> ? n * 2 * d : 0)),
         wide_float(arena.take<float>(kIsInt8<Product> ? n * f : 0)),
         narrow(arena, n, d),
-        wide(arena, n, f) {}
+        wide(arena, n, f),
+        vectors(arena, m, texts) {}
 };
 
 template <class Product, class Attention>
@@ -42,7 +46,7 @@ struct Encoder {
   static constexpr bool kQuantised = kIsInt8<Product>;
   static constexpr bool kExact = kIsFp32<Product>;
 
-  static size_t activation_bytes(const pl_shape& s, int rows) { return bytes_of<Buffers>(s, rows); }
+  static size_t activation_bytes(const Model& m, int rows, int texts) { return bytes_of<Buffers>(m, rows, texts); }
   static size_t scratch_bytes(const pl_shape& s, int tokens) { return bytes_of<Scratch>(s.hidden / s.heads, tokens); }
 
   static void encode(const Model& model, const Group& group, Team& team, char* activations, char* const* scratch) {
@@ -51,16 +55,16 @@ struct Encoder {
     const int32_t *ids = group.ids, *offsets = group.offsets;
     int rows = offsets[n] - offsets[0];  // that layers work on
     // Of the last layer, the first token of each text is all that is asked for: the others give it keys and values.
-    bool first_only = s.pooling == Pooling::kCls && !group.states;
+    bool first_only = pools_first_only(model) && !group.states;
     for (int t = 0; t < n; ++t) first_only &= offsets[t + 1] > offsets[t];
     const float scale = 1.0f / __builtin_sqrtf(float(width));
     Arena arena(activations);
-    const Buffers b(arena, s, rows);
+    const Buffers b(arena, model, rows, n);
     const auto each = [&](int total, auto&& body) { team.each(total, at_most(total, 4 * team.size()), body); };
-    const auto norm = [&](const float* weight, const float* bias) {
+    const auto norm = [&](const float* from, float* to, const float* weight, const float* bias) {
       each(rows, [&](int, int r0, int r1) {
         for (int r = r0; r < r1; ++r)
-          layer_norm(b.y + size_t(r) * d, d, s.eps, weight, bias, b.x + size_t(r) * d, b.narrow, r);
+          layer_norm(from + size_t(r) * d, d, s.eps, weight, bias, to + size_t(r) * d, b.narrow, r);
       });
     };
     const auto product = [&](const Operand<Product>& from, const Linear& layer, auto&& store_result) {
@@ -70,9 +74,13 @@ struct Encoder {
         linear(from, rows, layer, p0 * step, at_most(p1 * step, panels), store_result);
       });
     };
-    const auto add_residual = [&](int r, int c, V y) {
+    const auto add_residual = [&](int r, int c, V y) {  // what comes before a norm
       const size_t at = size_t(r) * d + c;
       store(b.y + at, add(y, load(b.x + at)));
+    };
+    const auto add_to_stream = [&](int r, int c, V y) {  // where norms stand before the products
+      const size_t at = size_t(r) * d + c;
+      store(b.x + at, add(y, load(b.x + at)));
     };
     const auto quantise_rows = [&](const float* from, int columns, const Operand<Product>& to) {
       if constexpr (kQuantised)
@@ -86,16 +94,26 @@ struct Encoder {
         std::memmove(b.x + size_t(t) * d, b.x + size_t(offsets[t] - offsets[0]) * d, d * sizeof *b.x);
       rows = n;
     };
-    const auto attention = [&](bool first) {
+    const auto attention = [&](const Layer& layer) {
+      const bool first = first_only && &layer == model.layers + s.layers - 1;
+      if (first) keep_first();
       each(n * s.heads, [&](int rank, int h0, int h1) {
         for (int h = h0; h < h1; ++h) {
           const int t = h / s.heads, column = h % s.heads * width;
           const int start = offsets[t] - offsets[0], length = offsets[t + 1] - offsets[t];
-          const HeadRow* q = b.qkv + size_t(start) * 3 * d + column;
+          HeadRow* q = b.qkv + size_t(start) * 3 * d + column;
+          for (int key = 0; key < 2 && layer.angles; ++key) {
+            if constexpr (std::is_same_v<HeadRow, float>)
+              turn(q + key * d, 3 * d, q + key * d, 3 * d, length, width, layer.angles);
+            else
+              turn(b.unturned + size_t(start) * 2 * d + key * d + column, 2 * d, q + key * d, 3 * d, length, width,
+                   layer.angles);
+          }
           const size_t area = size_t(s.max_length) * s.max_length;
           const float* relative = model.relative ? model.relative + h % s.heads * area : nullptr;
           const int asked = first ? 1 : length, to = first ? t : start;
-          const Head<HeadRow> head{q, q + d, q + 2 * d, 3 * d, length, width, asked, scale, relative, s.max_length};
+          const Head<HeadRow> head{q,     q + d, q + 2 * d, 3 * d,    length,       width,
+                                   asked, scale, relative,  s.max_length, layer.window};
           attend<Attention>(head, scratch[rank], [&](int r, int c, V y) {
             if constexpr (kQuantised)
               store(b.y + size_t(to + r) * d + column + c, y);
@@ -112,31 +130,54 @@ struct Encoder {
         for (int i = offsets[t]; i < offsets[t + 1]; ++i)
           add_embeddings(model, ids[i], i - offsets[t], b.y + size_t(i - offsets[0]) * d);
     });
-    norm(model.norm_weight, model.norm_bias);
-    for (int i = 0; i < s.layers; ++i) {
+    norm(b.y, b.x, model.norm_weight, model.norm_bias);
+    const auto widen = [&](int r, int c, V y) {
+      if constexpr (kQuantised)
+        store(b.wide_float + size_t(r) * f + c, y);
+      else
+        put(b.wide.place(f, r, c), y);
+    };
+    constexpr int kTerms = kExact ? 7 : 5;
+    const auto gaussian = [](V y) { return gelu<std::conditional_t<kExact, ExactErf, RoundedErf>>(y); };
+    const auto gated = [&](const Linear& layer, auto&& activation) {
+      each(f / kPanel, [&](int, int p0, int p1) {
+        gated_linear(b.narrow, rows, layer, p0, p1,
+                     [&](int r, int c, V y, V gate) { widen(r, c, mul(activation(y), gate)); });
+      });
+    };
+    for (int i = 0; i < s.layers && s.global_every; ++i) {
+      const Layer& layer = model.layers[i];
+      if (layer.norm1_weight) norm(b.x, b.y, layer.norm1_weight, layer.norm1_bias);
+      product(b.narrow, layer.qkv, [&](int r, int c, V y) {
+        if (!std::is_same_v<HeadRow, float> && c < 2 * d)
+          store(b.unturned + size_t(r) * 2 * d + c, y);  // rounded once, after it is turned
+        else
+          put(b.qkv + size_t(r) * 3 * d + c, y);
+      });
+      attention(layer);
+      product(b.narrow, layer.out, add_to_stream);
+      norm(b.x, b.y, layer.norm2_weight, layer.norm2_bias);
+      if (s.activation == Activation::kSilu)
+        gated(layer.up, [](V y) { return silu<kTerms>(y); });
+      else
+        gated(layer.up, gaussian);
+      quantise_rows(b.wide_float, f, b.wide);
+      product(b.wide, layer.down, add_to_stream);
+    }
+    if (s.global_every) norm(b.x, b.x, model.final_weight, model.final_bias);
+    for (int i = 0; i < s.layers && !s.global_every; ++i) {
       const Layer& layer = model.layers[i];
       product(b.narrow, layer.qkv, [&](int r, int c, V y) { put(b.qkv + size_t(r) * 3 * d + c, y); });
-      const bool first = first_only && i + 1 == s.layers;
-      if (first) keep_first();
-      attention(first);
+      attention(layer);
       product(b.narrow, layer.out, add_residual);
-      norm(layer.norm1_weight, layer.norm1_bias);
-      product(b.narrow, layer.up, [&](int r, int c, V y) {
-        y = gelu<std::conditional_t<kExact, ExactErf, RoundedErf>>(y);
-        if constexpr (kQuantised)
-          store(b.wide_float + size_t(r) * f + c, y);
-        else
-          put(b.wide.place(f, r, c), y);
-      });
+      norm(b.y, b.x, layer.norm1_weight, layer.norm1_bias);
+      product(b.narrow, layer.up, [&](int r, int c, V y) { widen(r, c, gaussian(y)); });
       quantise_rows(b.wide_float, f, b.wide);
       product(b.wide, layer.down, add_residual);
-      norm(layer.norm2_weight, layer.norm2_bias);
+      norm(b.y, b.x, layer.norm2_weight, layer.norm2_bias);
     }
     if (group.states) std::memcpy(group.states, b.x, size_t(rows) * d * sizeof(float));
-    for (int t = 0; t < n; ++t) {
-      const int at = first_only ? t : offsets[t] - offsets[0], length = first_only ? 1 : offsets[t + 1] - offsets[t];
-      pool(s, b.x + size_t(at) * d, length, group.vectors + size_t(t) * d);
-    }
+    embed(model, group, b.x, first_only, b.vectors, each);
   }
 
   // Word, position and type of one token.
@@ -144,32 +185,12 @@ struct Encoder {
     const pl_shape& s = model.shape;
     const int type = id / s.vocabulary, token = id % s.vocabulary;
     const size_t row = size_t(type) * (s.first_position + s.max_length) + s.first_position + place;
-    const float* position = model.positions + row * s.hidden;
+    const float* position = model.positions ? model.positions + row * s.hidden : nullptr;
     for (int c = 0; c < s.hidden; c += kLanes) {
       const size_t at = size_t(token) * s.hidden + c;
       const V word = kExact ? load((const float*)model.words + at) : load_half((const uint16_t*)model.words + at);
-      store(y + c, add(word, load(position + c)));
+      store(y + c, position ? add(word, load(position + c)) : word);
     }
-  }
-
-  // The vector of one text, from the states x [length][hidden] of its tokens.
-  static void pool(const pl_shape& s, const float* x, int length, float* y) {
-    const int d = s.hidden;
-    V squares = zero();
-    for (int c = 0; c < d; c += kLanes) {
-      V v = length ? load(x + c) : zero();  // a tokenizer without special tokens makes nothing of an empty text
-      for (int r = 1; r < length && s.pooling != Pooling::kCls; ++r) {
-        const V next = load(x + size_t(r) * d + c);
-        v = s.pooling == Pooling::kMean ? add(v, next) : max(v, next);
-      }
-      if (s.pooling == Pooling::kMean && length) v = div(v, set(float(length)));
-      store(y + c, v);
-      squares = fma(v, v, squares);
-    }
-    if (!s.normalize || !length) return;
-    const float norm = __builtin_sqrtf(sum(squares));
-    const V inverse = set(1.0f / (norm > 1e-12f ? norm : 1e-12f));
-    for (int c = 0; c < d; c += kLanes) store(y + c, mul(load(y + c), inverse));
   }
 };
 
@@ -190,8 +211,8 @@ auto with_precision(const pl_shape& s, Call&& call) {
   return call(Encoder<Int8Product, RoundedAttention>());
 }
 
-size_t activation_bytes(const pl_shape& s, int rows) {
-  return with_precision(s, [&](auto encoder) { return encoder.activation_bytes(s, rows); });
+size_t activation_bytes(const Model& m, int rows, int texts) {
+  return with_precision(m.shape, [&](auto encoder) { return encoder.activation_bytes(m, rows, texts); });
 }
 
 size_t scratch_bytes(const pl_shape& s, int tokens) {

@@ -53,6 +53,8 @@ struct Engine {
   const Kernels& kernels;
   Model model;
   std::vector<Layer> layers;
+  std::vector<pl_step> steps;
+  std::vector<Linear> dense;
   Team team, alone{1};
   std::mutex entry;
   Memory shared;                      // activations of the whole team's group
@@ -73,33 +75,37 @@ struct Engine {
     kernels.enter(&saved);
     // Few groups would leave threads idle: then all of them work on one, together.
     if (count < 2 * team.size() && offsets[all.texts] <= 2 * kGroupRows * team.size()) {
-      kernels.encode(model, all, team, activations(shared, offsets[all.texts]), scratch_blocks.data());
+      kernels.encode(model, all, team, activations(shared, all), scratch_blocks.data());
     } else {
       team.each(count, count, [&](int rank, int g0, int g1) {
         for (int g = g0; g < g1; ++g) {
           const int t0 = bounds[g], t1 = bounds[g + 1];
-          const size_t d = model.shape.hidden;
-          float* states = all.states ? all.states + offsets[t0] * d : nullptr;
-          const Group group{all.ids, offsets + t0, t1 - t0, all.vectors + t0 * d, states};
-          kernels.encode(model, group, alone, activations(own[rank], offsets[t1] - offsets[t0]), &scratch_blocks[rank]);
+          float* states = all.states ? all.states + size_t(offsets[t0]) * model.shape.hidden : nullptr;
+          const Group group{all.ids, offsets + t0, t1 - t0, all.vectors + size_t(t0) * model.shape.outputs, states};
+          kernels.encode(model, group, alone, activations(own[rank], group), &scratch_blocks[rank]);
         }
       });
     }
     kernels.leave(&saved);
   }
 
-  char* activations(Memory& memory, int rows) { return memory.reserve(kernels.activation_bytes(model.shape, rows)); }
+  char* activations(Memory& memory, const Group& group) {
+    const int rows = group.offsets[group.texts] - group.offsets[0];
+    return memory.reserve(kernels.activation_bytes(model, rows, group.texts));
+  }
 };
 
 }  // namespace
 
 extern "C" {
 
-const int32_t pl_abi[] = {kAbiVersion, sizeof(pl_shape), kPanel, kInterleaves[0], kInterleaves[1], kInterleaves[2]};
+const int32_t pl_abi[] = {kAbiVersion,     sizeof(pl_shape), sizeof(pl_step), kPanel,
+                          kInterleaves[0], kInterleaves[1],  kInterleaves[2]};
 
 const char* pl_sources() { return PL_SOURCES; }
 
-void* pl_create(const char* isa, const pl_shape* shape, const void* const* tensors, int32_t threads) {
+void* pl_create(const char* isa, const pl_shape* shape, const pl_step* steps, int32_t count, const void* const* tensors,
+                int32_t threads) {
   const auto named = [&](const Kernels* one) { return !std::strcmp(one->name, isa); };
   const auto* kernels = std::find_if(std::begin(kKernels), std::end(kKernels), named);
   if (kernels == std::end(kKernels)) return nullptr;
@@ -118,19 +124,39 @@ void* pl_create(const char* isa, const pl_shape* shape, const void* const* tenso
   model.norm_weight = floats();
   model.norm_bias = floats();
   model.relative = floats();
-  const int d = shape->hidden, f = shape->intermediate;
+  const float *global_angles = floats(), *local_angles = floats();
+  model.final_weight = floats();
+  model.final_bias = floats();
+  const int d = shape->hidden, f = shape->intermediate, every = shape->global_every;
   for (int i = 0; i < shape->layers; ++i) {
     Layer& layer = engine->layers.emplace_back();
     layer.qkv = linear(d, 3 * d);
     layer.out = linear(d, d);
-    layer.up = linear(d, f);
+    layer.up = linear(d, every ? 2 * f : f);
     layer.down = linear(f, d);
     layer.norm1_weight = floats();
     layer.norm1_bias = floats();
     layer.norm2_weight = floats();
     layer.norm2_bias = floats();
+    const bool local = every && i % every;
+    layer.angles = local ? local_angles : global_angles;
+    layer.window = local ? shape->window : 0;
   }
   model.layers = engine->layers.data();
+  engine->steps.assign(steps, steps + count);
+  int width = 0;
+  model.widest = 0;
+  for (const pl_step& step : engine->steps) {
+    if (step.action == Action::kDense) engine->dense.push_back(linear(width, step.outputs));
+    if (step.action == Action::kPool)
+      width += d;
+    else if (step.action != Action::kNormalize)
+      width = step.outputs;
+    model.widest = std::max(model.widest, width);
+  }
+  model.steps = engine->steps.data();
+  model.dense = engine->dense.data();
+  model.step_count = count;
   return engine;
 }
 

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <type_traits>
 
-constexpr int32_t kAbiVersion = 3;
+constexpr int32_t kAbiVersion = 5;
 
 enum class Precision : int32_t { kFp32, kBf16, kInt8 };
-enum class Pooling : int32_t { kMean, kCls, kMax };
+enum class Pooling : int32_t { kCls, kMax, kMean, kMeanSqrtLenTokens, kWeightedmean, kLasttoken };
+enum class Action : int32_t { kPool, kDense, kCut, kNormalize };
+enum class Activation : int32_t { kIdentity, kTanh, kRelu, kGelu, kSigmoid, kSilu };
 enum class Refusal : int32_t { kNone, kUnknownToken, kTooLong };
 
 // The layout of packed weights, as embedder/engines/library.py has it: columns of a panel, and how many consecutive
@@ -30,27 +32,45 @@ struct pl_shape {
   int32_t hidden, layers, heads, intermediate, vocabulary;
   int32_t first_position;  // of a text's first token, in the table of positions
   int32_t max_length;      // tokens
-  Pooling pooling;
-  int32_t normalize;  // 0 or 1
+  int32_t outputs;         // numbers of a text's vector
+  int32_t
+      global_every;  // ModernBERT: every so many layers attend to all tokens, from the first on; 0 for BERT's family
+  int32_t window;    // of the other layers: tokens to either side
+  Activation activation;  // between the products of a layer: kGelu or kSilu
   Precision precision;
   float eps;      // of layer norm
   int32_t types;  // of tokens: an id is a token plus its type times `vocabulary`
 };
-static_assert(sizeof(pl_shape) == 12 * 4 && std::is_standard_layout_v<pl_shape>, "interface.py has it without gaps");
+static_assert(sizeof(pl_shape) == 14 * 4 && std::is_standard_layout_v<pl_shape>, "interface.py has it without gaps");
 
-// kAbiVersion, the size of pl_shape, kPanel, and the three kInterleaves.
-extern const int32_t pl_abi[6];
+// What happens to a text's token states, one after the other: poolings, each of which appends `hidden` numbers to the
+// text's vector, and then what maps it to another. The widths of a dense layer are multiples of kPanel.
+struct pl_step {
+  Action action;
+  int32_t option;    // the Pooling, or the Activation of a dense layer
+  int32_t outputs;   // numbers of the vector after a dense layer or a cut
+  int32_t residual;  // 1 if a dense layer's input is added to what it gives
+};
+static_assert(sizeof(pl_step) == 4 * 4 && std::is_standard_layout_v<pl_step>, "interface.py has it without gaps");
+
+// kAbiVersion, the sizes of pl_shape and pl_step, kPanel, and the three kInterleaves.
+extern const int32_t pl_abi[7];
 
 // SHA-256 of the files that the library was made of, in hex.
 const char* pl_sources();
 
 // An engine for one model, or null for an unknown `isa`; whether the processor has it is for the caller to know.
-// `tensors`: words, positions, norm weight, norm bias, relative or null, then for each layer qkv, out, up, down as
-// (weight, bias, scale, column) and norm1 weight, norm1 bias, norm2 weight, norm2 bias. They are not copied.
-void* pl_create(const char* isa, const pl_shape* shape, const void* const* tensors, int32_t threads);
+// `tensors`: words, positions, norm weight, norm bias, relative or null, global and local angles, final norm weight and
+// bias, then for each layer qkv, out, up, down as (weight, bias, scale, column) and norm1 weight, norm1 bias, norm2
+// weight, norm2 bias, and at last the dense steps in
+// fp32 as (weight, bias, null, null). They are not copied; the steps are. Positions are null for ModernBERT, angles and
+// the final norm for BERT's family, and ModernBERT's first layer has no norm1. Its up has a panel of the activation's
+// input and a panel of the gate in turn.
+void* pl_create(const char* isa, const pl_shape* shape, const pl_step* steps, int32_t count, const void* const* tensors,
+                int32_t threads);
 
-// Embed texts: ids of all of them in a row, offsets [texts + 1], out [texts][hidden]. `states` [tokens][hidden], unless
-// it is null, gets what the last layer makes of each token. What the weights do not cover, a token outside the
+// Embed texts: ids of all of them in a row, offsets [texts + 1], out [texts][outputs]. `states` [tokens][hidden],
+// unless it is null, gets what the last layer makes of each token. What the weights do not cover, a token outside the
 // vocabulary or a text longer than max_length, is refused, and nothing is written.
 Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out, float* states);
 

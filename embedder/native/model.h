@@ -17,15 +17,21 @@ struct Linear {
 struct Layer {
   Linear qkv, out, up, down;
   const float *norm1_weight, *norm1_bias, *norm2_weight, *norm2_bias;
+  const float* angles;  // [max_length][width of a head]: cosines, then sines, of rotary positions; or null
+  int window;           // tokens to either side that a token attends to; 0 for all
 };
 
 struct Model {
   pl_shape shape;
   const void* words;       // [vocabulary][hidden], fp32 or bf16
-  const float* positions;  // [types][first_position + max_length][hidden], the type added
-  const float *norm_weight, *norm_bias;
+  const float* positions;  // [types][first_position + max_length][hidden], the type added; or null
+  const float *norm_weight, *norm_bias, *final_weight, *final_bias;
   const float* relative;  // [heads][max_length][max_length] or null
   const Layer* layers;
+  const pl_step* steps;
+  const Linear* dense;  // of the steps, in their order
+  int step_count;
+  int widest;  // most numbers that a text's vector has on its way
 };
 
 // Token rows of some texts, and where their vectors go.
@@ -33,7 +39,7 @@ struct Group {
   const int32_t* ids;
   const int32_t* offsets;  // [texts + 1], bounds in ids
   int texts;
-  float* vectors;  // [texts][hidden]
+  float* vectors;  // [texts][outputs]
   float* states;   // [tokens][hidden], of what the last layer gives; or null
 };
 
@@ -45,8 +51,9 @@ struct alignas(64) TileState {
 // An encoder compiled for one instruction set.
 struct Kernels {
   const char* name;
-  // Bytes of the activations of a group of so many rows, and of each thread's scratch for a text of so many tokens.
-  size_t (*activation_bytes)(const pl_shape&, int rows);
+  // Bytes of the activations of a group of so many rows and texts, and of each thread's scratch for a text of so many
+  // tokens.
+  size_t (*activation_bytes)(const Model&, int rows, int texts);
   size_t (*scratch_bytes)(const pl_shape&, int tokens);
   // Embed a group in memory of these sizes, aligned to kAlignment; `scratch` has one for each thread of the team.
   void (*encode)(const Model&, const Group&, Team&, char* activations, char* const* scratch);

@@ -47,4 +47,51 @@ inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, in
   }
 }
 
+// What makes results of the sums of kLanes columns: s_a (s_w sum - z s_w sum_w) + bias, or the sum and the bias.
+template <class Tile>
+struct Columns {
+  V bias, scale, column;
+
+  Columns(const Linear& w, int n)
+      : bias(load(w.bias + n)),
+        scale(kIsInt8<Tile> ? load(w.scale + n) : zero()),
+        column(kIsInt8<Tile> ? load(w.column + n) : zero()) {}
+
+  V result(const typename Tile::Sum* sum, const Operand<Tile>& a, int r) const {
+    if constexpr (kIsInt8<Tile>)
+      return fma(fma(from_int(sum), scale, mul(set(-a.zero[r]), column)), set(a.scale[r]), bias);
+    else
+      return add(load(sum), bias);
+  }
+};
+
+// Columns [32 p0, 32 p1) of a gated layer, whose panels stand in pairs: those of y, and those of its gate. The function
+// store(row, column, y, gate) takes the results of each.
+template <class Tile, class Store>
+inline void gated_linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, int p1, Store&& store) {
+  check_tile<Tile>();
+  using Sum = typename Tile::Sum;
+  constexpr int kPair = 2 * kPanel, kAtOnce = Tile::kPanels == 1 ? 1 : 2;
+  const int height = tile_height<Tile>(rows, Tile::kRows);
+  alignas(kAlignment) Sum sums[Tile::kRows * kPair];
+  for (int p = p0; p < p1; ++p) {
+    const auto* pair = static_cast<const typename Tile::Weight*>(w.weight) + size_t(p) * kPair * w.k;
+    for (int r = 0; r < rows; r += height) {
+      const int m = at_most(height, rows - r);
+      for (int side = 0; side < 2; side += kAtOnce) {
+        const auto* panel = pair + size_t(side) * kPanel * w.k;
+        Tile::run(a.at + size_t(r) * w.k, w.k, m, kAtOnce, panel, w.k, sums + side * kPanel, kPair,
+                  panel_behind(panel, size_t(kAtOnce) * kPanel * w.k * sizeof *panel, r, height, rows));
+      }
+      for (int c = 0; c < kPanel; c += kLanes) {
+        const Columns<Tile> value(w, p * kPair + c), gate(w, p * kPair + kPanel + c);
+        for (int i = 0; i < m; ++i) {
+          const Sum* sum = sums + i * kPair + c;
+          store(r + i, p * kPanel + c, value.result(sum, a, r + i), gate.result(sum + kPanel, a, r + i));
+        }
+      }
+    }
+  }
+}
+
 }  // namespace

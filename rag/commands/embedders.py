@@ -29,8 +29,14 @@ def plans(settings: Settings) -> list[Plan]:
     return [Plan(config) for config in configs if config]
 
 
-def prepare(plan: Plan, *, quiet: bool = False) -> bool:
-    """Build the plan's package where there is none, saying so on stderr. Return whether it was built."""
+def prepare(plan: Plan, *, quiet: bool = False) -> None:
+    """Build the packages of the plan that are missing, saying so on stderr."""
+    for part in plan.parts:
+        build(part, quiet=quiet)
+
+
+def build(plan: Plan, *, quiet: bool = False) -> bool:
+    """Build the package of one model where there is none, saying so on stderr. Return whether it was built."""
     key = plan.package_key
     if key is None or is_built(plan):
         return False

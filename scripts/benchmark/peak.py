@@ -19,10 +19,18 @@ Maker = Callable[[int, int, int], Callable[[], object]]  # of a product, by rows
 def flops(shape: Shape, lengths: Iterable[int]) -> float:
     """Return the floating-point operations that texts of so many real tokens need; padding does not count.
 
-    Two for each weight of the linear layers and token, and four per layer, hidden unit and pair of tokens.
+    Two for each weight of the linear layers and token, and four per layer, hidden unit and pair of tokens of which one
+    attends to the other.
     """
-    weights = shape.layers * (4 * shape.hidden**2 + 2 * shape.hidden * shape.intermediate)
-    return sum(2.0 * weights * n + 4.0 * shape.layers * shape.hidden * n * n for n in lengths)
+    modern = shape.modern
+    products = 3 if modern else 2  # of the feed-forward part
+    weights = shape.layers * (4 * shape.hidden**2 + products * shape.hidden * shape.intermediate)
+    local = shape.layers - -(-shape.layers // modern.global_every) if modern else 0
+    near = 2 * modern.window + 1 if modern else 0
+    return sum(
+        2.0 * weights * n + 4.0 * shape.hidden * n * ((shape.layers - local) * n + local * min(n, near))
+        for n in lengths
+    )
 
 
 def measure() -> dict[str, float]:

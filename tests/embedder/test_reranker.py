@@ -21,8 +21,8 @@ from tests.embedder.conftest import WORDS, config_of, save_tokenizer
 
 QUERY = "create a partial index"
 TEXTS = ["a partial index of the table", "vacuum", " ".join(WORDS * 9), "the row key of a unique query", ""]
-NATIVE = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert"]
-OTHERS = ["electra", "modernbert", "deberta-v2"]  # by transformers
+NATIVE = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert"]
+OTHERS = ["electra", "deberta-v2"]  # by transformers
 AGREED = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.5}  # of the range of the logits
 
 
@@ -45,7 +45,7 @@ def make_cross_encoder(tmp_path_factory):
         model.save_pretrained(folder)
         save_tokenizer(folder)
         rules = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 64}
-        rules["pad_token"] = "[PAD]" if kind in ("bert", "distilbert", *OTHERS) else "<pad>"
+        rules["pad_token"] = "[PAD]" if kind in ("bert", "distilbert", "modernbert", *OTHERS) else "<pad>"
         types = ["token_type_ids"] if kind in ("bert", "electra") else []
         rules["model_input_names"] = ["input_ids", "attention_mask", *types]
         (folder / "tokenizer_config.json").write_text(json.dumps(rules))
@@ -71,13 +71,6 @@ def theirs():
     return predict
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    target = tmp_path_factory.mktemp("library") / library.LIBRARY
-    library.compile_library(target, library.architecture())
-    return target
-
-
 @pytest.fixture
 def start(monkeypatch, tmp_path, request):
     """Return a function that starts a reranker, its native package made here instead of by another process."""
@@ -86,7 +79,7 @@ def start(monkeypatch, tmp_path, request):
         folder = tmp_path / plan.precision
         folder.mkdir()
         shutil.copy(request.getfixturevalue("compiled"), folder)
-        write_weights(load_module(plan.spec).encoder, plan.precision, library.architecture(), folder)
+        write_weights(load_module(plan.spec), plan.precision, library.architecture(), folder)
         return folder
 
     monkeypatch.setattr(starting, "ensure_package", ensure_package)
@@ -125,8 +118,26 @@ def test_torch_gives_the_scores_of_sentence_transformers(make_cross_encoder, the
     assert np.abs(logits(model) - theirs(folder)).max() < 1e-3
 
 
+@needs_kernels
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_auto_is_native_for_what_it_knows(make_cross_encoder, theirs, start, tmp_path, pooling):
+    folder = changed(make_cross_encoder("modernbert"), tmp_path, "config.json", {"classifier_pooling": pooling})
+    model = start(folder, "auto")
+    assert model.plan.engine == "native"
+    assert np.abs(logits(model) - theirs(folder)).max() < 1e-3
+
+
+def test_a_folder_that_sentence_transformers_saved(make_cross_encoder, theirs, start, tmp_path):
+    from sentence_transformers import CrossEncoder
+
+    plain = make_cross_encoder("bert")
+    CrossEncoder(str(plain), device="cpu", activation_fn=torch.nn.Identity()).save_pretrained(str(tmp_path / "saved"))
+    model = start(tmp_path / "saved", "eager")
+    assert np.abs(model.score(QUERY, TEXTS) - theirs(plain)).max() < 1e-3
+
+
 def test_what_the_native_engine_does_not_know_is_left_to_aot(make_cross_encoder):
-    config = EmbedderConfig(str(make_cross_encoder("modernbert")), precision="fp32", pairs=True)
+    config = EmbedderConfig(str(make_cross_encoder("electra")), precision="fp32", pairs=True)
     assert Plan(config).engine == "aot"
 
 
@@ -191,6 +202,8 @@ def test_the_activation_is_that_of_the_config(make_cross_encoder, start, tmp_pat
         ("config.json", {"model_type": "deberta"}, "whose head is not known"),
         ("config.json", {"model_type": "distilbert"}, "has no tensor 'classifier.weight'|no tensor 'pre_classifier"),
         ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each pair"),
+        ("sentence_bert_config.json", {"transformer_task": "text-generation"}, "a model for text-generation"),
+        ("config.json", {"classifier_pooling": "max-min"}, "the pooling max-min, which is not supported"),
     ],
 )
 def test_what_is_no_cross_encoder_of_ours_is_refused(make_cross_encoder, tmp_path, file, changes, says):

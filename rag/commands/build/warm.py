@@ -1,10 +1,13 @@
 """`pilotlight warm`."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rag.commands.verb import Result, verb
 from rag.settings import Settings
+
+if TYPE_CHECKING:
+    from embedder.engines.plan import Plan
 
 
 @verb("embedder", "rerank")
@@ -12,20 +15,24 @@ def warm(settings: Settings) -> Result:
     """Build the compiled packages for these settings, or find them built."""
     from rag.commands.embedders import plans
 
-    done = [_warm(plan) for plan in plans(settings)]
-    report, text = done[0]
-    if len(done) > 1:
-        report |= {"reranker": done[1][0]}
-        text = f"{text}\n{done[1][1]}"
+    embedder, *rerankers = plans(settings)
+    report, text = _warm(embedder)
+    if embedder.query is not embedder:
+        its, line = _warm(embedder.query)
+        report, text = report | {"query": its}, f"{text}\nfor queries: {line}"
+    for plan in rerankers:
+        its, line = _warm(plan)
+        report, text = report | {"reranker": its}, f"{text}\nfor reranking: {line}"
     return report, text
 
 
-def _warm(plan: Any) -> Result:
+def _warm(plan: "Plan") -> Result:
+    """Build the package of one model, or find it built."""
     from embedder.engines.package import ensure_package
-    from rag.commands.embedders import prepare
+    from rag.commands.embedders import build
 
     key = plan.package_key
-    report: dict[str, Any] = {
+    report = {
         "model": plan.spec.name,
         "engine": plan.engine,
         "precision": plan.precision,
@@ -36,7 +43,7 @@ def _warm(plan: Any) -> Result:
         report |= {"package": None, "built": False, "bytes": 0, "seconds": 0.0}
         return report, f"engine {plan.engine} needs no compilation"
     start = time.monotonic()
-    built = prepare(plan)
+    built = build(plan)
     folder = ensure_package(plan, key)
     size = sum(path.stat().st_size for path in folder.iterdir())
     seconds = round(time.monotonic() - start, 1)

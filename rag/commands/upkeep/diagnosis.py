@@ -4,6 +4,7 @@ import os
 import platform
 from collections.abc import Iterable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from embedder import cpu, environment
@@ -13,7 +14,6 @@ from embedder.engines.package import package_folder
 from embedder.engines.plan import Plan
 from embedder.errors import PilotlightError
 from embedder.model.head import read_head
-from embedder.model.shape import shape_of
 from indexer.errors import ParseError
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections
@@ -87,9 +87,7 @@ def _engine_reason(plan: Plan) -> str:
         return "requested"
     if plan.engine == "native":
         return f"native supports {plan.spec.name}"
-    if shape_of(plan.spec.config) is None:
-        return f"native does not support {plan.spec.name}"
-    return f"native has no {plan.precision} for {cpu.detect().isa}"
+    return f"native does not support {plan.spec.name}: {plan.obstacle}"
 
 
 def _precision_reason(plan: Plan) -> str:
@@ -103,14 +101,35 @@ def _precision_reason(plan: Plan) -> str:
 def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -> Plan | None:
     try:
         plan = Plan(settings.embedder_config())
-        path = package_folder(settings.cache, plan.package_key) if plan.package_key else None
+        packages = [_package(part) for part in plan.parts]
         if settings.cache.exists():
             check_private(settings.cache)
     except PilotlightError as error:
         report["embedder"] = None
         warnings.append(str(error))
         return None
-    report["embedder"] = {
+    report["embedder"] = _described(plan, packages[0])
+    if plan.query is not plan:
+        report["query_embedder"] = _described(plan.query, packages[1])
+    for part, path in zip(plan.parts, packages, strict=True):
+        _check_part(part, path, report, warnings)
+    if settings.dimensions and not plan.spec.trained_dimensions:
+        warnings.append(
+            f"no file of {plan.spec.name} says what --dimensions it is trained for: compare with pilotlight eval"
+        )
+    if plan.precision == "fp32" and report["cpu"]["bf16"]:
+        warnings.append("precision fp32 is about half as fast as bf16 on this CPU")
+    if plan.threads != report["cpu"]["cores"]:
+        warnings.append(f"{plan.threads} threads are set for {report['cpu']['cores']} physical cores")
+    return plan
+
+
+def _package(plan: Plan) -> Path | None:
+    return package_folder(plan.config.cache_dir, plan.package_key) if plan.package_key else None
+
+
+def _described(plan: Plan, package: Path | None) -> dict[str, Any]:
+    return {
         "model": plan.spec.name,
         "folder": str(plan.spec.folder),
         "dimension": plan.spec.dimension,
@@ -120,21 +139,20 @@ def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -
         "precision": plan.precision,
         "precision_reason": _precision_reason(plan),
         "threads": plan.threads,
-        "package": str(path) if path and path.exists() else None,
+        "package": str(package) if package and package.exists() else None,
     }
-    if path is None:
+
+
+def _check_part(plan: Plan, package: Path | None, report: dict[str, Any], warnings: list[str]) -> None:
+    """Add what may be wrong with how one model is run."""
+    if package is None:
         warnings.append(f"engine {plan.engine} is slower than native and aot, several times for single queries")
-    elif not path.exists():
+    elif not package.exists():
         warnings.append("the model is not compiled yet: run pilotlight warm, or let the first index or serve do it")
-    if report["compiler"] is None and plan.engine != "eager" and not (path and path.exists()):
+    if report["compiler"] is None and plan.engine != "eager" and not (package and package.exists()):
         warnings.append("there is no C++ compiler: apt-get install g++")
     if plan.precision == "bf16" and plan.engine in {"aot", "compile"} and not report["cpu"]["bf16"]:
         warnings.append("precision bf16 is emulated on this CPU, and slow: use fp32")
-    if plan.precision == "fp32" and report["cpu"]["bf16"]:
-        warnings.append("precision fp32 is about half as fast as bf16 on this CPU")
-    if plan.threads != report["cpu"]["cores"]:
-        warnings.append(f"{plan.threads} threads are set for {report['cpu']['cores']} physical cores")
-    return plan
 
 
 def _reranker(settings: Settings, report: dict[str, Any], warnings: list[str]) -> None:
@@ -145,22 +163,12 @@ def _reranker(settings: Settings, report: dict[str, Any], warnings: list[str]) -
             return
         plan = Plan(config)
         read_head(plan.spec)
-        path = package_folder(settings.cache, plan.package_key) if plan.package_key else None
+        path = _package(plan)
     except PilotlightError as error:
         warnings.append(str(error))
         return
-    report["reranker"] = {
-        "model": plan.spec.name,
-        "folder": str(plan.spec.folder),
-        "max_length": plan.spec.max_length,
-        "engine": plan.engine,
-        "engine_reason": _engine_reason(plan),
-        "precision": plan.precision,
-        "precision_reason": _precision_reason(plan),
-        "threads": plan.threads,
-        "depth": settings.rerank_depth,
-        "package": str(path) if path and path.exists() else None,
-    }
+    described = {name: value for name, value in _described(plan, path).items() if name != "dimension"}
+    report["reranker"] = described | {"depth": settings.rerank_depth}
     if path and not path.exists():
         warnings.append("the cross-encoder is not compiled yet: run pilotlight warm, or let serve do it")
     if plan.engine != "native":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 
 from embedder.engines import library
 from embedder.engines import native as kernel
@@ -15,13 +16,29 @@ from embedder.engines.packing import write_weights
 from embedder.model.sentence import load_module
 from embedder.model.shape import shape_of
 from embedder.model.spec import read_spec
+from embedder.model.steps import POOLINGS
 
-KINDS = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert"]
+KINDS = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert"]
 # Sizes that kernels may stumble on: steps of 64 numbers that do not come out, one wide head, a narrow model.
 ODD_SIZES = {
     "steps": {"hidden_size": 96, "num_attention_heads": 3, "intermediate_size": 160},
     "wide head": {"hidden_size": 128, "num_attention_heads": 1, "intermediate_size": 64, "num_hidden_layers": 1},
     "narrow": {"hidden_size": 32, "num_attention_heads": 1, "intermediate_size": 32},
+}
+# A ModernBERT as none is published: every bias, one wide head, SiLU, an odd width between the products.
+ODD_MODERN = {
+    "num_attention_heads": 1,
+    "intermediate_size": 96,
+    "hidden_activation": "silu",
+    "norm_bias": True,
+    "attention_bias": True,
+    "mlp_bias": True,
+}
+# What may follow the encoder: poolings, Dense modules, and what vectors are cut to.
+MODULES = {
+    "poolings": (POOLINGS, (), 0),
+    "dense": (("cls", "mean"), ((128, 96, "Tanh", False), (96, 96, "GELU", True), (96, 160, "SiLU", False)), 50),
+    "few dense": (("mean",), ((64, 64, "Sigmoid", True), (64, 32, "ReLU", False)), 0),
 }
 PRECISIONS = {"fp32": 0.999999, "bf16": 0.9995, "int8": 0.985}  # lowest cosine with the module in fp32
 LONGEST = 64
@@ -29,13 +46,35 @@ DRIVER = Path(__file__).parents[1] / "native"
 OLDEST = {"x86_64": "-march=x86-64", "aarch64": "-march=armv8-a"}
 
 
+def with_modules(model, name, folder):
+    """Copy a model of 64 with other modules behind its encoder, with random weights; unit vectors if they are cut."""
+    poolings, layers, dimensions = MODULES[name]
+    copy = Path(shutil.copytree(model, folder / name.replace(" ", "-")))
+    (copy / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": poolings}))
+    places = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    torch.manual_seed(5)
+    for i, (inputs, outputs, activation, residual) in enumerate(layers, 2):
+        places.append((f"{i}_Dense", "Dense"))
+        config = {"in_features": inputs, "out_features": outputs, "use_residual": residual}
+        config["activation_function"] = f"torch.nn.modules.activation.{activation}"
+        (copy / f"{i}_Dense").mkdir()
+        (copy / f"{i}_Dense" / "config.json").write_text(json.dumps(config))
+        tensors = {"linear.weight": 0.2 * torch.randn(outputs, inputs), "linear.bias": torch.randn(outputs)}
+        save_file(tensors, copy / f"{i}_Dense" / "model.safetensors")
+    if dimensions:
+        places.append(("Normalize", "Normalize"))
+    rows = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in places]
+    (copy / "modules.json").write_text(json.dumps(rows))
+    return copy
+
+
 def make_rows(lengths, seed=3):
     generator = np.random.default_rng(seed)
     return [[int(i) for i in generator.integers(5, 64, length)] for length in lengths]
 
 
-def reference(model, rows):
-    module = load_module(read_spec(model))
+def reference(model, rows, dimensions=0):
+    module = load_module(read_spec(model, "document", dimensions))
     with torch.inference_mode():
         return np.concatenate([module(torch.tensor([row]), torch.ones(1, len(row)).long()).numpy() for row in rows])
 
@@ -67,20 +106,23 @@ def compile_driver(target, machine, isas, compiler="g++", flags=()):
     return target
 
 
-def drive(command, isa, model, precision, rows, folder, *, machine=None, threads=2, repeats=1):
-    """Run the driver, and return its process; what it prints is float32 (repeats, texts, hidden)."""
+def drive(command, isa, model, precision, rows, folder, *, machine=None, threads=2, repeats=1, dimensions=0):
+    """Run the driver, and return its process; what it prints is float32 (repeats, texts, outputs)."""
     machine = machine or library.architecture()
-    spec = read_spec(model)
+    spec = read_spec(model, "document", dimensions)
     shape = shape_of(spec.config)
     packed = folder / f"{model.name}-{precision}-{machine}"
     if not packed.exists():
         packed.mkdir(parents=True)
-        write_weights(load_module(spec).encoder, precision, machine, packed)
+        write_weights(load_module(spec), precision, machine, packed)
     places = json.loads((packed / kernel.LAYOUT).read_text())
     offsets = np.cumsum([0, *map(len, rows)])
     job = packed / "job"
+    steps = kernel.c_steps(spec)
     job.write_bytes(
         bytes(kernel.c_shape(shape, spec, precision))
+        + struct.pack("i", len(steps))
+        + bytes(steps)
         + struct.pack("iii", threads, repeats, len(places))
         + np.array(places, np.int64).tobytes()
         + struct.pack("i", len(rows))

@@ -12,6 +12,8 @@ from embedder.engines import library
 from tests.embedder.engines.kernels import (
     KINDS,
     LONGEST,
+    MODULES,
+    ODD_MODERN,
     ODD_SIZES,
     PRECISIONS,
     compile_driver,
@@ -22,6 +24,7 @@ from tests.embedder.engines.kernels import (
     reference,
     runs,
     vectors_of,
+    with_modules,
 )
 
 _WIDE = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mavx512vnni"
@@ -66,22 +69,21 @@ def drivers(folder):
     return command
 
 
-def agree(drivers, folder, isa, precision, model, lengths):
+def agree(drivers, folder, isa, precision, model, lengths, dimensions=0):
     command, machine = drivers(isa)
     rows = make_rows(lengths)
-    expected = reference(model, rows)
-    together = vectors_of(
-        drive(command, isa, model, precision, rows, folder, machine=machine), rows, expected.shape[1]
-    )[0]
+    expected = reference(model, rows, dimensions)
+    options = {"machine": machine, "dimensions": dimensions}
+    together = vectors_of(drive(command, isa, model, precision, rows, folder, **options), rows, expected.shape[1])[0]
     assert cosines(together, expected).min() > PRECISIONS[precision]
     last = [rows[-1]]
-    alone = vectors_of(drive(command, isa, model, precision, last, folder, machine=machine), last, expected.shape[1])
+    alone = vectors_of(drive(command, isa, model, precision, last, folder, **options), last, expected.shape[1])
     assert np.array_equal(alone[0, 0], together[-1])  # whatever batch it is in
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("isa", [*_X86, *_ARM])
-@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "modernbert"])
 def test_every_length(make_model, drivers, folder, kind, isa, precision):
     if isa in here.isas:
         pytest.skip(f"{isa} is run for real in test_native.py")
@@ -99,6 +101,23 @@ def test_odd_sizes(make_model, drivers, folder, sizes, isa, precision):
     agree(drivers, folder, isa, precision, make_model("bert", **ODD_SIZES[sizes]), [1, 5, 33])
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"bert", "mpnet"}))
+@pytest.mark.parametrize("isa", [*_X86, "neon_mmla"])
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_an_odd_modernbert(make_model, drivers, folder, isa, precision):
+    if isa in here.isas:
+        pytest.skip(f"{isa} is run for real in test_native.py")
+    agree(drivers, folder, isa, precision, make_model("modernbert", **ODD_MODERN), [1, 5, 33, 64])
+
+
+@pytest.mark.parametrize("isa", ["amx", "neon_mmla", "neon"])
+@pytest.mark.parametrize("name", MODULES)
+def test_what_follows_the_encoder(make_model, drivers, folder, tmp_path, name, isa):
+    if isa in here.isas:
+        pytest.skip(f"{isa} is run for real in test_native.py")
+    model = with_modules(make_model("bert"), name, tmp_path)
+    agree(drivers, tmp_path, isa, "fp32", model, [1, 5, 33, 64], MODULES[name][2])
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"bert", "mpnet", "modernbert"}))
 def test_every_architecture(make_model, drivers, folder, kind):
     agree(drivers, folder, "neon_mmla", "bf16", make_model(kind), [3, 40])

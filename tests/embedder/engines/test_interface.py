@@ -18,20 +18,23 @@ def words(text):
     return re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text.removeprefix("k")).lower()
 
 
-@pytest.mark.parametrize("enum", [interface.Precision, interface.Pooling, interface.Refusal])
+@pytest.mark.parametrize(
+    "enum", [interface.Precision, interface.Pooling, interface.Action, interface.Activation, interface.Refusal]
+)
 def test_enums_are_those_of_the_header(enum):
     named = re.search(rf"enum class {enum.__name__} : int32_t {{ (.*) }}", HEADER)[1].split(", ")
     assert [words(member.name) for member in enum] == [words(name) for name in named]
 
 
-def test_the_shape_is_that_of_the_header():
-    body = re.sub("//.*", "", re.search(r"struct pl_shape {(.*?)\n}", HEADER, re.DOTALL)[1])
+@pytest.mark.parametrize(("name", "struct"), [("pl_shape", interface.CShape), ("pl_step", interface.CStep)])
+def test_structs_are_those_of_the_header(name, struct):
+    body = re.sub("//.*", "", re.search(rf"struct {name} {{(.*?)\n}}", HEADER, re.DOTALL)[1])
     fields = [name for line in body.split(";") for name in re.findall(r"\b\w+(?=,|$)", line)]
-    assert [name for name, _ in interface.CShape._fields_] == fields
+    assert [name for name, _ in struct._fields_] == fields
 
 
 def test_a_library_of_these_sources_is_loaded(compiled):
-    assert interface.load(compiled).pl_create(b"none", None, None, 1) is None
+    assert interface.load(compiled).pl_create(b"none", None, None, 0, None, 1) is None
 
 
 class Longer(interface.CShape):

@@ -19,7 +19,19 @@ from embedder.errors import ModelError, PackageError
 from embedder.model.sentence import load_module
 from embedder.model.spec import read_spec
 from tests.embedder.conftest import save_modules
-from tests.embedder.engines.kernels import KINDS, LONGEST, ODD_SIZES, PRECISIONS, cosines, make_rows, reference, runs
+from tests.embedder.engines.kernels import (
+    KINDS,
+    LONGEST,
+    MODULES,
+    ODD_MODERN,
+    ODD_SIZES,
+    PRECISIONS,
+    cosines,
+    make_rows,
+    reference,
+    runs,
+    with_modules,
+)
 
 MACHINE = library.architecture()
 ISAS = [isa for isa in cpu.detect().isas if isa in library.ISAS.get(MACHINE, {})]
@@ -30,13 +42,14 @@ needs_kernels = pytest.mark.skipif(not ISAS, reason=f"there are no native kernel
 def start(compiled, tmp_path):
     """Return a function that packs a model folder and starts the engine on it."""
 
-    def start(model, precision="bf16", threads=2, isa=ISAS[0]):
+    def start(model, precision="bf16", threads=2, isa=ISAS[0], dimensions=0):
         folder = tmp_path / f"{model.name}-{precision}"
+        spec = read_spec(model, "document", dimensions)
         if not folder.exists():
             folder.mkdir()
             shutil.copy(compiled, folder)
-            write_weights(load_module(read_spec(model)).encoder, precision, MACHINE, folder)
-        return kernel.NativeEngine(folder, read_spec(model), precision, threads, isa)
+            write_weights(load_module(spec), precision, MACHINE, folder)
+        return kernel.NativeEngine(folder, spec, precision, threads, isa)
 
     return start
 
@@ -60,6 +73,16 @@ def test_odd_sizes(make_model, start, sizes, precision, isa):
         pytest.skip(f"{isa} has no dot products of bytes")
     model = make_model("bert", **ODD_SIZES[sizes])
     rows = make_rows([1, 2, 13, 14, 15, 33, 64])
+    assert cosines(start(model, precision, isa=isa).encode(rows), reference(model, rows)).min() > PRECISIONS[precision]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_an_odd_modernbert(make_model, start, precision, isa):
+    if not runs(isa, precision):
+        pytest.skip(f"{isa} has no dot products of bytes")
+    model = make_model("modernbert", **ODD_MODERN)
+    rows = make_rows([1, 2, 9, 17, 33, 64])
     assert cosines(start(model, precision, isa=isa).encode(rows), reference(model, rows)).min() > PRECISIONS[precision]
 
 
@@ -91,10 +114,28 @@ def test_pooling(make_model, start, tmp_path, pooling, normalize):
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_vector_does_not_depend_on_batch_or_threads(make_model, start, precision, isa):
+@pytest.mark.parametrize("name", MODULES)
+def test_what_follows_the_encoder(make_model, start, tmp_path, name, precision, isa):
     if not runs(isa, precision):
         pytest.skip(f"{isa} has no dot products of bytes")
-    model = make_model("mpnet")
+    dimensions = MODULES[name][2]
+    model = with_modules(make_model("bert"), name, tmp_path)
+    rows = make_rows([1, 2, 30, 7, 64])
+    engine, expected = start(model, precision, isa=isa, dimensions=dimensions), reference(model, rows, dimensions)
+    vectors = engine.encode(rows)
+    assert cosines(vectors, expected).min() > PRECISIONS[precision]
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.linalg.norm(expected, axis=1), rel=0.1)
+    assert np.array_equal(np.concatenate([engine.encode([row]) for row in rows]), vectors)
+    assert engine.encode([[], *rows]).shape == (6, expected.shape[1])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("kind", ["mpnet", "modernbert"])
+def test_a_vector_does_not_depend_on_batch_or_threads(make_model, start, kind, precision, isa):
+    if not runs(isa, precision):
+        pytest.skip(f"{isa} has no dot products of bytes")
+    model = make_model(kind)
     rows = make_rows(np.random.default_rng(1).integers(1, LONGEST + 1, 300))
     alone_engine = start(model, precision, 1, isa)
     alone = np.concatenate([alone_engine.encode([row]) for row in rows])
@@ -169,7 +210,7 @@ def test_more_threads_than_processors(make_model, start):
 def test_a_missing_file_is_a_typed_error(make_model, compiled, tmp_path, name):
     spec = read_spec(make_model("bert"))
     shutil.copy(compiled, tmp_path)
-    write_weights(load_module(spec).encoder, "fp32", MACHINE, tmp_path)
+    write_weights(load_module(spec), "fp32", MACHINE, tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(PackageError, match="cannot be loaded"):
         kernel.NativeEngine(tmp_path, spec, "fp32", 1, ISAS[0])
@@ -201,7 +242,7 @@ def test_what_it_runs(make_model, tmp_path, monkeypatch, change, precision, isa,
     model = shutil.copytree(make_model("bert"), tmp_path / "model")
     config = model / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
-    assert kernel.supports(read_spec(model), precision, isa) is runs
+    assert (kernel.obstacle(read_spec(model), precision, isa) == "") is runs
 
 
 @pytest.mark.parametrize(
@@ -209,7 +250,7 @@ def test_what_it_runs(make_model, tmp_path, monkeypatch, change, precision, isa,
 )
 def test_what_it_runs_on_arm(make_model, monkeypatch, isa, precision, runs):
     monkeypatch.setattr(library.platform, "machine", lambda: "aarch64")
-    assert kernel.supports(read_spec(make_model("bert")), precision, isa) is runs
+    assert (kernel.obstacle(read_spec(make_model("bert")), precision, isa) == "") is runs
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -7,14 +7,24 @@ import pytest
 
 from embedder import cpu
 from embedder.engines import library
-from tests.embedder.engines.kernels import ODD_SIZES, PRECISIONS, compile_driver, drive, make_rows, runs, vectors_of
+from tests.embedder.engines.kernels import (
+    MODULES,
+    ODD_SIZES,
+    PRECISIONS,
+    compile_driver,
+    drive,
+    make_rows,
+    runs,
+    vectors_of,
+    with_modules,
+)
 
 MACHINE = library.architecture()
 HERE = [isa for isa in cpu.detect().isas if isa in library.ISAS.get(MACHINE, {})]
 # Two files hold the vector layers and tiles of all others: the richest here, and the poorest.
 ISAS = sorted({HERE[0], HERE[-1]}) if HERE else []
 LENGTHS = [0, 1, 2, 15, 16, 17, 32, 33, 63, 64]
-MODELS = {"bert": {}, "mpnet": {}, **ODD_SIZES}
+MODELS = {"bert": {}, "mpnet": {}, "modernbert": {}, **ODD_SIZES}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +52,10 @@ def test_no_byte_outside_its_tensor(make_model, driver, tmp_path, isa):
         for precision in (p for p in PRECISIONS if runs(isa, p)):
             done = drive(command, isa, model, precision, rows, tmp_path, threads=int(generator.integers(1, 4)))
             assert done.returncode == 0, done.stderr.decode()[:2000]
+    for name, (_, _, dimensions) in MODULES.items():
+        model = with_modules(make_model("bert"), name, tmp_path)
+        done = drive(command, isa, model, "fp32", make_rows([1, 0, 40]), tmp_path, dimensions=dimensions)
+        assert done.returncode == 0, done.stderr.decode()[:2000]
 
 
 @pytest.mark.parametrize("isa", ISAS[:1])

@@ -4,19 +4,29 @@ import pytest
 import torch
 
 from embedder.model.encoder import Encoder, relative_position_bias
+from embedder.model.modernbert import ModernEncoder
 from embedder.model.sentence import TransformersEncoder, load_module
+from embedder.model.shape import Modern, shape_of
 from embedder.model.spec import read_spec
+from tests.embedder.engines.kernels import ODD_MODERN
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert"])
+@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert"])
 def test_matches_transformers(make_model, kind):
+    compare(make_model(kind), ModernEncoder if kind == "modernbert" else Encoder)
+
+
+def test_a_modernbert_with_biases_and_silu(make_model):
+    compare(make_model("modernbert", **ODD_MODERN), ModernEncoder)
+
+
+def compare(folder, kind):
     from transformers import AutoModel
 
-    folder = make_model(kind)
     ours = load_module(read_spec(folder)).encoder
-    assert isinstance(ours, Encoder)
+    assert isinstance(ours, kind)
     reference = AutoModel.from_pretrained(folder).eval()
     ids = torch.randint(5, 64, (4, 40), generator=torch.Generator().manual_seed(1))
     lengths = torch.tensor([40, 1, 17, 2])
@@ -26,6 +36,27 @@ def test_matches_transformers(make_model, kind):
         expected = reference(input_ids=ids, attention_mask=mask).last_hidden_state
         difference = ((ours(ids, mask) - expected).abs() * mask[..., None]).max()
     assert difference < 1e-5
+
+
+def test_configs_of_transformers_4_and_5_mean_the_same(make_model):
+    config = dict(read_spec(make_model("modernbert")).config)
+    shape = shape_of(config)
+    angles = config.pop("rope_parameters")
+    kinds = config.pop("layer_types")
+    old = config | {
+        "global_attn_every_n_layers": 3,
+        "global_rope_theta": angles["full_attention"]["rope_theta"],
+        "local_rope_theta": angles["sliding_attention"]["rope_theta"],
+    }
+    assert shape_of(old) == shape
+    assert shape.modern == Modern(global_every=3, window=8, global_theta=160_000, local_theta=10_000, silu=False)
+    assert shape_of(config | {"layer_types": kinds[::-1]}).modern.global_every == 3  # full, sliding, sliding, full
+    for change in (
+        {"layer_types": kinds[1:] + kinds[:1]},
+        {"hidden_activation": "relu"},
+        {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+    ):
+        assert shape_of(config | change) is None  # goes through transformers
 
 
 def test_an_architecture_outside_the_family_goes_through_transformers(make_model):

@@ -22,25 +22,25 @@ def change(path, **values):
 def test_packaged_model_is_read_from_its_own_files():
     spec = read_spec(locate(PACKAGED))
     assert (spec.name, spec.dimension, spec.max_length) == (PACKAGED, 384, 256)
-    assert (spec.pooling, spec.normalize, spec.query_prompt) == ("mean", True, "")
+    assert (spec.pooling, spec.normalize, spec.query_prompt) == (("mean",), True, "")
 
 
-@pytest.mark.parametrize(("mode", "pooling"), [("cls_token", "cls"), ("max_tokens", "max"), ("mean", "mean")])
+@pytest.mark.parametrize(("mode", "pooling"), [("cls_token", "cls"), ("max_tokens", "max"), ("lasttoken", "lasttoken")])
 def test_pooling(folder, mode, pooling):
     save_modules(folder, pooling=mode, normalize=False)
     spec = read_spec(folder)
-    assert (spec.pooling, spec.normalize) == (pooling, False)
+    assert (spec.pooling, spec.normalize) == ((pooling,), False)
 
 
 def test_pooling_as_newer_sentence_transformers_write_it(folder):
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls", "include_prompt": true}')
-    assert read_spec(folder).pooling == "cls"
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": ["mean", "cls"], "include_prompt": true}')
+    assert read_spec(folder).pooling == ("mean", "cls")
 
 
 def test_a_plain_transformers_folder_pools_by_mean(folder):
     (folder / "modules.json").unlink()
     spec = read_spec(folder)
-    assert (spec.pooling, spec.normalize) == ("mean", False)
+    assert (spec.pooling, spec.normalize) == (("mean",), False)
 
 
 def test_prompts_and_length(folder):
@@ -86,10 +86,24 @@ def test_modules_of_other_packages_are_refused(folder):
         ("modules.json", "[{}]", "modules.json cannot be read"),
         (
             "modules.json",
-            '[{"type": "sentence_transformers.models.Dense", "path": ""}]',
-            "Dense, which is not supported",
+            '[{"type": "sentence_transformers.models.LSTM", "path": ""}]',
+            "LSTM, which is not supported",
         ),
-        ("1_Pooling/config.json", '{"pooling_mode_mean_sqrt_len_tokens": true}', "not supported"),
+        ("modules.json", '[{"type": "sentence_transformers.models.Normalize", "path": ".."}]', "outside of the model"),
+        (
+            "modules.json",
+            '[{"type": "sentence_transformers.models.Transformer", "path": ""}]',
+            "in an order that is not",
+        ),
+        (
+            "modules.json",
+            '[{"type": "sentence_transformers.sparse_encoder.models.SpladePooling.SpladePooling", "path": ""}]',
+            "a sparse encoder gives weights of words, not vectors",
+        ),
+        ("config_sentence_transformers.json", '{"model_type": "SparseEncoder"}', "the model is a SparseEncoder"),
+        ("sentence_bert_config.json", '{"transformer_task": "fill-mask"}', "a model for fill-mask"),
+        ("sentence_bert_config.json", '{"query_length": 32}', r"limits texts by their role \(query_length\)"),
+        ("1_Pooling/config.json", '{"pooling_mode": "median"}', "the pooling median, which is not supported"),
         ("1_Pooling/config.json", '{"pooling_mode": "mean", "include_prompt": false}', "include_prompt"),
         ("tokenizer.json", None, "tokenizer.json is missing"),
         ("model.safetensors", None, "model.safetensors is missing"),

@@ -1,8 +1,8 @@
 // Runs the native encoder outside Python, for processors that are emulated and for sanitizers:
 //   driver ISA JOB WEIGHTS > vectors
-// JOB is one file of int32 and int64 in native order: the shape (10 int32, the float eps, an int32), threads, repeats, the
-// number of tensors and their offsets in WEIGHTS (int64, -1 for none), the number of texts, their offsets, their ids.
-// Prints the vectors, float32, once for each repeat (each made by threads of its own when repeats are negative).
+// JOB is one file of int32 and int64 in native order: the shape, the number of steps and the steps, threads, repeats,
+// the number of tensors and their offsets in WEIGHTS (int64, -1 for none), the number of texts, their offsets, their
+// ids. Prints the vectors, float32, once for each repeat (each made by threads of its own when repeats are negative).
 
 #include <cstdint>
 #include <cstdio>
@@ -40,6 +40,7 @@ struct Reader {
 int main(int, char** arguments) {
   Reader job{std::ifstream(arguments[2], std::ios::binary)};
   const pl_shape shape = job.take<pl_shape>(1)[0];
+  const auto steps = job.take<pl_step>(job.one());
   const int threads = job.one(), repeats = job.one();
   const auto places = job.take<int64_t>(job.one());
   const int texts = job.one();
@@ -63,9 +64,9 @@ int main(int, char** arguments) {
     copies.push_back(copy);
     tensors.push_back(copy);
   }
-  void* engine = pl_create(arguments[1], &shape, tensors.data(), threads);
+  void* engine = pl_create(arguments[1], &shape, steps.data(), int(steps.size()), tensors.data(), threads);
   if (!engine) return 4;
-  const size_t size = size_t(texts) * shape.hidden;
+  const size_t size = size_t(texts) * shape.outputs;
   const int count = std::abs(repeats);
   std::vector<std::vector<float>> vectors(count, std::vector<float>(size));
   std::vector<std::vector<float>> states(count, std::vector<float>(size_t(offsets[texts]) * shape.hidden));

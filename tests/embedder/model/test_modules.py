@@ -1,0 +1,292 @@
+"""Modules around a transformer, against sentence-transformers, which writes and reads the same folders."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from embedder import EmbedderConfig, Embeddings
+from embedder.engines.package import request
+from embedder.engines.plan import Plan
+from embedder.errors import ModelError
+from embedder.model.pooling import POOLERS
+from embedder.model.spec import read_spec
+from embedder.model.steps import ACTIVATIONS, POOLINGS
+from tests.embedder.conftest import save_modules
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+TEXTS = ["", "the index of a table", "create unique key drop vacuum " * 3, "row"]
+PROMPTS = {"query": "query the ", "document": "table "}
+TOKENIZER = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "unk_token": "[UNK]",
+    "model_max_length": 64,
+    "model_input_names": ["input_ids", "attention_mask"],
+}
+
+
+@pytest.fixture(scope="module")
+def small(make_model):
+    """A BERT of 64, and one of 32, that sentence-transformers can load."""
+    folders = [make_model("bert"), make_model("bert", hidden_size=32, num_attention_heads=1, intermediate_size=64)]
+    for folder in folders:
+        (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER))
+    return folders
+
+
+def transformer(folder):
+    from sentence_transformers.base.modules import Transformer
+
+    return Transformer(str(folder))
+
+
+def dense(inputs, outputs, activation="Identity", **options):
+    from sentence_transformers.base.modules import Dense
+
+    torch.manual_seed(inputs + outputs)
+    return Dense(inputs, outputs, activation_function=getattr(torch.nn, activation)(), **options)
+
+
+def saved(folder, *modules):
+    """Save modules as sentence-transformers does, and return the model as it loads it again."""
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(modules=list(modules), prompts=PROMPTS, device="cpu").save(str(folder), create_model_card=False)
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def check(folder, theirs, config=None, **truncate):
+    """Compare vectors of both roles by the module alone; return the embeddings."""
+    ours = Embeddings(config or EmbedderConfig(model=str(folder), engine="eager", precision="fp32"))
+    for role, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
+        expected = encode(TEXTS, **truncate)
+        vectors = ours.encode(TEXTS, role=role)
+        assert vectors.shape == expected.shape
+        assert cosines(vectors, expected).min() > 0.99999
+        if ours.spec.normalize or not truncate:
+            scale = np.linalg.norm(expected, axis=1) / np.linalg.norm(vectors, axis=1)
+            assert truncate or np.allclose(scale, 1, atol=1e-4)
+    return ours
+
+
+def cosines(a, b):
+    return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_poolings(name):
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    hidden = torch.randn(3, 7, 8, generator=torch.Generator().manual_seed(4))
+    mask = (torch.arange(7)[None] < torch.tensor([7, 1, 4])[:, None]).long()
+    expected = Pooling(8, name)({"token_embeddings": hidden, "attention_mask": mask})["sentence_embedding"]
+    assert torch.allclose(POOLERS[name](hidden, mask), expected, atol=1e-6)
+
+
+def test_dense_layers_and_norms(small, tmp_path):
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
+
+    theirs = saved(
+        tmp_path / "model",
+        transformer(small[0]),
+        Pooling(64, ("lasttoken", "mean")),
+        Dropout(0.5),
+        dense(128, 96, "Tanh", use_residual=True),
+        LayerNorm(96),
+        dense(96, 96, "GELU", use_residual=True),
+        dense(96, 160, bias=False),
+        Normalize(),
+    )
+    ours = check(tmp_path / "model", theirs)
+    assert (ours.dimension, ours.spec.query_prompt, ours.spec.document_prompt) == (160, *PROMPTS.values())
+    assert ours.fingerprint["pooling"] == "lasttoken+mean"
+    assert ours.fingerprint["modules"].startswith("Dense(128,96,Tanh,residual) LayerNorm Dense(96,96,GELU,residual)")
+    assert "there are no" in ours.plan.obstacle or "LayerNorm" in ours.plan.obstacle
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations(activation):
+    from embedder.model.sentence import _ACTIVATIONS
+
+    x = torch.linspace(-3, 3, 13)
+    assert torch.equal(_ACTIVATIONS[activation]()(x), getattr(torch.nn, activation)()(x))
+
+
+def test_the_layout_of_older_versions(small, tmp_path):
+    """Folders for every module, flags for poolings, class names of versions 1 to 4, prompts for passages."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    shutil.copytree(small[0], folder / "0_Transformer", ignore=shutil.ignore_patterns("modules.json", "1_Pooling"))
+    save_modules(folder)
+    rows = json.loads((folder / "modules.json").read_text())
+    rows[0]["path"] = "0_Transformer"
+    rows.insert(2, {"idx": 2, "name": "dense", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    (folder / "modules.json").write_text(json.dumps(rows))
+    flags = {f"pooling_mode_{name}": name in {"mean_tokens", "cls_token"} for name in ("mean_tokens", "cls_token")}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 64, **flags}))
+    (folder / "2_Dense").mkdir()
+    dense(128, 32, "Tanh").save(str(folder / "2_Dense"))
+    written = json.loads((folder / "2_Dense" / "config.json").read_text())
+    kept = {key: written[key] for key in ("in_features", "out_features", "bias", "activation_function")}
+    (folder / "2_Dense" / "config.json").write_text(json.dumps(kept))
+    (folder / "0_Transformer" / "sentence_bert_config.json").write_text('{"max_seq_length": 16, "do_lower_case": true}')
+    ours = check(folder, SentenceTransformer(str(folder), device="cpu"))
+    assert ours.spec.pooling == ("cls", "mean")
+    assert (ours.dimension, ours.max_length) == (32, 16)
+
+
+@pytest.fixture(scope="module")
+def pair(small, tmp_path_factory):
+    """A router with a small encoder for queries and a larger one for documents, as both libraries have it."""
+    from sentence_transformers.base.modules import Normalize, Router
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    folder = tmp_path_factory.mktemp("pair")
+    router = Router.for_query_document(
+        query_modules=[transformer(small[1]), Pooling(32, "mean"), dense(32, 64)],
+        document_modules=[transformer(small[0]), Pooling(64, "cls")],
+    )
+    return folder, saved(folder, router, Normalize())
+
+
+def test_a_router(pair):
+    folder, theirs = pair
+    ours = check(folder, theirs)
+    assert [part.spec.hidden for part in ours.plan.parts] == [64, 32]
+    assert ours.fingerprint["pooling"] == "cls"
+    assert ours.fingerprint["query_pooling"] == "mean"
+    assert ours.fingerprint["query_prompt"] == PROMPTS["query"]
+    assert ours.query_model is not ours.model
+    assert ours.count_tokens(["a table"], role="query") == [6]
+
+
+def test_a_worker_is_asked_for_each_model_of_a_pair(pair, small, tmp_path):
+    folders = EmbedderConfig(model=str(small[0]), query_model=str(small[1]), query_prompt="q: ", dimensions=24)
+    for config in (EmbedderConfig(model=str(pair[0]), engine="aot", precision="fp32"), folders):
+        for part in Plan(config).parts:
+            asked = json.loads(json.dumps(request(part, part.package_key, tmp_path), default=str))
+            again = Plan(EmbedderConfig(**asked["config"]), asked["role"])
+            assert again.spec == part.spec
+            assert again.package_key == part.package_key
+            assert again.package_key.as_dict() == asked["key"]
+
+
+def test_routes_of_older_versions(pair, tmp_path):
+    """`Asym`, with a route named by its author, and a route map."""
+    folder, theirs = pair
+    old = shutil.copytree(folder, tmp_path / "asym")
+    router = json.loads((old / "router_config.json").read_text())
+    (old / "router_config.json").unlink()
+    router["structure"] = {"query": router["structure"]["query"], "doc": router["structure"]["document"]}
+    router["parameters"] = {"allow_empty_key": True}
+    (old / "config.json").write_text(json.dumps(router))
+    rows = json.loads((old / "modules.json").read_text())
+    rows[0]["type"] = "sentence_transformers.models.Asym"
+    (old / "modules.json").write_text(json.dumps(rows))
+    check(old, theirs)
+    router["structure"] = {"small": router["structure"]["query"], "large": router["structure"]["doc"]}
+    (old / "config.json").write_text(json.dumps(router))
+    with pytest.raises(ModelError, match="has no route for a document, only small, large"):
+        read_spec(old)
+    router["parameters"]["route_mappings"] = {"('query', 'text')": "small", "('document', None)": "large"}
+    (old / "config.json").write_text(json.dumps(router))
+    check(old, theirs)
+
+
+def test_a_folder_for_queries(pair, tmp_path):
+    folder, theirs = pair
+    models = []
+    for role in ("query", "document"):
+        spec = read_spec(folder, role)
+        models.append(tmp_path / role)
+        models[-1].mkdir()
+        parts = [path for path in folder.iterdir() if path.name.startswith(f"{role}_")]
+        rows = [(path.name, path.name.split("_")[2]) for path in sorted(parts)] + [("1_Normalize", "Normalize")]
+        for path in parts:
+            shutil.copytree(path, models[-1] / path.name)
+        listed = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in rows]
+        (models[-1] / "modules.json").write_text(json.dumps(listed))
+        assert read_spec(models[-1]).hidden == spec.hidden
+    config = EmbedderConfig(
+        model=str(models[1]),
+        query_model=str(models[0]),
+        query_prompt=PROMPTS["query"],
+        document_prompt=PROMPTS["document"],
+        engine="eager",
+        precision="fp32",
+    )
+    ours = check(folder, theirs, config)
+    assert ours.fingerprint == Plan(EmbedderConfig(model=str(folder), engine="eager", precision="fp32")).fingerprint
+
+
+def test_a_pair_of_different_sizes_is_refused(small):
+    config = EmbedderConfig(model=str(small[0]), query_model=str(small[1]))
+    with pytest.raises(ModelError, match=r"gives queries vectors of 32 numbers, and bert\d+ gives documents 64"):
+        Plan(config)
+    assert len(Plan(EmbedderConfig(model=str(small[0]), query_model=str(small[1]), dimensions=24)).parts) == 2
+
+
+@pytest.mark.parametrize("dimensions", [16, 50])
+def test_vectors_are_cut_to_unit_length(pair, dimensions):
+    folder, theirs = pair
+    config = EmbedderConfig(model=str(folder), engine="eager", precision="fp32", dimensions=dimensions)
+    ours = check(folder, theirs, config, truncate_dim=dimensions)
+    assert np.allclose(np.linalg.norm(ours.encode(TEXTS), axis=1), 1, atol=1e-5)
+    assert ours.fingerprint["dimension"] == dimensions
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "told"), [(65, "gives vectors of 64 numbers, not of 65"), (30, "is trained for 48, 24 dimensions")]
+)
+@pytest.mark.parametrize("place", ["config", "card"])
+def test_dimensions_are_those_of_training(small, tmp_path, place, dimensions, told):
+    folder = Path(shutil.copytree(small[0], tmp_path / "model"))
+    if place == "config":
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"matryoshka_dimensions": [24, 48]}))
+    else:
+        card = '* Loss: MatryoshkaLoss with these parameters:\n  ```json\n {"matryoshka_dims": [\n 48,\n 24\n ]}'
+        (folder / "README.md").write_text(card)
+    assert read_spec(folder, "document", 24).dimension == 24
+    assert read_spec(folder, "document", 64).dimension == 64
+    with pytest.raises(ModelError, match=told):
+        read_spec(folder, "document", dimensions)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"in_features": 48}, "takes 48 numbers, and 64 come before it"),
+        ({"activation_function": "evil.Module"}, "the activation evil.Module, which is not supported"),
+        ({"module_input_name": "token_embeddings"}, "a vector for each token"),
+        ({"out_features": "many"}, "has no valid"),
+        (None, "a pytorch_model.bin is a pickle"),
+        ({"out_features": 24}, "does not fit its config.json"),
+    ],
+)
+def test_a_spoilt_dense_layer_is_told(small, tmp_path, values, told):
+    from embedder.model.sentence import load_module
+
+    folder = Path(shutil.copytree(small[0], tmp_path / "model"))
+    rows = json.loads((folder / "modules.json").read_text())
+    rows[2] |= {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    (folder / "modules.json").write_text(json.dumps(rows))
+    (folder / "2_Dense").mkdir()
+    dense(64, 32).save(str(folder / "2_Dense"))
+    config = folder / "2_Dense" / "config.json"
+    assert read_spec(folder).dimension == 32
+    if values is None:
+        (folder / "2_Dense" / "model.safetensors").rename(folder / "2_Dense" / "pytorch_model.bin")
+    else:
+        config.write_text(json.dumps(json.loads(config.read_text()) | values))
+    with pytest.raises(ModelError, match=told):
+        load_module(read_spec(folder))
