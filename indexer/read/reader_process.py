@@ -26,7 +26,7 @@ from indexer.read.isolation.confinement import hide
 from indexer.read.messages import BrokenMessage, read_message, write_message
 
 _SECONDS = 60.0  # for one document, or one member of an archive
-_MEMORY = 1 << 29  # bytes of address space, of which 230 MB are code, tables and the model of languages
+_MEMORY = 480 << 20  # bytes of address space, of which 230 MB are code, tables and the model of languages
 _PIECE = 1 << 20  # bytes taken from a pipe at a time
 _LONGEST_BODY = 1 << 30  # bytes of a member; the limits of the build are stricter
 _STARTING = 60.0  # seconds until a process has loaded what it needs, on a busy machine

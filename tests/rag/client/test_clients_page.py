@@ -19,7 +19,11 @@ KEY = "pl_a-key-that-may-write"
 PRINTS = (
     ("client.search(", "1 Partial Indexes Indexes › Partial Indexes https://docs.example/"),
     ("client.index()", "3 documents"),
-    ("rag.adapters.langchain", "['https://docs.example/indexes/partial.html#part-1', 'https://"),
+    (
+        "import PilotlightRetriever\n\nretriever = PilotlightRetriever(searcher",
+        "['https://docs.example/indexes/partial.html#part-1', 'https://",
+    ),
+    ("PilotlightReranker", "0.872138440"),
     ("rag.serving.live", ""),
     ("rag.adapters.llamaindex", "A partial index is an index built over a subset of a table."),
     ("client.answer(", "For few rows [2].\n[2] Partial Indexes: https://docs.example/indexes/partial.html#part-2"),
@@ -32,6 +36,7 @@ def test_example(mark, printed, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     retriever = FakeRetriever()
     retriever.hits = [make_hit(1), make_hit(2)]
+    retriever.rerank_model = "dummy"
     settings = Settings(keys=str(tmp_path / "keys.json"), anonymous="read")
     KeyFile(settings.keys_file).add("builder", "write", KEY)
     if "llama" in mark:
