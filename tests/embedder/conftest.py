@@ -98,7 +98,7 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
         torch.manual_seed(7)
         folder = tmp_path_factory.mktemp(kind)
-        model = AutoModel.fromconfig_of(config_of(kind, **sizes))
+        model = AutoModel.from_config(config_of(kind, **sizes))
         if kind == "modernbert":  # whose biases begin as zeros, as if there were none
             for name, parameter in model.named_parameters():
                 if name.endswith("bias"):

@@ -12,10 +12,10 @@ from embedder.engines import library, starting
 from embedder.engines.packing import write_weights
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError, ModelError
-from embedder.model.cross_encoder import read_cross_encoder
-from embedder.model.head import read_head
 from embedder.model.sentence import load_module
 from embedder.model.tensors import read_tensors
+from embedder.pairs.cross_encoder import read_cross_encoder
+from embedder.pairs.head import read_head
 from embedder.reranker import Reranker
 from tests.embedder.conftest import WORDS, config_of, save_tokenizer
 

@@ -13,7 +13,7 @@ from embedder.engines.library import find_compiler
 from embedder.engines.package import package_folder
 from embedder.engines.plan import Plan
 from embedder.errors import PilotlightError
-from embedder.model.head import read_head
+from embedder.pairs.head import read_head
 from indexer.errors import ParseError
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections

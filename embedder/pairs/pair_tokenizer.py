@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from embedder.model.cross_encoder import CrossEncoderSpec
 from embedder.model.tokenizer import load_tokenizer, tokenizable
+from embedder.pairs.cross_encoder import CrossEncoderSpec
 
 
 class PairTokenizer:
