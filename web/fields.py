@@ -16,7 +16,10 @@ SOMETHING = f"[^{_INVISIBLE}]"  # pattern of text with something to read in it
 # Pattern of text that is more than what Python takes for white space.
 NOT_ONLY_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
 _VISIBLE = re.compile(SOMETHING)
-_NUMBERS = {"integer": re.compile(r"-?[0-9]{1,18}"), "number": re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")}
+_NUMBERS = {
+    "integer": re.compile(r"-?[0-9]{1,18}"),
+    "number": re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?"),
+}
 _BOOLEANS = {"true": True, "false": False}
 
 

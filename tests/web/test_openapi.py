@@ -78,6 +78,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
     keys = KeyFile(tmp_path / "keys.json")
     retriever = FakeRetriever()
     retriever.hits = [make_hit(rank) for rank in range(1, 25)]
+    retriever.rerank_model = "dummy"
     with fake_endpoint() as endpoint:
         endpoint.answers("Over a subset [1].")
         settings = Settings(
