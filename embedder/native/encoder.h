@@ -112,7 +112,7 @@ struct Encoder {
           const size_t area = size_t(s.max_length) * s.max_length;
           const float* relative = model.relative ? model.relative + h % s.heads * area : nullptr;
           const int asked = first ? 1 : length, to = first ? t : start;
-          const Head<HeadRow> head{q,     q + d, q + 2 * d, 3 * d,    length,       width,
+          const Head<HeadRow> head{q,     q + d, q + 2 * d, 3 * d,        length,      width,
                                    asked, scale, relative,  s.max_length, layer.window};
           attend<Attention>(head, scratch[rank], [&](int r, int c, V y) {
             if constexpr (kQuantised)

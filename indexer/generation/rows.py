@@ -1,5 +1,6 @@
 """The array that the query path reads of chunks before their texts: one entry a row, mapped into memory."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ import numpy.typing as npt
 from indexer.generation.manifest import corrupt, unreadable
 
 DTYPE = np.dtype([("document", "<u4"), ("signature", "<u8")])  # documents.id, and see indexer/generation/signature.py
+
+# NumPy parses the head of a file with `ast`, whose parser counts its depth for all threads of the process together up
+# to Python 3.12: two at once may end in a SystemError (python/cpython#106905).
+_HEAD = threading.Lock()
 
 
 class RowWriter:
@@ -41,7 +46,9 @@ def read_rows(path: Path) -> npt.NDArray[np.void]:
 def read_array(path: Path) -> npt.NDArray[Any]:
     """Map an array; raises IndexCorrupt if the file holds none, IndexUnreadable if it cannot be read for now."""
     try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # a memmap is slow to index
+        with _HEAD:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.asarray(array)  # a memmap is slow to index
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, EOFError) as error:
