@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from embedder.cache import default_folder
-from embedder.config import EmbedderConfig
+from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.model.spec import PACKAGED
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.generation.layout import KEYS, collection_dir, is_url
@@ -71,13 +71,13 @@ class Settings:
         "auto",
         "how to run the model; auto = native if it supports the model, else aot",
         "embedder",
-        choices=("auto", "native", "aot", "compile", "eager"),
+        choices=ENGINES,
     )
     precision: str = setting(
         "auto",
         "precision of the model; auto = bf16 if the CPU has it in hardware, else fp32",
         "embedder",
-        choices=("auto", "fp32", "bf16", "int8"),
+        choices=PRECISIONS,
     )
     threads: int = setting(
         0,
@@ -96,13 +96,13 @@ class Settings:
         "auto",
         "how to run it; auto = native if it supports the model, else aot",
         "rerank",
-        choices=("auto", "native", "aot", "compile", "eager"),
+        choices=ENGINES,
     )
     rerank_precision: str = setting(
         "auto",
         "precision of it; auto = bf16 if the CPU has it in hardware, else fp32; int8 is fastest",
         "rerank",
-        choices=("auto", "fp32", "bf16", "int8"),
+        choices=PRECISIONS,
     )
     rerank_threads: int = setting(
         0, "cores for one run of it; 0 = all physical cores, in serve too", "rerank", low=0, high=1024

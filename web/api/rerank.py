@@ -4,6 +4,7 @@ Scores are from 0 to 1, as these services give them: what the cross-encoder says
 """
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
@@ -12,7 +13,7 @@ from werkzeug.exceptions import NotFound
 from web.api.openai import MODEL, with_message
 from web.api.parameters import read_object, retriever
 from web.api.schemas import COUNT, STRING, listed, structure
-from web.fields import FieldError, check, refuse_unknown
+from web.fields import FieldError, Schema, check, refuse_unknown
 from web.openapi import define, operation
 from web.sizes import MAX_BODY_BYTES
 
@@ -88,13 +89,7 @@ blueprint.after_request(with_message)
 )
 def rerank() -> Response:
     """Answer the index and score of each document, best first."""
-    fields = read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("query", "documents", *OPTIONS), "this request")
-    query = check("query", fields.get("query"), QUERY)
-    options = {
-        name: check(name, fields[name], schema) for name, schema in OPTIONS.items() if fields.get(name) is not None
-    }
-    texts = _texts(fields, "documents")
+    query, texts, options = _asked("documents", OPTIONS)
     served = retriever().status().get("rerank_model")
     if served and options.get("model", served) != served:
         raise NotFound(f"There is no model {options['model'][:80]!a}; this server reranks with {served}.")
@@ -133,19 +128,23 @@ def rerank_v2() -> Response:
 )
 def rerank_texts() -> Response:
     """Answer a list of the index and score of each text, best first."""
-    fields = read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("query", "texts", *TEI_OPTIONS), "this request")
-    query = check("query", fields.get("query"), QUERY)
-    options = {
-        name: check(name, fields[name], schema) for name, schema in TEI_OPTIONS.items() if fields.get(name) is not None
-    }
-    texts = _texts(fields, "texts")
+    query, texts, options = _asked("texts", TEI_OPTIONS)
     found = retriever().rerank(query, texts)
     scores = (found.logits if options.get("raw_scores") else found.scores).tolist()
     results: list[dict[str, Any]] = [{"index": place, "score": scores[place]} for place in _best_first(scores)]
     if options.get("return_text"):
         results = [result | {"text": texts[result["index"]]} for result in results]
     return jsonify(results)
+
+
+def _asked(name: str, schemas: Mapping[str, Schema]) -> tuple[str, list[str], dict[str, Any]]:
+    """Return the query of a request, the texts it has by this name, and the options it gives. Raises FieldError."""
+    fields = read_object(MAX_BODY_BYTES)
+    refuse_unknown(fields, ("query", name, *schemas), "this request")
+    query = check("query", fields.get("query"), QUERY)
+    given = {option: schema for option, schema in schemas.items() if fields.get(option) is not None}
+    options = {option: check(option, fields[option], schema) for option, schema in given.items()}
+    return query, _texts(fields, name), options
 
 
 def _texts(fields: dict[str, object], name: str) -> list[str]:

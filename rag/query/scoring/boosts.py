@@ -68,14 +68,7 @@ class Boosts:
         factors = self._factors(generation, ranking.rows)
         # a negative cosine goes the same way
         scores: Scores = np.asarray(ranking.scores + np.abs(ranking.scores) * (factors - 1), np.float32)
-        order = best_first(scores)
-        return Ranking(
-            ranking.rows[order],
-            scores[order],
-            None if ranking.dense is None else ranking.dense[order],
-            None if ranking.lexical is None else ranking.lexical[order],
-            None if ranking.tokens is None else ranking.tokens[order],
-        )
+        return ranking.ordered(best_first(scores), scores)
 
     def _factors(self, generation: Searchable, rows: Rows) -> Scores:
         factors = np.ones(len(rows), np.float32)

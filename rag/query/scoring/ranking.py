@@ -39,6 +39,21 @@ class Ranking:
     first: int | None = None  # candidates before those that a deeper search added; None where there are no others
     rerank: Scores | None = None  # of a cross-encoder, NaN where it has not read them; None where it was not asked for
 
+    def ordered(self, order: npt.NDArray[np.integer], scores: Scores) -> "Ranking":
+        """Return the candidates in another `order` (n,), with `scores` (n,) by the indices of the present one."""
+
+        def taken(values: Scores | None) -> Scores | None:
+            return None if values is None else values[order]
+
+        return Ranking(
+            self.rows[order],
+            scores[order],
+            taken(self.dense),
+            taken(self.lexical),
+            taken(self.tokens),
+            rerank=taken(self.rerank),
+        )
+
 
 def single(found: Found, *, is_dense: bool) -> Ranking:
     """Rank what one search found."""
@@ -50,8 +65,7 @@ def interacted(dense: Found, maxsim: Callable[[Rows], Scores]) -> Ranking:
     """Rank what the dense search found by MaxSim alone, the better order of the two; `maxsim` gives that of rows."""
     cosines, rows = dense
     tokens = maxsim(rows)
-    order = np.lexsort((rows, -tokens))
-    return Ranking(rows[order], tokens[order], cosines[order], None, tokens[order])
+    return Ranking(rows, tokens, cosines, None, tokens).ordered(np.lexsort((rows, -tokens)), tokens)
 
 
 def fused(
@@ -83,10 +97,7 @@ def fused(
         scores = reciprocal_rank(rows, lists if tokens is None else [*lists, rows[best_first(tokens)]])
     else:
         scores = weighted_sum(by_meaning, by_words, tokens=tokens)
-    order = best_first(scores)
-    return Ranking(
-        rows[order], scores[order], by_meaning[order], by_words[order], None if tokens is None else tokens[order]
-    )
+    return Ranking(rows, scores, by_meaning, by_words, tokens).ordered(best_first(scores), scores)
 
 
 def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
@@ -94,14 +105,7 @@ def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
     if not repetition.any():
         return ranking
     scores = ranking.scores - np.abs(ranking.scores) * (_BOILERPLATE / WHOLE * repetition.astype(np.float32))
-    order = best_first(scores)
-    return Ranking(
-        ranking.rows[order],
-        scores[order],
-        None if ranking.dense is None else ranking.dense[order],
-        None if ranking.lexical is None else ranking.lexical[order],
-        None if ranking.tokens is None else ranking.tokens[order],
-    )
+    return ranking.ordered(best_first(scores), scores)
 
 
 def reranked(ranking: Ranking, read: Rows, logits: Scores, scores: Scores) -> Ranking:
@@ -115,20 +119,14 @@ def reranked(ranking: Ranking, read: Rows, logits: Scores, scores: Scores) -> Ra
     """
     found = np.full(len(ranking.rows), np.nan, np.float32)
     found[read] = scores
+    ranking = dataclasses.replace(ranking, rerank=found)
     if not len(read):
-        return dataclasses.replace(ranking, rerank=found)
+        return ranking
     blend = blended(ranking.scores[read], logits)
     order = np.concatenate([read[best_first(blend)], np.setdiff1d(np.arange(len(found)), read)])
     by_index = np.minimum(ranking.scores, blend.min())  # those that it has not read do not score better
     by_index[read] = blend
-    return Ranking(
-        ranking.rows[order],
-        by_index[order],
-        None if ranking.dense is None else ranking.dense[order],
-        None if ranking.lexical is None else ranking.lexical[order],
-        None if ranking.tokens is None else ranking.tokens[order],
-        rerank=found[order],
-    )
+    return ranking.ordered(order, by_index)
 
 
 def extended(ranking: Ranking | None, deeper: Ranking) -> Ranking:
