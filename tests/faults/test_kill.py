@@ -2,6 +2,7 @@
 the next build works, and nothing is left of what was killed."""
 
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -25,16 +26,26 @@ def assert_killed(outcome: Outcome) -> None:
     assert outcome.signal == signal.SIGKILL or is_over, outcome
 
 
+def named(step: tuple[str, str]) -> tuple[str, str]:
+    """Return the kind of a step and its path, without what is different each time."""
+    kind, path = step
+    return kind, re.sub(r"\d{8}T\d{6}-[0-9a-f]{6}|[0-9a-f]{32}|(?<=\.tmp)\w+", "*", path)
+
+
 @pytest.mark.parametrize("action", ["first build", "build", "remove", "rollback", "import"])
 def test_killed_at_steps_of_every_kind(disturb: Disturb, undisturbed: Undisturb, world: World, action: str) -> None:
     template = None if action == "first build" else world.index
+    build = undisturbed(world, "build", world.index)
+    known = {named(step) for step in build.steps} if action != "build" else set()
     action = action.removeprefix("first ")
     before = state(world.index) if template else None
     after = undisturbed(world, action, template)
-    newest = undisturbed(world, "build", world.index).content
+    newest = build.content
     jobs = [Job("kill", step) for step in of_every_kind(after.steps)]
     last = {path: step for step, (kind, path) in enumerate(after.steps, start=1) if kind == "write"}
     jobs += [Job("tear", step) for step in last.values()]
+    # of what a build does too, and is killed at then, a fourth
+    jobs = [job for place, job in enumerate(jobs) if place % 4 == 0 or named(after.steps[job.step - 1]) not in known]
     seen = set()
     for outcome in disturb(world, action, template, jobs):
         assert_killed(outcome)

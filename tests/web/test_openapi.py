@@ -110,6 +110,7 @@ def settings_of(key: str) -> SchemathesisConfig:
         {
             "headers": {"Authorization": f"Bearer {key}"},
             "continue-on-failure": True,
+            "suppress-health-check": ["too_slow"],  # which a busy machine is
             "generation": {"max-examples": EXAMPLES, "deterministic": True, "database": "none"},
             "checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}},
             "phases": {"coverage": {"enabled": "API_EXAMPLES" in os.environ}},
@@ -167,6 +168,6 @@ def test_the_server_keeps_to_it(served: tuple[str, str], caplog: pytest.LogCaptu
                     failures.append(f"{check.name}: {failure.failure.message}\n{failure.code_sample[:1500]}\n{answer}")
         statuses.update(each.response.status_code for each in event.recorder.interactions.values() if each.response)
     print(f"{cases} cases, answered {dict(statuses)}")
-    assert failures == []
+    assert not failures, "\n\n".join(failures)
     assert cases >= 200
     assert not any(status >= 500 for status in statuses)

@@ -2,10 +2,13 @@
 
 import dataclasses
 import itertools
+import json
 import pydoc_data.topics
 import random
 import re
+import shutil
 import subprocess
+from functools import cache
 
 import numpy as np
 import pytest
@@ -81,12 +84,28 @@ def texts():
 
 
 @pytest.fixture(scope="module")
+def two_layers(packaged_model, tmp_path_factory):
+    """The model without its other layers, which are like these: to compile each takes many seconds."""
+    folder = shutil.copytree(packaged_model, tmp_path_factory.mktemp("model") / "two-layers")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 2}))
+    return folder
+
+
+@pytest.fixture(scope="module")
 def eager(texts):
-    return Embeddings(EmbedderConfig(engine="eager", precision="fp32")).encode(texts)
+    """Return a function that gives for a model the vectors of all texts, and the tokens of some."""
+
+    @cache
+    def encode(model):
+        embedder = Embeddings(EmbedderConfig(model=model, engine="eager", precision="fp32"))
+        return embedder.encode(texts), embedder.encode_document_tokens(texts[:20])
+
+    return encode
 
 
 @pytest.fixture(scope="module", params=CASES)
-def embeddings(request):
+def embeddings(request, two_layers):
     engine, precision = request.param.split("-")
     isa = cpu.detect().isa
     if engine == "native" and isa not in library.ISAS.get(library.architecture(), {}):
@@ -95,13 +114,14 @@ def embeddings(request):
         pytest.skip(f"int8 by aot needs AVX512_VNNI or AMX, and {isa} is used here")
     if engine != "native" and precision == "bf16" and not cpu.detect().has_bf16:
         pytest.skip(f"bf16 by torch is scalar on {isa}, and takes minutes")
-    return Embeddings(EmbedderConfig(engine=engine, precision=precision))
+    model = {"model": str(two_layers)} if engine == "compile" else {}
+    return Embeddings(EmbedderConfig(**model, engine=engine, precision=precision))
 
 
 def test_agreement(embeddings, texts, eager):
     vectors = embeddings.encode(texts)
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5
-    cosines = (vectors * eager).sum(1)
+    cosines = (vectors * eager(embeddings.config.model)[0]).sum(1)
     worst, mean = BOUNDS[embeddings.precision]
     words = slice(-len(WORDLESS))
     assert cosines[words].min() >= worst, texts[int(cosines[words].argmin())][:80]
@@ -110,13 +130,9 @@ def test_agreement(embeddings, texts, eager):
     assert cosines.mean() >= mean
 
 
-@pytest.fixture(scope="module")
-def eager_tokens(texts):
-    return Embeddings(EmbedderConfig(engine="eager", precision="fp32")).encode_document_tokens(texts[:20])
-
-
-def test_tokens(embeddings, texts, eager_tokens):
+def test_tokens(embeddings, texts, eager):
     some = texts[:20]
+    _, eager_tokens = eager(embeddings.config.model)
     vectors, signs, counts = embeddings.encode_document_tokens(some)
     assert np.abs(vectors - embeddings.encode(some)).max() <= 1e-6
     assert np.array_equal(counts, eager_tokens.counts)
