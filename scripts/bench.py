@@ -13,6 +13,7 @@ load:  a server under many clients, beside Flask with SentenceTransformer
 overload: a server under wrk, at what it can do and at ten times that for --repeat seconds
 hostile: keyed searches and probes beside 2,000 hostile connections for --repeat seconds
 soak:  a server for --repeat seconds of mixed queries and five hot swaps: whether it grows
+checkouts: searches and starts of this checkout beside those of another one, --against FOLDER, with its own .venv
 """
 
 import argparse
@@ -20,6 +21,7 @@ import json
 import os
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything reads it: every model here is a folder
@@ -55,6 +57,8 @@ def _run(args: argparse.Namespace, source: Path, work: Path) -> Result:
         options = {"architecture": args.architecture, "lengths": args.lengths, "only": args.only}
         return embed(source, chunks, args.repeat or 12, work, **options)
     run, repeat, chunks = VERBS[args.verb]
+    if args.verb == "checkouts":
+        run = partial(run, against=args.against)
     others = machine.OtherWork()
     rows = run(source, args.chunks or chunks, args.repeat or repeat, work)
     return Result(rows, {"others_cores": others.cores()})
@@ -70,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--work", type=Path, help="search: keep the corpus and its index in this folder, and use them again"
     )
+    parser.add_argument("--against", type=Path, default=Path(), help="checkouts: folder of the other one")
     parser.add_argument("--chunks", type=int, help="passages used at most; embed: 0 leaves the bulk out")
     parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")
     parser.add_argument(

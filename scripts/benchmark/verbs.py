@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import langchain_script, scale
+from benchmark.checkouts import checkouts
 from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
 from benchmark.crawling import crawl
 from benchmark.hostile import hostile
@@ -141,7 +142,7 @@ def _quiet() -> Any:
     return progress_for(sys.stderr, quiet=True)
 
 
-VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int, int]] = {  # verb, its turns, its passages
+VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its turns, its passages
     "query": (query, 40, 2000),
     "index": (index, 3, 500),
     "rerank": (rerank, 8, 20),
@@ -153,4 +154,5 @@ VERBS: dict[str, tuple[Callable[[Path, int, int, Path], list[Row]], int, int]] =
     "overload": (overload, 60, 10_000),  # for these, --repeat is seconds
     "hostile": (hostile, 60, 10_000),
     "soak": (soak, 1200, 2_000),
+    "checkouts": (checkouts, 40, 10_000),
 }
