@@ -44,7 +44,7 @@ def request(url: str, body: object = None) -> tuple[int, Any]:
             return error.code, json.load(error)
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
