@@ -3,6 +3,8 @@
 Rows are int64, scores float32; "best first" is by score, and by row where scores are equal.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +13,21 @@ from indexer.generation.signature import NEAR, distance
 FUSIONS = ("weighted", "rrf")
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
+
+
+class Weights(NamedTuple):
+    """How much the parts of a ranking count, in proportion to each other; their sum is more than 0."""
+
+    dense: float = 1.0
+    lexical: float = 1.0
+    tokens: float = 1.0
+
+    def total(self, *, with_tokens: bool) -> float:
+        """Return the sum of those that count, tokens only where they are kept."""
+        return self.dense + self.lexical + (self.tokens if with_tokens else 0)
+
+
+EVEN = Weights()
 
 
 def aligned(candidates: Rows, rows: Rows, scores: Scores, absent: float) -> Scores:
@@ -34,21 +51,27 @@ def reciprocal_rank(candidates: Rows, lists: list[Rows], k: float = 60) -> Score
     return total
 
 
-def weighted_sum(dense: Scores, lexical: Scores, weight: float = 0.5, tokens: Scores | None = None) -> Scores:
+def weighted_sum(dense: Scores, lexical: Scores, weights: Weights = EVEN, tokens: Scores | None = None) -> Scores:
     """Return scores (n,) from 0 to 1, a convex combination (Bruch, Gai and Ingber 2023).
 
     Args:
         dense: cosines (n,) of all candidates, scaled here so that the lowest is 0 and the highest 1.
         lexical: BM25 (n,) of all candidates, 0 where no word matches, scaled so that the highest is 1.
-        weight: of the cosines against the words, from 0 to 1.
-        tokens: MaxSim (n,) of all candidates, scaled as cosines are; counts as a third, where it is given.
+        weights: how much each part counts; that of tokens only where they are given.
+        tokens: MaxSim (n,) of all candidates, scaled as cosines are.
     """
     if not len(dense):
         return np.empty(0, dtype=np.float32)
-    most = lexical.max()
-    matched = lexical / most if most > 0 else lexical
-    total = weight * scaled(dense) + (1 - weight) * matched
-    return np.asarray(total if tokens is None else (2 * total + scaled(tokens)) / 3, dtype=np.float32)
+    total = weights.dense * scaled(dense) + weights.lexical * scaled_by_highest(lexical)
+    if tokens is not None:
+        total = total + weights.tokens * scaled(tokens)
+    return np.asarray(total / weights.total(with_tokens=tokens is not None), dtype=np.float32)
+
+
+def scaled_by_highest(scores: Scores) -> Scores:
+    """Return scores (n,) of 0 or more, n at least 1, scaled so that the highest is 1; all 0 stay so."""
+    highest = scores.max()
+    return scores / highest if highest > 0 else scores
 
 
 def scaled(scores: Scores) -> Scores:

@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from indexer.generation.repetition import WHOLE
 from rag.query.scoring.fusion import (
+    EVEN,
     Rows,
     Scores,
+    Weights,
     aligned,
     best_first,
     blended,
@@ -38,6 +40,7 @@ class Ranking:
     tokens: Scores | None = None  # MaxSim; None where tokens are not kept
     first: int | None = None  # candidates before those that a deeper search added; None where there are no others
     rerank: Scores | None = None  # of a cross-encoder, NaN where it has not read them; None where it was not asked for
+    weights: Weights | None = None  # with which the parts were joined; None where the score is that of one part
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores) -> "Ranking":
         """Return the candidates in another `order` (n,), with `scores` (n,) by the indices of the present one."""
@@ -52,6 +55,7 @@ class Ranking:
             taken(self.lexical),
             taken(self.tokens),
             rerank=taken(self.rerank),
+            weights=self.weights,
         )
 
 
@@ -92,12 +96,13 @@ def fused(
         by_meaning[missing] = cosines(rows[missing])
     by_words = aligned(rows, lexical[1], lexical[0], 0)
     tokens = maxsim(rows) if maxsim is not None else None
-    if fusion == "rrf":
+    weights = EVEN if fusion == "weighted" else None
+    if weights is None:
         lists = [dense[1], lexical[1]]
         scores = reciprocal_rank(rows, lists if tokens is None else [*lists, rows[best_first(tokens)]])
     else:
-        scores = weighted_sum(by_meaning, by_words, tokens=tokens)
-    return Ranking(rows, scores, by_meaning, by_words, tokens).ordered(best_first(scores), scores)
+        scores = weighted_sum(by_meaning, by_words, weights, tokens)
+    return Ranking(rows, scores, by_meaning, by_words, tokens, weights=weights).ordered(best_first(scores), scores)
 
 
 def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
@@ -147,6 +152,7 @@ def extended(ranking: Ranking | None, deeper: Ranking) -> Ranking:
         joined(ranking.tokens, deeper.tokens),
         len(ranking.rows) if ranking.first is None else ranking.first,
         None if ranking.rerank is None else np.pad(ranking.rerank, (0, int(new.sum())), constant_values=np.nan),
+        ranking.weights,
     )
 
 

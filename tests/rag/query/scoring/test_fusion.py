@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rag.query.scoring.fusion import aligned, best_first, cap, collapse, mmr, reciprocal_rank, weighted_sum
+from rag.query.scoring.fusion import Weights, aligned, best_first, cap, collapse, mmr, reciprocal_rank, weighted_sum
 
 CANDIDATES = np.array([2, 5, 7, 9])
 
@@ -25,8 +25,8 @@ def test_reciprocal_rank():
 def test_weighted_sum():
     dense, lexical = floats(0.2, 0.6, 0.4, 0.3), floats(0, 5, 10, 0)
     assert weighted_sum(dense, lexical) == pytest.approx([0, 0.75, 0.75, 0.125])
-    assert weighted_sum(dense, lexical, weight=1) == pytest.approx([0, 1, 0.5, 0.25])
-    assert weighted_sum(dense, lexical, weight=0) == pytest.approx([0, 0.5, 1, 0])
+    assert weighted_sum(dense, lexical, Weights(1, 0)) == pytest.approx([0, 1, 0.5, 0.25])
+    assert weighted_sum(dense, lexical, Weights(0, 1)) == pytest.approx([0, 0.5, 1, 0])
     assert weighted_sum(dense, lexical).dtype == np.float32
 
 
