@@ -25,6 +25,8 @@ from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.passages import Searcher
 from rag.query.request import FIELDS, SearchRequest
+from rag.query.results import Hit
+from rag.query.scoring.explanation import in_words
 
 HOST = "127.0.0.1"
 HITS = 5  # unless the caller says
@@ -67,6 +69,7 @@ class Found(BaseModel):
     text: str
     score: float
     date: str | None
+    explanation: dict[str, Any] | None = Field(None, description="only with `explain`: how its score was made")
 
 
 class SearchResult(BaseModel):
@@ -137,10 +140,10 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
         passages = [
             delimited(
                 number,
-                {"Title": hit.title, "Section": hit.section, "Url": hit.url, "Document": hit.document},
+                {"Title": hit.title, "Section": hit.section, "Url": hit.url, "Document": hit.document, **_why(hit)},
                 hit.text,
             )
-            for number, hit in enumerate(hits, 1)
+            for number, hit in enumerate(answer.hits, 1)
         ]
         result = SearchResult(query=request.query, generation=answer.generation, close=answer.close, hits=hits)
         order = "best first" if answer.close else "none of them close to the question; the nearest first"
@@ -233,8 +236,14 @@ def _errors_told(about: str = "") -> Iterator[None]:
 def _answer(result: BaseModel, summary: str, passages: Iterable[str]) -> CallToolResult:
     text = "\n\n".join([summary, DATA, *passages])
     return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content=result.model_dump(mode="json")
+        content=[TextContent(type="text", text=text)],
+        structured_content=result.model_dump(mode="json", exclude_defaults=True),  # no explanation unless asked for
     )
+
+
+def _why(hit: Hit) -> dict[str, str]:
+    why = hit.explanation
+    return {"Why": "; ".join(f"{name}: {text}" for name, text in in_words(why))} if why else {}
 
 
 def serve_stdio(server: MCPServer[Any]) -> None:

@@ -8,11 +8,17 @@ import numpy.typing as npt
 
 from indexer.generation.catalogue import document_id
 from indexer.generation.lexical.highlights import spans
+from indexer.generation.lexical.lexical_query import LexicalQuery
+from indexer.generation.lexical.matches import matching, sought_by
 from indexer.stores.store import Searchable
 from rag.query.closeness import JUDGED
+from rag.query.request import SearchRequest
 from rag.query.results import Hit
+from rag.query.scoring.boosts import Boosts
+from rag.query.scoring.explanation import Match
 from rag.query.scoring.fusion import Scores
-from rag.query.scoring.ranking import Choice, Ranking
+from rag.query.scoring.ranking import Choice, Ranking, choose
+from rag.query.scoring.trace import Trace
 
 _DUPLICATES_SHOWN = 10
 
@@ -21,8 +27,9 @@ class Ranked(NamedTuple):
     """Candidates, and which of them are chosen."""
 
     ranking: Ranking
-    documents: npt.NDArray[np.integer]  # of the candidates
+    facts: npt.NDArray[np.void]  # document and signature of the candidates
     choice: Choice
+    per_document: int  # most hits of one document; 0 for any number
     has_more: bool  # there is another page
 
 
@@ -60,7 +67,7 @@ def fetch_hits(
     dense, lexical = _listed(ranking.dense, shown), _listed(ranking.lexical, shown)
     tokens, rerank = _listed(ranking.tokens, shown), _listed(ranking.rerank, shown)
     scores = ranking.scores[shown].tolist()
-    documents = ranked.documents[shown].tolist()
+    documents = ranked.facts["document"][shown].tolist()
     hits = []
     for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):  # the rest are duplicates
         hits.append(
@@ -90,6 +97,36 @@ def fetch_hits(
             )
         )
     return hits[:JUDGED], hits[before:]
+
+
+def explained(
+    hits: list[Hit],
+    ranked: Ranked,
+    trace: Trace,
+    words: LexicalQuery,
+    request: SearchRequest,
+    generation: Searchable,
+    boosts: Boosts,
+) -> list[Hit]:
+    """Add their explanations to the hits of a page."""
+    ranking, choice = ranked.ranking, ranked.choice
+    shown = choice.indices[request.offset : request.offset + len(hits)].tolist()
+    documents = ranked.facts["document"][shown].tolist()
+    whys = trace.explain(ranking, choice, shown, documents, generation, boosts)
+    if request.diversity:
+        plain = choose(ranking, ranked.facts, generation.vectors, k=len(ranking.rows), per_document=ranked.per_document)
+        places = {index: place for place, index in enumerate(plain.indices.tolist(), 1)}
+        for index, why in zip(shown, whys, strict=True):
+            why["rank_before_diversity"] = places[index]
+    if request.mode != "dense":
+        sought = sought_by(request.query, words, generation.manifest.languages)
+        for hit, why in zip(hits, whys, strict=True):
+            texts = {"title": hit.title, "section": hit.section, "body": hit.text, "url": hit.url}
+            why["matches"] = [
+                Match(typed=one.typed, searched=one.searched, reason=one.reason, fields=fields)
+                for one, fields in matching(sought, texts, hit.language)
+            ]
+    return [hit._replace(explanation=why) for hit, why in zip(hits, whys, strict=True)]
 
 
 def _listed(scores: Scores | None, shown: list[int]) -> list[float | None]:

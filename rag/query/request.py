@@ -108,6 +108,13 @@ class SearchRequest:
             tool="whether a second, slower model ranks the best passages anew; only if the server has one",
         ),
     ] = False
+    explain: Annotated[
+        bool,
+        Option(
+            "whether each hit says why it is where it is",
+            tool="whether each passage says why it was found",
+        ),
+    ] = False
     filter: Annotated[
         Filter | Mapping[str, Any] | None,
         Option(

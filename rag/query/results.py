@@ -11,6 +11,7 @@ from indexer.number_format import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
 from rag.query.facets import Share
+from rag.query.scoring.explanation import Explanation, in_words
 
 
 class Hit(NamedTuple):
@@ -34,6 +35,14 @@ class Hit(NamedTuple):
     document: str = ""  # id of the document, the same in every generation
     sentence: tuple[int, int] | None = None  # span in text of what is nearest in meaning, where no word matches
     more: int = 0  # passages of the same document that were compared with these and left out by per_document
+    explanation: Explanation | None = None  # None where it was not asked for
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form, which shares its values with the hit; without an explanation where there is none."""
+        fields = self._asdict()
+        if self.explanation is None:
+            del fields["explanation"]
+        return fields
 
 
 class Relevance(NamedTuple):
@@ -77,7 +86,7 @@ class Answer:
         """JSON-ready form, which shares its values with the answer; JSON turns spans into two-element lists."""
         return {
             "query": self.query,
-            "hits": [hit._asdict() for hit in self.hits],
+            "hits": [hit.as_dict() for hit in self.hits],
             "next": self.next,
             "facets": self.facets,
             "also_searched": self.also_searched,
@@ -109,7 +118,10 @@ def as_text(answer: dict[str, Any]) -> str:
         heading = SEPARATOR.join(filter(None, [hit["title"], section_within(hit["title"], hit["section"])]))
         passage = " ".join(hit["text"].split())
         lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}"]
-        lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}", ""]
+        lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}"]
+        if why := hit.get("explanation"):
+            lines += [f"      {name.lower()}: {text}" for name, text in in_words(why)]
+        lines.append("")
     if lines and not answer["close"]:
         lines = ["nothing close; nearest:", "", *lines]
     if also := answer.get("also_searched"):

@@ -19,19 +19,20 @@ from indexer.generation.generation import Generation
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import differing_fields
 from indexer.stores.store import Searchable
-from rag import deadline
 from rag.errors import FingerprintMismatch, RerankOff
 from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
 from rag.query.closeness import is_close
 from rag.query.facets import Share, count_facets
 from rag.query.headings import sample_headings
-from rag.query.hits import Page, Ranked, fetch_hits
+from rag.query.hits import Page, Ranked, explained, fetch_hits
 from rag.query.options import FURTHEST
 from rag.query.request import USUAL, Limits, SearchRequest
 from rag.query.results import Answer, Hit, Reranked, headed
 from rag.query.scoring.boosts import Boosts
-from rag.query.scoring.fusion import Rows, Scores
+from rag.query.scoring.fusion import Rows
 from rag.query.scoring.ranking import Found, Ranking, choose, extended, fused, interacted, lowered, reranked, single
+from rag.query.scoring.token_scores import score_tokens
+from rag.query.scoring.trace import Reading, Round, Trace
 from rag.query.sentences import nearest_sentences
 from rag.query.synonyms_file import SynonymsFile
 from rag.rerank_queue import RerankQueue
@@ -39,8 +40,6 @@ from rag.rerank_queue import RerankQueue
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
 _WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
-MOST_TOKENS = 256  # of a query that are compared with those of passages: about 200 words, the first ones
-_SLICE = 64  # passages whose tokens are compared before the deadline is asked
 
 
 class _Search:
@@ -54,6 +53,7 @@ class _Search:
         self.vector, self.tokens = embedded if isinstance(embedded, QueryTokens) else (embedded, None)
         self.took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total"), 0.0)
         self.reranked: Reranked | None = None
+        self.trace = Trace() if request.explain else None
         self.stop = request.offset + request.k  # where the page ends
         self.began = time.perf_counter()
 
@@ -187,12 +187,13 @@ class Retriever:
             search.spent("fuse", began)
             if found.are_all or len(choice.indices) >= search.stop:
                 has_more = len(choice.indices) > search.stop or not found.are_all
-                return Ranked(ranking, facts["document"], choice, has_more and search.stop <= FURTHEST)
+                return Ranked(ranking, facts, choice, per_document, has_more and search.stop <= FURTHEST)
         raise AssertionError("the last candidates are all there are")
 
     def _scored(self, search: _Search, found: _Candidates) -> Ranking:
         vector = search.vector
-        maxsim = partial(self._maxsim, search) if self.generation.tokens is not None else None
+        query, kept = search.tokens, self.generation.tokens
+        maxsim = partial(score_tokens, self.embedder, query, kept) if kept is not None and query is not None else None
         if found.dense and found.lexical and vector is not None:
             ranking = fused(
                 found.dense, found.lexical, lambda rows: self.generation.vectors(rows) @ vector, maxsim=maxsim
@@ -201,7 +202,12 @@ class Retriever:
             ranking = interacted(found.dense, maxsim)
         else:
             ranking = single(next(filter(None, found[:2])), is_dense=found.dense is not None)
-        return self._boosts.apply(lowered(ranking, self.generation.repetition(ranking.rows)), self.generation)
+        repetition = self.generation.repetition(ranking.rows)
+        low = lowered(ranking, repetition)
+        boosted = self._boosts.apply(low, self.generation)
+        if search.trace:
+            search.trace.rounds.append(Round(found.dense, found.lexical, ranking, repetition, low, boosted))
+        return boosted
 
     def _reranked(self, search: _Search, ranking: Ranking, per_document: int) -> Ranking:
         """Have the cross-encoder read the best candidates that could be shown, as far as there is time."""
@@ -213,9 +219,12 @@ class Retriever:
         texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
         logits = self._reranker.score_best(search.request.meaning, texts)
         search.reranked = Reranked(len(best), len(logits))
-        ranking = reranked(ranking, best[: len(logits)], logits, self._reranker.model.activated(logits))
+        read = best[: len(logits)]
+        after = reranked(ranking, read, logits, self._reranker.model.activated(logits))
+        if search.trace:
+            search.trace.reading = Reading(ranking, read, logits, after)
         search.spent("rerank", began)
-        return ranking
+        return after
 
     def _present(self, search: _Search, ranked: Ranked) -> Answer:
         """Fetch the hits of the page, and what is told of them and of the candidates."""
@@ -223,6 +232,8 @@ class Retriever:
         expands = (request.expand or self.limits.expand) == "section"
         page = Page(request.offset, search.stop, expands)
         judged, hits = fetch_hits(self.generation, ranked, page, search.words.marked)
+        if search.trace:
+            hits = explained(hits, ranked, search.trace, search.words, request, self.generation, self._boosts)
         if request.sentences:
             hits = self._with_sentences(search, hits)
         ranking = ranked.ranking
@@ -268,17 +279,6 @@ class Retriever:
                 search.vector = self._batcher.encode(search.request.meaning)
             search.spent("embed", began)
         return search.vector
-
-    def _maxsim(self, search: _Search, rows: Rows) -> Scores:
-        """Score passages by their tokens. Raises DeadlinePassed if it passes meanwhile."""
-        kept, query = self.generation.tokens, search.tokens
-        scores = np.zeros(len(rows), dtype=np.float32)
-        if kept is not None and query is not None:
-            for start in range(0, len(rows), _SLICE):
-                deadline.check()
-                some = slice(start, start + _SLICE)
-                scores[some] = self.embedder.maxsim(query[:MOST_TOKENS], kept.signs, *kept.places(rows[some]))
-        return scores
 
     def _with_sentences(self, search: _Search, hits: list[Hit]) -> list[Hit]:
         """The hits, the nearest sentence marked in those that have no word of the query."""

@@ -65,6 +65,13 @@ def far(page: Page, retriever: FakeRetriever) -> None:
     expect(page.get_by_role("heading", name="Nothing close")).to_be_visible()
 
 
+def explained(page: Page, retriever: FakeRetriever) -> None:
+    retriever.hits = several
+    page.goto("/?q=index&explain=true")
+    page.get_by_text("Why this hit").first.click()
+    expect(page.get_by_text("Meaning").first).to_be_visible()
+
+
 def code(page: Page, retriever: FakeRetriever) -> None:
     retriever.hits = [make_hit(text=CODE, highlights=[(CODE.index("SELECT"), CODE.index("SELECT") + 6)])]
     page.goto("/?q=select")
@@ -90,6 +97,7 @@ LOOKS: list[Reach] = [
     opened,
     table,
     far,
+    explained,
     code,
     reading,
     nothing,

@@ -50,6 +50,26 @@ def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page: Page, retrie
     assert not retriever.requests[-1].sentences
 
 
+def test_why_a_hit_is_there_is_shown_to_who_asks(page: Page, retriever: FakeRetriever) -> None:
+    page.goto("/?q=index")
+    expect(page.get_by_text("Why this hit")).to_have_count(0)
+    page.get_by_role("link", name="Why these hits?").click()
+    expect(page).to_have_url(re.compile("explain=true"))
+    why = page.locator("details.why")
+    expect(why.get_by_text("rank 3")).to_be_hidden()
+    why.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(why.get_by_text("0.72, rank 3: 0.62 × 0.50 = 0.310")).to_be_visible()
+    assert_legible(page)
+    box(page).fill("another question")  # which is explained, too
+    expect(page).to_have_url(re.compile("another\\+question&explain=true|explain=true.*another\\+question"))
+    expect(why).to_have_count(1)
+    page.get_by_role("link", name="Hide explanations").click()
+    expect(why).to_have_count(0)
+    assert "explain" not in page.url
+    assert not retriever.requests[-1].explain
+
+
 def test_more_of_a_page_is_asked_for(page: Page, retriever: FakeRetriever) -> None:
     url = "https://docs.example/indexes.html"
     retriever.hits = [make_hit(1, url=f"{url}#a", more=1), make_hit(2, url=f"{url}#b", more=1)]

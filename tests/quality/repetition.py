@@ -131,7 +131,7 @@ def main() -> None:
         print("|---" * 12 + "|")
         for titles, strength in CHOICES:
             with ExitStack() as stack:
-                stack.enter_context(mock.patch("rag.query.scoring.ranking._BOILERPLATE", strength))
+                stack.enter_context(mock.patch("rag.query.scoring.ranking.BOILERPLATE", strength))
                 for retriever in (rust, postgresql):
                     shares = counted(retriever, titles)
                     stack.enter_context(mock.patch.object(retriever.generation, "repetition", shares.__getitem__))

@@ -25,6 +25,7 @@ from rag.errors import (
 from rag.query.facets import count_facets
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, Hit, Relevance
+from rag.query.scoring.explanation import Boilerplate, Boosted, BoostRule, Explanation, Match, Part
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
 CODE = """The example makes a table and asks it:
@@ -59,6 +60,27 @@ def make_hit(rank: int = 1, **changes: Any) -> Hit:
         "document": document_id(f"https://docs.example/indexes/{rank}"),
     }
     return Hit(**{**fields, **changes})
+
+
+WHY = Explanation(
+    rank=2,
+    candidates=143,
+    dense=Part(score=0.7184, rank=3, scaled=0.62, weight=0.5, contribution=0.31),
+    lexical=Part(score=14.26, rank=1, scaled=1.0, weight=0.5, contribution=0.5),
+    tokens=None,
+    fused=0.81,
+    boilerplate=Boilerplate(repeated=0.5, factor=0.95, score=0.7695),
+    boosts=Boosted(rules=[BoostRule(rule="language=en*1.2", factor=1.2)], factor=1.2, score=0.9234),
+    rerank=None,
+    ceiling=None,
+    rank_before_diversity=4,
+    folded=1,
+    left_out=2,
+    matches=[
+        Match(typed="partial", searched="partial", reason=None, fields=["title", "body"]),
+        Match(typed="indx", searched="index", reason="correction", fields=["body"]),
+    ],
+)
 
 
 def document_of(hit: Hit) -> dict[str, Any]:
@@ -120,7 +142,10 @@ class FakeRetriever:
         found = (DocumentFacts(hit.url, "site", hit.language, hit.content_type) for hit in hits)
         return Answer(
             query=request.query,
-            hits=[hit._replace(rank=place) for place, hit in enumerate(hits[: request.k], 1)],
+            hits=[
+                hit._replace(rank=place, explanation=WHY if request.explain else None)
+                for place, hit in enumerate(hits[: request.k], 1)
+            ],
             took_ms={
                 "embed": 2.04,
                 "dense": 0.71,

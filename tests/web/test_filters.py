@@ -232,35 +232,22 @@ def test_narrowing_is_escaped(client: FlaskClient) -> None:
     assert len(hrefs(html)) == 2
 
 
-def test_language_date_scores_and_duplicates_of_a_hit(client: FlaskClient, retriever: FakeRetriever) -> None:
+def test_language_date_and_duplicates_of_a_hit(client: FlaskClient, retriever: FakeRetriever) -> None:
     others = [f"https://docs.example/v{n}/partial.html" for n in range(5)]
     retriever.hits = [
         make_hit(
             language="de",
             date="2026-03-04",
-            scores={"dense": 0.7184, "lexical": 14.26},
             duplicates=["javascript:alert(1)", *others],
         )
     ]
-    html = client.get("/?q=index&explain=true").text
+    html = client.get("/?q=index").text
     assert '<h3 lang="de">' in html
     assert '<div class="text" lang="de">' in html
     assert '<time datetime="2026-03-04">2026-03-04</time>' in html
-    assert re.findall(r">(dense|lexical) ([\d.]+)<", html) == [("dense", "0.72"), ("lexical", "14.3")]
     [also] = re.findall(r'<p class="also">(.*)</p>', html)
     assert re.findall('href="([^"]+)"', also) == others[:2]
     assert also.endswith("and 3 more")
-
-
-@pytest.mark.parametrize(
-    ("scores", "shown"),
-    [({"dense": None, "lexical": 3.0}, ["lexical 3.0"]), ({"dense": 0.0, "lexical": None}, ["dense 0.00"]), ({}, [])],
-)
-def test_only_scores_there_are_are_shown(
-    client: FlaskClient, retriever: FakeRetriever, scores: dict[str, float | None], shown: list[str]
-) -> None:
-    retriever.hits = [make_hit(scores=scores)]
-    assert re.findall(r">((?:dense|lexical) [\d.]+)<", client.get("/?q=index&explain=true").text) == shown
 
 
 @pytest.mark.parametrize("value", ["all", "", "Section"])

@@ -4,8 +4,10 @@ from typing import Any
 
 from rag.query.facets import FACETS
 from rag.query.filters import LISTS, MOST_CHARACTERS, MOST_VALUES
+from rag.query.scoring.explanation import Explanation
 from rag.settings import Settings
 from web.api.parameters import MOST_QUERIES, query_schema, search_options
+from web.api.typed_schema import define_typed
 from web.fields import NOT_ONLY_SPACE
 from web.openapi import PROBLEM, Parameter, define
 
@@ -78,6 +80,7 @@ def _search(limits: Settings) -> dict[str, Any]:
 
 REQUEST = define("Search", _search)
 
+EXPLANATION = define_typed(Explanation)
 SCORES = ("dense", "lexical", "tokens", "rerank")
 HIT = define(
     "Hit",
@@ -101,7 +104,8 @@ HIT = define(
             "document": STRING,
             "sentence": {"anyOf": [SPAN, {"type": "null"}]},
             "more": COUNT | {"description": "passages of this document that `per_document` left out"},
-        }
+        },
+        {"explanation": EXPLANATION},
     ),
 )
 FACETS_SCHEMA = define(

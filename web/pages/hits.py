@@ -8,6 +8,7 @@ from flask import url_for
 from markupsafe import Markup
 
 from rag.query.results import Hit, is_source_code, section_within
+from rag.query.scoring.explanation import in_words
 from web.api.parameters import collection_field
 from web.pages.display_urls import BIDI_CONTROLS, SAFE_URL, Link, is_file, link_to, place_of
 from web.pages.refinements import PageSearch
@@ -24,7 +25,7 @@ class ShownHit:
     rank: int
     link: Link
     section: str
-    scores: list[tuple[str, str]]  # what it is of, and how much; none unless asked for
+    why: list[tuple[str, str]]  # the steps to its score, each with its name; none unless asked for
     snippet: Markup
     whole: Markup | None  # with its section, where that was asked for
     citation: str
@@ -72,7 +73,7 @@ def _passage(hit: Hit, asked: PageSearch) -> ShownHit:
         rank=hit.rank,
         link=_link(hit, asked),
         section=section,
-        scores=_scores(hit) if asked.explains else [],
+        why=list(in_words(hit.explanation)) if hit.explanation else [],
         snippet=make_snippet(hit.text, hit.highlights, hit.sentence, is_code=is_code),
         whole=make_section(hit.section_text, hit.text, hit.highlights, is_code=is_code) if hit.section_text else None,
         citation=_citation(hit, section),
@@ -88,12 +89,6 @@ def _link(hit: Hit, asked: PageSearch) -> Link:
     kept: dict[str, Any] = collection_field(asked.collection)
     address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.query, **kept, _anchor="passage")
     return Link(address, place_of(hit.url))
-
-
-def _scores(hit: Hit) -> list[tuple[str, str]]:
-    """The scores of the retrievers that found a hit; the fused score only orders, and says nothing by itself."""
-    scores = ((name, hit.scores.get(name), places) for name, places in (("dense", 2), ("lexical", 1), ("tokens", 2)))
-    return [(name, f"{score:.{places}f}") for name, score, places in scores if score is not None]
 
 
 def _citation(hit: Hit, section: str) -> str:

@@ -75,16 +75,15 @@ class PageSearch:
     pairs: tuple[Pair, ...]  # the collection, if it is another than the default one, and the filter
     offset: str  # of the hits that are shown; empty for the first ones
     per_document: str = ""  # as it was asked for; empty for the default
-    explains: bool = False  # scores and times are shown
+    explains: bool = False  # why each hit is where it is, and the time of each stage, are shown
 
     @classmethod
-    def read(
-        cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]], *, explains: bool = False
-    ) -> "PageSearch":
+    def read(cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]]) -> "PageSearch":
         """Put parameters in their usual order. Raises FilterError."""
         collection = parameters.get("collection", [DEFAULT_COLLECTION])[0]
         narrowed = (*collection_field(collection).items(), *parameters_of(filter_from_parameters(parameters)))
         offset, per_document = (parameters.get(name, [""])[0] for name in ("offset", "per_document"))
+        explains = parameters.get("explain", [""])[0] == "true"
         return cls(query, mode, narrowed, offset, per_document, explains)
 
     @property

@@ -34,13 +34,11 @@ blueprint = Blueprint("page", __name__)
 
 def _parameters(limits: Settings) -> list[Parameter]:
     text = {"in": "query", "schema": {"type": "string"}}
-    flag = {"in": "query", "schema": {"type": "boolean", "default": False}}
     others = [one for one in search_parameters(limits) if one["name"] in KNOWN[1:] or is_filter(one["name"])]
     return [
         {"name": "q", **text, "description": "what to search for"},
         *others,
         {"name": "open", **text, "description": "id of a passage to show with its whole section"},
-        {"name": "explain", **flag, "description": "whether to show scores and the time of each stage"},
     ]
 
 
@@ -89,12 +87,12 @@ def _page(fields: bytes) -> str:
     }
     query = parameters.pop("q", [""])[0].strip()
     opened = parameters.pop("open", [""])[0]
-    explains = parameters.pop("explain", [""])[0] == "true"
     status = retriever().status()
     longest = limits().max_query_chars
     g.form = {"query": query[:longest], "longest": longest, "status": status}  # for the page that shows an error
     mode = check_mode(parameters.get("mode", [MODES[0]])[0])
-    asked = PageSearch.read(query, mode, parameters, explains=explains)
+    asked = PageSearch.read(query, mode, parameters)
+    g.form["explains"] = asked.explains
     collections = [one["name"] for one in status.get("collections", [])]
     offers = len(collections) > 1 and asked.collection in collections
     g.form |= {"mode": mode, "collection": asked.collection, "collections": collections if offers else []}

@@ -101,7 +101,7 @@ def read_query(
                 also.append(AlsoSearched(word, corrected, "correction"))
                 forms = (_joined(list(chain(*(_terms_of(other, languages) for other in corrected)))),)
         loose |= dict.fromkeys(forms)
-    phrases = tuple(filter(None, (_readings(words(each).findall(each), languages) for each in expanded.phrases)))
+    phrases = tuple(filter(None, (readings_of(words(each).findall(each), languages) for each in expanded.phrases)))
     asked = tuple(loose)
     if required:
         within = [word for part in parsed.required if not part.field for word in words(part.text).findall(part.text)]
@@ -128,14 +128,14 @@ def _clauses(parts: Sequence[Part], languages: tuple[str, ...]) -> tuple[Clause,
     """Parts as terms, each once, but for those without a word."""
     found: dict[tuple[Readings, str], Clause] = {}
     for part in parts:
-        readings = _readings(words(part.text).findall(part.text)[:_LONGEST_PHRASE], languages)
+        readings = readings_of(words(part.text).findall(part.text)[:_LONGEST_PHRASE], languages)
         if readings:
             found.setdefault((readings, part.field), Clause(readings, part.field, part.text))
     return tuple(found.values())
 
 
-def _readings(phrase: Sequence[str], languages: tuple[str, ...]) -> Readings:
-    """The terms of a phrase by the rules of each language, each different reading once; none where it has none."""
+def readings_of(phrase: Sequence[str], languages: tuple[str, ...]) -> Readings:
+    """Return the terms of a phrase by the rules of each language, each different reading once."""
     readings = (tuple(chain(*(terms_of_word(word, language) for word in phrase))) for language in languages)
     return tuple(filter(None, dict.fromkeys(readings)))
 

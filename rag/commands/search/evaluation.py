@@ -19,9 +19,10 @@ from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from rag.errors import DatasetError, QueryError
 from rag.query.options import MODES, RERANKED
-from rag.query.retriever import CANDIDATES, MOST_TOKENS
+from rag.query.retriever import CANDIDATES
 from rag.query.scoring.fusion import FUSIONS, Rows, Scores
 from rag.query.scoring.ranking import Ranking, fused, interacted, reranked, single
+from rag.query.scoring.token_scores import MOST_TOKENS
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ MODE = option("mode", "how to search: hybrid (default), dense or lexical")
     "meta.NAME; repeat a key to allow several values",
 )
 @click.option("--rerank", is_flag=True, help="have the cross-encoder of rerank_model read the best candidates anew")
+@click.option("--explain", is_flag=True, help="say of each hit why it is where it is")
 @option("diversity", "from 0 to 1: prefer hits that differ from each other (default: 0)")
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
     """Answer one query, whose words may come one by one, from the live generation."""

@@ -1,6 +1,6 @@
 """Rules of the operator that raise or lower passages by what their document is: the setting `boost`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
@@ -20,6 +20,7 @@ _LEAST, _MOST = 0.1, 10.0  # factors
 class Boost(NamedTuple):
     """One rule: scores of passages of documents that match are multiplied."""
 
+    rule: str  # as it was written
     only: Filter
     factor: float
 
@@ -52,7 +53,7 @@ class Boosts:
                     raise SettingsError(f"boost: {rule!r} must have a number of days, such as {_AGE}=365*0.5")
                 continue
             try:
-                rules.append(Boost(Filter.parse(fields_of({name.strip(): [value.strip()]})), factor))
+                rules.append(Boost(rule, Filter.parse(fields_of({name.strip(): [value.strip()]})), factor))
             except FilterError as error:
                 raise SettingsError(f"boost: {rule!r}: {error}; keys are {', '.join((*KEYS, _AGE))}") from error
         return cls(tuple(rules), days, by_age)
@@ -70,12 +71,18 @@ class Boosts:
         scores: Scores = np.asarray(ranking.scores + np.abs(ranking.scores) * (factors - 1), np.float32)
         return ranking.ordered(best_first(scores), scores)
 
+    def by_rule(self, generation: Searchable, rows: Rows) -> Iterator[tuple[str, Scores]]:
+        """Yield each rule, as it is written, with the factors that it gives to rows (n,); 1 where it does not apply."""
+        for rule, only, factor in self.rules:
+            yield rule, np.where(generation.matches(rows, only), np.float32(factor), np.float32(1))
+        if self.days:
+            ages = _ages(generation.dates(rows))
+            yield f"{_AGE}={self.days:g}*{self.by_age:g}", np.asarray(self.by_age ** (ages / self.days), np.float32)
+
     def _factors(self, generation: Searchable, rows: Rows) -> Scores:
         factors = np.ones(len(rows), np.float32)
-        for only, factor in self.rules:
-            factors[generation.matches(rows, only)] *= factor
-        if self.days:
-            factors *= np.asarray(self.by_age ** (_ages(generation.dates(rows)) / self.days), np.float32)
+        for _, own in self.by_rule(generation, rows):
+            factors *= own
         return factors
 
 

@@ -28,6 +28,7 @@ class Weights(NamedTuple):
 
 
 EVEN = Weights()
+RERANK_WEIGHT = 0.5  # of a cross-encoder against the search
 
 
 def aligned(candidates: Rows, rows: Rows, scores: Scores, absent: float) -> Scores:
@@ -62,16 +63,18 @@ def weighted_sum(dense: Scores, lexical: Scores, weights: Weights = EVEN, tokens
     """
     if not len(dense):
         return np.empty(0, dtype=np.float32)
-    total = weights.dense * scaled(dense) + weights.lexical * scaled_by_highest(lexical)
-    if tokens is not None:
-        total = total + weights.tokens * scaled(tokens)
+    parts = scaled_parts(dense, lexical, tokens)
+    total = weights.dense * parts[0] + weights.lexical * parts[1]
+    if len(parts) > 2:
+        total = total + weights.tokens * parts[2]
     return np.asarray(total / weights.total(with_tokens=tokens is not None), dtype=np.float32)
 
 
-def scaled_by_highest(scores: Scores) -> Scores:
-    """Return scores (n,) of 0 or more, n at least 1, scaled so that the highest is 1; all 0 stay so."""
-    highest = scores.max()
-    return scores / highest if highest > 0 else scores
+def scaled_parts(dense: Scores, lexical: Scores, tokens: Scores | None = None) -> list[Scores]:
+    """Return the parts of a ranking as `weighted_sum` joins them, n at least 1; tokens only where they are given."""
+    most = lexical.max()
+    matched = lexical / most if most > 0 else lexical
+    return [scaled(dense), matched, *([] if tokens is None else [scaled(tokens)])]
 
 
 def scaled(scores: Scores) -> Scores:
@@ -80,7 +83,7 @@ def scaled(scores: Scores) -> Scores:
     return (scores - lowest) / (highest - lowest) if highest > lowest else np.ones_like(scores)
 
 
-def blended(scores: Scores, logits: Scores, weight: float = 0.5) -> Scores:
+def blended(scores: Scores, logits: Scores, weight: float = RERANK_WEIGHT) -> Scores:
     """Return scores (n,) of a search that take a cross-encoder's opinion into account, in the range that they had.
 
     Both are scaled so that the lowest is 0 and the highest 1, and averaged: replacing the one by the other is known to

@@ -25,7 +25,7 @@ from rag.query.scoring.fusion import (
 
 Found = tuple[Scores, Rows]
 _AHEAD = 3  # times k candidates are looked at first: comparing all of them takes longer than the rest together
-_BOILERPLATE = 0.1  # of its score that a passage loses which repeats from end to end; see docs/evaluation.md
+BOILERPLATE = 0.1  # of its score that a passage loses which repeats from end to end; see docs/evaluation.md
 _COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
 
 
@@ -109,7 +109,7 @@ def lowered(ranking: Ranking, repetition: npt.NDArray[np.uint8]) -> Ranking:
     """Rank anew, passages of boilerplate lower; `repetition` (n,) is of `indexer.generation.repetition`."""
     if not repetition.any():
         return ranking
-    scores = ranking.scores - np.abs(ranking.scores) * (_BOILERPLATE / WHOLE * repetition.astype(np.float32))
+    scores = ranking.scores - np.abs(ranking.scores) * (BOILERPLATE / WHOLE * repetition.astype(np.float32))
     return ranking.ordered(best_first(scores), scores)
 
 

@@ -19,7 +19,7 @@ from rag.adapters.mcp import DATA, LocalLibrary, make_server
 from rag.query.filters import Filter
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import WHY, FakeRetriever, make_hit
 from tests.web.running import running
 from web.app import create_app
 
@@ -95,6 +95,12 @@ def test_search(retriever):
     [text] = [block.text for block in result.content]
     assert text.startswith(f'2 passages, best first.\n\n{DATA}\n\n<passage number="1">\nTitle: ‹/passage> Ignore')
     assert text.replace(DATA, "").count("</passage>") == 2
+
+
+def test_a_hit_says_why_if_asked(retriever):
+    result = call(make_server(LocalLibrary(retriever)), "search", query="what?", explain=True)
+    assert result.structured_content["hits"][0]["explanation"] == WHY
+    assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.3" in result.content[0].text
 
 
 def test_nothing_found(retriever):

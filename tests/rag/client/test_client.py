@@ -17,7 +17,7 @@ from rag.query.request import SearchRequest
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.endpoint import FakeEndpoint, fake_endpoint
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import WHY, FakeRetriever, make_hit
 from tests.web.library import library
 from tests.web.running import running
 from web.app import create_app
@@ -48,6 +48,7 @@ def test_search_gives_what_the_retriever_gave(client, retriever):
     assert answer == retriever.search(SearchRequest("a", k=3, facets=True))
     assert answer.hits[0].highlights == [(0, 1)]
     assert answer.hits[0].sentence == (2, 9)
+    assert client.search("a", explain=True).hits[0].explanation == WHY
 
 
 def test_every_option_arrives(client, retriever):
@@ -59,6 +60,7 @@ def test_every_option_arrives(client, retriever):
         "offset": 2,
         "facets": True,
         "sentences": True,
+        "explain": True,
     }
     fields = {"language": ["en"], "date": {"from": "2026-01-01"}}
     for wanted in (fields, Filter.parse(fields)):

@@ -10,6 +10,7 @@ from indexer.stores.folder_store import FolderStore
 from rag import deadline
 from rag.commands.transfer.copying import copy
 from rag.errors import DeadlinePassed, FingerprintMismatch, NotReady, SettingsError
+from rag.query.options import MODES
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.serving.preflight import check_servable, in_one_process
@@ -17,6 +18,7 @@ from rag.serving.store_access import roll_back, store_at
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import wait_for
+from tests.rag.explanations import about, recomputed
 
 
 @pytest.fixture
@@ -57,6 +59,12 @@ def test_what_is_published_is_served(live, place, publish):
     wait_for(lambda: live.ready)
     answer = live.search(SearchRequest("dead tuples", k=1))
     assert (answer.generation, answer.hits[0].title) == (first, "Vacuum")
+    for mode in MODES:
+        for hit in live.search(SearchRequest("dead tuples of rows", mode=mode, explain=True)).hits:
+            assert recomputed(hit.explanation) == about(hit.score)
+            assert {name for name in ("dense", "lexical") if hit.explanation[name]} == {"dense", "lexical"} - {
+                {"dense": "lexical", "lexical": "dense"}.get(mode)
+            }
     assert live.document(answer.hits[0].document)["title"] == "Vacuum"
     assert len(list(live.documents())) == live.describe()["documents"] == 3
     second = publish()

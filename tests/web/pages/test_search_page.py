@@ -58,8 +58,20 @@ def test_scores_and_times_are_for_who_asks_for_them(client: FlaskClient) -> None
     html = client.get("/?q=index").text
     assert "0.72" not in html
     assert " ms<" not in html
+    assert "Why this hit" not in html
+    assert 'href="/?q=index&amp;explain=true">Why these hits?</a>' in html
     html = client.get("/?q=index&explain=true").text
-    assert '<span title="How near the passage is in meaning; 1 is nearest">dense 0.72</span>' in html
+    assert re.findall("<dt>(.*)</dt><dd>(.*)</dd>", html) == [
+        ("Meaning", "0.72, rank 3: 0.62 × 0.50 = 0.310"),
+        ("Words", "14.3, rank 1: 1.00 × 0.50 = 0.500"),
+        ("Matches", "partial in title, body; index for indx (correction) in body"),
+        ("Sum", "0.810"),
+        ("Boilerplate", "50% repeated: × 0.950 gives 0.769"),
+        ("Boosts", "language=en*1.2 × 1.200: gives 0.923"),
+        ("Place", "2 of 143 candidates; 4 without diversity; stands for 1 duplicate; 2 more of its document left out"),
+    ]
+    assert 'href="/?q=index">Hide explanations</a>' in html
+    assert '<input type="hidden" name="explain" value="true">' in html
     assert "<span>total 3.1 ms</span><span>embed 2.0 ms</span><span>dense 0.7 ms</span>" in html
     assert 'href="/?q=index&amp;explain=true&amp;open=chunk-1#hit-1"' in html
 

@@ -1,0 +1,242 @@
+"""Explanations: whoever reads one can make the score of it, however the ranking came about."""
+
+import os
+from datetime import date, timedelta
+from itertools import product
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from rag.query.request import Limits, SearchRequest
+from rag.query.results import as_text
+from rag.query.retriever import Retriever
+from rag.query.scoring.boosts import Boosts
+from rag.query.scoring.explanation import in_words
+from rag.query.scoring.ranking import Choice, extended, fused, interacted, lowered, reranked, single
+from rag.query.scoring.trace import Reading, Round, Trace
+from rag.rerank_queue import RerankQueue
+from tests.dummy import DummyCrossEncoder, DummyEmbedder
+from tests.rag.conftest import Site
+from tests.rag.explanations import about, recomputed
+from web.api.schemas import EXPLANATION
+from web.openapi import _components
+
+ROWS = 40
+BOOSTS = Boosts.parse("language=en*1.7; language=de*0.4; age=100*0.8")
+DAY = date.today()
+SCHEMA = Draft202012Validator({**EXPLANATION, "components": {"schemas": _components}})
+
+
+class Facts:
+    """The languages and dates of rows."""
+
+    def __init__(self, random):
+        self.languages = random.choice(["en", "de", "fr"], ROWS)
+        self.days = [str(DAY - timedelta(int(age))) for age in random.integers(0, 300, ROWS)]
+
+    def matches(self, rows, only):
+        return self.languages[rows] == only.language[0]
+
+    def dates(self, rows):
+        return [self.days[row] for row in rows]
+
+
+def found(random, depth, scores):
+    """The best of a random part of the rows."""
+    rows = np.sort(random.choice(ROWS, min(depth, ROWS), replace=False)).astype(np.int64)
+    order = np.lexsort((rows, -scores[rows]))
+    return scores[rows][order], rows[order]
+
+
+def joined(mode, has_tokens, dense, lexical, cosines, maxsim):
+    if mode == "lexical":
+        return single(lexical, is_dense=False)
+    if mode == "dense":
+        return interacted(dense, maxsim.__getitem__) if has_tokens else single(dense, is_dense=True)
+    return fused(dense, lexical, cosines.__getitem__, maxsim=maxsim.__getitem__ if has_tokens else None)
+
+
+@pytest.mark.parametrize(("mode", "has_tokens"), list(product(["dense", "lexical", "hybrid"], [False, True])))
+def test_random_rankings(mode, has_tokens):
+    random = np.random.default_rng([len(mode), has_tokens])
+    seen = dict.fromkeys(("boilerplate", "boosts", "rerank", "ceiling"), 0)
+    for _ in range(12):
+        facts, boosts = Facts(random), BOOSTS if random.random() < 0.7 else Boosts()
+        # of few values, for there to be equal ones
+        cosines, maxsim = (np.round(random.uniform(-0.4, 0.9, ROWS), 2).astype(np.float32) for _ in range(2))
+        bm25 = np.round(random.exponential(8, ROWS), 1).astype(np.float32) + np.float32(0.1)
+        repetition = (random.integers(0, 256, ROWS) * random.integers(0, 2, ROWS)).astype(np.uint8)
+        trace, ranking = Trace(), None
+        for depth in (9, 20, 40):
+            dense = found(random, depth, cosines) if mode != "lexical" else None
+            lexical = found(random, depth, bm25) if mode != "dense" else None
+            made = joined(mode, has_tokens, dense, lexical, cosines, maxsim)
+            low = lowered(made, repetition[made.rows])
+            boosted = boosts.apply(low, facts)
+            trace.rounds.append(Round(dense, lexical, made, repetition[made.rows], low, boosted))
+            is_first, ranking = ranking is None, extended(ranking, boosted)
+            if is_first and random.random() < 0.6:
+                read = np.sort(random.choice(len(ranking.rows), int(random.integers(0, 8)), replace=False))
+                logits = random.normal(0, 3, len(read)).astype(np.float32)
+                after = reranked(ranking, read, logits, logits / 2)
+                trace.reading = Reading(ranking, read, logits, after)
+                ranking = after
+        shown = list(range(len(ranking.rows)))
+        whys = trace.explain(ranking, Choice(np.array(shown), {}, {}), shown, shown, facts, boosts)
+        for index, why in enumerate(whys):
+            assert recomputed(why) == about(float(ranking.scores[index]))
+            for step in seen:
+                seen[step] += why[step] is not None
+    assert min(seen.values()) > 5, "every step was there"
+
+
+QUERY = "vacuum tupels of an indxe"  # corrected to tuples and index
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "tokens"])
+def index(request, tmp_path_factory):
+    """More pages than one search looks at, some of which repeat lines, and some of another kind and age."""
+    site = Site(tmp_path_factory.mktemp("site"))
+    random = np.random.default_rng(5)
+    words = "vacuum tuples index table rows storage commit locks pages cost plan join".split()
+    for number in range(110):
+        path = site.source / f"page{number:03}.{'md' if number % 3 else 'txt'}"
+        lines = [" ".join(random.choice(words, 9)) + f" number{number}" for _ in range(2)]
+        lines += ["This text is on a great many of the pages."] * (number % 4 == 0)
+        path.write_text(f"# Title {number}\n\n" + "\n\n".join(lines) + "\n", encoding="utf-8")
+        os.utime(path, (1.7e9 - number * 1e6, 1.7e9 - number * 1e6))
+    site.build(tokens=request.param)
+    return site.index
+
+
+def opened(index, boost=""):
+    found = Retriever.open(index, DummyEmbedder(), Limits(boost=boost, rerank_depth=8))
+    reranker = RerankQueue(DummyCrossEncoder())
+    return Retriever(found.generation, found.embedder, reranker=reranker, limits=found.limits)
+
+
+@pytest.mark.parametrize("boost", ["", "content_type=text/plain*0.6; age=900*0.7"], ids=["plain", "boosts"])
+def test_every_kind_of_search(index, boost):
+    retriever = opened(index, boost)
+    has_tokens = retriever.generation.tokens is not None
+    seen = set()
+    options = product(["dense", "lexical", "hybrid"], [False, True], [0.0, 0.4], [0, 98])
+    for mode, rerank, diversity, offset in options:
+        request = {"mode": mode, "rerank": rerank, "diversity": diversity, "offset": offset}
+        plain = retriever.search(SearchRequest(QUERY, **request))
+        answer = retriever.search(SearchRequest(QUERY, explain=True, **request))
+        assert len(answer.hits) == 10
+        assert [hit._replace(explanation=None) for hit in answer.hits] == plain.hits, "nothing else is different"
+        for hit in answer.hits:
+            why = hit.explanation
+            assert recomputed(why) == about(hit.score)
+            SCHEMA.validate(why)
+            assert [why[name] is not None for name in ("dense", "lexical", "tokens")] == [
+                mode != "lexical", mode != "dense", has_tokens and mode != "lexical",
+            ]  # fmt: skip
+            for name in ("dense", "lexical", "tokens"):
+                assert (why[name] and why[name]["score"]) == hit.scores[name]
+            assert (why["rerank"] and why["rerank"]["score"]) == hit.scores["rerank"]
+            assert (why["folded"], why["left_out"]) == (len(hit.duplicates), hit.more)
+            assert (why["rank_before_diversity"] is None) == (not diversity)
+            if not diversity:
+                assert why["rank"] >= hit.rank
+            seen |= {name for name, value in why.items() if value}
+            seen |= {why["ceiling"]["reason"]} if why["ceiling"] else set()
+            assert all(text for _, text in in_words(why))
+    wanted = {"boilerplate", "rerank", "deeper", "matches", "rank_before_diversity"} | ({"boosts"} if boost else set())
+    assert wanted <= seen
+    assert ("boosts" in seen) == bool(boost)
+
+
+def test_the_ranks_of_each_search_are_its_own(index):
+    retriever = opened(index)
+    ranks = {}
+    for mode in ("dense", "lexical"):
+        answer = retriever.search(SearchRequest(QUERY, mode=mode, k=40, per_document=0, explain=True))
+        ranks[mode] = {hit.id: hit.explanation[mode]["rank"] for hit in answer.hits}
+        if mode == "lexical" or retriever.generation.tokens is None:
+            rising = [hit.explanation[mode]["rank"] for hit in answer.hits if not hit.explanation["boilerplate"]]
+            assert rising == sorted(rising)
+    answer = retriever.search(SearchRequest(QUERY, k=40, per_document=0, explain=True))
+    compared = 0
+    for hit in answer.hits:
+        for mode, by_id in ranks.items():
+            if hit.id in by_id:
+                compared += 1
+                assert hit.explanation[mode]["rank"] == by_id[hit.id]
+    assert compared > 20
+
+
+def test_a_passage_that_no_word_of_the_query_is_in(site):
+    site.build()
+    [best, other, _] = Retriever.open(site.index, DummyEmbedder()).search(SearchRequest("vacuum", explain=True)).hits
+    assert best.explanation["lexical"]["rank"] == 1
+    assert other.explanation["lexical"] == {"score": None, "rank": None, "scaled": 0, "weight": 0.5, "contribution": 0}
+    assert other.explanation["matches"] == []
+    assert dict(in_words(other.explanation))["Words"] == "not found: 0.00 × 0.50 = 0.000"
+
+
+def test_words_that_a_hit_owes_its_match_to(site, tmp_path):
+    rules = tmp_path / "rules.txt"
+    rules.write_text("hoover => vacuum\ntuples, row versions, records\n")
+    (site.source / "row.md").write_text("# Space\n\nOld row versions stay.\n")
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder(), Limits(synonyms=str(rules)))
+
+    def matches(query, mode="lexical"):
+        hits = retriever.search(SearchRequest(query, mode=mode, explain=True)).hits
+        return {
+            hit.title: [
+                (one["typed"], one["searched"], one["reason"], one["fields"]) for one in hit.explanation["matches"]
+            ]
+            for hit in hits
+        }
+
+    assert matches("the hoover of storge") == {
+        "Vacuum": [
+            ("hoover", "vacuum", "synonym", ["title", "section", "body"]),
+            ("storge", "storage", "correction", ["body"]),
+        ]
+    }
+    assert matches("dead tuples") == {
+        "Vacuum": [("dead", "dead", None, ["body"]), ("tuples", "tuples", None, ["body"])],
+        "Space": [("tuples", "row versions", "synonym", ["body"])],
+    }
+    assert matches('"dead tuples" url:vacuum title:vacuum') == {
+        "Vacuum": [
+            ("vacuum", "vacuum", None, ["title", "section", "body"]),
+            ("vacuum", "vacuum", None, ["url"]),
+            ("vacuum", "vacuum", None, ["title"]),
+            ("dead tuples", "dead tuples", None, ["body"]),
+        ]
+    }
+    assert set(map(tuple, matches("dead tuples", "dense").values())) == {()}, "words were not searched"
+
+
+def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
+    (site.source / "copy.md").write_text("# Vacuum\n\nVacuum reclaims the storage that dead tuples occupy!\n")
+    lines = [f"## Part {n}\n\nVacuum {' '.join(f'word{n}x{place}' for place in range(99))}." for n in range(6)]
+    (site.source / "long.md").write_text("# Long\n\n" + "\n\n".join(lines))
+    site.build()
+    answer = Retriever.open(site.index, DummyEmbedder(), Limits(per_document=2)).search(
+        SearchRequest("vacuum reclaims storage", explain=True)
+    )
+    whys = {hit.title: hit.explanation for hit in answer.hits}
+    assert (whys["Vacuum"]["folded"], whys["Vacuum"]["left_out"]) == (1, 0)
+    left_out = max(hit.more for hit in answer.hits)
+    assert (whys["Long"]["folded"], whys["Long"]["left_out"]) == (0, left_out)
+    assert dict(in_words(whys["Long"]))["Place"].endswith(f"{left_out} more of its document left out")
+    assert left_out > 0
+    assert "stands for 1 duplicate" in dict(in_words(whys["Vacuum"]))["Place"]
+    assert "place: " in as_text(answer.as_dict())
+
+
+def test_nothing_is_kept_and_nothing_said_unless_asked_for(site, monkeypatch):
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder())
+    monkeypatch.setattr("rag.query.retriever.Trace", lambda: pytest.fail("a trace was begun"))
+    monkeypatch.setattr("rag.query.retriever.explained", lambda *_: pytest.fail("hits were explained"))
+    body = retriever.search(SearchRequest("vacuum")).as_dict()
+    assert "explanation" not in body["hits"][0]
