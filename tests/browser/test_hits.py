@@ -61,6 +61,9 @@ def test_why_a_hit_is_there_is_shown_to_who_asks(page: Page, retriever: FakeRetr
     page.keyboard.press("Enter")
     expect(why.get_by_text("0.72, rank 3: 0.62 × 0.50 = 0.310")).to_be_visible()
     assert_legible(page)
+    page.get_by_role("link", name="Read the section").click()
+    expect(page.get_by_role("link", name="Show less")).to_be_visible()
+    expect(why.get_by_text("rank 3")).to_be_visible()  # still
     box(page).fill("another question")  # which is explained, too
     expect(page).to_have_url(re.compile("another\\+question&explain=true|explain=true.*another\\+question"))
     expect(why).to_have_count(1)

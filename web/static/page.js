@@ -212,7 +212,9 @@
     }
     const focused = hit.contains(document.activeElement);
     const top = passageTop(hit);
+    const explained = hit.querySelector(".why")?.open;
     hit.replaceChildren(...fresh.childNodes);
+    if (explained) hit.querySelector(".why")?.setAttribute("open", "");
     dress();
     scrollBy(0, passageTop(hit) - top); // what is being read stays where it is
     if (focused) hit.querySelector(".toggle").focus({ preventScroll: true });
