@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -79,6 +79,7 @@ class Collection:
     files: tuple[Path, ...]
     questions: tuple[Question, ...]
     per_document: int  # hits of one document at most; 0 for any number
+    index: str = ""  # the collection whose index is asked, if it is another one's, of the same files
 
 
 def collections(work: Path, scifact: Path | None, names: Iterable[str]) -> Iterator[Collection]:
@@ -194,7 +195,7 @@ def _python(name: str, work: Path, scifact: Path | None) -> Collection:
     pages = [page for folder in folders for page in sorted(folder.glob("*.html"))]
     library = sorted((PYTHON / "library").glob("*.html"))
     pages += [page for page in library if hashlib.sha256(page.name.encode()).digest()[0] % 3 == 0]
-    return _written(name, {"": PYTHON}, pages)
+    return replace(_written(name, {"": PYTHON}, pages), index="python")
 
 
 def _translated(name: str, work: Path, scifact: Path | None) -> Collection:
@@ -261,6 +262,7 @@ def _made(name: str, work: Path, pairs: Sequence[tuple[str, str]]) -> Collection
 _MADE: Mapping[str, Callable[[str, Path, Path | None], Collection]] = {
     "postgresql": _postgresql,
     "python": _python,
+    "python-long": _python,
     "german": _translated,
     "french": _translated,
     "spanish": _translated,

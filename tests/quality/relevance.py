@@ -78,17 +78,18 @@ def measured(port: int, collection: Collection, options: dict[str, Any]) -> Rank
 
 def index(tree: Path, work: Path, collection: Collection) -> None:
     """Index a collection, unless that is done; raises CalledProcessError with the product's own message printed."""
-    done = work / f"{collection.name}.indexed"
+    name = collection.index or collection.name
+    done = work / f"{name}.indexed"
     if not done.exists():
-        line = [*command(tree), "index", "--collection", collection.name, "--quiet", *map(str, collection.files)]
-        print(f"indexing {collection.name}: {len(collection.files):,} files", file=sys.stderr, flush=True)
+        line = [*command(tree), "index", "--collection", name, "--quiet", *map(str, collection.files)]
+        print(f"indexing {name}: {len(collection.files):,} files", file=sys.stderr, flush=True)
         subprocess.run(line, cwd=work, env=environment(tree, work), check=True, stdout=subprocess.DEVNULL)
         done.touch()
 
 
 def search(port: int, collection: Collection, question: Question, options: dict[str, Any]) -> list[tuple[str, str]]:
     """Return address and text of the first ten hits; raises RuntimeError with the answer of a failed search."""
-    body = {"query": question.text, "k": K, "collection": collection.name, "per_document": collection.per_document}
+    body = {"query": question.text, "k": K, "collection": collection.index or collection.name, "per_document": collection.per_document}
     status, text = answered("/api/v1/search", body | options, port)
     if status != 200:
         raise RuntimeError(f"{collection.name}: {question.text}: {status} {text}")

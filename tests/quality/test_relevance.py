@@ -9,7 +9,7 @@ from tests.quality import judged
 from tests.quality.judged import Answer, Collection, Question, halved, place, squeezed
 from tests.quality.relevance import first, rows, score
 
-WRITTEN = {"python": 66, "german": 30, "french": 30, "spanish": 30}
+WRITTEN = {"python": 66, "python-long": 66, "german": 30, "french": 30, "spanish": 30}
 PAGE = """<title>Pumps</title><h1 id=top>Pumps</h1><p>What they do.</p>
 <section id=start><h2>Starting<a class=headerlink>¶</a></h2><p>Open the valve.</p>
 <section id=cold><h3>When cold</h3><p>Wait.</p></section></section>
@@ -30,8 +30,9 @@ def test_questions_differ_and_have_answers(name: str) -> None:
 
 
 @pytest.mark.skipif(not judged.PYTHON.is_dir(), reason=f"the manual is not at {judged.PYTHON}")
-def test_answers_are_in_the_python_manual() -> None:
-    for row in written("python"):
+@pytest.mark.parametrize("name", ["python", "python-long"])
+def test_answers_are_in_the_python_manual(name: str) -> None:
+    for row in written(name):
         for path, _, anchor in (url.partition("#") for url in row["answers"]):
             assert f'id="{anchor}"' in (judged.PYTHON / path).read_text(), row
 
