@@ -75,6 +75,10 @@ class Embeddings(LangChainEmbeddings):
         """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
         return self._sides[role][0].count(texts, role)
 
+    def has_word(self, word: str) -> bool:
+        """Return whether the model that embeds queries has a token for a whole word, without regard to case."""
+        return self._sides["query"][0].has(word)
+
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts; returns float32 (n, dim), in the order given. Texts over `max_length` are truncated.
 

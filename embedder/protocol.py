@@ -29,6 +29,9 @@ class Embedder(Protocol):
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
 
+    def has_word(self, word: str) -> bool:
+        """Return whether the model has a token for a whole word, without regard to case: it is a word, no mistake."""
+
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts; returns float32 (n, dim), in the order given."""
 

@@ -40,6 +40,10 @@ class LazyEmbedder:
         """Return the tokens of each text; loads the embedder."""
         return self._embedder().count_tokens(texts, role=role)
 
+    def has_word(self, word: str) -> bool:
+        """Return whether the model has a token for a whole word; loads the embedder."""
+        return self._embedder().has_word(word)
+
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts as float32 (n, dim); loads the embedder."""
         return self._embedder().encode(texts, role=role)

@@ -12,6 +12,7 @@ from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, maxsi
 from embedder.protocol import Role
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+KNOWN = frozenset({"lovers"})  # words that a model has a token for
 _SPECIAL = 2  # a real model adds a first and a last token
 _STOP = frozenset("a an and are as do does for how i in is it of on or that the this to what with".split())
 
@@ -39,6 +40,9 @@ class DummyEmbedder:
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         return [len(_TOKEN.findall(text)) + _SPECIAL for text in texts]
+
+    def has_word(self, word: str) -> bool:
+        return word.lower() in KNOWN
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
         vectors = self.encode(texts, role="query")

@@ -9,6 +9,8 @@ from embedder.errors import ModelError
 from embedder.model.spec import ModelSpec
 from embedder.protocol import Role
 
+_SPACE = "▁Ġ"  # what stands for the space before a word, in the tokens of SentencePiece and of byte-level BPE
+
 
 class Tokenizer:
     """A model's tokenizer, with its prompts, truncation and padding. Safe to share between threads."""
@@ -34,6 +36,13 @@ class Tokenizer:
     def count(self, texts: Sequence[str], role: Role) -> list[int]:
         """Return the length of each text in tokens, prompt and special tokens included, without truncation."""
         return [len(e.ids) for e in self._whole.encode_batch_fast([self._prepare(t, role) for t in texts])]
+
+    def has(self, word: str) -> bool:
+        """Return whether the model has a token for a whole word, without regard to case."""
+        word = tokenizable(word.lower())
+        first_or_not = (word, f" {word}")  # some tokenizers tell the beginning of a text from what follows a space
+        spelled = [self._whole.encode(text, add_special_tokens=False).tokens for text in first_or_not]
+        return any(len(tokens) == 1 and tokens[0].lstrip(_SPACE).lower() == word for tokens in spelled)
 
     def _prepare(self, text: str, role: Role) -> str:
         text = self._prompts[role] + text

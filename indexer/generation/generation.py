@@ -1,6 +1,6 @@
 """A published generation, opened for searching. Imports nothing that only a build needs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -133,9 +133,11 @@ class Generation:
         """
         return self._vectors.search(vector, k, allowed)
 
-    def read_query(self, query: str, synonyms: Synonyms = NO_SYNONYMS) -> LexicalQuery:
-        """Read a query, as a user types it, for `search_words`."""
-        return self._lexical.read(query, synonyms)
+    def read_query(
+        self, query: str, synonyms: Synonyms = NO_SYNONYMS, is_word: Callable[[str], bool] | None = None
+    ) -> LexicalQuery:
+        """Read a query, as a user types it, for `search_words`; see `LexicalReader.read`."""
+        return self._lexical.read(query, synonyms, is_word)
 
     def within(self, query: LexicalQuery, allowed: RowSet | None = None) -> RowSet:
         """Return the rows, of those that `select` gave, which a query with required or excluded parts allows."""
@@ -156,6 +158,10 @@ class Generation:
             BM25 scores float32 (n,), best first, and rows int64 (n,), n <= k.
         """
         return self._lexical.search(query, k, only, self.select(only) if only else None)
+
+    def idf_sum(self, query: LexicalQuery) -> float:
+        """Return the sum of the inverse document frequencies of a query's words; see `LexicalReader.idf_sum`."""
+        return self._lexical.idf_sum(query)
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return stored vectors by row, float32 (n, dim); `rows` is int64 (n,)."""

@@ -4,7 +4,7 @@ A build always writes a generation into the index folder, which remembers pages 
 takes finished generations; nothing is embedded again on the way from one store to another.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -63,14 +63,22 @@ class Searchable(Protocol):
     def search(self, vector: npt.NDArray[np.float32], k: int, allowed: Any = None) -> ScoredRows:
         """Return cosines float32 (n,) and rows int64 (n,) of the k chunks nearest to a vector, best first."""
 
-    def read_query(self, query: str, synonyms: Synonyms = NO_SYNONYMS) -> LexicalQuery:
-        """Read a query, as a user types it, for `search_words`."""
+    def read_query(
+        self, query: str, synonyms: Synonyms = NO_SYNONYMS, is_word: Callable[[str], bool] | None = None
+    ) -> LexicalQuery:
+        """Read a query, as a user types it, for `search_words`; what `is_word` knows is not corrected."""
 
     def within(self, query: LexicalQuery, allowed: Any = None) -> Any:
         """Narrow what `select` gave to what a query with required or excluded parts allows, for `search`."""
 
     def search_words(self, query: LexicalQuery, k: int, only: Filter | None = None) -> ScoredRows:
         """Return BM25 scores float32 (n,) and rows int64 (n,) of the k chunks that match a query best, best first."""
+
+    def idf_sum(self, query: LexicalQuery) -> float:
+        """Return the BM25 of a passage of average length that has each word of a query once; 0 where it is not known.
+
+        That is the sum of the words' inverse document frequencies.
+        """
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return stored vectors by row, float32 (n, dim)."""

@@ -130,7 +130,8 @@ class Retriever:
         request.check(self.limits)
         if request.rerank and self._reranker is None:
             raise RerankOff
-        search = _Search(request, self.generation.read_query(request.query, self._synonyms.current()), embedded)
+        words = self.generation.read_query(request.query, self._synonyms.current(), self.embedder.has_word)
+        search = _Search(request, words, embedded)
         return self._present(search, self._rank(search, self._candidates(search)))
 
     def _candidates(self, search: _Search) -> Iterator[_Candidates]:
@@ -196,7 +197,11 @@ class Retriever:
         maxsim = partial(score_tokens, self.embedder, query, kept) if kept is not None and query is not None else None
         if found.dense and found.lexical and vector is not None:
             ranking = fused(
-                found.dense, found.lexical, lambda rows: self.generation.vectors(rows) @ vector, maxsim=maxsim
+                found.dense,
+                found.lexical,
+                lambda rows: self.generation.vectors(rows) @ vector,
+                maxsim=maxsim,
+                idf_sum=self.generation.idf_sum(search.words),
             )
         elif found.dense and maxsim is not None:
             ranking = interacted(found.dense, maxsim)

@@ -89,7 +89,12 @@ def index(tree: Path, work: Path, collection: Collection) -> None:
 
 def search(port: int, collection: Collection, question: Question, options: dict[str, Any]) -> list[tuple[str, str]]:
     """Return address and text of the first ten hits; raises RuntimeError with the answer of a failed search."""
-    body = {"query": question.text, "k": K, "collection": collection.index or collection.name, "per_document": collection.per_document}
+    body = {
+        "query": question.text,
+        "k": K,
+        "collection": collection.index or collection.name,
+        "per_document": collection.per_document,
+    }
     status, text = answered("/api/v1/search", body | options, port)
     if status != 200:
         raise RuntimeError(f"{collection.name}: {question.text}: {status} {text}")

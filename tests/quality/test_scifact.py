@@ -23,6 +23,7 @@ class Remembering:
         self._embedder = embedder
         self._queries, self._documents = {}, {}
         self.fingerprint, self.dimension, self.maxsim = embedder.fingerprint, embedder.dimension, embedder.maxsim
+        self.has_word = embedder.has_word
 
     def encode(self, texts, *, role="document"):
         if role == "query":

@@ -5,8 +5,9 @@ spaces. Its Python binding looks at every posting of every term it is given (not
 number of postings, and hardly the number of hits asked for.
 """
 
+import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
@@ -71,7 +72,6 @@ class LexicalReader:
         # generations of older programs have neither words to correct by, nor fields
         self._vocabulary = Vocabulary(folder) if (folder / FILES[0]).exists() else None
         self._frequency = lru_cache(_FREQUENCIES)(partial(self._searcher.doc_freq, "text"))
-        self._lookups = Lookups(lambda term: self._frequency(term) > 0, self._corrections)
         self.within = lru_cache(_BOUNDS)(self._within)
         self._check()
 
@@ -86,9 +86,18 @@ class LexicalReader:
             if (found := self._searcher.doc_freq("row", row)) != 1:
                 raise corrupt(self._folder, f"has row {row} {found} times")
 
-    def read(self, query: str, synonyms: Synonyms = NO_SYNONYMS) -> LexicalQuery:
-        """Read a query for `search`."""
-        return read_query(query, self._languages, self._lookups, synonyms)
+    def read(
+        self, query: str, synonyms: Synonyms = NO_SYNONYMS, is_word: Callable[[str], bool] | None = None
+    ) -> LexicalQuery:
+        """Read a query for `search`.
+
+        Args:
+            query: as a user types it.
+            synonyms: which words stand for which.
+            is_word: says of a word that the index does not have whether it is one all the same, and no mistake.
+        """
+        lookups = Lookups(lambda term: self._frequency(term) > 0, is_word or _never, self._corrections)
+        return read_query(query, self._languages, lookups, synonyms)
 
     def search(
         self, wanted: LexicalQuery, k: int, filter: Filter | None = None, allowed: RowSet | None = None
@@ -124,6 +133,14 @@ class LexicalReader:
             raise corrupt(self._folder, f"has a row {rows.max()}, but only {self._total:,} chunks")
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
+
+    def idf_sum(self, wanted: LexicalQuery) -> float:
+        """Return the BM25 of a passage of average length that has each word of a query once, as `search` scores it.
+
+        It is the sum of their inverse document frequencies. A word that no passage has counts most.
+        """
+        frequencies = (min(sum(map(self._frequency, terms)), self._total) for terms in wanted.asked)
+        return sum(math.log1p((self._total - count + 0.5) / (count + 0.5)) for count in frequencies)
 
     def _split(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
         """Words that find candidates, rarest first, and those too common for that; unknown terms are left out."""
@@ -243,6 +260,10 @@ def _either(queries: Sequence[Query]) -> Query:
 def _best(queries: Sequence[Query]) -> Query:
     """Any of several forms of one word, which count once."""
     return queries[0] if len(queries) == 1 else Query.disjunction_max_query(queries)
+
+
+def _never(word: str) -> bool:
+    return False
 
 
 def _nothing() -> ScoredRows:

@@ -49,6 +49,7 @@ class Lookups:
     """What an index knows of words."""
 
     is_known: Callable[[str], bool]  # whether a passage has a term
+    is_word: Callable[[str], bool]  # whether a word that none has is one all the same
     corrections: Callable[[str], Sequence[str]]  # of a word that none has, the likeliest first
 
 
@@ -95,7 +96,7 @@ def read_query(
         forms = _terms_of(word, languages)
         if others := expanded.alternatives.get(word):
             forms = (_joined([*forms, *chain(*(_terms_of(other, languages) for other in others))]),)
-        elif lookups and not any(map(lookups.is_known, chain(*forms))):
+        elif lookups and not any(map(lookups.is_known, chain(*forms))) and not lookups.is_word(word):
             may_be = sum(each.reason == "correction" for each in also) < _MOST_CORRECTED
             if may_be and (corrected := tuple(lookups.corrections(word))):
                 also.append(AlsoSearched(word, corrected, "correction"))

@@ -135,7 +135,9 @@ class MilvusGeneration:
 
         return _arrays(self._matching(find, k, within))
 
-    def read_query(self, query: str, synonyms: Synonyms = NO_SYNONYMS) -> LexicalQuery:
+    def read_query(
+        self, query: str, synonyms: Synonyms = NO_SYNONYMS, is_word: Callable[[str], bool] | None = None
+    ) -> LexicalQuery:
         """Read a query, as a user types it, for `search_words`; nothing is corrected."""
         return read_query(query, self.manifest.languages or (ENGLISH,), synonyms=synonyms)
 
@@ -159,6 +161,10 @@ class MilvusGeneration:
         return _arrays(
             [{"row": hit["row"], "distance": abs(hit["distance"])} for hit in self._matching(find, k, within)]
         )
+
+    def idf_sum(self, query: LexicalQuery) -> float:
+        """Return 0: Milvus does not say in how many passages a word is, but by a call for each."""
+        return 0.0
 
     def _matching(self, find: Callable[[int], dict[str, Any]], k: int, within: Within) -> list[Any]:
         """Search for k chunks, and further down as long as phrases are not there word after word."""

@@ -126,7 +126,10 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str, toke
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
         reader = None if mode == "dense" else _lexical(texts, Path(temporary) / "lexical")
         for number, query in enumerate(queries):
-            lexical = reader.search(reader.read(query), CANDIDATES) if reader else None
+            lexical, idf_sum = None, 0.0
+            if reader:
+                words = reader.read(query, is_word=embedder.has_word)
+                lexical, idf_sum = reader.search(words, CANDIDATES), reader.idf_sum(words)
             if lexical and mode == "lexical":
                 yield single(lexical, is_dense=False)
                 continue
@@ -135,7 +138,7 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str, toke
             dense = cosines[best], best
             compare = partial(maxsim, number) if tokens else None
             if lexical:
-                yield fused(dense, lexical, cosines.__getitem__, maxsim=compare, fusion=fusion)
+                yield fused(dense, lexical, cosines.__getitem__, maxsim=compare, fusion=fusion, idf_sum=idf_sum)
             else:
                 yield interacted(dense, compare) if compare else single(dense, is_dense=True)
 

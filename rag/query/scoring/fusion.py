@@ -11,6 +11,7 @@ import numpy.typing as npt
 from indexer.generation.signature import NEAR, distance
 
 FUSIONS = ("weighted", "rrf")
+_ENOUGH = 0.5  # of a query that its best hit by words must have for words to count as much as meaning
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 
@@ -29,6 +30,23 @@ class Weights(NamedTuple):
 
 EVEN = Weights()
 RERANK_WEIGHT = 0.5  # of a cross-encoder against the search
+
+
+def trusted(lexical: Scores, idf_sum: float) -> Weights:
+    """Return the weights of a query: words count less where even the best hit by words has less than half of them.
+
+    How much of a query a passage has is its BM25 over `idf_sum`, that of a passage of average length with each word of
+    the query once. The longer a query, and the more of its words are in few passages or in none, the less of it has
+    any passage; then the best BM25 says little, while the vector still speaks for the whole. So the weight is what is
+    known without judgements of how well a search does (Shtok et al. 2012); docs/evaluation.md has figures.
+
+    Args:
+        lexical: BM25 (n,) of what was found.
+        idf_sum: of the query's words, see `Searchable.idf_sum`; 0 where it is not known, for even weights.
+    """
+    if not len(lexical) or idf_sum <= 0:
+        return EVEN
+    return Weights(lexical=min(1.0, float(lexical.max()) / (_ENOUGH * idf_sum)))
 
 
 def aligned(candidates: Rows, rows: Rows, scores: Scores, absent: float) -> Scores:

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from indexer.generation.repetition import WHOLE
 from rag.query.scoring.fusion import (
-    EVEN,
     Rows,
     Scores,
     Weights,
@@ -20,6 +19,7 @@ from rag.query.scoring.fusion import (
     collapse,
     mmr,
     reciprocal_rank,
+    trusted,
     weighted_sum,
 )
 
@@ -79,6 +79,7 @@ def fused(
     *,
     maxsim: Callable[[Rows], Scores] | None = None,
     fusion: str = "weighted",
+    idf_sum: float = 0.0,
 ) -> Ranking:
     """Rank what two searches found together.
 
@@ -88,6 +89,7 @@ def fused(
         cosines: gives the cosines of rows that the dense search did not find.
         maxsim: gives MaxSim of rows, a third part of the ranking, where tokens are kept.
         fusion: one of `fusion.FUSIONS`.
+        idf_sum: of the words of the query, which says how far these are to be trusted, see `fusion.trusted`.
     """
     rows = np.union1d(dense[1], lexical[1])
     by_meaning = aligned(rows, dense[1], dense[0], np.nan)
@@ -96,7 +98,7 @@ def fused(
         by_meaning[missing] = cosines(rows[missing])
     by_words = aligned(rows, lexical[1], lexical[0], 0)
     tokens = maxsim(rows) if maxsim is not None else None
-    weights = EVEN if fusion == "weighted" else None
+    weights = trusted(lexical[0], idf_sum) if fusion == "weighted" else None
     if weights is None:
         lists = [dense[1], lexical[1]]
         scores = reciprocal_rank(rows, lists if tokens is None else [*lists, rows[best_first(tokens)]])

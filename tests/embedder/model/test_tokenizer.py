@@ -1,4 +1,6 @@
 import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers
 
 from embedder.model.spec import PACKAGED, locate, read_spec
 from embedder.model.tokenizer import Tokenizer
@@ -20,6 +22,30 @@ def test_never_longer_than_the_model_allows(tokenizer):
 
 def test_one_text_alone_or_among_others_gives_the_same_ids(tokenizer):
     assert tokenizer(TEXTS, "query") == [tokenizer([text], "query")[0] for text in TEXTS]
+
+
+def test_a_word_is_known_if_it_is_a_token(tokenizer):
+    assert all(map(tokenizer.has, ("vacuum", "Princess", "solitary")))
+    assert not any(map(tokenizer.has, ("vacum", "leuekmogenesis", "a vacuum", "", "🙂🙂")))
+
+
+@pytest.mark.parametrize(
+    ("model", "pre_tokenizer"),
+    [
+        (models.Unigram([("<unk>", 0.0), ("▁pump", -1.0), ("s", -2.0)], unk_id=0), pre_tokenizers.Metaspace()),
+        (
+            models.BPE({"p": 0, "u": 1, "Ġ": 2, "Ġp": 3, "Ġpu": 4, "s": 5}, [("Ġ", "p"), ("Ġp", "u")]),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ),
+    ],
+)
+def test_a_word_is_known_by_tokens_that_begin_with_a_space(model, pre_tokenizer, tmp_path, tokenizer, monkeypatch):
+    made = tokenizers.Tokenizer(model)
+    made.pre_tokenizer = pre_tokenizer
+    monkeypatch.setattr(tokenizer, "_whole", made)
+    known = "pump" if isinstance(model, models.Unigram) else "pu"
+    assert tokenizer.has(known)
+    assert not tokenizer.has(f"{known}s")
 
 
 def test_same_ids_as_transformers(tokenizer, packaged_model):

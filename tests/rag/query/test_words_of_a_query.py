@@ -7,7 +7,7 @@ from rag.query.options import MODES
 from rag.query.request import Limits, SearchRequest
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
-from tests.dummy import DummyEmbedder
+from tests.dummy import KNOWN, DummyEmbedder
 
 
 @pytest.fixture
@@ -42,6 +42,14 @@ def test_the_answer_says_how_the_query_was_read(site):
     ]  # fmt: skip
     [hit] = answer.hits
     assert "vacuum" in {hit.text[start:end].lower() for start, end in hit.highlights}
+
+
+def test_what_the_model_has_a_token_for_is_no_mistake(site):
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder())
+    assert "lovers" in KNOWN
+    also = retriever.search(SearchRequest("lovers of kovers")).also_searched
+    assert also == [{"typed": "kovers", "searched": ["covers"], "reason": "correction"}]
 
 
 def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):

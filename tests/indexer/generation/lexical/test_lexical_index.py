@@ -1,3 +1,4 @@
+import math
 import random
 import resource
 import shutil
@@ -68,6 +69,16 @@ def rows(reader: LexicalReader, query: str, k: int = 10) -> list[int]:
 )
 def test_what_a_query_finds(reader, query, found):
     assert set(rows(reader, query)) == found
+
+
+def test_a_passage_of_average_length_with_each_word_once_scores_the_sum_of_idf(tmp_path):
+    reader = LexicalReader(write(tmp_path / "lexical", ["pump valve", "pump seal", "hose seal", "hose clip"]))
+    for query, best in (("pump valve", 1), ("pump clip", 0.5), ("the pump", 1), ('"pump valve"', 1)):
+        scores, _ = reader.search(read := reader.read(query), 1)
+        assert scores[0] / reader.idf_sum(read) == pytest.approx(best, abs=0.15)
+    known, unknown = (reader.idf_sum(reader.read(query)) for query in ("pump valve", "pump valve zzzz"))
+    assert unknown - known == pytest.approx(math.log1p(4.5 / 0.5))
+    assert reader.idf_sum(reader.read("?!")) == 0
 
 
 def test_scores(reader):

@@ -1,7 +1,18 @@
 import numpy as np
 import pytest
 
-from rag.query.scoring.fusion import Weights, aligned, best_first, cap, collapse, mmr, reciprocal_rank, weighted_sum
+from rag.query.scoring.fusion import (
+    EVEN,
+    Weights,
+    aligned,
+    best_first,
+    cap,
+    collapse,
+    mmr,
+    reciprocal_rank,
+    trusted,
+    weighted_sum,
+)
 
 CANDIDATES = np.array([2, 5, 7, 9])
 
@@ -47,6 +58,18 @@ def test_weighted_sum_does_not_depend_on_where_cosines_begin():
 )
 def test_weighted_sum_of_little(dense, lexical, expected):
     assert weighted_sum(floats(*dense), floats(*lexical)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("best", "idf_sum", "weight"),
+    [(3, 12, 0.5), (6, 12, 1), (30, 12, 1), (0, 12, 0), (3, 0, 1)],
+)
+def test_words_count_less_where_the_best_hit_has_less_than_half_of_the_query(best, idf_sum, weight):
+    assert trusted(floats(best / 2, best, 0), idf_sum) == Weights(1, weight, 1)
+
+
+def test_words_that_find_nothing_leave_the_weights_even():
+    assert trusted(floats(), 12) == EVEN
 
 
 def test_best_first_keeps_the_order_of_equals():

@@ -34,6 +34,16 @@ def test_what_only_words_found_gets_its_cosine():
     assert ranking.scores.tolist() == sorted(ranking.scores.tolist(), reverse=True)
 
 
+def test_a_query_of_which_words_find_little_is_ranked_by_meaning():
+    dense, lexical = found([(0.9, 7), (0.4, 3), (0.2, 2)]), found([(12.0, 3), (3.0, 7)])
+    by_both, by_meaning = (fused(dense, lexical, no_vectors, idf_sum=total) for total in (24.0, 240.0))
+    assert by_both.rows.tolist() == [3, 7, 2]
+    assert by_meaning.rows.tolist() == [7, 3, 2]
+    assert by_meaning.weights == (1, pytest.approx(0.1), 1)
+    assert by_meaning.scores[0] == pytest.approx((1 + 0.1 / 4) / 1.1)
+    assert fused(dense, lexical, no_vectors, idf_sum=240.0, fusion="rrf").weights is None
+
+
 @pytest.mark.parametrize("is_dense", [True, False])
 def test_what_repeats_is_ranked_lower(is_dense):
     ranking = single(found([(0.8, 5), (0.75, 3), (0.4, 1), (-0.1, 9)]), is_dense=is_dense)
