@@ -3,10 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from indexer.decoding import one_line
 
 SEPARATOR = " › "  # between the headings of a path
+COLUMNS = " | "  # between the cells of a table's row
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,14 @@ class Host:
     slowest_url: str
 
 
+class Whole(NamedTuple):
+    """A part of a section's text that one passage should have whole: a block of code, a table, or a row of lines."""
+
+    start: int  # its first character
+    end: int  # the one after its last
+    head: str | None = None  # of a table: the row that names its columns, or nothing; of code: None
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A run of text under one heading."""
@@ -122,6 +132,7 @@ class Section:
     anchor: str | None  # id to append to the url as a fragment
     text: str
     marks: tuple[tuple[int, str], ...] = ()  # ids further on: from which character of the text each is the nearest
+    wholes: tuple[Whole, ...] = ()  # in order, none within another
 
 
 def anchor_at(section: Section, place: int) -> str | None:

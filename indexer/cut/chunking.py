@@ -12,7 +12,7 @@ from indexer.config import ChunkConfig
 from indexer.cut.cuts import cut
 from indexer.cut.sections import join_short
 from indexer.errors import ConfigError
-from indexer.records import SEPARATOR, Chunk, Document, Section, anchor_at
+from indexer.records import SEPARATOR, Chunk, Document, Section, Whole, anchor_at
 from indexer.urls import with_anchor
 
 _CHARACTERS_PER_TOKEN = 12  # at most; some tokenizers make one token of a word of any length
@@ -77,29 +77,27 @@ class Chunker:
     def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, str | None, str, str]]:
         """Passages, each with its section, the nearest anchor, and its heading context."""
         for section in sections:
-            start = 0
-            for text, context in self._split_section(title, section):
-                place = max(section.text.find(text, start), start)
-                start = place + 1
+            for place, text, context in self._split_section(title, section):
                 if _WORD.search(text):
                     yield section, anchor_at(section, place), context, text
             if len(section.text) > _LONGEST_SECTION // 2:
                 self._counts.clear()  # its words, of which there may be any number
 
-    def _split_section(self, title: str, section: Section) -> list[tuple[str, str]]:
-        """Parts of a section's text, each with its heading context."""
+    def _split_section(self, title: str, section: Section) -> list[tuple[int, str, str]]:
+        """Parts of a section's text, each with its place and its heading context."""
         text, context = section.text, self.context(title, section)
         is_whole = self._length(text) <= min(self._config.tokens, self._room - self._length(context))
         if is_whole and self._fits([with_context(text, context)]):
-            return [(text, context)]
+            return [(0, text, context)]
         later = self.context(title, section, begins=False)
         budget = min(self._config.tokens, self._room - max(self._length(context), self._length(later)))
         while True:
             overlap = min(self._config.overlap, budget // 2)
-            pieces = [text] if self._length(text) <= budget else cut(text, budget, overlap, self._lengths)
-            contexts = [context, *[later] * (len(pieces) - 1)]
-            if budget <= _LEAST or self._fits(list(map(with_context, pieces, contexts))):
-                return list(zip(pieces, contexts, strict=True))
+            is_whole = self._length(text) <= budget
+            found = [(0, text)] if is_whole else cut(text, budget, overlap, self._lengths, section.wholes)
+            pieces = [(*piece, later if number else context) for number, piece in enumerate(found)]
+            if budget <= _LEAST or self._fits([with_context(text, above) for _, text, above in pieces]):
+                return pieces
             budget = max(_LEAST, budget * 3 // 4)  # tokens of the parts did not add up to those of the whole
 
     def context(self, title: str, section: Section, *, begins: bool = True) -> str:
@@ -154,7 +152,8 @@ def _parts(section: Section) -> Iterator[Section]:
     while len(section.text) > _LONGEST_SECTION:
         text = section.text
         end = next((at for mark in ("\n\n", "\n", " ") if (at := text.rfind(mark, 1, _LONGEST_SECTION)) > 0), 0)
-        yield replace(section, text=text[: end or _LONGEST_SECTION])
+        first = text[: end or _LONGEST_SECTION]
+        yield replace(section, text=first, wholes=tuple(one for one in section.wholes if one.end <= len(first)))
         rest = text[end or _LONGEST_SECTION :].lstrip("\n")
         section = _from(section, len(text) - len(rest))
     yield section
@@ -163,7 +162,8 @@ def _parts(section: Section) -> Iterator[Section]:
 def _from(section: Section, start: int) -> Section:
     """Return the rest of a section, from a character on."""
     marks = tuple((place - start, anchor) for place, anchor in section.marks if place > start)
-    return Section(section.path, anchor_at(section, start), section.text[start:], marks)
+    wholes = tuple(Whole(at - start, end - start, head) for at, end, head in section.wholes if at >= start)
+    return Section(section.path, anchor_at(section, start), section.text[start:], marks, wholes)
 
 
 def with_context(text: str, context: str) -> str:

@@ -4,14 +4,16 @@ Breaking paragraphs into lines well is the same problem; see Knuth and Plass, Br
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from unicodedata import category
 
 import numpy as np
 import numpy.typing as npt
+
+from indexer.records import COLUMNS, Whole
 
 Count = Callable[[Sequence[str]], list[int]]  # tokens of texts
 
@@ -23,11 +25,13 @@ _ITEM = 0.05  # between list items, table rows, or lines that end a sentence
 _LINE = 0.2  # between other lines
 _SENTENCE = 0.3  # within a paragraph
 _LEAD = 0.5  # more: after "as follows:", a term or table head, a line above indented ones
+_WHOLE = 1.0  # more: within a block of code or a table that fits
 _CLAUSE = 0.8  # from here on only where a line or sentence alone is too long
 _WORD = 2.0
 _CHARACTER = 4.0
 
 _BLANK = re.compile(r"(\n(?:[^\S\n]*\n)+)")
+_NEWLINES = re.compile(r"(\n(?:[^\S\n]*\n)*)")
 _NEWLINE = re.compile(r"(\n)")
 # A full stop after a single letter or before a small one ends an abbreviation, more often than not.
 _SENTENCE_END = re.compile(
@@ -40,7 +44,10 @@ _FINER = (
     (_WORDS, _WORD),
 )
 _ITEM_START = re.compile(r"(?:[-*•]|\d+[.)])\s")
-_ROW = " | "
+_PROMPT = re.compile(r"[^\w\s]{1,4} ")  # what a session shows before a command
+_CLOSING = frozenset(")]}")
+_LONG = 200  # characters of a line that is prose: it may be cut where a sentence ends
+_LEAST_PARTS = 4  # of a passage: the names of a table's columns take one at most
 _FEW = 32  # units to choose from, beyond which numpy is quicker than a loop
 
 
@@ -48,27 +55,44 @@ _FEW = 32  # units to choose from, beyond which numpy is quicker than a loop
 class _Unit:
     text: str  # with the white space that follows
     cost: float  # of a cut after it
+    head: str | None = None  # what a piece repeats that begins with it: the row that names the columns
 
 
-def cut(text: str, size: int, overlap: int, count: Count) -> list[str]:
-    """Cut a text into pieces of at most `size` tokens.
+def cut(text: str, size: int, overlap: int, count: Count, wholes: Sequence[Whole] = ()) -> list[tuple[int, str]]:
+    """Cut a text into pieces of at most `size` tokens, each with its place in the text.
 
     The pieces are parts of the text, in order, without the white space around them, but for indentation. Each begins
     with as many of the last sentences, lines or at least words of the one before as make `overlap` tokens at most.
     Tokens of a piece are taken to be the sum of those of its parts. A character that is longer than `size` stays.
+
+    Of `wholes`, one that fits is cut only if what stands around it would become too short a piece. Where a table is,
+    every piece but the first begins with its head, unless that takes a quarter of what fits.
     """
-    units = [unit for block in _blocks(text) for unit in _units(block)]
     room = size - overlap
+    lengths = dict(zip(wholes, count([text[whole.start : whole.end] for whole in wholes]), strict=True))
+    heads = _repeated({whole.head for whole in wholes if whole.head}, room, count)
+    room -= max((heads.get(whole.head or "", 0) for whole, length in lengths.items() if length > room), default=0)
+    fitting = {whole for whole, length in lengths.items() if length <= room}
+    units = [unit for block in _blocks(text, wholes) for unit in _units(block, fitting, heads)]
     units, counts = _finer(units, count([unit.text for unit in units]), room, count)
     counts = [max(1, length) for length in counts]
-    ends = _ends([unit.cost for unit in units], counts, room)
-    starts = [0, *ends[:-1]]
-    pieces = (
-        _tail(units, counts, start, overlap, count) + "".join(unit.text for unit in units[start:end])
-        for start, end in zip(starts, ends, strict=True)
-    )
-    stripped = (piece.rstrip().strip("\n") for piece in pieces)
-    return [piece for piece in stripped if piece]
+    places = [0, *accumulate(len(unit.text) for unit in units)]
+    pieces: list[tuple[int, str]] = []
+    for start, end in pairwise([0, *_ends([unit.cost for unit in units], counts, room)]) if units else ():
+        own = text[places[start] : places[end]]
+        piece = (_tail(units, counts, start, overlap, count) + own).rstrip().strip("\n")
+        head = units[start].head
+        if head and head not in piece and sum(counts[start:end]) + heads[head] <= size - overlap:
+            piece = f"{head}\n{piece}"
+        if piece:
+            pieces.append((places[start] + len(own) - len(own.lstrip("\n")), piece))
+    return pieces
+
+
+def _repeated(heads: Collection[str], room: int, count: Count) -> dict[str, int]:
+    """Heads short enough to be repeated, and their tokens."""
+    lengths = zip(heads, count(list(heads)), strict=True)
+    return {head: length for head, length in lengths if length * _LEAST_PARTS <= room}
 
 
 def _tail(units: Sequence[_Unit], counts: Sequence[int], end: int, most: int, count: Count) -> str:
@@ -92,30 +116,86 @@ def _split(pattern: re.Pattern[str], text: str) -> list[str]:
     return [part + gap for part, gap in zip(parts[::2], [*parts[1::2], ""], strict=True) if part + gap]
 
 
-def _blocks(text: str) -> list[_Unit]:
-    blocks = _split(_BLANK, text)
-    return [_Unit(block, _after_block(block, after)) for block, after in pairwise([*blocks, ""])]
+@dataclass(frozen=True, slots=True)
+class _Block:
+    text: str  # with the white space that follows
+    cost: float  # of a cut after it
+    whole: Whole | None = None
 
 
-def _after_block(block: str, after: str) -> float:
+def _blocks(text: str, wholes: Sequence[Whole]) -> list[_Block]:
+    parts: list[tuple[str, Whole | None]] = []
+    place = 0
+    for whole in wholes:
+        parts += [(part, None) for part in _split(_BLANK, text[place : whole.start])]
+        gap = _NEWLINES.match(text, whole.end)
+        place = gap.end() if gap else whole.end
+        parts.append((text[whole.start : place], whole))
+    parts += [(part, None) for part in _split(_BLANK, text[place:])]
+    pairs = pairwise([*parts, ("", None)])
+    return [_Block(part, _after_block(part, after, whole), whole) for (part, whole), (after, _) in pairs]
+
+
+def _after_block(block: str, after: str, whole: Whole | None) -> float:
+    ended = block.rstrip()
+    if after and "\n" not in block[len(ended) :].removeprefix("\n"):
+        return _after_line(ended.rpartition("\n")[2], after)
     goes_on = after[:1].isspace()  # indented: the block of code goes on after a blank line
-    return (_LINE if goes_on else _BLOCK) + _LEAD * block.rstrip().endswith(":")
+    return (_LINE if goes_on else _BLOCK) + _LEAD * (whole is None and _leads(ended))
 
 
-def _units(block: _Unit) -> list[_Unit]:
-    """Sentences of a paragraph; lines of anything else, which is code, a list or a table."""
+def _leads(block: str) -> bool:
+    """Whether it ends in the middle of a sentence, like "For example," or names what follows, like "Note"."""
+    return block.endswith((":", ",")) or ("\n" not in block and block[:1].isalnum() and block[-1:].isalnum())
+
+
+def _units(block: _Block, fitting: Container[Whole], repeated: Container[str]) -> list[_Unit]:
+    """Statements of code, lines of a list or a table, sentences of prose."""
+    if block.whole is None:
+        return _lines(block)
+    units = _lines(block, repeated) if block.whole.head is not None else _statements(block)
+    if block.whole not in fitting:
+        return units
+    return [*(replace(unit, cost=unit.cost + _WHOLE) for unit in units[:-1]), units[-1]]
+
+
+def _lines(block: _Block, repeated: Container[str] = ()) -> list[_Unit]:
+    whole = block.whole
+    head = whole.head if whole is not None and whole.head in repeated else None
     lines = _split(_NEWLINE, block.text.rstrip("\n"))
-    parts = lines if len(lines) > 1 else _split(_SENTENCE_END, block.text)
-    costs = [_SENTENCE] * len(parts)
-    if len(lines) > 1:
-        costs = [_after_line(line, after) for line, after in pairwise([*lines, ""])]
-        costs[0] += _LEAD
-        parts[-1] += block.text[len("".join(lines)) :]
-    return [_Unit(part, cost) for part, cost in zip(parts, [*costs[:-1], block.cost], strict=True)]
+    if len(lines) == 1:
+        return _priced(_split(_SENTENCE_END, block.text), _SENTENCE, block.cost, head)
+    lines[-1] += block.text[len("".join(lines)) :]
+    named = head.count("\n") + 1 if head and block.text.startswith(head) else 0
+    units: list[_Unit] = []
+    for place, (line, after) in enumerate(pairwise([*lines, ""])):
+        cost = (_after_line(line, after) + _LEAD * (not units)) if after else block.cost
+        sentences = _split(_SENTENCE_END, line) if whole is None and len(line) > _LONG else [line]
+        units += _priced(sentences, _SENTENCE, cost, head if place >= named else None)
+    return units
+
+
+def _priced(texts: Sequence[str], cost: float, last: float, head: str | None = None) -> list[_Unit]:
+    return [_Unit(text, price, head) for text, price in zip(texts, [*[cost] * (len(texts) - 1), last], strict=True)]
+
+
+def _statements(block: _Block) -> list[_Unit]:
+    """Lines of code: the best cuts are before one that begins a statement, and of these before one after a blank."""
+    lines = _split(_NEWLINES, block.text)
+    least = min(map(_indent, lines))
+    prompt = _PROMPT.match(lines[0])
+    units: list[_Unit] = []
+    for line, after in pairwise([*lines, ""]):
+        begins = _indent(after) <= least and after[least : least + 1] not in _CLOSING and any(map(str.isalnum, after))
+        if prompt:
+            begins = after.startswith(prompt[0])
+        cost = (_ITEM if line.count("\n") > 1 else _LINE) + (_LEAD if not begins or line.rstrip().endswith(":") else 0)
+        units.append(_Unit(line, cost if after else block.cost))
+    return units
 
 
 def _after_line(line: str, after: str) -> float:
-    is_item = _ITEM_START.match(after) or (_ROW in line and _ROW in after)
+    is_item = _ITEM_START.match(after) or (COLUMNS in line and COLUMNS in after)
     ended = line.rstrip()
     leads = ended.endswith(":") or _indent(after) > _indent(line)
     return (_ITEM if is_item or ended.endswith((".", "!", "?")) else _LINE) + _LEAD * leads
@@ -150,8 +230,7 @@ def _replace(
     known: list[int | None] = []
     for unit, length in zip(units, counts, strict=True):
         texts = split(unit.text) if length > size else [unit.text]
-        parts += [_Unit(text, cost) for text in texts[:-1]]
-        parts.append(_Unit(texts[-1], unit.cost))
+        parts += _priced(texts, cost, unit.cost, unit.head)
         known += [length] if len(texts) == 1 else [None] * len(texts)
     wanted = count([part.text for part, length in zip(parts, known, strict=True) if length is None])
     found = iter(wanted)

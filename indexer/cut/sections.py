@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from indexer.records import SEPARATOR, Section
+from indexer.records import SEPARATOR, Section, Whole
 
 _SHORT = 24  # tokens of a text that says too little to be found by itself
 
@@ -21,7 +21,8 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
     """Join short sections with what stands beside them: alone, a line under a telling heading outranks all.
 
     A lead-in becomes a part of the subsection it introduces. Short sections of one parent become one of at most `size`
-    tokens, under the parent's path and the first one's anchor; their headings go into the text.
+    tokens, under the parent's path and the first one's anchor; their headings go into the text. One that finds no room
+    ends the section before it, whose last passage it then shares.
     """
     groups: list[_Group] = []
     for own in _with_lead_ins(sections, length):
@@ -36,7 +37,15 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
                 groups[-1] = _Group(members, joined, total)
                 continue
         groups.append(_Group(own, section, tokens))
-    return [group.joined for group in groups]
+    found: list[Section] = []
+    for before, group in zip([None, *groups], groups, strict=False):
+        if before and group.tokens < _SHORT <= before.tokens and _is_after(found[-1].path, group.joined.path):
+            depth = len(_shared(found[-1].path, group.joined.path))
+            end = [_with_heading(member, depth) for member in group.members]
+            found[-1] = _chained(found[-1].path, [found[-1], *end])
+        else:
+            found.append(group.joined)
+    return found
 
 
 def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[list[Section]]:
@@ -57,6 +66,11 @@ def _is_near(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
     return len(_shared(path, other)) >= min(len(path), len(other)) - (len(path) == len(other))
 
 
+def _is_after(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether the second is the next section under its parent, the first being or ending what is before it."""
+    return len(_shared(path, other)) >= len(other) - 1
+
+
 def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     same = 0
     while same < min(len(path), len(other)) and path[same] == other[same]:
@@ -69,17 +83,29 @@ def _with_heading(section: Section, depth: int) -> Section:
     if not names or section.text.startswith(names[-1]):  # a definition's term stands in its text already
         return section
     heading = f"{SEPARATOR.join(names)}\n\n"
-    marks = tuple((place + len(heading), anchor) for place, anchor in section.marks)
-    return replace(section, text=heading + section.text, marks=marks)
+    marks, wholes = _moved(section, len(heading))
+    return replace(section, text=heading + section.text, marks=marks, wholes=wholes)
+
+
+def _moved(section: Section, length: int) -> tuple[tuple[tuple[int, str], ...], tuple[Whole, ...]]:
+    """What is known of places in a section's text, with so many characters before it."""
+    return (
+        tuple((place + length, anchor) for place, anchor in section.marks),
+        tuple(Whole(start + length, end + length, head) for start, end, head in section.wholes),
+    )
 
 
 def _chained(path: tuple[str, ...], members: Sequence[Section]) -> Section:
     """Sections one after the other, under one path; the anchors of all of them stay where they are."""
-    text, marks = "", []
+    text = ""
+    marks: list[tuple[int, str]] = []
+    wholes: list[Whole] = []
     for member in members:
         text += "\n\n" if text else ""
-        own = [(0, member.anchor)] if member.anchor is not None else []
-        marks += [(place + len(text), anchor) for place, anchor in (*own, *member.marks)]
+        marks += [(len(text), member.anchor)] if member.anchor is not None else []
+        known = _moved(member, len(text))
+        marks += known[0]
+        wholes += known[1]
         text += member.text
     first = members[0].anchor
-    return Section(path, first, text, tuple(marks[1:] if first is not None else marks))
+    return Section(path, first, text, tuple(marks[1:] if first is not None else marks), tuple(wholes))

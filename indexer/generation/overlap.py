@@ -1,8 +1,10 @@
 """Removes the text that overlapping passages share, so that it is shown once."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
+
+from indexer.records import COLUMNS
 
 
 def overlaps(settings: Mapping[str, Any]) -> bool:
@@ -10,24 +12,40 @@ def overlaps(settings: Mapping[str, Any]) -> bool:
     return bool(settings.get("chunk", {}).get("overlap"))
 
 
-def once(texts: Sequence[str], whole: int | None = None) -> list[str]:
-    """Return consecutive passages, each without the beginning that it shares with the one before it.
+def once(texts: Sequence[str], settings: Mapping[str, Any], whole: int | None = None) -> list[str]:
+    """Return consecutive passages of a build, each without the beginning that it shares with the one before it.
 
-    The passage at index `whole` keeps its beginning; the one before it loses its end instead.
+    That is where they overlap, and the names of columns that stand again above a table that goes on. The passage at
+    index `whole` keeps its beginning; the one before it loses its end instead where they overlap.
     """
-    kept = list(texts)
+    kept, overlapping = list(texts), overlaps(settings)
     for place, (before, text) in enumerate(pairwise(texts), 1):
-        length = shared(before, text)
-        if length and place == whole:
-            kept[place - 1] = kept[place - 1][:-length].rstrip()
+        head = _head(before, text)
+        length = shared(before, text[head:]) if overlapping else 0
+        if place != whole:
+            kept[place] = _after(text, head + length) if length else text[head:]
         elif length:
-            kept[place] = _after(text, length)
+            kept[place - 1] = kept[place - 1][:-length].rstrip()
     return kept
 
 
-def joined(texts: list[str], settings: Mapping[str, Any]) -> str:
+def joined(texts: Sequence[str], settings: Mapping[str, Any]) -> str:
     """Join the passages of one section, from a build with these settings."""
-    return "\n".join(once(texts) if overlaps(settings) else texts)
+    return "\n".join(once(texts, settings))
+
+
+def _head(before: str, text: str) -> int:
+    """Return the length of the names of columns that a passage repeats because a table goes on in it."""
+    rows = _rows(before.split("\n")[::-1])[::-1]  # those it ends with, the names of columns among them
+    again = _rows(text.split("\n"))
+    while again and rows[: len(again)] != again:
+        again.pop()
+    length = sum(len(row) + 1 for row in again)
+    return length if 0 < length < len(text) else 0
+
+
+def _rows(lines: Sequence[str]) -> list[str]:
+    return list(takewhile(lambda line: COLUMNS in line, lines))
 
 
 def shared(before: str, text: str) -> int:

@@ -13,7 +13,7 @@ from indexer.decoding import shorten, visible
 from indexer.errors import ParseError
 from indexer.read.language import detect
 from indexer.read.metadata import Declared, collect, day_of, language_of
-from indexer.records import Section
+from indexer.records import Section, Whole
 
 _DEEPEST = 12  # headings in a path
 _LONGEST_HEADING = 200  # characters
@@ -42,7 +42,8 @@ def to_json(content: Extraction) -> dict[str, Any]:
     return {
         "title": content.title,
         "sections": [
-            [list(section.path), section.anchor, section.text, section.marks] for section in _first(content.sections)
+            [list(section.path), section.anchor, section.text, section.marks, section.wholes]
+            for section in _first(content.sections)
         ],
         "language": content.declared.language,
         "date": content.declared.date,
@@ -75,8 +76,9 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
                 _anchor(anchor),
                 cleaned,
                 _marks(marks, len(cleaned)) if cleaned == text else (),
+                _wholes(wholes, len(cleaned)) if cleaned == text else (),
             )
-            for path, anchor, text, marks in answer["sections"]
+            for path, anchor, text, marks, wholes in answer["sections"]
             if (cleaned := clean(text))
         )
         pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
@@ -112,3 +114,13 @@ def _marks(marks: Any, length: int) -> tuple[tuple[int, str], ...]:
     found = ((place, _anchor(anchor)) for place, anchor in marks)
     known = [(place, anchor) for place, anchor in found if anchor and isinstance(place, int) and 0 <= place < length]
     return tuple(sorted(known, key=lambda mark: mark[0]))
+
+
+def _wholes(wholes: Any, length: int) -> tuple[Whole, ...]:
+    """Parts of a text, in order, none within another; others are dropped."""
+    found: list[Whole] = []
+    for start, end, head in wholes:
+        after = found[-1].end if found else 0
+        if isinstance(start, int) and isinstance(end, int) and after <= start < end <= length:
+            found.append(Whole(start, end, None if head is None else visible(head)))
+    return tuple(found)

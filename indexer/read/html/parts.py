@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from indexer.read.html.links import Link, labels_between
-from indexer.records import Section
+from indexer.records import Section, Whole
 
 _SHORT = 200  # characters; a shorter definition stays with its neighbours
 _LINK_SHARE = 0.8  # of a short part's text inside links above which it is only a pointer elsewhere
@@ -39,6 +39,7 @@ class Block:
     linked: int = 0  # of these, characters inside links
     bare: str = ""  # text outside of links, if it has any
     tails: tuple[Link, ...] = ()  # the links that end it, the last first
+    head: str | None = None  # of a table row: the row above it that names the columns, or nothing
 
     def is_linked(self, share: float) -> bool:
         """Return whether more than this share of it leads elsewhere."""
@@ -84,12 +85,14 @@ class SectionDraft:
         return len(self.blocks) == 1 and self.size < _SHORT and self.blocks[0].text.endswith(":")
 
     def section(self) -> Section:
-        """Return all blocks as one text, with the ids that stand in it."""
+        """Return all blocks as one text, with the ids that stand in it, and what of it is to stay whole."""
         anchor = near = self.anchor or self.blocks[0].anchor
         text: list[str] = []
         marks: list[tuple[int, str]] = []
+        wholes: list[Whole] = []
         length = 0
         for block in self.blocks:
+            goes_on = block.tight and block.head is not None and bool(wholes) and wholes[-1].end == length
             if text:
                 text.append("\n" if block.tight else "\n\n")
                 length += len(text[-1])
@@ -97,8 +100,11 @@ class SectionDraft:
                     marks.append((length, block.anchor))
                     near = block.anchor
             text.append(block.text)
+            if block.kind == "pre" or block.head is not None:
+                start = wholes.pop().start if goes_on else length
+                wholes.append(Whole(start, length + len(block.text), block.head))
             length += len(block.text)
-        return Section(self.path, anchor, "".join(text), tuple(marks))
+        return Section(self.path, anchor, "".join(text), tuple(marks), tuple(wholes))
 
 
 def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> list[SectionDraft]:

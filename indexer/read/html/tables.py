@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from indexer.read.html.html_tree import Element
 from indexer.read.html.noise import holds
 from indexer.read.html.parts import SectionDraft
+from indexer.records import COLUMNS
 
 _NOT_A_GRID = frozenset({"table", "pre", *(f"h{level}" for level in range(1, 7))})  # a table around one is layout
 _CELLS = frozenset({"td", "th"})
 _MOST_ROWS = 6  # of a table that is the heading of what follows it
+_LONGEST_HEAD = 500  # characters of the row that names the columns
 _FEW = 3  # such tables on a page, or it is only a table
 
 
@@ -18,6 +20,7 @@ class Row:
 
     anchor: str | None  # the nearest id before it, or the first in it
     is_own: bool = False  # whether that is in it
+    is_head: bool = False  # whether it stands where the names of columns do
     cells: list[list[str]] = field(default_factory=list)  # blocks of each
     length: int = 0  # characters
     linked: int = 0  # of these, characters inside links
@@ -30,10 +33,15 @@ class Row:
         self.length += length
         self.linked += linked
 
+    def open_cell(self, *, is_head: bool) -> None:
+        """Begin a cell; a row of nothing but heads names the columns."""
+        self.is_head = is_head and (self.is_head or not self.cells)
+        self.cells.append([])
+
     def text(self) -> str:
         """Return the cells, side by side; the blocks of an only cell are lines."""
         joint = "\n" if len(self.cells) == 1 else " "
-        return " | ".join(joint.join(cell) for cell in self.cells).rstrip(" |")
+        return COLUMNS.join(joint.join(cell) for cell in self.cells).rstrip(" |")
 
     def name(self) -> str:
         """Return the text of the first cell, on one line."""
@@ -47,6 +55,17 @@ class Table:
     is_grid: bool  # whether rows are written as rows
     home: SectionDraft  # the section it stands in
     titles: bool = False  # whether its first row is the heading of what follows it
+    head: str = ""  # its first rows, if they name the columns
+    has_rows: bool = False  # whether others were written
+
+    def head_above(self, row: Row, text: str) -> str:
+        """Return what names the columns of a row with this text; takes the row for that if it does so itself."""
+        if row.is_head and not self.has_rows:
+            self.head += f"\n{text}" if self.head else text
+            return ""
+        self.has_rows = True
+        is_short = len(self.head) <= _LONGEST_HEAD
+        return self.head if is_short and COLUMNS in self.head else ""
 
 
 class Tables:

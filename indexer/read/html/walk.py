@@ -133,7 +133,7 @@ class Walker:
         elif name == "tr" and self._tables and self._tables[-1].is_grid:
             self._rows.append(Row(self._last_anchor, tag.anchor is not None))
         elif name in ("td", "th") and self._rows:
-            self._rows[-1].cells.append([])
+            self._rows[-1].open_cell(is_head=name == "th" or "thead" in self._kinds[-3:])
 
     def _leave(self, tag: Element) -> None:
         name = tag.name
@@ -216,7 +216,7 @@ class Walker:
             self._line.clear()
             self._line_links.clear()
 
-    def _write(self, text: str, length: int, linked: int, kind: str) -> None:
+    def _write(self, text: str, length: int, linked: int, kind: str, head: str | None = None) -> None:
         if self._rows and text:
             self._rows[-1].add(text, length, linked)
             self._bare = ""  # what says where to go is a line
@@ -230,7 +230,8 @@ class Walker:
         part = self._parts[-1]
         anchor = self._line_anchor
         tight = tight and bool(part.blocks)
-        part.blocks.append(Block(self._bullet + text, kind, anchor, tight, length, linked, self._bare, self._tails))
+        block = Block(self._bullet + text, kind, anchor, tight, length, linked, self._bare, self._tails, head)
+        part.blocks.append(block)
         self._bare, self._tails = "", ()
         part.defined = True
         self._bullet = ""
@@ -248,7 +249,7 @@ class Walker:
             elif row.is_own:
                 self._parts.append(SectionDraft(path, row.anchor, list_path=table.home.path))
         self._line_anchor = row.anchor
-        self._write(text, row.length, row.linked, "tr")
+        self._write(text, row.length, row.linked, "tr", table.head_above(row, text))
         self._tight = "\n" not in text
 
     def _note_anchor(self, tag: Element) -> None:

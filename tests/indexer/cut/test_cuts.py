@@ -7,12 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.cut.cuts import _cheapest_of_few, _cheapest_of_many, cut
+from indexer.cut import cuts
+from indexer.cut.cuts import Count, _cheapest_of_few, _cheapest_of_many
+from indexer.records import Whole
 from tests.dummy import DummyEmbedder
 
 
 def count(texts: Sequence[str]) -> list[int]:
     return [tokens - 2 for tokens in DummyEmbedder().count_tokens(texts)]
+
+
+def cut(text: str, size: int, overlap: int, lengths: Count, wholes: Sequence[Whole] = ()) -> list[str]:
+    """Only the texts of the pieces."""
+    return [piece for _, piece in cuts.cut(text, size, overlap, lengths, wholes)]
+
+
+def around(before: str, kept: str, after: str, head: str | None = None) -> tuple[str, list[Whole]]:
+    """A text, and where the part of it is that is to stay whole."""
+    return f"{before}\n\n{kept}\n\n{after}", [Whole(len(before) + 2, len(before) + 2 + len(kept), head)]
 
 
 def words(number: int, end: str = ".") -> str:
@@ -70,6 +82,62 @@ def test_code_that_fits_is_not_cut() -> None:
     code = "\n".join(["def f(x):", *(f"    y{i} = x" for i in range(12)), "    return y1"])
     text = f"{words(30)}\n\n{code}\n\n{words(25)}"
     assert cut(text, count([code])[0], 0, count) == [words(30), code, words(25)]
+
+
+def test_code_that_fits_is_not_cut_at_its_empty_lines() -> None:
+    code = "\n\n".join(f"x{i} = {i}" for i in range(10))
+    text, wholes = around(words(15), code, words(15))
+    assert cut(text, 40, 0, count, wholes) == [words(15), code, words(15)]
+    assert code not in cut(text, 40, 0, count)
+    assert cuts.cut(text, 40, 0, count, wholes)[1][0] == text.index(code)
+
+
+def test_code_is_cut_where_there_would_be_a_line_alone() -> None:
+    code = "\n".join(f"x{i} = {i}" for i in range(13))
+    lead = "Such as this:"
+    found = cut(f"{lead}\n\n{code}", 40, 0, count, [Whole(len(lead) + 2, len(lead) + 2 + len(code))])
+    assert found[0].startswith(f"{lead}\n\nx0")
+
+
+@pytest.mark.parametrize(
+    ("code", "begin"),
+    [
+        ("".join(f"def f{i}(x):\n    a = x\n\n    return a\n\n" for i in range(6)), "def f"),
+        ("".join(f"f{i}(\n    a,\n    b,\n)\n" for i in range(8)), "f"),
+        ("".join(f">>> f({i})\n{i}\n{i}\n{i}\n{i}\n" for i in range(8)), ">>> f"),
+    ],
+    ids=["blocks", "brackets", "session"],
+)
+def test_longer_code_is_cut_before_statements(code: str, begin: str) -> None:
+    pieces = cut(code, 40, 0, count, [Whole(0, len(code))])
+    assert len(pieces) > 1
+    assert all(piece.startswith(begin) for piece in pieces)
+
+
+def test_a_table_names_its_columns_wherever_it_goes_on() -> None:
+    head = "name | age"
+    rows = [f"n{i} | {i}. Really {i}" for i in range(30)]
+    text, wholes = around(words(10), "\n".join([head, *rows]), words(10), head)
+    pieces = cuts.cut(text, 40, 0, count, wholes)
+    assert max(count([piece for _, piece in pieces])) <= 40
+    assert all(head in piece for _, piece in pieces)
+    assert [piece.count(head) for _, piece in pieces] == [1] * len(pieces)
+    shown = [line for _, piece in pieces for line in piece.split("\n") if line.startswith("n") and line != head]
+    assert shown == rows
+    assert all(text[place:].startswith(piece.removeprefix(f"{head}\n")) for place, piece in pieces[1:])
+    long = " | ".join(f"c{i}" for i in range(20))
+    text, wholes = around(words(10), "\n".join([long, *rows]), words(10), long)
+    assert sum(long in piece for piece in cut(text, 40, 0, count, wholes)) == 1, "it would leave no room for rows"
+
+
+def test_a_name_stays_with_its_definition_however_long_that_is() -> None:
+    definition = " ".join(f"S{i} {words(8)}" for i in range(24))
+    first, *_ = cut(f"name (int)\n{definition}", count([definition])[0], 0, count)
+    assert first.startswith("name (int)\nS0 ")
+
+
+def test_what_names_a_block_stays_with_it() -> None:
+    assert cut(f"{words(14)}\n\nNote\n\n{words(14)}", 20, 0, count) == [words(14), f"Note\n\n{words(14)}"]
 
 
 def test_lines_are_cut_only_where_one_alone_is_too_long() -> None:

@@ -28,7 +28,9 @@ def section(path: str, text: str) -> Section:
         ([("A/b()", "b() does"), ("A/c()", "c() does")], [("A", "b() does\n\nc() does")]),  # terms stand in the text
         ([("A/B/C", "one"), ("A/D", "two")], [("A/B/C", "one"), ("A/D", "two")]),  # of different parents
         ([("A/B", "one"), ("C/D", "two")], [("A/B", "one"), ("C/D", "two")]),
-        ([("A/B", words(95)), ("A/C", words(10))], [("A/B", words(95)), ("A/C", words(10))]),  # no room
+        ([("A/B", words(99)), ("A/C", "end")], [("A/B", f"{words(99)}\n\nC\n\nend")]),  # no room
+        ([("A/B/C", words(99)), ("A/D", "end")], [("A/B/C", f"{words(99)}\n\nD\n\nend")]),  # after what B holds
+        ([("A/B", words(99)), ("C/D", "end")], [("A/B", words(99)), ("C/D", "end")]),
         ([("A/B", words(30)), ("A/C", words(30))], [("A/B", words(30)), ("A/C", words(30))]),  # long enough
         ([("A", "lead"), ("A/B", "one"), ("A/C", "two")], [("A", "lead\n\nB\n\none\n\nC\n\ntwo")]),  # above its heading
         ([("A/B", words(30)), ("A/C", "end")], [("A", f"B\n\n{words(30)}\n\nC\n\nend")]),

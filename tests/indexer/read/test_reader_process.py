@@ -11,6 +11,7 @@ from indexer.errors import ParseError
 from indexer.read import reader_process
 from indexer.read.extraction import from_json
 from indexer.read.reader_process import ReaderProcess, borrowed
+from indexer.records import Whole
 
 _HOSTILE = {
     "sleeps": "import time\ndef read(body, charset):\n    time.sleep(600)",
@@ -144,9 +145,15 @@ def test_answers_are_cleaned() -> None:
         {
             "title": " T\u200b\nU ",
             "sections": [
-                [["a\U000e0041b"] * 50, "p\n1", "\n \n  x \u202e\n\ny\ud800", [[2, "q"]]],
-                [[], None, " \n", []],
-                [[], None, "plain", [[2, "m\n1"], [1, "n"], [9, "beyond"], ["x", "y"], [3, ""]]],
+                [["a\U000e0041b"] * 50, "p\n1", "\n \n  x \u202e\n\ny\ud800", [[2, "q"]], [[0, 2, None]]],
+                [[], None, " \n", [], []],
+                [
+                    [],
+                    None,
+                    "plain",
+                    [[2, "m\n1"], [1, "n"], [9, "beyond"], ["x", "y"], [3, ""]],
+                    [[0, 2, "a\u200b | b"], [1, 3, None], [2, 4, None], [4, 9, None], [4, 4, None], ["x", 5, None]],
+                ],
             ],
             "language": "en-GB",
             "date": "nonsense",
@@ -156,14 +163,15 @@ def test_answers_are_cleaned() -> None:
     assert content.title == "T U"
     section, marked = content.sections
     assert (section.path, section.anchor, section.text) == (("ab",) * 12, "p 1", "  x \n\ny ")
-    assert section.marks == ()  # they were of another text
+    assert section.marks == section.wholes == ()  # they were of another text
+    assert marked.wholes == (Whole(0, 2, "a | b"), Whole(2, 4))
     assert marked.marks == ((1, "n"), (2, "m 1"))
     assert (content.declared.language, content.declared.date) == ("en", None)
 
 
 def test_long_titles_and_headings_are_cut_between_words() -> None:
     title, language = "word " * 60, {"language": None, "date": None, "metadata": {}}
-    content = from_json({"title": title, "sections": [[["語" * 300], "a" * 201, "text", []]], **language})
+    content = from_json({"title": title, "sections": [[["語" * 300], "a" * 201, "text", [], []]], **language})
     assert content.title == f"{('word ' * 39).strip()}…"
     [section] = content.sections
     assert section.path == (f"{'語' * 199}…",)

@@ -72,6 +72,28 @@ def test_tables_are_rows_of_cells() -> None:
     ) == ("t\n\nName | Mode\non | safe slow\noff\n\nafter")
 
 
+def wholes(markup: str) -> list[tuple[str, str | None]]:
+    """What is to stay whole, and of tables what names their columns."""
+    [section] = extract(markup).sections
+    return [(section.text[start:end], head) for start, end, head in section.wholes]
+
+
+def test_code_and_tables_are_known() -> None:
+    row = "<tr><td>on<td>safe</tr><tr><td>off<td>fast</tr>"
+    rows = "on | safe\noff | fast"
+    head = "<tr><th>Name<th>Mode</tr>"
+    assert wholes(f"<p>a<pre>\nb\n\n\nc</pre><p>d<table>{head}{row}</table><p>e") == [
+        ("b\n\n\nc", None),
+        (f"Name | Mode\n{rows}", "Name | Mode"),
+    ]
+    assert wholes(f"<p>a<table>{row}</table><table>{row}</table>") == [(rows, ""), (rows, "")]
+    in_head = f"<table><thead><tr><td>Name<td>Mode</thead><tbody>{row}</table>"
+    assert wholes(f"<p>a{in_head}") == [(f"Name | Mode\n{rows}", "Name | Mode")]
+    assert wholes("<p>a<table><tr><th>Age<td>3</tr><tr><th>Size<td>4</tr></table>") == [("Age | 3\nSize | 4", "")]
+    lines = "<table><tr><th>Function</tr><tr><td><p>f()<p>does</tr><tr><td><p>g()<p>too</tr></table>"
+    assert wholes(f"<p>a{lines}") == [("Function\nf()\ndoes", ""), ("g()\ntoo", "")]
+
+
 def test_a_table_made_for_layout_is_transparent() -> None:
     assert sections("<table><tr><td>menu text<td><h2 id=h>H</h2><p>a</p><pre>b\n  c</pre></table>") == [
         ((), None, "menu text"),
