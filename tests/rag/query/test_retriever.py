@@ -173,7 +173,7 @@ def test_no_index(tmp_path):
 def test_a_hit_with_its_section(site, overlap):
     words = [f"word{i}" for i in range(120)]
     (site.source / "long.md").write_text(
-        f"# Long\n\n{'Before. ' * 30}\n\n## Part\n\n{' '.join(words)}\n\n## Next\n\nAfter.\n"
+        f"# Long\n\n{'Before. ' * 30}\n\n## Part\n\n{' '.join(words)}\n\n## Next\n\n{'After. ' * 30}\n"
     )
     config = BuildConfig(chunk=ChunkConfig(tokens=40, overlap=overlap))
     build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
