@@ -3,7 +3,7 @@ import pytest
 from indexer.errors import ParseError
 from indexer.read.formats import CONTENT_TYPES, content_type_of, effective_type
 from indexer.read.parsing import parse
-from indexer.records import Document, Section
+from indexer.records import Document, Section, Whole
 from tests.indexer.conftest import make_page
 from tests.indexer.files import MAIL, NOTEBOOK
 
@@ -51,7 +51,8 @@ def test_csv() -> None:
 def test_notebook() -> None:
     document = read("a.ipynb", NOTEBOOK)
     assert document.title == "Cats"
-    assert document.sections == (Section(("Cats",), "cats", "They sleep.\n\nprint(1)\n\none"),)
+    code = (Whole(13, 21), Whole(23, 26))  # and what it printed
+    assert document.sections == (Section(("Cats",), "cats", "They sleep.\n\nprint(1)\n\none", wholes=code),)
 
 
 def test_mail() -> None:
