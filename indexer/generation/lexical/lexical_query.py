@@ -96,8 +96,8 @@ def read_query(
         forms = _terms_of(word, languages)
         if others := expanded.alternatives.get(word):
             forms = (_joined([*forms, *chain(*(_terms_of(other, languages) for other in others))]),)
-        elif lookups and not any(map(lookups.is_known, chain(*forms))) and not lookups.is_word(word):
-            may_be = sum(each.reason == "correction" for each in also) < _MOST_CORRECTED
+        elif lookups and not any(map(lookups.is_known, chain(*forms))):
+            may_be = sum(each.reason == "correction" for each in also) < _MOST_CORRECTED and not lookups.is_word(word)
             if may_be and (corrected := tuple(lookups.corrections(word))):
                 also.append(AlsoSearched(word, corrected, "correction"))
                 forms = (_joined(list(chain(*(_terms_of(other, languages) for other in corrected)))),)
