@@ -36,7 +36,10 @@ from benchmark.verbs import VERBS
 
 def main() -> int:
     """Run one verb; print a Markdown table, or JSON with --json."""
-    args = _parser().parse_args()
+    parser = _parser()
+    args = parser.parse_args()
+    if args.verb == "checkouts" and args.against is None:
+        parser.error("checkouts needs --against FOLDER, another checkout")
     with tempfile.TemporaryDirectory(prefix="pilotlight-bench-") as folder:
         work = args.work or Path(folder)
         work.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--work", type=Path, help="search: keep the corpus and its index in this folder, and use them again"
     )
-    parser.add_argument("--against", type=Path, default=Path(), help="checkouts: folder of the other one")
+    parser.add_argument("--against", type=Path, help="checkouts: folder of the other one")
     parser.add_argument("--chunks", type=int, help="passages used at most; embed: 0 leaves the bulk out")
     parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")
     parser.add_argument(
