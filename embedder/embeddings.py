@@ -29,7 +29,7 @@ _TOKENS_TOGETHER = 16_384  # whose states are in memory at once, 24 MB for the d
 class Embeddings(LangChainEmbeddings):
     """A sentence-transformers model behind LangChain's interface, on one of its engines.
 
-    Raises ModelError, PrecisionError, CompilerMissing, PackageError or CacheError while loading.
+    Raises ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError or CacheError while loading.
     """
 
     def __init__(self, config: EmbedderConfig | None = None) -> None:

@@ -6,6 +6,7 @@ PilotlightError                  base of all; its text is one line: what, where,
 │   │   └── RemoteCodeRefused    the model asks to run code that came with it
 │   ├── PrecisionError           a precision this processor or engine does not have
 │   ├── CompilerMissing          a package must be built and there is no C++ compiler
+│   ├── TorchMissing             an engine needs PyTorch, and it is not installed
 │   ├── PackageError             a compiled package is corrupt, stale or of another machine
 │   └── CacheError               the package cache is not private to this user, or no place for code
 ├── IndexerError                 indexer/errors.py
@@ -35,6 +36,10 @@ class PrecisionError(EmbedderError):
 
 class CompilerMissing(EmbedderError):
     """A package has to be built but no working C++ compiler was found."""
+
+
+class TorchMissing(EmbedderError):
+    """The engine needs PyTorch, which is not installed."""
 
 
 class PackageError(EmbedderError):

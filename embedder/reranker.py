@@ -17,7 +17,7 @@ from embedder.pairs.pair_tokenizer import PairTokenizer
 class Reranker:
     """A cross-encoder: reads a query and a text together, and says how well the text answers.
 
-    Raises ModelError, PrecisionError, CompilerMissing, PackageError or CacheError while loading.
+    Raises ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError or CacheError while loading.
     """
 
     def __init__(self, config: EmbedderConfig) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from embedder.config import EmbedderConfig
+from embedder.engines.packing import build_native
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError, PackageError
 
@@ -49,14 +50,17 @@ def main() -> None:
 
 
 def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -> None:
-    report("importing torch")
-    from embedder.engines.compilation import build_package
-
     config = asked["config"]
     plan = Plan(EmbedderConfig(**config | {"cache_dir": Path(config["cache_dir"])}), asked["role"])
     if plan.package_key is None or plan.package_key.as_dict() != asked["key"]:
         raise PackageError(f"the model {plan.spec.folder} has just been changed: try again")
-    build_package(plan, folder, report)
+    if plan.engine == "native":
+        build_native(plan.spec, plan.precision, folder, report)
+        return
+    report("importing torch")
+    from embedder.engines.compilation import build_aot
+
+    build_aot(plan, folder, report)
 
 
 def _end_with_caller(alive: int, scratch: Path) -> None:

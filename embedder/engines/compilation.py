@@ -1,4 +1,4 @@
-"""Compiles a sentence encoder to a package of native code, for the engines `native` and `aot`."""
+"""Compiles a sentence encoder to a package of native code with PyTorch, for the engine `aot`."""
 
 import platform
 import warnings
@@ -10,8 +10,6 @@ import torch
 from torch.nn import functional as F
 
 from embedder import cpu
-from embedder.engines import library
-from embedder.engines.packing import write_weights
 from embedder.engines.plan import Plan
 from embedder.engines.pytorch import PACKAGE
 from embedder.model.encoder import Encoder
@@ -41,17 +39,13 @@ _ARCHITECTURES = {
 }
 
 
-def build_package(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
-    """Write the files of a plan's package to a folder.
+def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
+    """Write the file of a plan's package to a folder.
 
-    `report` is called with each step as it begins. Raises ModelError, CompilerMissing or PackageError; for `aot` also
-    what torch raises.
+    `report` is called with each step as it begins. Raises ModelError, and what torch raises.
     """
     report("loading the weights")
     module = load_module(plan.spec)
-    if plan.engine == "native":
-        build_native(module, plan.precision, folder, report)
-        return
     if plan.precision == "bf16":
         module.to_bf16()
     elif plan.precision == "int8":
@@ -59,21 +53,10 @@ def build_package(plan: Plan, folder: Path, report: Callable[[str], None]) -> No
 
         report("quantising the weights")
         quantise(module.encoder)
-    build_aot(module, plan, folder, report)
+    _compile(module, plan, folder, report)
 
 
-def build_native(module: SentenceEncoder, precision: str, folder: Path, report: Callable[[str], None]) -> None:
-    """Compile the native encoder, and pack the weights of an fp32 module of the BERT family into a folder.
-
-    Raises TypeError for another module, CompilerMissing or PackageError.
-    """
-    report("compiling the native encoder")
-    library.provide(folder)
-    report("packing the weights")
-    write_weights(module, precision, library.architecture(), folder)
-
-
-def build_aot(module: SentenceEncoder, plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
+def _compile(module: SentenceEncoder, plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
     """Compile a module, in its final precision, with AOTInductor, for every batch and sequence length."""
     # An example of two texts and a dynamic range from one: export would otherwise fix a size of 1 for good.
     ids = torch.zeros(2, 8, dtype=torch.int64)

@@ -48,6 +48,11 @@ def is_built(plan: Plan) -> bool:
     return key is None or package_folder(plan.config.cache_dir, key).exists()
 
 
+def needs_compiler(key: PackageKey) -> bool:
+    """Return whether building a key's package needs a C++ compiler: not where the wheel has the native library."""
+    return key.engine != "native" or not has_built()
+
+
 def package_folder(cache: Path, key: PackageKey) -> Path:
     """Return the folder of a key's package, which need not exist."""
     return cache / "packages" / key.folder_name
@@ -101,7 +106,7 @@ def verify(folder: Path, key: PackageKey) -> None:
 
 
 def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:
-    if find_compiler() is None and not (key.engine == "native" and has_built()):
+    if find_compiler() is None and needs_compiler(key):
         raise CompilerMissing(_without_compiler(folder.parent, key))
     open_private(folder.parent)
     _remove_unfinished(folder.parent)  # of a build that was killed; the lock says that none is running

@@ -4,7 +4,6 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from embedder import cpu
 from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.engines import native as kernel
 from embedder.engines.library import architecture, sources_digest
-from embedder.errors import EmbedderError, ModelError, PrecisionError
+from embedder.errors import EmbedderError, ModelError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, locate, read_spec
 from embedder.pairs.cross_encoder import read_cross_encoder
 from embedder.protocol import Role
@@ -53,7 +52,7 @@ class Plan:
     """A config resolved for this machine: model description, precision, threads, fingerprint and package key.
 
     It is the plan for documents; `query` is that for queries, the same one unless another model embeds them.
-    Raises ModelError, PrecisionError or EmbedderError if this machine cannot run the config.
+    Raises ModelError, PrecisionError, TorchMissing or EmbedderError if this machine cannot run the config.
     """
 
     def __init__(self, config: EmbedderConfig, role: Role = "document") -> None:
@@ -106,7 +105,7 @@ class Plan:
             precision=self.precision,
             engine=self.engine,
             isa=architecture() if native else self.isa,  # native packages hold the kernels of all
-            torch="" if native else metadata.version("torch"),
+            torch="" if native else torch_version(),
             threads=0 if native else self.threads,
             sources=sources_digest() if native else "",
         )
@@ -134,9 +133,17 @@ class Plan:
                 f"the native engine does not run {self.spec.name} in {self.precision} on {cpu.detect().isa}, as "
                 f"{obstacle}: choose --engine aot"
             )
-        if self.config.engine == "auto":
-            return "aot" if obstacle else "native"
-        return self.config.engine
+        engine = self.config.engine
+        if engine == "auto":
+            engine = "aot" if obstacle else "native"
+        if engine != "native" and not torch_version():
+            why = f"the native engine does not run {self.spec.name}, as {obstacle}, and " if obstacle else ""
+            other = "choose another model" if obstacle else "choose --engine native"
+            raise TorchMissing(
+                f"{why}engine {engine} needs PyTorch, which is not installed: pip install pilotlight installs it; "
+                f"or {other}"
+            )
+        return engine
 
     def _check_int8(self) -> None:
         if self.precision != "int8" or self.engine == "native":
@@ -162,6 +169,16 @@ def _read(config: EmbedderConfig, role: Role) -> ModelSpec:
         query_prompt=config.query_prompt or spec.query_prompt,
         document_prompt=config.document_prompt or spec.document_prompt,
     )
+
+
+def torch_version() -> str:
+    """Return the version of PyTorch that is installed, without importing it; empty where there is none."""
+    from importlib import metadata  # brings the parsers of mail
+
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def resolve_precision(precision: str) -> str:

@@ -1,19 +1,22 @@
-"""Loads safetensors weights into an `Encoder`, mapping the tensor names of each model family."""
+"""The weights of a model under one set of names, whatever its family calls them. Arithmetic of numpy alone.
 
+The names are those of the modules `encoder.Encoder` and `modernbert.ModernEncoder`, which are filled from here, as the
+native engine's files are.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
-import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+import numpy as np
 
 from embedder.errors import ModelError
-from embedder.model.encoder import Encoder, relative_position_bias
-from embedder.model.modernbert import ModernEncoder, angle_table
+from embedder.model.positions import angle_table, relative_position_bias
 from embedder.model.shape import Modern, Shape
+from embedder.model.steps import Dense, LayerNorm
+from embedder.model.tensors import Array, Tensors
 
-_Kind = TypeVar("_Kind", bound=nn.Module)
-# canonical name: what BERT and RoBERTa, MPNet, and DistilBERT call it
+# canonical name: what BERT and RoBERTa, MPNet, DistilBERT, and ModernBERT call it
 _BERT = {
     "layers": "encoder.layer.{}.",
     "q": "attention.self.query",
@@ -43,8 +46,6 @@ _DISTILBERT = {
     "down": "ffn.lin2",
     "norm2": "output_layer_norm",
 }
-
-
 _MODERN = {
     "qkv": "attn.Wqkv",
     "out": "attn.Wo",
@@ -53,93 +54,155 @@ _MODERN = {
     "norm1": "attn_norm",
     "norm2": "mlp_norm",
 }
+_WORDS, _MODERN_WORDS = "embeddings.word_embeddings.weight", "embeddings.tok_embeddings.weight"
+_Parts = dict[str, Callable[[], Array]]
+_Sizes = dict[str, tuple[int, ...]]
 
 
-def load_modern_encoder(shape: Shape, modern: Modern, files: tuple[Path, ...]) -> ModernEncoder:
-    """Build an fp32 ModernBERT from safetensors files. Raises ModelError like `load_encoder`."""
-    tensors = _without_prefix(read_tensors(files), "embeddings.tok_embeddings.weight")
+class Weights(Mapping[str, Array]):
+    """Weights by our names, as float32, each made when it is asked for, so that they need not all be in memory.
+
+    Raises ModelError where one is missing, damaged, or not of the size that the model's config gives it.
+    """
+
+    def __init__(self, parts: _Parts, sizes: _Sizes, misfit: str) -> None:
+        self._parts = parts
+        self._sizes = sizes
+        self._misfit = misfit
+
+    def __getitem__(self, name: str) -> Array:
+        weight = self._parts[name]()
+        if weight.shape != self._sizes[name]:
+            raise ModelError(f"{self._misfit}: {name} has the shape {weight.shape}, not {self._sizes[name]}")
+        return weight
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
+class _Checkpoint:
+    """The tensors of a model's files, without what checkpoints of larger models put before every name."""
+
+    def __init__(self, files: Sequence[Path], anchor: str) -> None:
+        self._folder = files[0].parent
+        self._tensors = Tensors(files)
+        self._prefix = next((name.removesuffix(anchor) for name in self._tensors if name.endswith(anchor)), "")
+
+    def has(self, name: str) -> bool:
+        return self._prefix + name in self._tensors
+
+    def take(self, name: str) -> Array:
+        try:
+            return self._tensors[self._prefix + name]
+        except KeyError:
+            raise ModelError(f"{self._folder} has no tensor {name!r}: fetch the model again") from None
+
+    def joined(self, names: Sequence[str]) -> Array:
+        return np.concatenate([self.take(name) for name in names])
+
+
+def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
+    """Return the weights of an encoder from its safetensors files; `kind` is the config's `model_type`.
+
+    Raises ModelError naming a file that is damaged.
+    """
+    sizes = _sizes(shape)
+    if shape.modern:
+        parts = _modern_parts(_Checkpoint(files, _MODERN_WORDS), shape, shape.modern, sizes)
+    else:
+        names = {"mpnet": _MPNET, "distilbert": _DISTILBERT}.get(kind, _BERT)
+        parts = _parts(_Checkpoint(files, _WORDS), shape, names)
+    return Weights(parts, sizes, f"{files[0].parent}: weights do not fit config.json")
+
+
+def read_step(step: Dense | LayerNorm) -> Weights:
+    """Return the weights of a step after the encoder, as its file names them. Raises ModelError."""
+    tensors = Tensors((step.weights,))
+    if isinstance(step, LayerNorm):
+        sizes: _Sizes = {"norm.weight": (step.size,), "norm.bias": (step.size,)}
+    else:
+        sizes = {"linear.weight": (step.outputs, step.inputs)}
+        if "linear.bias" in tensors:
+            sizes["linear.bias"] = (step.outputs,)
+        if step.residual and step.inputs != step.outputs:
+            sizes["residual.weight"] = (step.outputs, step.inputs)
+    misfit = f"{step.weights} does not fit its config.json"
+    if tensors.keys() != sizes.keys():
+        raise ModelError(f"{misfit}: it has {', '.join(tensors) or 'no tensors'}, not {', '.join(sizes)}")
+    return Weights({name: partial(tensors.__getitem__, name) for name in sizes}, sizes, misfit)
+
+
+def _parts(source: _Checkpoint, shape: Shape, names: Mapping[str, str]) -> _Parts:
+    parts: _Parts = {
+        "words.weight": partial(source.take, _WORDS),
+        "positions.weight": partial(_positions, source, shape.types),
+    }
+    for part in ("weight", "bias"):
+        parts[f"norm.{part}"] = partial(source.take, f"embeddings.LayerNorm.{part}")
+        for layer in range(shape.layers):
+            prefix = names["layers"].format(layer)
+            three = [f"{prefix}{names[x]}.{part}" for x in "qkv"]
+            parts[f"layers.{layer}.qkv.{part}"] = partial(source.joined, three)
+            for ours in ("out", "norm1", "up", "down", "norm2"):
+                parts[f"layers.{layer}.{ours}.{part}"] = partial(source.take, f"{prefix}{names[ours]}.{part}")
+    if shape.relative_buckets:
+        length = shape.positions - shape.first_position
+        table = "encoder.relative_attention_bias.weight"
+        parts["relative"] = lambda: relative_position_bias(source.take(table), length)
+    return parts
+
+
+def _modern_parts(source: _Checkpoint, shape: Shape, modern: Modern, sizes: _Sizes) -> _Parts:
     width = shape.hidden // shape.heads
-    state = {
-        "words.weight": _take(tensors, "embeddings.tok_embeddings.weight", files),
-        "global_angles": angle_table(modern.global_theta, shape.positions, width),
-        "local_angles": angle_table(modern.local_theta, shape.positions, width),
+    parts: _Parts = {
+        "words.weight": partial(source.take, _MODERN_WORDS),
+        "global_angles": partial(angle_table, modern.global_theta, shape.positions, width),
+        "local_angles": partial(angle_table, modern.local_theta, shape.positions, width),
     }
     named = {"norm": "embeddings.norm", "final": "final_norm"}
     for layer in range(shape.layers):
         named |= {f"layers.{layer}.{ours}": f"layers.{layer}.{theirs}" for ours, theirs in _MODERN.items()}
     del named["layers.0.norm1"]
     for ours, theirs in named.items():
-        state[f"{ours}.weight"] = weight = _take(tensors, f"{theirs}.weight", files)
-        bias = tensors.get(f"{theirs}.bias")  # no published model has one
-        state[f"{ours}.bias"] = torch.zeros(len(weight)) if bias is None else bias.float()
-    with torch.device("meta"):
-        encoder = ModernEncoder(shape, modern)
-    return _filled(encoder, state, files)
+        parts[f"{ours}.weight"] = partial(source.take, f"{theirs}.weight")
+        bias = f"{theirs}.bias"  # no published model has one
+        has = source.has(bias)
+        parts[f"{ours}.bias"] = partial(source.take, bias) if has else partial(_zeros, sizes[f"{ours}.bias"])
+    return parts
 
 
-def load_encoder(shape: Shape, kind: str, files: tuple[Path, ...]) -> Encoder:
-    """Build an fp32 encoder from safetensors files; `kind` is the config's `model_type`.
+def _zeros(size: tuple[int, ...]) -> Array:
+    return np.zeros(size, np.float32)
 
-    Raises ModelError naming the file or tensor that is truncated, missing or of the wrong shape.
-    """
-    tensors = _without_prefix(read_tensors(files), "embeddings.word_embeddings.weight")
-    names = {"mpnet": _MPNET, "distilbert": _DISTILBERT}.get(kind, _BERT)
 
-    def take(name: str) -> Tensor:
-        return _take(tensors, name, files)
+def _positions(source: _Checkpoint, types: int) -> Array:
+    """The table of positions, with the vectors of types added, one type's after the other."""
+    positions = source.take("embeddings.position_embeddings.weight")
+    name = "embeddings.token_type_embeddings.weight"
+    if not source.has(name):
+        return positions
+    return np.concatenate([positions + one for one in source.take(name)[:types]])
 
-    state: dict[str, Tensor] = {
-        "words.weight": take("embeddings.word_embeddings.weight"),
-        "positions.weight": take("embeddings.position_embeddings.weight"),
-    }
-    if "embeddings.token_type_embeddings.weight" in tensors:
-        types = take("embeddings.token_type_embeddings.weight")[: shape.types, None]
-        state["positions.weight"] = (state["positions.weight"] + types).flatten(0, 1)
-    for part in ("weight", "bias"):
-        state[f"norm.{part}"] = take(f"embeddings.LayerNorm.{part}")
-        for layer in range(shape.layers):
-            prefix = names["layers"].format(layer)
-            state[f"layers.{layer}.qkv.{part}"] = torch.cat([take(f"{prefix}{names[x]}.{part}") for x in "qkv"])
-            for ours in ("out", "norm1", "up", "down", "norm2"):
-                state[f"layers.{layer}.{ours}.{part}"] = take(f"{prefix}{names[ours]}.{part}")
+
+def _sizes(shape: Shape) -> _Sizes:
+    """The size of every weight of an encoder."""
+    d, f = shape.hidden, shape.intermediate
+    sizes: _Sizes = {"words.weight": (shape.vocabulary, d)}
+    linear = {"qkv": (3 * d, d), "out": (d, d), "up": (2 * f if shape.modern else f, d), "down": (d, f)}
+    norms = ["norm"]
+    if shape.modern:
+        norms.append("final")
+        sizes |= dict.fromkeys(("global_angles", "local_angles"), (shape.positions, d // shape.heads))
+    else:
+        sizes["positions.weight"] = (shape.types * shape.positions, d)
     if shape.relative_buckets:
-        table = take("encoder.relative_attention_bias.weight")
-        state["relative"] = relative_position_bias(table, shape.positions - shape.first_position)
-    with torch.device("meta"):
-        encoder = Encoder(shape)
-    return _filled(encoder, state, files)
-
-
-def read_tensors(files: tuple[Path, ...]) -> dict[str, Tensor]:
-    """Read every tensor of safetensors files by its name. Raises ModelError naming a damaged file."""
-    tensors: dict[str, Tensor] = {}
-    for path in files:
-        try:
-            with safe_open(path, framework="pt") as file:
-                tensors.update((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - not a mapping
-        except (SafetensorError, OSError) as error:
-            raise ModelError(f"{path} is damaged ({error}): fetch the model again") from error
-    return tensors
-
-
-def _take(tensors: dict[str, Tensor], name: str, files: tuple[Path, ...]) -> Tensor:
-    try:
-        return tensors[name].float()
-    except KeyError:
-        raise ModelError(f"{files[0].parent} has no tensor {name!r}: fetch the model again") from None
-
-
-def _filled(encoder: _Kind, state: dict[str, Tensor], files: tuple[Path, ...]) -> _Kind:
-    """Give an encoder its weights."""
-    try:
-        encoder.load_state_dict(state, assign=True)
-    except RuntimeError as error:
-        detail = " ".join(str(error).split())
-        raise ModelError(f"{files[0].parent}: weights do not fit config.json: {detail}") from error
-    return encoder.eval().requires_grad_(False)
-
-
-def _without_prefix(tensors: dict[str, Tensor], anchor: str) -> dict[str, Tensor]:
-    """Take off what checkpoints of larger models put before every name, as `anchor` shows."""
-    prefix = next((name.removesuffix(anchor) for name in tensors if name.endswith(anchor)), "")
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+        length = shape.positions - shape.first_position
+        sizes["relative"] = (shape.heads, length, length)
+    for layer in range(shape.layers):
+        norms += [f"layers.{layer}.norm1", f"layers.{layer}.norm2"]
+        for name, (n, k) in linear.items():
+            sizes |= {f"layers.{layer}.{name}.weight": (n, k), f"layers.{layer}.{name}.bias": (n,)}
+    return sizes | {f"{norm}.{part}": (d,) for norm in norms for part in ("weight", "bias")}

@@ -5,8 +5,6 @@ transformers, and is written for ahead-of-time compilation: static structure, dy
 Layer equations: Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative position bias, after Raffel et al. 2019).
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -80,14 +78,3 @@ class Encoder(nn.Module):
         for layer in self.layers:
             x = layer(x, bias)
         return x
-
-
-def relative_position_bias(table: Tensor, length: int) -> Tensor:
-    """Expand MPNet's bias table (buckets, heads) to (heads, length, length), as its reference implementation does."""
-    half = table.shape[0] // 2
-    exact = half // 2
-    distance = torch.arange(length)[None, :] - torch.arange(length)[:, None]  # key minus query
-    side = (distance > 0).long() * half
-    n = distance.abs()
-    far = exact + (torch.log(n.clamp(min=1).float() / exact) / math.log(128 / exact) * (half - exact)).long()
-    return table[side + torch.where(n < exact, n, far.clamp(max=half - 1))].permute(2, 0, 1).contiguous()

@@ -85,10 +85,3 @@ def turn(x: Tensor, angles: Tensor) -> Tensor:
     cosines, sines = angles.chunk(2, dim=-1)
     first, second = x.float().chunk(2, dim=-1)
     return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1).to(x.dtype)
-
-
-def angle_table(theta: float, length: int, width: int) -> Tensor:
-    """Return the cosines, then the sines, of each position's angles; float32 (length, width)."""
-    frequencies = 1.0 / theta ** (torch.arange(0, width, 2, dtype=torch.float32) / width)
-    angles = torch.arange(length, dtype=torch.float32)[:, None] * frequencies
-    return torch.cat([angles.cos(), angles.sin()], dim=-1)

@@ -1,21 +1,23 @@
 """The module that the engines run: encoder, pooling and what follows it in one graph."""
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from embedder.errors import ModelError
-from embedder.model.checkpoint import load_encoder, load_modern_encoder, read_tensors
+from embedder.model.checkpoint import read_encoder, read_step
 from embedder.model.encoder import Encoder
 from embedder.model.modernbert import ModernEncoder
 from embedder.model.pooling import POOLERS
 from embedder.model.shape import shape_of
 from embedder.model.spec import ModelSpec
 from embedder.model.steps import ACTIVATIONS, Cut, Dense, LayerNorm, Step
+from embedder.model.tensors import Array
 
+_Module = TypeVar("_Module", bound=nn.Module)
 _ACTIVATIONS = {name: getattr(nn, name) for name in ACTIVATIONS}
 
 
@@ -49,16 +51,14 @@ class TransformersEncoder(nn.Module):
 class DenseStep(nn.Module):
     """A linear layer with an activation, and what came in added where the model has it so."""
 
-    def __init__(self, step: Dense) -> None:
+    def __init__(self, step: Dense, biased: bool) -> None:
         super().__init__()
-        tensors = read_tensors((step.weights,))
-        self.linear = nn.Linear(step.inputs, step.outputs, bias="linear.bias" in tensors)
+        self.linear = nn.Linear(step.inputs, step.outputs, bias=biased)
         self.activation = _ACTIVATIONS[step.activation]()
         self.residual: nn.Module | None = None
         if step.residual:
             same = step.inputs == step.outputs
             self.residual = nn.Identity() if same else nn.Linear(step.inputs, step.outputs, bias=False)
-        _load(self, tensors, step)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map float32 (b, inputs) to (b, outputs)."""
@@ -72,7 +72,6 @@ class NormStep(nn.Module):
     def __init__(self, step: LayerNorm) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(step.size)
-        _load(self, read_tensors((step.weights,)), step)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map float32 (b, size) to the same."""
@@ -148,10 +147,10 @@ def load_module(spec: ModelSpec) -> SentenceEncoder:
         raise ModelError(f"{spec.folder}/config.json has no valid {error}: fetch the model again") from error
     if shape is None:
         encoder: nn.Module = TransformersEncoder(spec)
-    elif shape.modern:
-        encoder = load_modern_encoder(shape, shape.modern, spec.weights)
     else:
-        encoder = load_encoder(shape, spec.config["model_type"], spec.weights)
+        weights = read_encoder(shape, spec.config["model_type"], spec.weights)
+        modern = shape.modern
+        encoder = _filled(lambda: ModernEncoder(shape, modern) if modern else Encoder(shape), weights)
     return SentenceEncoder(encoder, spec.pooling, spec.steps).eval().requires_grad_(False)
 
 
@@ -163,15 +162,16 @@ def load_in(spec: ModelSpec, precision: str) -> SentenceEncoder:
 
 def _module_of(step: Step) -> nn.Module:
     if isinstance(step, Dense):
-        return DenseStep(step)
+        weights = read_step(step)
+        return _filled(lambda: DenseStep(step, "linear.bias" in weights), weights)
     if isinstance(step, LayerNorm):
-        return NormStep(step)
+        return _filled(lambda: NormStep(step), read_step(step))
     return CutStep(step) if isinstance(step, Cut) else UnitStep()
 
 
-def _load(module: nn.Module, tensors: dict[str, Tensor], step: Dense | LayerNorm) -> None:
-    try:
-        module.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-    except RuntimeError as error:
-        detail = " ".join(str(error).split())
-        raise ModelError(f"{step.weights} does not fit its config.json: {detail}") from error
+def _filled(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Module:
+    """Make a module with these weights, without any others before."""
+    with torch.device("meta"):
+        module = make()
+    module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()}, assign=True)
+    return module

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from embedder.errors import ModelError
 from embedder.model.spec import ModelSpec
-from embedder.model.tensors import read_tensors
-
-Array = npt.NDArray[np.float32]
+from embedder.model.tensors import Array, Tensors
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
@@ -80,8 +77,7 @@ def read_head(spec: ModelSpec) -> Head:
         raise ModelError(
             f"{spec.folder} has model_type {kind!r}, whose head is not known: use one of {', '.join(_HEADS)}"
         )
-    wanted = [f"{layer}.{part}" for layer in (names.dense, names.classifier) for part in ("weight", "bias")]
-    found = read_tensors(spec.weights, [*wanted, f"{names.norm}.weight"])
+    found = Tensors(spec.weights)
     weight = _taken(found, f"{names.classifier}.weight", spec)
     if weight.shape[0] != 1:
         raise ModelError(f"{spec.folder} gives {weight.shape[0]} numbers for a pair: a cross-encoder gives one")

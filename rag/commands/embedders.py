@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from embedder.engines.package import ensure_package, is_built
+from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
 from rag.clock import StepTimer
 from rag.lazy_embedder import LazyEmbedder
@@ -40,7 +40,8 @@ def build(plan: Plan, *, quiet: bool = False) -> bool:
     key = plan.package_key
     if key is None or is_built(plan):
         return False
-    title = f"compiling {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine"
+    verb = "compiling" if needs_compiler(key) else "packing"
+    title = f"{verb} {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine"
     with StepTimer(sys.stderr, title, quiet=quiet) as elapsed:
         ensure_package(plan, key, elapsed.step)
     return True

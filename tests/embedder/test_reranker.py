@@ -13,7 +13,6 @@ from embedder.engines.packing import write_weights
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError, ModelError
 from embedder.model.sentence import load_module
-from embedder.model.tensors import read_tensors
 from embedder.pairs.cross_encoder import read_cross_encoder
 from embedder.pairs.head import read_head
 from embedder.reranker import Reranker
@@ -79,7 +78,7 @@ def start(monkeypatch, tmp_path, request):
         folder = tmp_path / plan.precision
         folder.mkdir()
         shutil.copy(request.getfixturevalue("compiled"), folder)
-        write_weights(load_module(plan.spec), plan.precision, library.architecture(), folder)
+        write_weights(plan.spec, plan.precision, library.architecture(), folder)
         return folder
 
     monkeypatch.setattr(starting, "ensure_package", ensure_package)
@@ -217,23 +216,6 @@ def test_weights_that_give_nan_are_told(make_cross_encoder, start):
     model._engine.encode = lambda rows: np.full((len(rows), 64), np.nan, np.float32)
     with pytest.raises(EmbedderError, match="its weights are damaged"):
         logits(model)
-
-
-def test_tensors_of_every_type_are_read(tmp_path):
-    from safetensors.torch import save_file
-
-    values = torch.randn(3, 5)
-    kinds = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
-    save_file({name: values.to(kind) for name, kind in kinds.items()}, tmp_path / "model.safetensors")
-    found = read_tensors([tmp_path / "model.safetensors"], [*kinds, "absent"])
-    assert found.keys() == kinds.keys()
-    for name, kind in kinds.items():
-        assert found[name].dtype == np.float32
-        assert np.array_equal(found[name], values.to(kind).float().numpy())
-    for damage in (b"", b"\xff" * 20, (5).to_bytes(8, "little") + b"[1,2]", (9).to_bytes(8, "little") + b'{"F32":0}'):
-        (tmp_path / "model.safetensors").write_bytes(damage)
-        with pytest.raises(ModelError, match="is damaged"):
-            read_tensors([tmp_path / "model.safetensors"], ["F32"])
 
 
 def changed(model, tmp_path, file, changes):

@@ -10,8 +10,8 @@ from typing import Any
 from embedder import cpu, environment
 from embedder.cache import check_private
 from embedder.engines.library import find_compiler
-from embedder.engines.package import package_folder
-from embedder.engines.plan import Plan
+from embedder.engines.package import needs_compiler, package_folder
+from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
 from embedder.pairs.head import read_head
 from indexer.errors import ParseError
@@ -43,8 +43,8 @@ def examine(settings: Settings) -> dict[str, Any]:
             "cores": processor.cores,
             "bf16": processor.has_bf16,
         },
-        "versions": {name: metadata.version(name) for name in ("pilotlight", "torch", "faiss-cpu", "tokenizers")}
-        | {"python": platform.python_version()},
+        "versions": {name: metadata.version(name) for name in ("pilotlight", "faiss-cpu", "tokenizers")}
+        | {"torch": torch_version() or None, "python": platform.python_version()},
         "compiler": find_compiler(),
         "environment": {name: os.environ.get(name) for name in _variables(processor)},
     }
@@ -149,10 +149,17 @@ def _check_part(plan: Plan, package: Path | None, report: dict[str, Any], warnin
         warnings.append(f"engine {plan.engine} is slower than native and aot, several times for single queries")
     elif not package.exists():
         warnings.append("the model is not compiled yet: run pilotlight warm, or let the first index or serve do it")
-    if report["compiler"] is None and plan.engine != "eager" and not (package and package.exists()):
+    if report["compiler"] is None and _compiles(plan, package):
         warnings.append("there is no C++ compiler: apt-get install g++")
     if plan.precision == "bf16" and plan.engine in {"aot", "compile"} and not report["cpu"]["bf16"]:
         warnings.append("precision bf16 is emulated on this CPU, and slow: use fp32")
+
+
+def _compiles(plan: Plan, package: Path | None) -> bool:
+    """Return whether the next start compiles something."""
+    if key := plan.package_key:
+        return needs_compiler(key) and not (package and package.exists())
+    return plan.engine == "compile"
 
 
 def _reranker(settings: Settings, report: dict[str, Any], warnings: list[str]) -> None:

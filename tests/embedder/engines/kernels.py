@@ -114,7 +114,7 @@ def drive(command, isa, model, precision, rows, folder, *, machine=None, threads
     packed = folder / f"{model.name}-{precision}-{machine}"
     if not packed.exists():
         packed.mkdir(parents=True)
-        write_weights(load_module(spec), precision, machine, packed)
+        write_weights(spec, precision, machine, packed)
     places = json.loads((packed / kernel.LAYOUT).read_text())
     offsets = np.cumsum([0, *map(len, rows)])
     job = packed / "job"

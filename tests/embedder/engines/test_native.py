@@ -48,7 +48,7 @@ def start(compiled, tmp_path):
         if not folder.exists():
             folder.mkdir()
             shutil.copy(compiled, folder)
-            write_weights(load_module(spec), precision, MACHINE, folder)
+            write_weights(spec, precision, MACHINE, folder)
         return kernel.NativeEngine(folder, spec, precision, threads, isa)
 
     return start
@@ -210,7 +210,7 @@ def test_more_threads_than_processors(make_model, start):
 def test_a_missing_file_is_a_typed_error(make_model, compiled, tmp_path, name):
     spec = read_spec(make_model("bert"))
     shutil.copy(compiled, tmp_path)
-    write_weights(load_module(spec), "fp32", MACHINE, tmp_path)
+    write_weights(spec, "fp32", MACHINE, tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(PackageError, match="cannot be loaded"):
         kernel.NativeEngine(tmp_path, spec, "fp32", 1, ISAS[0])

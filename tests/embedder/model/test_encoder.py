@@ -1,10 +1,12 @@
 """The encoder's arithmetic against transformers' own, for every architecture it loads."""
 
+import numpy as np
 import pytest
 import torch
 
-from embedder.model.encoder import Encoder, relative_position_bias
+from embedder.model.encoder import Encoder
 from embedder.model.modernbert import ModernEncoder
+from embedder.model.positions import angle_table, relative_position_bias
 from embedder.model.sentence import TransformersEncoder, load_module
 from embedder.model.shape import Modern, shape_of
 from embedder.model.spec import read_spec
@@ -74,4 +76,17 @@ def test_position_bias_table_is_that_of_the_reference():
     relative = torch.arange(length)[None, :] - torch.arange(length)[:, None]
     buckets = MPNetEncoder.relative_position_bucket(relative)
     table = torch.randn(32, 3, generator=torch.Generator().manual_seed(2))
-    assert torch.equal(relative_position_bias(table, length), table[buckets].permute(2, 0, 1))
+    assert np.array_equal(relative_position_bias(table.numpy(), length), table[buckets].permute(2, 0, 1).numpy())
+
+
+@pytest.mark.parametrize("theta", [10_000.0, 160_000.0])
+def test_angles_of_rotary_positions_are_those_of_the_reference(theta):
+    """Rounded once, so they differ from those of torch by one in the last place at most."""
+    from transformers import ModernBertConfig
+    from transformers.models.modernbert.modeling_modernbert import ModernBertRotaryEmbedding
+
+    angles = {"full_attention": {"rope_theta": theta, "rope_type": "default"}}
+    config = ModernBertConfig(hidden_size=128, num_attention_heads=2, num_hidden_layers=1, rope_parameters=angles)
+    cosines, sines = ModernBertRotaryEmbedding(config)(torch.zeros(1), torch.arange(8192)[None], "full_attention")
+    expected = torch.cat([cosines[0, :, :32], sines[0, :, :32]], -1).numpy()
+    assert np.abs(angle_table(theta, 8192, 64) - expected).max() < 1e-7
