@@ -4,7 +4,6 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.engines import native as kernel
 from embedder.engines.library import architecture, sources_digest
 from embedder.errors import EmbedderError, ModelError, PrecisionError
+from embedder.model.modules import read_modules
 from embedder.model.spec import ModelSpec, locate, read_spec
 from embedder.pairs.cross_encoder import read_cross_encoder
 from embedder.protocol import Role
@@ -67,9 +67,11 @@ class Plan:
         self.engine = self._engine()
         self._check_int8()
         self.query: Plan = self
-        if role == "document" and _read(config, "query") != self.spec:
-            self.query = Plan(config, "query")
-            self._check_pair(self.query.spec)
+        if role == "document" and _has_query_side(config, self.spec):
+            query = Plan(config, "query")
+            if query.spec != self.spec:
+                self.query = query
+                self._check_pair(query.spec)
 
     @property
     def parts(self) -> tuple["Plan", ...]:
@@ -106,7 +108,7 @@ class Plan:
             precision=self.precision,
             engine=self.engine,
             isa=architecture() if native else self.isa,  # native packages hold the kernels of all
-            torch="" if native else metadata.version("torch"),
+            torch="" if native else _torch_version(),
             threads=0 if native else self.threads,
             sources=sources_digest() if native else "",
         )
@@ -162,6 +164,19 @@ def _read(config: EmbedderConfig, role: Role) -> ModelSpec:
         query_prompt=config.query_prompt or spec.query_prompt,
         document_prompt=config.document_prompt or spec.document_prompt,
     )
+
+
+def _has_query_side(config: EmbedderConfig, spec: ModelSpec) -> bool:
+    """Whether queries may be embedded otherwise than documents: by a model of their own, or on another route of it."""
+    if config.pairs:
+        return False
+    return bool(config.query_model) or read_modules(spec.root, "query") != read_modules(spec.root, "document")
+
+
+def _torch_version() -> str:
+    from importlib import metadata  # brings the parsers of mail
+
+    return metadata.version("torch")
 
 
 def resolve_precision(precision: str) -> str:
