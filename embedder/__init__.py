@@ -1,6 +1,6 @@
 """Text in, unit vectors out, on a CPU.
 
-`Embeddings` is loaded on first use, so that importing `embedder.errors` costs no torch import.
+`Embeddings` is loaded on first use, so that importing `embedder.errors` costs no LangChain import.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from embedder import environment
 
 if TYPE_CHECKING:
     from embedder.config import EmbedderConfig
-    from embedder.embeddings import Embeddings
+    from embedder.langchain import Embeddings
 
 __all__ = ["EmbedderConfig", "Embeddings"]
 
@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
 
         return EmbedderConfig
     if name == "Embeddings":
-        from embedder.embeddings import Embeddings
+        from embedder.langchain import Embeddings
 
         return Embeddings
     raise AttributeError(f"module 'embedder' has no attribute {name!r}")

@@ -18,8 +18,8 @@ MAY_IMPORT = {  # every package, lowest first: which of the others it may import
     "web": {"rag"},
 }
 ROOM = 14  # modules that a folder may have
-# a process of a package that the starting one may not import
-STARTED = {("rag.commands.serve.serve", "web.server")}
+# a program of a package that the one that becomes it may not import otherwise
+STARTED = {("rag.commands.serve.serve", "web.server.__main__")}
 PUBLIC = {"embedder": {"EmbedderConfig", "Embeddings"}, "indexer": set(), "rag": {"Client"}, "web": set()}
 # written so that this file does not hold what it looks for
 MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:work|root|tmp/w|tmp/[a-z]{1,2}/)(?=/|\b)")
@@ -73,13 +73,15 @@ def modules() -> dict[str, Path]:
 
 
 def mentions(path: Path, known: Collection[str]) -> Iterator[str]:
-    """Modules of ours that a file imports, only for its types too, or starts by name with `-m`."""
+    """Modules of ours that a file imports, only for its types too, or by name, or starts with `-m`."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module in known:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in known else str(node.module) for name in names)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
+            yield from (str(arg.value) for arg in node.args if isinstance(arg, ast.Constant) and arg.value in known)
         elif isinstance(node, ast.List):
             values = [item.value if isinstance(item, ast.Constant) else None for item in node.elts]
             yield from (str(name) for flag, name in pairwise(values) if flag == "-m" and name in known)
@@ -107,8 +109,9 @@ def test_in_every_folder_imports_point_one_way():
 
 def test_imports_of_types_and_processes_count(tmp_path):
     path = tmp_path / "a.py"
-    path.write_text("if TYPE_CHECKING:\n    from rag import errors\nx = ['python', '-m', 'web.server']\nimport os")
-    assert set(mentions(path, modules())) == {"rag.errors", "web.server"}
+    lines = "from rag import errors", "x = ['python', '-m', 'web.server']", "import_module('rag.settings')", "import os"
+    path.write_text("if TYPE_CHECKING:\n    " + "\n".join(lines))
+    assert set(mentions(path, modules())) == {"rag.errors", "rag.settings", "web.server"}
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)

@@ -8,7 +8,7 @@ from flask import Flask, Response, url_for
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from rag.settings import Settings
-from web import openapi, problems
+from web import compiled_templates, openapi, problems
 from web.api import answers, documents, embeddings, health, jobs, openai, rerank, search
 from web.encoding import JsonProvider
 from web.guards import access, cors, limits
@@ -66,8 +66,7 @@ def create_app(retriever: Retriever, settings: Settings, builds: Jobs | None = N
         return url_for("static", filename=name, v=versions[name])
 
     app.jinja_env.globals["asset"] = asset
-    app.jinja_env.trim_blocks = True
-    app.jinja_env.lstrip_blocks = True
+    compiled_templates.configure(app)
     return app
 
 

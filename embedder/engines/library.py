@@ -11,7 +11,6 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -92,6 +91,8 @@ def provide(folder: Path) -> None:
 
 def compile_library(target: Path, machine: str) -> None:
     """Compile the library of an architecture. Raises CompilerMissing, or PackageError with the compiler's message."""
+    from concurrent.futures import ThreadPoolExecutor
+
     compiler = find_compiler()
     if compiler is None:
         raise CompilerMissing("the native encoder must be compiled and there is no C++ compiler: apt-get install g++")

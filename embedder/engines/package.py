@@ -6,7 +6,6 @@ compilers. A separate process keeps all this from the caller. Imports no torch.
 
 import dataclasses
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from typing import Any
 
 from embedder import errors
 from embedder.cache import check_private, open_private, unusable
+from embedder.digest import file_sha256
 from embedder.engines.failures import explained
 from embedder.engines.library import find_compiler, has_built
 from embedder.engines.plan import PackageKey, Plan
@@ -98,7 +98,7 @@ def verify(folder: Path, key: PackageKey) -> None:
         path = folder / Path(name).name
         try:
             check_private(path)
-            found = _sha256(path)
+            found = file_sha256(path).hex()
         except OSError as error:
             raise PackageError(f"the package file {path} cannot be read ({error.strerror}): {again}") from error
         if found != digest:
@@ -116,7 +116,7 @@ def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None
         made = work / "package"
         made.mkdir(mode=0o700)
         build(made)
-        record = key.as_dict() | {"files": {path.name: _sha256(path) for path in sorted(made.iterdir())}}
+        record = key.as_dict() | {"files": {path.name: file_sha256(path).hex() for path in sorted(made.iterdir())}}
         (made / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         made.rename(folder)
     except (OSError, RuntimeError, PackageError) as error:
@@ -163,11 +163,6 @@ def misfits(packages: Path, key: PackageKey) -> list[str]:
         ]
         found.append(f"{folder.name} ({', '.join(differences) or 'not where it belongs'})")
     return found
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

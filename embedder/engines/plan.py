@@ -12,6 +12,7 @@ from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.engines import native as kernel
 from embedder.engines.library import architecture, sources_digest
 from embedder.errors import EmbedderError, ModelError, PrecisionError, TorchMissing
+from embedder.model.modules import read_modules
 from embedder.model.spec import ModelSpec, locate, read_spec
 from embedder.pairs.cross_encoder import read_cross_encoder
 from embedder.protocol import Role
@@ -66,9 +67,11 @@ class Plan:
         self.engine = self._engine()
         self._check_int8()
         self.query: Plan = self
-        if role == "document" and _read(config, "query") != self.spec:
-            self.query = Plan(config, "query")
-            self._check_pair(self.query.spec)
+        if role == "document" and _has_query_side(config, self.spec):
+            query = Plan(config, "query")
+            if query.spec != self.spec:
+                self.query = query
+                self._check_pair(query.spec)
 
     @property
     def parts(self) -> tuple["Plan", ...]:
@@ -169,6 +172,13 @@ def _read(config: EmbedderConfig, role: Role) -> ModelSpec:
         query_prompt=config.query_prompt or spec.query_prompt,
         document_prompt=config.document_prompt or spec.document_prompt,
     )
+
+
+def _has_query_side(config: EmbedderConfig, spec: ModelSpec) -> bool:
+    """Whether queries may be embedded otherwise than documents: by a model of their own, or on another route of it."""
+    if config.pairs:
+        return False
+    return bool(config.query_model) or read_modules(spec.root, "query") != read_modules(spec.root, "document")
 
 
 def torch_version() -> str:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embedder.digest import file_sha256
 from embedder.errors import ModelError, RemoteCodeRefused
 from embedder.model.modules import Module, check_order, read_modules, read_object
 from embedder.model.steps import Cut, Dense, LayerNorm, Normalize, Step, cut, read_poolings, read_steps
@@ -261,8 +262,4 @@ def _listed(numbers: tuple[int, ...]) -> str:
 
 
 def _sha256(*paths: Path) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(map(file_sha256, paths))).hexdigest()

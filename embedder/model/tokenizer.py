@@ -1,6 +1,7 @@
 """Turns texts into token ids with the model's own tokenizer. Imports no torch."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import tokenizers
@@ -19,12 +20,18 @@ class Tokenizer:
         self.max_length = spec.max_length
         self._lowercase = spec.lowercase
         self._prompts: dict[Role, str] = {"query": spec.query_prompt, "document": spec.document_prompt}
-        self._truncating = load_tokenizer(spec.tokenizer)
+        self._path = spec.tokenizer
+        self._truncating = load_tokenizer(self._path)
+        self._truncating.no_padding()
         self._truncating.enable_truncation(spec.max_length)
-        self._whole = load_tokenizer(spec.tokenizer)
-        self._whole.no_truncation()
-        for tokenizer in (self._truncating, self._whole):
-            tokenizer.no_padding()
+
+    @cached_property
+    def _whole(self) -> tokenizers.Tokenizer:
+        """The same without truncation. Searches do not need it, and it holds 20 MB."""
+        tokenizer = load_tokenizer(self._path)
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
 
     def __call__(self, texts: Sequence[str], role: Role) -> list[list[int]]:
         """Return the token ids of each text, prompt and special tokens included, truncated to `max_length`."""
@@ -41,7 +48,7 @@ class Tokenizer:
         """Return whether the model has a token for a whole word, without regard to case."""
         word = tokenizable(word.lower())
         first_or_not = (word, f" {word}")  # some tokenizers tell the beginning of a text from what follows a space
-        spelled = [self._whole.encode(text, add_special_tokens=False).tokens for text in first_or_not]
+        spelled = [self._truncating.encode(text, add_special_tokens=False).tokens for text in first_or_not]
         return any(len(tokens) == 1 and tokens[0].lstrip(_SPACE).lower() == word for tokens in spelled)
 
     def _prepare(self, text: str, role: Role) -> str:

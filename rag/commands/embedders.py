@@ -1,6 +1,9 @@
 """The models that the settings name, compiled first where they have to be."""
 
 import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from embedder.engines.package import ensure_package, is_built, needs_compiler
@@ -27,6 +30,28 @@ def plans(settings: Settings) -> list[Plan]:
     """Return the plan of the embedder, and that of the cross-encoder where one is set. Raises EmbedderError."""
     configs = [settings.embedder_config(), settings.reranker_config()]
     return [Plan(config) for config in configs if config]
+
+
+@contextmanager
+def verifying(known: Sequence[Plan]) -> Iterator[None]:
+    """Verify the models' files and the packages that are built, on another core while the block imports what it needs.
+
+    Neither this process nor what it forks has to hash them again. Raises ModelError, or PackageError where a package
+    is damaged.
+    """
+    with ThreadPoolExecutor(1) as other_core:
+        verified = other_core.submit(_verify, known)
+        yield
+        verified.result()
+
+
+def _verify(known: Sequence[Plan]) -> None:
+    for plan in known:
+        _ = plan.fingerprint
+        for part in plan.parts:
+            key = part.package_key
+            if key and is_built(part):
+                ensure_package(part, key)
 
 
 def prepare(plan: Plan, *, quiet: bool = False) -> None:

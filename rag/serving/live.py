@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import CrossEncoder, Embedder, Role
+from embedder.text_embedder import TextEmbedder
 from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.generation.catalogue import DocumentFacts
 from indexer.generation.layout import DEFAULT
@@ -39,9 +40,7 @@ LOADING_SECONDS = 20.0  # that a query waits for a process that has just been st
 
 def load_embedder(settings: Settings) -> Embedder:
     """Load the embedder that the settings describe."""
-    from embedder.embeddings import Embeddings
-
-    return Embeddings(settings.embedder_config())
+    return TextEmbedder(settings.embedder_config())
 
 
 def load_reranker(settings: Settings) -> CrossEncoder | None:
@@ -64,8 +63,12 @@ class LiveRetriever:
         make_reranker: MakeReranker = load_reranker,
     ) -> None:
         self._settings = settings
-        self._follower = Follower(settings, make_embedder, make_reranker)
+        self._follower = self._following(make_embedder, make_reranker)
         self._outcomes = SearchOutcomes()
+
+    def _following(self, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> Follower:
+        """Return what follows the index."""
+        return Follower(self._settings, make_embedder, make_reranker)
 
     @property
     def on_run(self) -> Callable[[int, int], None] | None:

@@ -109,9 +109,11 @@ class ReplicaRetriever(LiveRetriever):
         make_embedder: MakeEmbedder = load_embedder,
         make_reranker: MakeReranker = load_reranker,
     ) -> None:
-        super().__init__(settings, make_embedder, make_reranker)
         self._keeper = ReplicaKeeper(settings)
-        self._follower = ReplicaFollower(settings, make_embedder, make_reranker, self._keeper)
+        super().__init__(settings, make_embedder, make_reranker)
+
+    def _following(self, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> Follower:
+        return ReplicaFollower(self._settings, make_embedder, make_reranker, self._keeper)
 
     def start(self) -> None:
         """Begin to fetch and to load. Returns at once."""

@@ -1,5 +1,6 @@
 """The class as its callers see it, with the real model; what every engine makes of it is in test_agreement.py."""
 
+import asyncio
 import subprocess
 import sys
 import warnings
@@ -7,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
 from embedder import EmbedderConfig, Embeddings
 from embedder.errors import EmbedderError, PrecisionError
@@ -25,6 +27,8 @@ def reference():
 
 def test_langchain_interface(reference):
     vector = reference.embed_query("a partial index")
+    assert isinstance(reference, LangChainEmbeddings)
+    assert asyncio.run(reference.aembed_query("a partial index")) == vector
     assert isinstance(vector, list)
     assert isinstance(vector[0], float)
     assert len(vector) == reference.dimension == 384
@@ -63,7 +67,9 @@ def test_drop_in_for_langchain_faiss(reference):
 
 
 def test_loading_the_packaged_model_imports_no_transformers():
-    code = "import sys; from embedder import Embeddings; Embeddings().encode(['x']); print(*sys.modules)"
+    code = (
+        "from embedder.text_embedder import TextEmbedder; TextEmbedder().encode(['x']); import sys; print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {name.partition(".")[0] for name in done.stdout.split()}
-    assert not imported & {"transformers", "sentence_transformers", "langchain", "langchain_community", "bs4"}
+    assert not imported & {"transformers", "sentence_transformers", "langchain_core", "langchain_community", "bs4"}

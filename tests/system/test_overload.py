@@ -129,7 +129,7 @@ def test_overload_is_answered_200_or_503_and_ends_with_it(index: Path) -> None:
 def test_a_killed_worker_is_replaced_and_the_others_go_on(index: Path) -> None:
     with serving(index, "--workers", "2") as url, ThreadPoolExecutor(4) as pool:
         search = f"{url}/api/v1/search?q=partial+index"
-        server = next(pid for pid in children(os.getpid()) if "web.server" in Path(f"/proc/{pid}/cmdline").read_text())
+        server = next(pid for pid in children(os.getpid()) if "serve" in Path(f"/proc/{pid}/cmdline").read_text())
 
         before = children(server)
         assert len(before) == 2

@@ -14,7 +14,8 @@ from embedder.engines.plan import Plan
 from tests.system.conftest import ROOT, request, run, serving, wait_for, write_pages
 
 pytestmark = pytest.mark.model
-FORBIDDEN = {"transformers", "sentence_transformers", "langchain", "langchain_community", "bs4", "pymilvus", "grpc"}
+FORBIDDEN = {"transformers", "sentence_transformers", "langchain", "langchain_core", "langchain_community", "bs4"}
+FORBIDDEN |= {"pymilvus", "grpc", "pydantic"}
 
 
 def test_the_same_answer_everywhere(index):

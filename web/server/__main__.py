@@ -1,5 +1,6 @@
 """Serves the application with gunicorn: `python -m web.server`, with settings from the environment."""
 
+import gc
 import logging
 import os
 import socket
@@ -69,8 +70,11 @@ class Server(BaseApplication):  # type: ignore[misc]
         return self.factory()
 
 
-def serve(factory: Callable[[], Flask], address: Address) -> NoReturn:
-    """Serve until SIGTERM or SIGINT. Exits with 0 after a graceful stop, 2 if the address cannot be had."""
+def serve(factory: Callable[[], Flask], address: Address, prepare: Callable[[], None] = lambda: None) -> NoReturn:
+    """Serve until SIGTERM or SIGINT. Exits with 0 after a graceful stop, 2 if the address cannot be had.
+
+    `prepare` is called before the workers are forked, which share what it leaves in memory.
+    """
     try:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         listener = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
@@ -83,6 +87,9 @@ def serve(factory: Callable[[], Flask], address: Address) -> NoReturn:
     os.environ[FOLDER_VARIABLE] = str(folder.path)
     Worker.queue, Worker.proxies = address.queue, address.proxies
     raise_limit()
+    prepare()
+    gc.freeze()  # or the first collection of a worker would write to, and so copy, all that it shares
+    gc.enable()
     shown = f"[{address.host}]" if family == socket.AF_INET6 else address.host
     url = f"http://{shown}:{listener.getsockname()[1]}/"
     Server(
@@ -119,14 +126,24 @@ def main() -> NoReturn:
     except RagError as error:
         sys.exit(_complaint(str(error)))
     logs.configure(settings)
-    serve(_application, settings)
+    serve(_application, settings, _import_application)
 
 
 def _application() -> Flask:
-    # here, so that only workers load torch: its threads would not survive the fork
     from web.wsgi import application
 
     return application()
+
+
+def _import_application() -> None:
+    """Import and compile what the workers run, and start none of it: threads of libraries would not survive the fork.
+
+    The Prometheus client looks for the folder of the workers while it is imported, so it is not done before.
+    """
+    import web.wsgi  # noqa: F401
+    from web import compiled_templates
+
+    compiled_templates.compile_busy()
 
 
 def _close_retriever(server: object, worker: Any) -> None:

@@ -60,18 +60,21 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
 
     `options` are those of `SearchRequest`.
     """
-    from rag.commands.embedders import plans, prepare
-    from rag.commands.published import published
-    from rag.query.results import as_text
-    from rag.query.retriever import Retriever
-    from rag.rerank_queue import RerankQueue
-    from rag.serving.live import load_embedder, load_reranker
-    from rag.serving.store_access import chosen_store
+    from rag.commands.embedders import plans, prepare, verifying
+
+    known = plans(settings)
+    with verifying(known):
+        from rag.commands.published import published
+        from rag.query.results import as_text
+        from rag.query.retriever import Retriever
+        from rag.rerank_queue import RerankQueue
+        from rag.serving.live import load_embedder, load_reranker
+        from rag.serving.store_access import chosen_store
 
     if not settings.store:
         published(settings)  # says that there is no such collection
     generation = chosen_store(settings).open()
-    for plan in plans(settings):
+    for plan in known:
         prepare(plan)
     model = load_reranker(settings)
     reranker = RerankQueue(model) if model else None

@@ -49,10 +49,19 @@ def trusted(lexical: Scores, idf_sum: float) -> Weights:
     return Weights(lexical=min(1.0, float(lexical.max()) / (_ENOUGH * idf_sum)))
 
 
+def union(rows: Rows, others: Rows) -> Rows:
+    """Return the rows that stand in either, ascending. `np.union1d` takes three times as long for so few."""
+    merged = np.concatenate([rows, others])
+    merged.sort()
+    is_first = np.ones(len(merged), dtype=np.bool_)
+    np.not_equal(merged[1:], merged[:-1], out=is_first[1:])
+    return merged[is_first]
+
+
 def aligned(candidates: Rows, rows: Rows, scores: Scores, absent: float) -> Scores:
     """Return the scores of the candidates, (n,): those of `rows`, all of which must be among them, or `absent`.
 
-    `candidates` (n,) is ascending, as `np.union1d` gives it.
+    `candidates` (n,) is ascending, as `union` gives it.
     """
     found = np.full(len(candidates), absent, dtype=np.float32)
     found[np.searchsorted(candidates, rows)] = scores

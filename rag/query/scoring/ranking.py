@@ -20,6 +20,7 @@ from rag.query.scoring.fusion import (
     mmr,
     reciprocal_rank,
     trusted,
+    union,
     weighted_sum,
 )
 
@@ -91,7 +92,7 @@ def fused(
         fusion: one of `fusion.FUSIONS`.
         idf_sum: of the words of the query, which says how far these are to be trusted, see `fusion.trusted`.
     """
-    rows = np.union1d(dense[1], lexical[1])
+    rows = union(dense[1], lexical[1])
     by_meaning = aligned(rows, dense[1], dense[0], np.nan)
     missing = np.isnan(by_meaning)
     if missing.any():

@@ -22,7 +22,7 @@ from rag.query.scoring.explanation import (
     Part,
     Reranked,
 )
-from rag.query.scoring.fusion import RERANK_WEIGHT, Rows, Scores, best_first, scaled, scaled_parts
+from rag.query.scoring.fusion import RERANK_WEIGHT, Rows, Scores, best_first, scaled, scaled_parts, union
 from rag.query.scoring.ranking import BOILERPLATE, Choice, Found, Ranking
 
 _NAMES = ("dense", "lexical", "tokens")
@@ -110,7 +110,7 @@ class Trace:
         for number, step in enumerate(self.rounds):
             if row in step.joined.rows:
                 return number, len(known)
-            known = np.union1d(known, step.joined.rows)
+            known = union(known, step.joined.rows)
         raise AssertionError("what is shown was found")
 
     def _rerank(self, row: int) -> Reranked | None:

@@ -11,6 +11,7 @@ from rag.query.scoring.fusion import (
     mmr,
     reciprocal_rank,
     trusted,
+    union,
     weighted_sum,
 )
 
@@ -19,6 +20,13 @@ CANDIDATES = np.array([2, 5, 7, 9])
 
 def floats(*values):
     return np.array(values, dtype=np.float32)
+
+
+@pytest.mark.parametrize(("some", "others"), [([], []), ([7], []), ([], [7]), ([9, 2, 5], [5, 7, 2]), ([3, 1], [3, 1])])
+def test_union_is_ascending_and_has_each_row_once(some, others):
+    found = union(np.array(some, dtype=np.int64), np.array(others, dtype=np.int64))
+    assert found.tolist() == sorted({*some, *others})
+    assert found.dtype == np.int64
 
 
 def test_aligned():

@@ -1,4 +1,4 @@
-"""`Embeddings`: the embedding class. Keeps the model, so that it can be compiled later in another way.
+"""`TextEmbedder`: the embedding class. Keeps the model, so that it can be compiled later in another way.
 
 torch is imported where it is needed: the native engine runs without it.
 """
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
 from embedder.config import EmbedderConfig
 from embedder.engines.plan import Plan
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 _TOKENS_TOGETHER = 16_384  # whose states are in memory at once, 24 MB for the default model
 
 
-class Embeddings(LangChainEmbeddings):
-    """A sentence-transformers model behind LangChain's interface, on one of its engines.
+class TextEmbedder:
+    """A sentence-transformers model on one of its engines.
 
     Raises ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError or CacheError while loading.
     """
