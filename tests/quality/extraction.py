@@ -130,16 +130,26 @@ def _anchors(found: Gold, passages: Iterable[Passage]) -> Iterator[tuple[Passage
 def _place(text: Sequence[str], order: tuple[str, ...], places: Mapping[str, list[int]], cursor: int) -> int | None:
     """Where in the page's words a passage begins, without what is no text of the page before that.
 
-    Of several places it is the next after the last one, or else the first at all.
+    Of several places it is the next after the last one, or else the first at all; of those that leads of several
+    lengths are found at, the first, since a table that goes on begins with the names of its columns again.
     """
-    for ahead in (True, False):
-        for begin in range(len(text)):
-            for length in _LEADS:
-                lead = tuple(text[begin : begin + length])
-                starts = places.get(lead[0], []) if len(lead) == length or not begin else []
-                for start in starts[bisect_left(starts, cursor) if ahead else 0 :]:
-                    if order[start : start + len(lead)] == lead:
-                        return start
+    for after in (cursor, 0):
+        found = [start for length in _LEADS if (start := _lead(text, length, order, places, after)) is not None]
+        if found:
+            return min(found)
+    return None
+
+
+def _lead(
+    text: Sequence[str], length: int, order: tuple[str, ...], places: Mapping[str, list[int]], after: int
+) -> int | None:
+    """Where the first so many words of a passage that are in the page's words together are there."""
+    for begin in range(max(1, len(text) - length + 1)):
+        lead = tuple(text[begin : begin + length])
+        starts = places.get(lead[0], []) if lead else []
+        for start in starts[bisect_left(starts, after) :]:
+            if order[start : start + len(lead)] == lead:
+                return start
     return None
 
 
