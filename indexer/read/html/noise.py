@@ -113,11 +113,21 @@ def _is_control(link: Element) -> bool:
     attributes = link.attributes
     if "href" not in attributes:
         return "onclick" in attributes
-    if attributes["href"].startswith("javascript:") or (attributes["href"] == "#" and "onclick" in attributes):
+    if attributes["href"].startswith("javascript:"):
+        return True
+    if attributes["href"] == "#" and ("onclick" in attributes or _is_handled(link)):
         return True
     if "rel" in attributes and not _NEIGHBOURS.isdisjoint(attributes["rel"].lower().split()):
         return True
     return is_permalink(link)
+
+
+def _is_handled(link: Element) -> bool:
+    """Whether a script finds a link that leads nowhere by a name that it has, and its text says what that does."""
+    if "class" not in link.attributes and "id" not in link.attributes:
+        return False
+    text = link.short_text(_BUTTON)
+    return text is not None and len(text.split()) <= _TOGGLE
 
 
 def text_within(tag: Element) -> list[Element | str]:
@@ -145,7 +155,7 @@ def _is_bracketed(tag: Element) -> bool:
 
 
 def _is_button(tag: Element) -> bool:
-    return tag.name == "a" and tag.short_text(_BUTTON) is not None
+    return tag.name == "a" and "href" in tag.attributes and tag.short_text(_BUTTON) is not None
 
 
 def _says_class(tag: Element, frame: Element) -> bool:

@@ -4,11 +4,12 @@ Words of the interface and lists of links are told from text here, by what they 
 link, says the same again and again, or stands before or after all text, is a way to somewhere else.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from indexer.read.html.links import Link, labels_between
+from indexer.read.html.links import Link, labels_between, leads_to_itself
 from indexer.records import Section, Whole
 
 _SHORT = 200  # characters; a shorter definition stays with its neighbours
@@ -20,6 +21,7 @@ _TAIL = 20  # characters of a link like "Read more"
 _LONGEST_WAY = 400  # characters of a line of links to the pages around
 _ENDS = (".", "!", "?", "…", "...")
 _ELLIPSES = ("…", "...")
+_LABELLED = re.compile(r"\W*\w+(?: \w+){0,2}\s*:\W*")  # what is around a link in "Category: Pages"
 _LIST_SHARE = 0.5  # of the text of a long list inside links above which it is a list of links
 _MOST_SHARE = 0.2  # the same on a page that is mostly links
 _LONG_LIST = 2_000  # characters; shorter lists are left alone, unless the whole page is mostly links
@@ -33,13 +35,14 @@ class Block:
 
     text: str
     kind: str  # name of the innermost element that makes a block
-    anchor: str | None  # the nearest id before it
+    anchor: str | None  # the nearest id before it, or where it begins
     tight: bool = False  # whether no blank line goes before it
     length: int = 0  # characters of text, white space not counted
     linked: int = 0  # of these, characters inside links
     bare: str = ""  # text outside of links, if it has any
     tails: tuple[Link, ...] = ()  # the links that end it, the last first
     head: str | None = None  # of a table row: the row above it that names the columns, or nothing
+    marks: tuple[tuple[int, str], ...] = ()  # places within its text, and the ids there
 
     def is_linked(self, share: float) -> bool:
         """Return whether more than this share of it leads elsewhere."""
@@ -96,9 +99,10 @@ class SectionDraft:
             if text:
                 text.append("\n" if block.tight else "\n\n")
                 length += len(text[-1])
-                if block.anchor is not None and block.anchor != near:
-                    marks.append((length, block.anchor))
-                    near = block.anchor
+            for place, anchor_there in ((0, block.anchor), *block.marks):
+                if anchor_there is not None and anchor_there != near:
+                    marks.append((length + place, anchor_there))
+                    near = anchor_there
             text.append(block.text)
             if block.kind == "pre" or block.head is not None:
                 start = wholes.pop().start if goes_on else length
@@ -157,7 +161,7 @@ def _cut_tails(blocks: Sequence[Block]) -> None:
                 break
             before = block.text.removesuffix(link.text).rstrip()
             goes_on = before.endswith(_ENDS) and (link.text in often or link.text.endswith(_ELLIPSES))
-            if not before or not (goes_on or link.text in apart):
+            if not before or not (goes_on or link.text in apart or leads_to_itself(link, block.anchor)):
                 break
             block.text = before.rstrip("([").rstrip()
 
@@ -182,7 +186,8 @@ def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> No
     for blocks in reversed(kept):
         while blocks and blocks[-1].kind not in _LISTED:
             is_way = blocks[-1].labels not in (None, 1)
-            if not is_way and (blocks[-1].kind in _FLOW or not blocks[-1].is_linked(_LINK_SHARE)):
+            is_label = blocks[-1].kind not in _FLOW and _LABELLED.fullmatch(blocks[-1].bare) is not None
+            if not (is_way or is_label) and (blocks[-1].kind in _FLOW or not blocks[-1].is_linked(_LINK_SHARE)):
                 break
             if len(blocks[-1].text) > _SHORT and not is_way:
                 return

@@ -15,6 +15,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from indexer.decoding import decode
+from indexer.read.html.head import redirects
 from indexer.read.html.html_tree import Element, HtmlTree, parse_html
 from indexer.read.html.noise import classes, holds, is_noise
 
@@ -80,7 +81,7 @@ def find(body: bytes, charset: str | None) -> dict[str, Any]:
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read.
     """
     tree = parse_html(decode(body, charset, markup=True))
-    blocks = _blocks(tree.first("body") or tree.root, _ROOT)
+    blocks = iter(()) if redirects(tree) else _blocks(tree.first("body") or tree.root, _ROOT)
     found = [*islice(blocks, _EITHER_END), *deque(blocks, _EITHER_END)]
     headings = [" ".join(tag.text().split()) for tag in tree.elements if tag.name in _HEADINGS]
     title = tree.first("title")
