@@ -4,7 +4,6 @@ Words of the interface and lists of links are told from text here, by what they 
 link, says the same again and again, or stands before or after all text, is a way to somewhere else.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ _TAIL = 20  # characters of a link like "Read more"
 _LONGEST_WAY = 400  # characters of a line of links to the pages around
 _ENDS = (".", "!", "?", "…", "...")
 _ELLIPSES = ("…", "...")
-_LABELLED = re.compile(r"\W*\w+(?: \w+){0,2}\s*:\W*")  # what is around a link in "Category: Pages"
 _LIST_SHARE = 0.5  # of the text of a long list inside links above which it is a list of links
 _MOST_SHARE = 0.2  # the same on a page that is mostly links
 _LONG_LIST = 2_000  # characters; shorter lists are left alone, unless the whole page is mostly links
@@ -186,8 +184,7 @@ def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> No
     for blocks in reversed(kept):
         while blocks and blocks[-1].kind not in _LISTED:
             is_way = blocks[-1].labels not in (None, 1)
-            is_label = blocks[-1].kind not in _FLOW and _LABELLED.fullmatch(blocks[-1].bare) is not None
-            if not (is_way or is_label) and (blocks[-1].kind in _FLOW or not blocks[-1].is_linked(_LINK_SHARE)):
+            if not is_way and (blocks[-1].kind in _FLOW or not blocks[-1].is_linked(_LINK_SHARE)):
                 break
             if len(blocks[-1].text) > _SHORT and not is_way:
                 return
