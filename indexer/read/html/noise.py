@@ -39,6 +39,7 @@ _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
 _NO_NAMES: frozenset[str] = frozenset()
 _SEARCHED = 5_000  # elements and strings looked at below one
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|user-select\s*:\s*none", re.IGNORECASE)
+_HIDING = frozenset({"hidden", "aria-hidden", "style"})  # attributes
 _IN_LABELS = _HEADINGS | frozenset("p pre table ul ol dl blockquote figure".split())  # say more than a label does
 _CONTROLS = frozenset({"input", "select", "textarea", "button"})
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
@@ -76,7 +77,12 @@ def is_noise(tag: Element) -> bool:
     name = tag.name
     if name in _NEVER:
         return True
-    if tag.attributes and (_is_hidden(tag) or _has_noise_role(tag) or has_noise_class(tag)):
+    attributes = tag.attributes
+    if "class" in attributes and has_noise_class(tag):
+        return True
+    if "role" in attributes and _has_noise_role(tag):
+        return True
+    if not _HIDING.isdisjoint(attributes) and _is_hidden(tag):
         return True
     if name == "a":
         return _is_control(tag)
