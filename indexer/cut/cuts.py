@@ -163,7 +163,7 @@ def _lines(block: _Block, repeated: Container[str] = ()) -> list[_Unit]:
     whole = block.whole
     head = whole.head if whole is not None and whole.head in repeated else None
     lines = _split(_NEWLINE, block.text.rstrip("\n"))
-    if len(lines) == 1:
+    if len(lines) <= 1:
         return _priced(_split(_SENTENCE_END, block.text), _SENTENCE, block.cost, head)
     lines[-1] += block.text[len("".join(lines)) :]
     named = head.count("\n") + 1 if head and block.text.startswith(head) else 0

@@ -32,7 +32,7 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
         if last and _is_near(last.joined.path, section.path) and min(last.tokens, tokens) < _SHORT:
             path = _shared(last.joined.path, section.path)
             members = [*last.members, *own]
-            joined = _chained(path, [_with_heading(member, len(path)) for member in members])
+            joined = _chained(path, _with_headings(members, len(path)))
             if (total := length(joined.text)) <= size:
                 groups[-1] = _Group(members, joined, total)
                 continue
@@ -41,8 +41,7 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
     for before, group in zip([None, *groups], groups, strict=False):
         if before and group.tokens < _SHORT <= before.tokens and _is_after(found[-1].path, group.joined.path):
             depth = len(_shared(found[-1].path, group.joined.path))
-            end = [_with_heading(member, depth) for member in group.members]
-            found[-1] = _chained(found[-1].path, [found[-1], *end])
+            found[-1] = _chained(found[-1].path, [found[-1], *_with_headings(group.members, depth)])
         else:
             found.append(group.joined)
     return found
@@ -78,13 +77,21 @@ def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     return path[:same]
 
 
-def _with_heading(section: Section, depth: int) -> Section:
-    names = section.path[depth:]
-    if not names or section.text.startswith(names[-1]):  # a definition's term stands in its text already
-        return section
-    heading = f"{SEPARATOR.join(names)}\n\n"
-    marks, wholes = _moved(section, len(heading))
-    return replace(section, text=heading + section.text, marks=marks, wholes=wholes)
+def _with_headings(sections: Sequence[Section], depth: int) -> list[Section]:
+    """Put the headings of sections into their texts, from this depth on; a parent of several stands above the first."""
+    found: list[Section] = []
+    before: tuple[str, ...] = ()
+    for section in sections:
+        names = section.path[depth:]
+        own = section.path[max(depth, len(_shared(before, section.path))) :]
+        before = section.path
+        if not names or section.text.startswith(names[-1]):  # a definition's term stands in its text already
+            found.append(section)
+            continue
+        heading = f"{SEPARATOR.join(own or names)}\n\n"
+        marks, wholes = _moved(section, len(heading))
+        found.append(replace(section, text=heading + section.text, marks=marks, wholes=wholes))
+    return found
 
 
 def _moved(section: Section, length: int) -> tuple[tuple[tuple[int, str], ...], tuple[Whole, ...]]:

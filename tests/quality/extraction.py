@@ -9,7 +9,6 @@ import argparse
 import hashlib
 import importlib.util
 import sys
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -115,32 +114,28 @@ def judge(found: Gold, reading: Reading | None) -> Counts:
 
 
 def _anchors(found: Gold, passages: Iterable[Passage]) -> Iterator[tuple[Passage, set[str | None]]]:
-    """Passages with text of the page itself, and the ids that each may carry."""
+    """Passages with text of the page itself, and the ids that each may carry: those of any place that has its words."""
     places: dict[str, list[int]] = {}
     for place, word in enumerate(found.order):
         places.setdefault(word, []).append(place)
-    cursor = 0
     for passage in passages:
-        start = _place(words(passage.text), found.order, places, cursor)
-        if start is not None:
-            yield passage, found.allowed(start)
-            cursor = start + 1
+        starts = _places(words(passage.text), found.order, places)
+        if starts:
+            yield passage, set().union(*map(found.allowed, starts))
 
 
-def _place(text: Sequence[str], order: tuple[str, ...], places: Mapping[str, list[int]], cursor: int) -> int | None:
+def _places(text: Sequence[str], order: tuple[str, ...], places: Mapping[str, list[int]]) -> list[int]:
     """Where in the page's words a passage begins, without what is no text of the page before that.
 
-    Of several places it is the next after the last one, or else the first at all.
+    The longest leads are looked for first: a table that goes on begins with the names of its columns again.
     """
-    for ahead in (True, False):
-        for begin in range(len(text)):
-            for length in _LEADS:
-                lead = tuple(text[begin : begin + length])
-                starts = places.get(lead[0], []) if len(lead) == length or not begin else []
-                for start in starts[bisect_left(starts, cursor) if ahead else 0 :]:
-                    if order[start : start + len(lead)] == lead:
-                        return start
-    return None
+    for length in _LEADS:
+        for begin in range(max(1, len(text) - length + 1)):
+            lead = tuple(text[begin : begin + length])
+            starts = places.get(lead[0], []) if lead else []
+            if found := [start for start in starts if order[start : start + len(lead)] == lead]:
+                return found
+    return []
 
 
 def table(measured: Mapping[str, tuple[Generator, Mapping[str, Counts]]]) -> str:

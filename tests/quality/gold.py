@@ -25,6 +25,7 @@ _BREAKS = frozenset(
     "tbody td tfoot th thead tr ul".split()
 )
 _WORD = re.compile(r"\w+")
+_EMPTY_ENDS = re.compile(r"\A(?:[^\S\n]*\n)+|(?:\n[^\S\n]*)+\Z")  # lines that show nothing, around a block
 _END = object()
 
 
@@ -62,7 +63,7 @@ class Gold:
     order: tuple[str, ...]  # the same, with those that count neither way between them
     interface: Counter[str]  # words that are no text of the page
     either: Counter[str]  # words that count neither way
-    code: tuple[tuple[str, str], ...]  # blocks with and without what may be left, without line ends around them
+    code: tuple[tuple[str, str], ...]  # blocks with and without what may be left, without empty lines around them
     length: int  # characters of its own text
     anchors: tuple[tuple[str, int], ...]  # ids in order: name, words of `order` before it
     openings: tuple[tuple[int, int, int], ...]  # of what has an id: words before it, and anchors from … to
@@ -109,6 +110,7 @@ def gold(body: bytes, page: Annotated) -> Gold:
     if not chosen["body"]:
         raise ValueError(f"{page.path}: {page.body!r} is not on the page")
     chosen["around"] = {id(above) for tag in soup.select(page.body) for above in tag.parents}
+    chosen["links"] = {id(link) for tag in soup.select(page.body) for link in tag.find_all("a")}
     reader = _Reader(chosen)
     reader.read(soup)
     return Gold(
@@ -139,6 +141,7 @@ class _Reader:
         self.openings: list[tuple[int, int, int]] = []
         self.length = 0
         self._chosen = chosen
+        self._leads_here = chosen["around"] | chosen["links"]  # a link to a heading may have the id of the heading
         self._text: list[str] = []  # of words that are not ended yet
 
     def read(self, soup: BeautifulSoup) -> None:
@@ -167,7 +170,7 @@ class _Reader:
                 if breaks:
                     self._flush(state)
                 opened_here = (len(self.order), len(self.anchors)) if is_entry else None
-                if anchor and (following is not self.interface or id(node) in self._chosen["around"]):
+                if anchor and (following is not self.interface or id(node) in self._leads_here):
                     self.anchors.append((str(anchor), len(self.order)))
                 if breaks:
                     states.append(state)
@@ -206,7 +209,7 @@ def _blocks(soup: BeautifulSoup, page: Annotated, chosen: Mapping[str, set[int]]
         if above & chosen["body"] and not above & left and tag.find_parent("pre") is None:
             lines = (tag.select(page.lines) if page.lines else None) or [tag]
             block = ("\n".join(_plain(line, without) for line in lines) for without in (chosen["interface"], left))
-            whole, least = (text.strip("\n") for text in block)
+            whole, least = (_EMPTY_ENDS.sub("", text) for text in block)
             if least.strip():
                 yield whole, least
 

@@ -2,9 +2,10 @@
 
 import re
 
+from indexer.decoding import visible
 from indexer.read.extraction import clean
 from indexer.read.html.html_tree import Element
-from indexer.read.html.noise import classes, has_noise_class, holds, is_noise
+from indexer.read.html.noise import classes, has_noise_class, holds, is_noise, is_permalink
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
 MAY_BE_CODE = _PREFORMATTED | {"div", "code"}  # names of elements that are worth to be asked about
@@ -16,6 +17,8 @@ _IN_SIGNATURES = frozenset({"span", "a", "wbr", "b", "i", "em", "strong"})
 _SIGNATURE = 2_000  # characters of a span
 _BARE = 0.3  # of what is in spans: as many characters may be outside of them
 _NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
+_SIGN = 10  # characters
+_PILCROWS = frozenset("¶ § 🔗".split())
 _LINE = "line"  # class of the lines that Doxygen writes
 
 
@@ -28,9 +31,13 @@ def is_code(tag: Element) -> bool:
     return tag.name == "div" and (_is_fragment(tag) or _is_signature(tag))
 
 
-def code_of(tag: Element) -> str:
-    """Return a block of code, without empty lines around it; empty if it only numbers the lines of another."""
+def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
+    """Return a block of code, without empty lines around it, and the places of the ids in it.
+
+    The block is empty if it only numbers the lines of another.
+    """
     pieces: list[str] = []
+    ids: list[tuple[int, str]] = []  # place of the piece that follows an id, the id
     numbers: list[tuple[int, int]] = []  # place of a piece that begins a line and is only a number, the number
     loose = tag.name != "pre" and _is_fragment(tag)
     # what else it has are explanations of names, which a pointer opens
@@ -50,8 +57,10 @@ def code_of(tag: Element) -> str:
             pieces.append("\n")
             continue
         is_coloured = node.name == "span" and (not node.attributes or node.attributes.keys() == _ONLY_CLASS)
-        if has_noise_class(node) if is_coloured else is_noise(node):
+        if has_noise_class(node) if is_coloured else (is_noise(node) and not _is_sign(node)):
             continue
+        if not is_coloured and (anchor := node.anchor) is not None:
+            ids.append((len(pieces), anchor))
         begins = not pieces or pieces[-1][-1:] == "\n"
         if begins and (number := node.first_text().strip()).isdecimal() and len(node.children) == 1:
             numbers.append((len(pieces), int(number)))
@@ -64,10 +73,33 @@ def code_of(tag: Element) -> str:
     if lines <= len(numbers) + 1 and _counts([number for _, number in numbers]):
         for place, _ in numbers:
             pieces[place] = ""
-    text = clean("".join(pieces))
-    if loose:
-        text = text.replace("\u00a0", " ")
-    return "" if _numbers_lines(tag, text) else text
+    whole = "".join(pieces)
+    text = clean(whole)
+    if _numbers_lines(tag, text):
+        return "", ()
+    marks = _marks(pieces, ids, whole, text) if ids else ()
+    return text.replace("\u00a0", " ") if loose else text, marks
+
+
+def _is_sign(tag: Element) -> bool:
+    """Whether a link of signs is code, and not a link to the place where it stands."""
+    text = tag.short_text(_SIGN) if tag.name == "a" and is_permalink(tag) else None
+    return bool(text) and text is not None and text.strip() not in _PILCROWS
+
+
+def _marks(pieces: list[str], ids: list[tuple[int, str]], whole: str, text: str) -> tuple[tuple[int, str], ...]:
+    """Return the ids before pieces, with their places in the text, from which empty lines at the ends are gone."""
+    visible_whole = visible(whole)
+    begin = visible_whole.find(text)
+    length = place = 0
+    found: dict[int, str] = {}  # of several at one place, the last
+    for number, anchor in ids:
+        length += len(visible("".join(pieces[place:number])))
+        place = number
+        at = max(0, length - begin)
+        if at < len(text):
+            found[at] = anchor
+    return tuple(found.items())
 
 
 def _is_fragment(tag: Element) -> bool:

@@ -18,6 +18,7 @@ _DATES = (  # names and properties, the surest first: when a page was changed go
     "dc.date",
     "date",
 )
+_AT_ONCE = re.compile(r"\s*0*(?:\.\d*)?\s*[;,]\s*url\s*=", re.IGNORECASE)
 _STRUCTURED = re.compile(r'"(dateModified|datePublished)"\s*:\s*"([^"]{10,40})"')
 
 
@@ -33,6 +34,12 @@ def declared(tree: HtmlTree) -> Declared:
         date=first_day([*(named.get(name) for name in _DATES), *_structured(head), *_time(tree)]),
         metadata=collect((key[len(OWN) :], value) for key, value in metas if key.lower().startswith(OWN)),
     )
+
+
+def redirects(tree: HtmlTree) -> bool:
+    """Return whether a browser goes on to another page at once, so that nobody sees this one."""
+    refresh = next((tag.get("content") for tag in tree.named("meta") if tag.get("http-equiv").lower() == "refresh"), "")
+    return _AT_ONCE.match(refresh) is not None
 
 
 def _key(meta: Element) -> str:

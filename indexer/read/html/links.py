@@ -3,11 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from indexer.read.html.html_tree import fold
 
 _WORDS = re.compile(r"\w+")
-_LABELS = re.compile(r"\w+\s*:")
+_LABELS = re.compile(r"\w+(?: \w+){0,2}\s*:")
 _BETWEEN = "|"  # stands for a link in what is around links
 _MOST = 3  # links looked at from the end of a line
 
@@ -19,6 +20,7 @@ class Link:
     target: str
     start: int
     end: int = -1  # -1: it goes on
+    is_version: bool = False  # whether it leads to the page in another language
     text: str = ""  # with what follows it and is no word; only of links that end a line
 
 
@@ -49,5 +51,11 @@ def labels_between(bare: str) -> int | None:
     """Return how many labels, like "Next:", are all the words around two or more links; None if there are others."""
     if bare.count(_BETWEEN) <= 1:
         return None
-    labels = len(_LABELS.findall(bare))
-    return labels if len(_WORDS.findall(bare)) == labels else None
+    rest, labels = _LABELS.subn("", bare)
+    return None if _WORDS.search(rest) else labels
+
+
+def leads_to_itself(link: Link, anchor: str | None) -> bool:
+    """Return whether a link leads to the same name on another page, as to the source of what has this id."""
+    page, _, name = link.target.partition("#")
+    return bool(page and name and anchor) and unquote(anchor or "").endswith(unquote(name)) and name not in link.text

@@ -1,20 +1,19 @@
 """HTML to sections of readable text: which part of a page counts, and what it is called."""
 
-import re
 from collections.abc import Iterator
 
 from indexer.decoding import decode
 from indexer.read.extraction import Extraction
-from indexer.read.html.head import declared
+from indexer.read.html.head import declared, redirects
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
 from indexer.read.html.noise import classes
 from indexer.read.html.template import Template, read_template, strip
+from indexer.read.html.trail import drop_trail
 from indexer.read.html.walk import Walker
 
 _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
 _NAMED = frozenset({"main", "article"})
 _IDS = frozenset({"main-content", "content"})
-_AT_ONCE = re.compile(r"\s*0*(?:\.\d*)?\s*[;,]\s*url\s*=", re.IGNORECASE)
 _STUB = 200  # characters of text of a page that only leads to another
 
 
@@ -38,6 +37,7 @@ def extract(markup: str, template: Template | None = None) -> Extraction:
         lxml.etree.LxmlError, ValueError: the markup cannot be read.
     """
     tree = parse_html(markup)
+    drop_trail(tree)
     is_stripped = template is not None and strip(tree, template)
     body = tree.first("body") or tree.root
     container = _container(tree) or body
@@ -48,7 +48,7 @@ def extract(markup: str, template: Template | None = None) -> Extraction:
         walker.walk(body)
     if is_stripped and not walker.text_length:
         return extract(markup)
-    sections = walker.sections() if walker.text_length > _STUB or not _redirects(tree) else ()
+    sections = walker.sections() if walker.text_length > _STUB or not redirects(tree) else ()
     is_link_list = walker.is_mostly_links and not sections
     return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
 
@@ -91,12 +91,6 @@ def _follows_a_header(element: Element) -> bool:
             break
         before = node if isinstance(node, Element) else before
     return before is not None and before.name == "div" and "header" in classes(before)
-
-
-def _redirects(tree: HtmlTree) -> bool:
-    """Whether a browser goes on to another page at once, so that nobody sees this one."""
-    refresh = next((tag.get("content") for tag in tree.named("meta") if tag.get("http-equiv").lower() == "refresh"), "")
-    return _AT_ONCE.match(refresh) is not None
 
 
 def _title(tree: HtmlTree, headings: list[str]) -> str | None:

@@ -39,6 +39,7 @@ _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
 _NO_NAMES: frozenset[str] = frozenset()
 _SEARCHED = 5_000  # elements and strings looked at below one
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|user-select\s*:\s*none", re.IGNORECASE)
+_HIDING = frozenset({"hidden", "aria-hidden", "style"})  # attributes
 _IN_LABELS = _HEADINGS | frozenset("p pre table ul ol dl blockquote figure".split())  # say more than a label does
 _CONTROLS = frozenset({"input", "select", "textarea", "button"})
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
@@ -76,7 +77,12 @@ def is_noise(tag: Element) -> bool:
     name = tag.name
     if name in _NEVER:
         return True
-    if tag.attributes and (_is_hidden(tag) or _has_noise_role(tag) or has_noise_class(tag)):
+    attributes = tag.attributes
+    if "class" in attributes and has_noise_class(tag):
+        return True
+    if "role" in attributes and _has_noise_role(tag):
+        return True
+    if not _HIDING.isdisjoint(attributes) and _is_hidden(tag):
         return True
     if name == "a":
         return _is_control(tag)
@@ -113,11 +119,21 @@ def _is_control(link: Element) -> bool:
     attributes = link.attributes
     if "href" not in attributes:
         return "onclick" in attributes
-    if attributes["href"].startswith("javascript:") or (attributes["href"] == "#" and "onclick" in attributes):
+    if attributes["href"].startswith("javascript:"):
+        return True
+    if attributes["href"] == "#" and ("onclick" in attributes or _is_handled(link)):
         return True
     if "rel" in attributes and not _NEIGHBOURS.isdisjoint(attributes["rel"].lower().split()):
         return True
     return is_permalink(link)
+
+
+def _is_handled(link: Element) -> bool:
+    """Whether a script finds a link that leads nowhere by a name that it has, and its text says what that does."""
+    if "class" not in link.attributes and "id" not in link.attributes:
+        return False
+    text = link.short_text(_BUTTON)
+    return text is not None and len(text.split()) <= _TOGGLE
 
 
 def text_within(tag: Element) -> list[Element | str]:
@@ -145,7 +161,7 @@ def _is_bracketed(tag: Element) -> bool:
 
 
 def _is_button(tag: Element) -> bool:
-    return tag.name == "a" and tag.short_text(_BUTTON) is not None
+    return tag.name == "a" and "href" in tag.attributes and tag.short_text(_BUTTON) is not None
 
 
 def _says_class(tag: Element, frame: Element) -> bool:

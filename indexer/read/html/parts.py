@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from indexer.read.html.links import Link, labels_between
+from indexer.read.html.links import Link, labels_between, leads_to_itself
 from indexer.records import Section, Whole
 
 _SHORT = 200  # characters; a shorter definition stays with its neighbours
@@ -33,13 +33,14 @@ class Block:
 
     text: str
     kind: str  # name of the innermost element that makes a block
-    anchor: str | None  # the nearest id before it
+    anchor: str | None  # the nearest id before it, or where it begins
     tight: bool = False  # whether no blank line goes before it
     length: int = 0  # characters of text, white space not counted
     linked: int = 0  # of these, characters inside links
     bare: str = ""  # text outside of links, if it has any
     tails: tuple[Link, ...] = ()  # the links that end it, the last first
     head: str | None = None  # of a table row: the row above it that names the columns, or nothing
+    marks: tuple[tuple[int, str], ...] = ()  # places within its text, and the ids there
 
     def is_linked(self, share: float) -> bool:
         """Return whether more than this share of it leads elsewhere."""
@@ -96,9 +97,10 @@ class SectionDraft:
             if text:
                 text.append("\n" if block.tight else "\n\n")
                 length += len(text[-1])
-                if block.anchor is not None and block.anchor != near:
-                    marks.append((length, block.anchor))
-                    near = block.anchor
+            for place, anchor_there in ((0, block.anchor), *block.marks):
+                if anchor_there is not None and anchor_there != near:
+                    marks.append((length + place, anchor_there))
+                    near = anchor_there
             text.append(block.text)
             if block.kind == "pre" or block.head is not None:
                 start = wholes.pop().start if goes_on else length
@@ -157,7 +159,7 @@ def _cut_tails(blocks: Sequence[Block]) -> None:
                 break
             before = block.text.removesuffix(link.text).rstrip()
             goes_on = before.endswith(_ENDS) and (link.text in often or link.text.endswith(_ELLIPSES))
-            if not before or not (goes_on or link.text in apart):
+            if not before or not (goes_on or link.text in apart or leads_to_itself(link, block.anchor)):
                 break
             block.text = before.rstrip("([").rstrip()
 

@@ -15,6 +15,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from indexer.decoding import decode
+from indexer.read.html.head import redirects
 from indexer.read.html.html_tree import Element, HtmlTree, parse_html
 from indexer.read.html.noise import classes, holds, is_noise
 
@@ -41,6 +42,8 @@ _RUN = "~"  # stands for text and inline elements between blocks
 _ROOT = 0
 
 Unit = Element | list[Element | str]  # a block, or text and inline elements between blocks
+# by the id of an element: its text, how long that is, how much of it is inside links, and what is outside; None if long
+_Measures = dict[int, tuple[str, int, int, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def find(body: bytes, charset: str | None) -> dict[str, Any]:
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read.
     """
     tree = parse_html(decode(body, charset, markup=True))
-    blocks = _blocks(tree.first("body") or tree.root, _ROOT)
+    blocks = iter(()) if redirects(tree) else _blocks(tree.first("body") or tree.root, _ROOT, _measures(tree))
     found = [*islice(blocks, _EITHER_END), *deque(blocks, _EITHER_END)]
     headings = [" ".join(tag.text().split()) for tag in tree.elements if tag.name in _HEADINGS]
     title = tree.first("title")
@@ -118,19 +121,21 @@ def _titles(match: _Match) -> int:
     return sum(isinstance(node, Element) and node.name in _TITLES for node in _nodes(match.unit))
 
 
-def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, int, int, bool]]:
+def _blocks(parent: Element, place: int, measures: _Measures, depth: int = 1) -> Iterator[tuple[int, int, int, bool]]:
     """Yield blocks that may belong to a template, in the order of the page, as `find` returns them."""
     for unit in _units(parent):
         if isinstance(unit, Element) and (is_noise(unit) or unit.name == "pre"):
             continue
-        text, linked, bare = _measure(unit)
+        measure = measures.get(id(unit)) if isinstance(unit, Element) else _sum(unit, measures)
+        raw, _, linked, bare = measure or (None, 0, 0, "")
+        text = " ".join(raw.split()) if raw is not None else None
         if text is not None and not _WORD.search(text):
             continue
         here = _place(place, unit)
         if text is not None and len(text) - linked <= _PROSE:
             yield place, here, _text_hash(here, text), _is_linked(linked, bare, _LINKED)
         if isinstance(unit, Element) and depth < _DEEPEST:
-            yield from _blocks(unit, here, depth + 1)
+            yield from _blocks(unit, here, measures, depth + 1)
 
 
 def _matches(parent: Element, place: int, template: Template) -> Iterator[_Match | None]:
@@ -186,6 +191,43 @@ def _measure(unit: Unit) -> tuple[str | None, int, str]:
             is_link = is_link or (node.name == "a" and "href" in node.attributes)
             todo += [(child, is_link) for child in reversed(node.children)]
     return " ".join("".join(pieces).split()), linked, "|".join(bare) if linked else ""
+
+
+def _measures(tree: HtmlTree) -> _Measures:
+    """Measure all elements of a page; those inside one are there before it, so nothing is looked at twice."""
+    found: _Measures = {}
+    for element in reversed(tree.elements):
+        if element.name in _SILENT:
+            found[id(element)] = "", 0, 0, ""
+            continue
+        measure = _sum(element.children, found)
+        if measure is not None and element.name == "a" and "href" in element.attributes:
+            measure = measure[0], measure[1], measure[1], ""
+        found[id(element)] = measure
+    return found
+
+
+def _sum(nodes: list[Element | str], measures: _Measures) -> tuple[str, int, int, str] | None:
+    pieces: list[str] = []
+    bare: list[str] = []
+    length = linked = 0
+    for node in nodes:
+        if isinstance(node, str):
+            length += len(node.strip())
+            pieces.append(node)
+            bare.append(node)
+        else:
+            measure = measures[id(node)]
+            if measure is None:
+                return None
+            pieces.append(measure[0])
+            length += measure[1]
+            linked += measure[2]
+            if measure[3]:
+                bare.append(measure[3])
+        if length > _LONGEST:
+            return None
+    return "".join(pieces), length, linked, "|".join(bare)
 
 
 def _is_linked(linked: int, bare: str, share: float) -> bool:

@@ -8,7 +8,7 @@ import re
 
 from indexer.read.html.code import MAY_BE_CODE, code_of, is_code
 from indexer.read.html.html_tree import Element, fold
-from indexer.read.html.links import Link, around_links
+from indexer.read.html.links import Link, around_links, labels_between
 from indexer.read.html.noise import AROUND, classes, is_noise, is_permalink, text_within, titles_a_box
 from indexer.read.html.parts import Block, SectionDraft, join_parts, text_of
 from indexer.read.html.tables import Row, Table, Tables
@@ -45,6 +45,7 @@ class Walker:
         self._line_length = 0  # of its characters
         self._line_linked = 0
         self._bare = ""  # of the last line, what was around its links
+        self._names_versions = False  # whether they lead to the page in other languages
         self._tails: tuple[Link, ...] = ()  # and the links that ended it
         self._line_anchor: str | None = None  # the nearest id before it, or of what it defines
         self._line_defines = False
@@ -57,6 +58,7 @@ class Walker:
         self._outline: list[tuple[int, str]] = []  # open headings
         self._heading = False  # inside a heading
         self._term: Element | None = None  # the open <dt>
+        self._term_code: tuple[str, tuple[tuple[int, str], ...]] = "", ()  # what it begins with, if that is code
         self._own_anchor: str | None = None  # id of, or in, the open heading or term
         self._near_anchor: str | None = None  # last id since the last text
         self._near_is_block = False
@@ -112,11 +114,13 @@ class Walker:
             if titles_a_box(tag):
                 return
             self._heading = True
-            self._own_anchor = tag.anchor
+            self._own_anchor = tag.anchor or _anchor_around(tag)
         elif name == "a":
             if "href" in tag.attributes:
                 self._links += 1
-                self._line_links.append(Link(tag.attributes["href"], len(self._line)))
+                link = Link(tag.attributes["href"], len(self._line))
+                link.is_version = "hreflang" in tag.attributes and "alternate" in tag.get("rel")
+                self._line_links.append(link)
         elif name == "br":
             self._line.append(_BREAK)
         elif name == "li":
@@ -183,23 +187,28 @@ class Walker:
     def _preformatted(self, tag: Element) -> None:
         if self._heading or self._term is not None:
             self._note_anchor(tag)
+            if self._term is not None and not self._line_length:
+                self._term_code = code_of(tag)
             self._add(f" {tag.text()} ")
             return
         self._flush()
         self._note_anchor(tag)
-        text = code_of(tag)
+        text, marks = code_of(tag)
         if not text:
             return
         self.text_length += len(text)
         self._near_anchor = None
         self._line_anchor = self._last_anchor
         self._bullet = ""
-        self._write(text, len(text), 0, "pre")
+        self._write(text, len(text), 0, "pre", marks=marks)
+        if marks:
+            self._last_anchor = marks[-1][1]
 
     def _take_line(self) -> tuple[str, int, int]:
         """The text of the line, its characters, and those of them inside links."""
         text = "".join(self._line)
         self._bare, self._tails = around_links(self._line, self._line_links) if self._line_links else ("", ())
+        self._names_versions = any(link.is_version for link in self._line_links)
         self._line_links.clear()
         self._line.clear()
         self._line_defines = False
@@ -216,12 +225,22 @@ class Walker:
             self._line.clear()
             self._line_links.clear()
 
-    def _write(self, text: str, length: int, linked: int, kind: str, head: str | None = None) -> None:
+    def _write(
+        self,
+        text: str,
+        length: int,
+        linked: int,
+        kind: str,
+        head: str | None = None,
+        marks: tuple[tuple[int, str], ...] = (),
+    ) -> None:
         if self._rows and text:
             self._rows[-1].add(text, length, linked)
             self._bare = ""  # what says where to go is a line
             return
         if not _WORD.search(text) and kind != "pre":
+            return
+        if self._names_versions and labels_between(self._bare) is not None:
             return
         tight = self._tight
         if self._lists:
@@ -230,7 +249,7 @@ class Walker:
         part = self._parts[-1]
         anchor = self._line_anchor
         tight = tight and bool(part.blocks)
-        block = Block(self._bullet + text, kind, anchor, tight, length, linked, self._bare, self._tails, head)
+        block = Block(self._bullet + text, kind, anchor, tight, length, linked, self._bare, self._tails, head, marks)
         part.blocks.append(block)
         self._bare, self._tails = "", ()
         part.defined = True
@@ -306,7 +325,11 @@ class Walker:
             path = (*home.path[:_DEEPEST], name[:_TERM_LENGTH].strip())
             self._parts.append(SectionDraft(path, anchor or self._last_anchor, list_path=home.path))
         self._line_anchor = anchor or self._last_anchor
-        self._write(text, length, linked, "dt")
+        (code, marks), self._term_code = self._term_code, ("", ())
+        if code and fold(code) == fold(text):
+            self._write(code, length, linked, "pre", marks=marks)
+        else:
+            self._write(text, length, linked, "dt")
         if self._parts[-1] is not part or another_name:
             self._parts[-1].defined = False
         self._tight = True
@@ -320,3 +343,9 @@ class Walker:
             self._parts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True))
             self._parts[-1].defined = True
         self._tight = False
+
+
+def _anchor_around(heading: Element) -> str | None:
+    """The id of a link or the like that stands around a heading."""
+    parent = heading.parent
+    return parent.anchor if parent is not None and parent.name not in _BLOCKS else None

@@ -4,7 +4,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexer.cut import cuts
@@ -51,6 +51,7 @@ def test_nothing_is_lost_and_nothing_doubled_beyond_the_overlap(gaps: list[str],
 
 
 @given(st.text(max_size=400), st.integers(2, 40))
+@example("\n", 2)
 def test_any_text_can_be_cut(text: str, size: int) -> None:
     pieces = cut(text, size, 0, count)
     assert re.sub(r"\s", "", "".join(pieces)) == re.sub(r"\s", "", text)

@@ -56,3 +56,10 @@ def test_many_short_sections_fill_passages() -> None:
     assert all(length(each.text) <= 100 for each in found)
     assert sum(each.text.count("w0") for each in found) == 100
     assert len(found) < 30
+
+
+def test_a_parent_of_several_stands_above_the_first() -> None:
+    own = words(30)
+    given = [("A", own), ("A/M/f", "It does."), ("A/M/g", "So it does."), ("A/M", "Then."), ("A/N", "Other.")]
+    [found] = join_short([section(*each) for each in given], 100, length)
+    assert found.text == f"{own}\n\nM › f\n\nIt does.\n\ng\n\nSo it does.\n\nM\n\nThen.\n\nN\n\nOther."

@@ -4,6 +4,7 @@ import pytest
 
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
+from indexer.read.html.main_content import extract
 from indexer.read.parsing import parse
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
@@ -90,3 +91,23 @@ def test_a_coloured_signature_is_code_where_its_white_space_is_meant() -> None:
 def test_other_coloured_text_is_no_code(shown: str) -> None:
     [section] = parse(make_page(f"<p>Before.</p><div>{shown}</div><p>After.</p>")).sections
     assert "\n" not in section.text.removeprefix("Before.\n\n").removesuffix("\n\nAfter.")
+
+
+def test_ids_in_code_are_known() -> None:
+    page = "<h1 id=t>T</h1><pre>\n\n<b id=f>f</b>\u200b()\n  <a name=g>g</a>()</pre><p>After.</p><pre>h()</pre>"
+    [section] = extract(page).sections
+    assert section.text == "f()\n  g()\n\nAfter.\n\nh()"
+    assert (section.anchor, section.marks) == ("t", ((0, "f"), (6, "g")))
+
+
+def test_code_that_is_a_term_stays_code() -> None:
+    page = "<h1>T</h1><dl><dt id=f><pre>def f(\n    x,\n)</pre></dt><dd>It does.</dd></dl>"
+    [section] = extract(page).sections
+    assert section.text == "def f(\n    x,\n)\nIt does."
+
+
+def test_signs_in_code_stay_though_they_are_links() -> None:
+    page = (
+        '<h1>T</h1><pre>a <a href="#{}">{}</a> b <a href="m.html#h">#</a><a href="#l">¶</a>\n<a href="#x"></a>c</pre>'
+    )
+    assert extract(page).sections[0].text == "a {} b #\nc"

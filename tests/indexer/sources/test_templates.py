@@ -238,3 +238,17 @@ def test_a_page_of_very_many_blocks_gives_a_bounded_answer_and_is_stripped() -> 
     assert len(find(page.encode(), None)["blocks"]) <= MOST_BLOCKS
     learnt = learn(find(page.encode(), None) for page in site().values())
     assert "Acme manual" not in extract(page, learnt).sections[0].text
+
+
+def test_pages_that_only_lead_to_another_tell_nothing() -> None:
+    pages = site(head="")
+    moved = (
+        '<title>{n}</title><meta http-equiv=refresh content="0; url=x"><p class="foot">It is <a href=x>there</a>.</p>'
+    )
+    pages |= {str(n): moved.format(n=n) for n in range(len(pages) * 2)}
+    assert "Acme" not in read(pages, "Pears")
+
+
+def test_where_a_page_is_does_not_end_what_is_before_its_text() -> None:
+    pages = site(head='<p><a href="/">Home</a> / {name}</p>', way='<p class="way">{n} min. to read</p>')
+    assert read(pages, "Plums") == "About Plums there is Plums to say."

@@ -153,3 +153,54 @@ def test_a_heading_that_leads_back_to_the_contents_is_a_heading() -> None:
     found = sections(f"<main><h1>FAQ</h1>{markup}</main>")
     assert [path for path, *_ in found] == [("FAQ", "How is X done?")]
     assert "back to" not in found[0][2]
+
+
+@pytest.mark.parametrize(
+    "crumbs",
+    [
+        '<p><a href="/">Home</a> / <a href="/guide">Guide</a> / The title</p>',
+        '<ul><li><a href="/">Home</a></li><li>›</li><li>The <b>title</b></li></ul>',
+        '<div><div><a href="/">Home</a> » The title</div></div>',
+    ],
+)
+def test_where_a_page_is_does_not_precede_its_title(crumbs: str) -> None:
+    assert text(f"<body>{crumbs}<header><h1>The title.</h1></header><p>Own text.</p>") == "Own text."
+
+
+def test_what_leads_up_to_a_title_stays() -> None:
+    for lead in (
+        '<p><a href="/">Home</a> makes The title</p>',
+        "<p>The title</p>",
+        '<p>The title <a href="/">x</a></p>',
+    ):
+        assert "itle" in text(f"<body>{lead}<h1>The title</h1><p>Own text.</p>")
+
+
+def test_the_page_in_other_languages_is_left_out() -> None:
+    links = '<a href="/en">en</a> | <a href="/fr" hreflang=fr rel=alternate>fr</a>'
+    assert text(f"<h1>T</h1><p>Own text.</p><p>Available Languages: {links}</p>") == "Own text."
+    assert "fr" in text(f"<h1>T</h1><p>Own text.</p><p>It was translated by us: {links}</p>")
+
+
+def test_what_a_script_finds_by_name_is_a_control() -> None:
+    assert text('<h1>T</h1><h2>Methods <small><a href="#" class=toggle>collapse</a></small></h2><p>Own.</p>') == "Own."
+    assert "Here" in text('<h1>T</h1><p><a href="#">Here</a> it is.</p>')
+
+
+def test_a_link_to_the_same_name_on_another_page_is_cut_off() -> None:
+    markup = (
+        '<h1>T</h1><p><a id="v:f">f</a> :: <a href="t#t:A">A</a> <a href="src/T#f">Source</a> <a href="#v:f">#</a></p>'
+    )
+    assert text(markup) == "f :: A"
+
+
+def test_the_first_id_under_a_heading_is_nearer_than_the_heading() -> None:
+    [section] = extract("<h1>T</h1><h2 id=all>All</h2><div id=f><p>f does it.</p></div><p id=g>g does.</p>").sections
+    assert (section.anchor, section.marks) == ("all", ((0, "f"), (12, "g")))
+
+
+def test_a_link_around_a_heading_has_its_id() -> None:
+    page = '<div id=page><a id="g:1" href="#g:1"><h1>Group</h1></a><p>Own.</p></div>'
+    assert [anchor for _, anchor, _ in sections(page)] == ["g:1"]
+    page = "<div id=page><h2>All</h2><div><a name=f></a><h3>f</h3><pre>f()</pre><p>Own.</p></div></div>"
+    assert [anchor for _, anchor, _ in sections(page)] == ["f"]
