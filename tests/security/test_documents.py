@@ -120,7 +120,8 @@ from tests.dummy import DummyEmbedder
 if len(sys.argv) > 3:
     building.MOST_CHUNKS = chunking.MOST_CHUNKS = int(sys.argv[3])
 config = BuildConfig(crawl=CrawlLimits(allow_private=True, concurrency=1, timeout=60.0))
-report = building.build([sys.argv[1]], Path(sys.argv[2]), DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
+quiet = Progress(sys.stderr, "quiet")
+report = building.build([sys.argv[1]], Path(sys.argv[2]), DummyEmbedder(), config, progress=quiet)
 print(json.dumps(report.as_dict()))
 """
 
