@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import httpx
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
@@ -199,11 +198,11 @@ def kill_one_and_count(running: Running) -> None:
     answered = 0
 
     def scrape() -> dict[str, float]:
-        return values(httpx.get(f"{running.http.base_url}/metrics", trust_env=False).text)
+        return values(running.on_its_own_connection("/metrics").text)
 
     def search() -> None:
         nonlocal answered
-        httpx.get(f"{running.http.base_url}/api/v1/search?q=index", trust_env=False).raise_for_status()
+        running.on_its_own_connection("/api/v1/search?q=index").raise_for_status()
         answered += 1
 
     for _ in range(20):

@@ -57,7 +57,11 @@ class Running:
     def make_ready(self) -> None:
         (self.folder / "go").touch()
         # each worker of the two becomes ready by itself; a new connection each time reaches both
-        until(lambda: all(httpx.get(f"{self.http.base_url}/readyz", trust_env=False).is_success for _ in range(8)))
+        until(lambda: all(self.on_its_own_connection("/readyz").is_success for _ in range(8)))
+
+    def on_its_own_connection(self, path: str) -> httpx.Response:
+        """Answer to a GET whose connection ends with it, so that the next one makes another."""
+        return self.http.get(path, headers={"Connection": "close"})
 
     def waiting(self) -> int:
         """How many searches wait for the file `go-on`."""
