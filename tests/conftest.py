@@ -1,7 +1,9 @@
 import importlib.util
 import itertools
+import json
 import logging
 import os
+import shutil
 import tempfile
 import urllib.request
 from collections import Counter
@@ -83,6 +85,15 @@ def packaged_model() -> Path:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def one_layer(packaged_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model without its other layers, which are like the first: to compile each takes many seconds."""
+    folder = shutil.copytree(packaged_model, tmp_path_factory.mktemp("model") / "one-layer")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -113,6 +113,7 @@ SENDERS = {
     "half a line": b"GET /api/v1/search?q=in",
     "half a head": POST + b"X: ",
     "no body": POST + b"Content-Length: 20\r\n\r\n",
+    "a body that is asked for": POST + b"Content-Length: 20\r\nExpect: 100-continue\r\n\r\n",
     "half a body": POST + b"Content-Length: 20\r\n\r\n{",
     "half a chunk": POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\n0\r\n\r\n",
     "half the trailers": POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ",

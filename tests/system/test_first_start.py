@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from embedder import EmbedderConfig
+from embedder.config import PACKAGED
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
 from tests.system.conftest import request, run, serving, write_pages
@@ -14,9 +15,10 @@ pytestmark = [pytest.mark.model, pytest.mark.longest]
 
 
 @pytest.mark.parametrize("engine", ["aot", "compile", "native", "eager"])
-def test_index_search_and_serve(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_search_and_serve(engine: str, one_layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = PACKAGED if engine == "native" else str(one_layer)
     try:
-        plan = Plan(EmbedderConfig(engine=engine))
+        plan = Plan(EmbedderConfig(model=model, engine=engine))
     except EmbedderError as error:
         pytest.skip(str(error))
     source, home, temporary = tmp_path / "source", tmp_path / "home", tmp_path / "temporary"
@@ -27,14 +29,14 @@ def test_index_search_and_serve(engine: str, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("TMPDIR", str(temporary))
     for name in ("XDG_CACHE_HOME", "PILOTLIGHT_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
-    chosen = ("--index", str(tmp_path / "index"), "--engine", engine)
+    chosen = ("--index", str(tmp_path / "index"), "--engine", engine, "--model", model)
     done = run("index", source, *chosen, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["documents"] == 3
     if engine != "compile":  # which compiles anew at every start: the server's is enough
         done = run("search", "partial index", *chosen, "--json")
         assert json.loads(done.stdout)["hits"][0]["title"] == "Partial indexes", done.stderr
-    with serving(tmp_path / "index", "--engine", engine) as url:
+    with serving(tmp_path / "index", *chosen[2:]) as url:
         status, body = request(f"{url}/api/v1/search", {"query": "partial index", "k": 1})
         assert (status, body["hits"][0]["title"]) == (200, "Partial indexes")
     assert [path for path in temporary.rglob("*") if path.is_file()] == []  # torch itself makes an empty folder

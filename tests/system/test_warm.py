@@ -111,29 +111,37 @@ def mounted(folder: Path, options: str) -> Iterator[None]:
         subprocess.run(["umount", folder], check=True)
 
 
+@pytest.fixture(scope="module")
+def one_layer_index(one_layer, source, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one-layer") / "index"
+    done = run("index", source, "--index", folder, "--model", one_layer, "--quiet")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
 @pytest.mark.parametrize(
     ("engine", "size"),
     # too little for the compiler's files, for the weights, for headers, for code with the weights in it
     [("auto", "100k"), ("auto", "8m"), ("aot", "2m"), ("aot", "60m"), ("compile", "100k")],
 )
-def test_a_full_disk(tmp_path, index, engine, size):
+def test_a_full_disk(tmp_path, one_layer, one_layer_index, engine, size):
     disk = tmp_path / "disk"
     with mounted(disk, f"size={size}"):
-        verb = ["warm"] if engine != "compile" else ["search", "x", "--index", index]
-        done = run(*verb, "--engine", engine, "--cache-dir", disk / "c")
+        verb = ["warm"] if engine != "compile" else ["search", "x", "--index", one_layer_index]
+        done = run(*verb, "--model", one_layer, "--engine", engine, "--cache-dir", disk / "c")
         assert done.returncode == 2
         assert "no space left to build" in done.stderr.splitlines()[-1]
         assert "Traceback" not in done.stderr
         assert list((disk / "c").glob("packages/*")) == list((disk / "c").glob("packages/.[!.]*")) == []
 
 
-def test_a_full_temporary_folder(tmp_path, index, monkeypatch):
+def test_a_full_temporary_folder(tmp_path, one_layer, one_layer_index, monkeypatch):
     """The compiler of the engine `compile` works there, and so the one that makes anew what it has made before."""
     if compiler := os.environ.get("PILOTLIGHT_TEST_COMPILER"):
         monkeypatch.setenv("CXX", compiler)
     with mounted(tmp_path / "disk", "size=100k"):
-        chosen = ["--engine", "compile", "--cache-dir", tmp_path / "c"]
-        done = run("search", "x", "--index", index, *chosen, TMPDIR=str(tmp_path / "disk"))
+        chosen = ["--model", one_layer, "--engine", "compile", "--cache-dir", tmp_path / "c"]
+        done = run("search", "x", "--index", one_layer_index, *chosen, TMPDIR=str(tmp_path / "disk"))
     assert done.returncode == 2
     assert "no space left to build the model: free some, or set --cache-dir and TMPDIR" in done.stderr.splitlines()[-1]
 

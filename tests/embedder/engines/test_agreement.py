@@ -2,11 +2,9 @@
 
 import dataclasses
 import itertools
-import json
 import pydoc_data.topics
 import random
 import re
-import shutil
 import subprocess
 from functools import cache
 
@@ -84,15 +82,6 @@ def texts():
 
 
 @pytest.fixture(scope="module")
-def two_layers(packaged_model, tmp_path_factory):
-    """The model without its other layers, which are like these: to compile each takes many seconds."""
-    folder = shutil.copytree(packaged_model, tmp_path_factory.mktemp("model") / "two-layers")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 2}))
-    return folder
-
-
-@pytest.fixture(scope="module")
 def eager(texts):
     """Return a function that gives for a model the vectors of all texts, and the tokens of some."""
 
@@ -105,7 +94,7 @@ def eager(texts):
 
 
 @pytest.fixture(scope="module", params=CASES)
-def embeddings(request, two_layers):
+def embeddings(request, one_layer):
     engine, precision = request.param.split("-")
     isa = cpu.detect().isa
     if engine == "native" and isa not in library.ISAS.get(library.architecture(), {}):
@@ -114,7 +103,7 @@ def embeddings(request, two_layers):
         pytest.skip(f"int8 by aot needs AVX512_VNNI or AMX, and {isa} is used here")
     if engine != "native" and precision == "bf16" and not cpu.detect().has_bf16:
         pytest.skip(f"bf16 by torch is scalar on {isa}, and takes minutes")
-    model = {"model": str(two_layers)} if engine == "compile" else {}
+    model = {"model": str(one_layer)} if engine in {"compile", "aot"} else {}
     return Embeddings(EmbedderConfig(**model, engine=engine, precision=precision))
 
 
