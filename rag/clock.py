@@ -48,4 +48,5 @@ class StepTimer:
             self._display.close()
 
     def _text(self) -> str:
-        return f"{self._title}: {self._step}, {self.seconds:.0f} s"
+        step = f": {self._step}" if self._step else ""
+        return f"{self._title}{step}, {self.seconds:.0f} s"

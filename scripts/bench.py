@@ -9,6 +9,7 @@ search: answer a query over --chunks perturbed passages, and its parts: time, re
 cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
 crawl: fetch and parse two manuals over loopback, beside LangChain's RecursiveUrlLoader
 ray:   index a manual on a Ray cluster of this machine, beside a build without one; --chunks is tokens a passage
+floor: what a search is made of, each part alone, and how long a request holds the interpreter's lock
 load:  a server under many clients, beside Flask with SentenceTransformer
 overload: a server under wrk, at what it can do and at ten times that for --repeat seconds
 hostile: keyed searches and probes beside 2,000 hostile connections for --repeat seconds

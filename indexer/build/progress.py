@@ -17,22 +17,30 @@ _SETTLED = 0.1  # pages found for each one done, up to which the number left cou
 
 
 class Rate:
-    """Recent growth rate of a count."""
+    """Recent growth rate of a count that grows in steps; it begins with the first note."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
+        self._grown = 0.0  # when it grew last
+        self._pause = 0.0  # the longest lately between two steps
 
     def note(self, count: int, now: float) -> None:
         """Record the count; `now` in seconds."""
         while len(self._seen) > 1 and self._seen[1][0] <= now - _WINDOW:
             self._seen.popleft()
+        if self._seen and count > self._seen[-1][1]:
+            self._pause = max(now - self._grown, 0.9 * self._pause)
+        if not self._seen or count > self._seen[-1][1]:
+            self._grown = now
         self._seen.append((now, count))
 
     def read(self, now: float) -> float | None:
         """Return the growth per second, or None while too little is known."""
-        if not self._seen or now - self._seen[0][0] < _LEAST:
+        if not self._seen:
             return None
-        return (self._seen[-1][1] - self._seen[0][1]) / (now - self._seen[0][0])
+        (first, before), (last, count) = self._seen[0], self._seen[-1]
+        seconds = max(last, now - self._pause) - first  # the step under way has as long as others had
+        return (count - before) / seconds if seconds >= _LEAST else None
 
 
 class Progress:
@@ -85,6 +93,12 @@ class Progress:
             self._rates["tokens"].note(tokens, self._clock())
         self._changed()
 
+    def waiting(self, chunks: int, tokens: int) -> None:
+        """Set the numbers of chunks and tokens that wait to be embedded."""
+        with self._lock:
+            self._waiting, self._tokens_waiting = chunks, tokens
+        self._changed()
+
     def message(self, text: str) -> None:
         """Print one line that is not overwritten."""
         if self._display is not None:
@@ -105,12 +119,14 @@ class Progress:
             if self._phase != READING:
                 return f"{self._phase}, {_duration(now - self._began)}"
             text = f"{self._phase}: {self._pages:,} of {counted(self._due, 'page')}"
-            if self._embedded or self._waiting:
+            if self._waiting:
+                text += f", {self._embedded:,} of {counted(self._embedded + self._waiting, 'chunk')} embedded"
+            elif self._embedded:
                 text += f", {counted(self._embedded, 'chunk')} embedded"
             rates = {name: rate.read(now) for name, rate in self._rates.items()}
             if chunks := rates["chunks"]:
                 text += f" ({chunks:,.0f} chunks/s, {rates['tokens'] or 0:,.0f} tokens/s)"
-            elif pages := rates["pages"]:
+            elif not self._waiting and (pages := rates["pages"]):
                 text += f" ({pages:,.0f} pages/s)"
             return f"{text}, {self._left(rates)}"
 
@@ -132,10 +148,11 @@ class Progress:
         if pages and found > _SETTLED * pages:
             return "and more are being found"
         left = self._due - self._pages
+        embeds = self._embedded or self._waiting  # which takes longer than reading, so that tells nothing
         if tokens and self._pages:  # not chunks: the longest of a block are embedded first
             a_page = (self._tokens + self._tokens_waiting) / self._pages
             return f"about {_duration((left * a_page + self._tokens_waiting) / tokens)} left"
-        if pages:
+        if pages and not embeds:
             return f"about {_duration(left / pages)} left"
         return _duration(self._clock() - self._began)
 

@@ -17,7 +17,7 @@ from indexer.generation.writer import GenerationWriter
 from indexer.records import Chunk
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
-_AT_ONCE = 128  # of these, after each of which the progress is told
+_AT_ONCE = 64  # of these, after each of which the progress is told
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
 _PATIENCE = 5.0  # seconds
 _MADE = -1  # in place of the row of a vector that is not taken over
@@ -78,6 +78,8 @@ class VectorQueue:
             self._rows.append(_MADE if row is None else row)
             if len(self._texts) >= self._together or len(self._rows) == _BLOCK:
                 self._start()
+        with self._told:
+            self._progress.waiting(self._given - self._made, self._tokens_given - self._tokens)
 
     def finish(self) -> None:
         """Wait until the vectors of all chunks are stored."""
@@ -112,6 +114,7 @@ class VectorQueue:
                 if self._embedder is None:
                     raise ValueError("there is nothing to embed with")
                 made = []
+                self._tell([])  # when it begins, which is not when the first are read: the model may be compiled first
                 order = np.argsort(lengths, kind="stable")[::-1]
                 for group in np.split(order, range(_AT_ONCE, len(texts), _AT_ONCE)):  # so that it is seen to go on
                     made.append(encode_documents(self._embedder, [texts[i] for i in group], tokens=self._with_tokens))

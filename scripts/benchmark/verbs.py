@@ -13,6 +13,7 @@ from benchmark import langchain_script, scale
 from benchmark.checkouts import checkouts
 from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
 from benchmark.crawling import crawl
+from benchmark.floor import floor
 from benchmark.hostile import hostile
 from benchmark.load import load
 from benchmark.overload import overload
@@ -151,6 +152,7 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "load": (load, 1, 10_000),
     "crawl": (crawl, 3, 1),
     "ray": (ray_build, 2, 80),  # for this one, --chunks is their length in tokens
+    "floor": (floor, 5, 10_000),
     "overload": (overload, 60, 10_000),  # for these, --repeat is seconds
     "hostile": (hostile, 60, 10_000),
     "soak": (soak, 1200, 2_000),

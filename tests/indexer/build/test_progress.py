@@ -79,6 +79,7 @@ def test_the_time_left_does_not_rise_where_the_longest_are_embedded_first(progre
     """As in each block of chunks: at so many tokens a second, the long ones are fewer chunks a second."""
     progress.found(100)
     told, embedded, tokens = [], 0, 0
+    progress.chunks(waiting=100, embedded=0, tokens=0, tokens_waiting=10_000)
     for block in range(10):
         for _ in range(10):
             progress.page()
@@ -101,6 +102,36 @@ def test_no_time_is_told_while_pages_are_being_found(progress: Progress, clock: 
         "100 of 500 pages, 1,000 chunks embedded (20 chunks/s, 2,000 tokens/s), and more are being found"
     )
     assert "about" in go_on(progress, clock, 100, 0.5)[-1], "that is over"
+
+
+def test_no_time_is_told_until_something_is_embedded(progress: Progress, clock: Clock) -> None:
+    """Reading is quick; and what compiling the model takes is not to be taken for the pace of embedding."""
+    progress.found(300)
+    for page in range(1, 31):
+        clock.now += 0.2
+        progress.page()
+        progress.waiting(10 * page, 1_000 * page)
+    assert progress.line() == "reading: 30 of 300 pages, 0 of 300 chunks embedded, 6 s"
+    clock.now += 60
+    progress.chunks(waiting=300, embedded=0, tokens=0, tokens_waiting=30_000)
+    assert progress.line() == "reading: 30 of 300 pages, 0 of 300 chunks embedded, 66 s"
+    clock.now += 5
+    progress.chunks(waiting=200, embedded=100, tokens=10_000, tokens_waiting=20_000)
+    assert progress.line() == (
+        "reading: 30 of 300 pages, 100 of 300 chunks embedded (20 chunks/s, 2,000 tokens/s), about 2 min left"
+    )
+
+
+def test_the_time_left_does_not_rise_while_a_step_takes_no_longer_than_others(progress: Progress, clock: Clock) -> None:
+    progress.found(10)
+    progress.chunks(waiting=500, embedded=0, tokens=0, tokens_waiting=50_000)
+    go_on(progress, clock, 10, 5.0, chunks=50)
+    before = progress.line()
+    clock.now += 4.9
+    assert progress.line() == before
+    clock.now += 60
+    assert "(10 chunks/s" in before
+    assert "(3 chunks/s" in progress.line(), "it has stopped"
 
 
 def test_pages_that_need_no_embedding_have_a_rate_of_their_own(progress: Progress, clock: Clock) -> None:
@@ -176,7 +207,7 @@ def test_embedding_is_told_in_small_steps(tmp_path: Path) -> None:
     report = build([str(tmp_path / "long.md")], tmp_path / "index", DummyEmbedder(), CONFIG, progress=progress)
     steps = [after - before for before, after in pairwise(told) if after != before]
     assert sum(steps) == report.embedded
-    assert max(steps) <= 128
+    assert max(steps) <= 64
 
 
 def test_quiet_progress_says_nothing(docs: Path, tmp_path: Path) -> None:
