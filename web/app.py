@@ -33,6 +33,8 @@ PARTS = (
     document_page,
 )
 
+_PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers change when the index does
+
 
 def create_app(retriever: Retriever, settings: Settings, builds: Jobs | None = None) -> Flask:
     """Build the Flask application around a retriever; the caller starts and closes the retriever.
@@ -71,10 +73,8 @@ def create_app(retriever: Retriever, settings: Settings, builds: Jobs | None = N
 
 
 def _protect(response: Response) -> Response:
-    for name, value in SECURITY_HEADERS.items():
-        response.headers.setdefault(name, value)  # a route may have a stricter policy of its own
-    # answers change when the index does
-    response.headers.setdefault("Cache-Control", "no-store")
+    given = {name.lower() for name, _ in response.headers}  # a route may have a stricter policy of its own
+    response.headers.extend([(name, value) for name, value in _PROTECTION.items() if name.lower() not in given])
     return response
 
 

@@ -118,6 +118,8 @@ class Progress:
             now = self._clock()
             if self._phase != READING:
                 return f"{self._phase}, {_duration(now - self._began)}"
+            if not self._due:
+                return f"{self._phase}: looking for pages, {_duration(now - self._began)}"
             text = f"{self._phase}: {self._pages:,} of {counted(self._due, 'page')}"
             if self._waiting:
                 text += f", {self._embedded:,} of {counted(self._embedded + self._waiting, 'chunk')} embedded"

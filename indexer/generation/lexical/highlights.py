@@ -6,8 +6,7 @@ from functools import lru_cache
 from indexer.generation.lexical.analysis import fold, is_spaceless, rules_for, terms_of_word, without_signs, words
 from indexer.generation.lexical.languages import ENGLISH
 
-# The rest of a word, and the word that ends here.
-_REST, _LAST_WORD = re.compile(r"\w*", re.ASCII), re.compile(r"\w*\Z", re.ASCII)
+_REST = re.compile(r"\w*", re.ASCII)  # of a word
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
 _CHANGED = ("e", "i", "y", "bl")  # the last of visibl is not in visibility
 # A Latin word within a run of another script, or one character with the voicing marks that half-width kana write apart.
@@ -68,7 +67,10 @@ def _spans_in_ascii(marks: _Marks, text: str) -> list[tuple[int, int]]:
             end = start + 1
             if not before.isalnum():
                 end = _REST.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing, too
-                first = _LAST_WORD.search(text, 0, start).start() if before == "_" else start  # type: ignore[union-attr]
+                first = start
+                while before == "_" or before.isalnum():  # such a word is short, and has other words before its last _
+                    first -= 1
+                    before = text[first - 1 : first]
                 if marks[text[first:end]]:
                     found.add((first, end))
             start = lower.find(beginning, end)

@@ -106,6 +106,7 @@ def test_no_time_is_told_while_pages_are_being_found(progress: Progress, clock: 
 
 def test_no_time_is_told_until_something_is_embedded(progress: Progress, clock: Clock) -> None:
     """Reading is quick; and what compiling the model takes is not to be taken for the pace of embedding."""
+    assert progress.line() == "reading: looking for pages, 0 s"
     progress.found(300)
     for page in range(1, 31):
         clock.now += 0.2
