@@ -1,12 +1,16 @@
-"""The program of a reader process: it reads documents until nobody asks any more. Never imported by the build."""
+"""The program of reader processes, and of the one they are forked from. Never imported by the build.
+
+A reader reads documents until nobody asks any more.
+"""
 
 import email
 import encodings
 import gc
 import os
 import pkgutil
+import select
 import signal
-import sys
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
@@ -19,9 +23,10 @@ from docutils.parsers.rst import directives
 from indexer.errors import ParseError
 from indexer.read import language
 from indexer.read.extraction import to_json
+from indexer.read.fork_server import EXIT_CODE, REQUEST
 from indexer.read.formats import ATTACHMENTS, CONTAINER, LINKS, LISTING, MODULES, PACKED_READERS, TEMPLATE
 from indexer.read.gzipped import MAGIC, unpacked
-from indexer.read.isolation.confinement import confine
+from indexer.read.isolation.confinement import confine, hide
 from indexer.read.messages import read_message, write_message
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
@@ -30,18 +35,74 @@ _readers: dict[str, ModuleType] = {}
 _missing: dict[str, str] = {}  # readers that cannot be loaded, and why
 
 
-def main(memory: int) -> None:
-    """Say what holds this process, then answer requests on standard input until it ends."""
+def main() -> None:
+    """Fork a reader for each request that comes over standard input, a socket, until the build closes it."""
+    hide()
     preload()
     gc.freeze()
     gc.set_threshold(100_000)  # a page is a hundred thousand objects without a cycle: looking for one costs a sixth
+    control, (ended, signalled) = socket.socket(fileno=0), socket.socketpair()
+    signalled.setblocking(False)
+    signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    readers: dict[int, socket.socket] = {}  # by process: what stands for it
+    killed: set[int] = set()
+    while True:
+        waiting = {status.fileno(): reader for reader, status in readers.items() if reader not in killed}
+        ready, _, _ = select.select([control.fileno(), ended.fileno(), *waiting], (), ())
+        for reader in {waiting[handle] for handle in ready if handle in waiting}:  # which the build has closed
+            os.kill(reader, signal.SIGKILL)  # not yet waited for, so no other process has its number
+            killed.add(reader)
+        if ended.fileno() in ready:
+            ended.recv(4096)
+            _tell(readers)
+            killed &= readers.keys()
+        if control.fileno() in ready and not _forked(control, readers):
+            return
+
+
+def _forked(control: socket.socket, readers: dict[int, socket.socket]) -> bool:
+    """Fork what is asked for; return whether anybody asks any more."""
+    request, handles, *_ = socket.recv_fds(control, REQUEST.size, 3)
+    if not request:
+        return False
+    stdin, stdout, status = handles
+    process = os.fork()
+    if not process:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        try:
+            serve(*REQUEST.unpack(request))
+        finally:
+            os._exit(0)  # nothing of what the server has open is closed twice
+    os.close(stdin)
+    os.close(stdout)
+    readers[process] = socket.socket(fileno=status)
+    return True
+
+
+def _tell(readers: dict[int, socket.socket]) -> None:
+    """Send the exit codes of those that have ended."""
+    while readers:
+        process, status = os.waitpid(-1, os.WNOHANG)
+        if not process:
+            return
+        with readers.pop(process) as told, suppress(OSError):  # nobody may listen any more
+            told.send(EXIT_CODE.pack(os.waitstatus_to_exitcode(status)))
+
+
+def serve(memory: int) -> None:
+    """Say what holds this process, then answer requests on standard input until it ends."""
     # what a library prints must not be taken for an answer
-    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers, open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    with os.fdopen(os.dup(1), "wb") as answers, open(os.devnull, "wb") as nowhere, os.fdopen(0, "rb") as asks:
+        os.dup2(nowhere.fileno(), 1)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as first_to_go:
             first_to_go.write("1000")  # the build can go on without it
-        write_message(answers, {"confinement": confine(memory)})
-        while (asked := read_message(sys.stdin.buffer, _LONGEST_REQUEST)) is not None:
+        write_message(answers, {"pid": os.getpid(), "confinement": confine(memory)})
+        while (asked := read_message(asks, _LONGEST_REQUEST)) is not None:
             request, body = asked
             signal.setitimer(signal.ITIMER_PROF, request["seconds"] + _GRACE)  # CPU time; the signal ends the process
             for fields, data in answer(request["reader"], request["argument"], body):

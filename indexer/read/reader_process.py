@@ -1,7 +1,7 @@
 """The process in which documents are read, so that a hostile one costs itself and never the build.
 
-It is started when it is first needed and kept. It may use only so much memory, has what `isolation` leaves
-it, and is killed when an answer takes too long; the next document gets a new one. What it says is JSON, see
+It is forked when it is first needed, see `fork_server`, and kept. It may use only so much memory, has what `isolation`
+leaves it, and is killed when an answer takes too long; the next document gets a new one. What it says is JSON, see
 `indexer.read.extraction`.
 
 Everything is read there, HTML and plain text too: that leaves the build's own process to fetching and embedding.
@@ -11,18 +11,16 @@ import atexit
 import os
 import select
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from embedder import cpu
 from indexer import memory
 from indexer.errors import ParseError
-from indexer.read.isolation.confinement import hide
+from indexer.read.fork_server import Forked, ForkServer
 from indexer.read.messages import BrokenMessage, read_message, write_message
 
 _SECONDS = 60.0  # for one document, or one member of an archive
@@ -33,12 +31,8 @@ _STARTING = 60.0  # seconds until a process has loaded what it needs, on a busy 
 _GRACE = 1.0  # seconds for a process to be gone that has closed its pipes
 _LIFE = 5_000  # documents read before it is replaced, so that what libraries leak does not add up
 _MOST = 4  # processes that read at the same time, beside those of archives
-# One thread: on many cores the memory that numpy sets aside for each would be more than there may be.
-_START = (
-    "import os, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path[:] = sys.argv[2:]; "
-    "from indexer.read.reader_main import main; main(int(sys.argv[1]))"
-)
 _free: list["ReaderProcess"] = []
+_server = ForkServer()
 Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
 _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
 
@@ -46,10 +40,11 @@ _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect
 class ReaderProcess:
     """One such process; used by one thread at a time."""
 
-    def __init__(self, seconds: float = _SECONDS, memory: int = _MEMORY) -> None:
+    def __init__(self, seconds: float = _SECONDS, memory: int = _MEMORY, server: ForkServer = _server) -> None:
         self._seconds = seconds
         self._memory = memory
-        self._process: subprocess.Popen[bytes] | None = None
+        self._server = server
+        self._process: Forked | None = None
         self._asked = 0
         self.confinement: dict[str, str] = {}  # what holds the process, by name; empty where the system has none of it
 
@@ -95,36 +90,21 @@ class ReaderProcess:
         """End the process, if there is one."""
         process, self._process, self._asked = self._process, None, 0
         if process is not None:
-            process.kill()
-            with process:
-                pass
+            process.close()
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> Forked:
         """Have a process, before there is anything to read; raises ParseError."""
         if self._process is None:
-            hide()
-            self._process = self._start()
+            try:
+                self._process = self._server.fork(self._memory)
+            except OSError as error:
+                raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
             answer, _ = self._exchange(self._process, {}, b"", _STARTING)
-            self.confinement = dict(answer.get("confinement", {}))
+            self._process.pid, self.confinement = int(answer["pid"]), dict(answer["confinement"])
         return self._process
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        paths = [os.path.abspath(path) for path in sys.path]
-        try:
-            return subprocess.Popen(
-                [sys.executable, "-I", "-X", "utf8", "-c", _START, str(self._memory), *paths],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={},
-                start_new_session=True,  # an interrupt from the keyboard is for the build, which then ends this
-            )
-        except OSError as error:
-            raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
-
     def _exchange(
-        self, process: subprocess.Popen[bytes], request: dict[str, Any], body: bytes, seconds: float
+        self, process: Forked, request: dict[str, Any], body: bytes, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
         """Send the request, if there is one, and receive an answer."""
         pipes = _Pipes(process, seconds)
@@ -139,9 +119,8 @@ class ReaderProcess:
         except OSError:  # it has ended before it took everything
             answer = None
         if answer is None:
-            with suppress(subprocess.TimeoutExpired):
-                if process.wait(_GRACE) == -signal.SIGSYS:
-                    raise ParseError("its reader was stopped: it made a forbidden system call")
+            if process.wait(_GRACE) == -signal.SIGSYS:
+                raise ParseError("its reader was stopped: it made a forbidden system call")
             raise ParseError(f"reading it crashed, or took more than {self._memory >> 20:,} MB of memory")
         return answer
 
@@ -149,9 +128,8 @@ class ReaderProcess:
 class _Pipes:
     """Standard input and output of a process, for one exchange, until its time is up: then TimeoutError is raised."""
 
-    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are asked for
-        self._to, self._from = process.stdin.fileno(), process.stdout.fileno()
+    def __init__(self, process: Forked, seconds: float) -> None:
+        self._to, self._from = process.stdin, process.stdout
         os.set_blocking(self._to, False)
         self._end = time.monotonic() + seconds
 
@@ -224,6 +202,7 @@ def borrowed() -> Iterator[ReaderProcess]:
 
 @atexit.register
 def close_all() -> None:
-    """End the processes that nobody uses; the next document starts a new one."""
+    """End the processes that nobody uses, and what they were forked from; the next document starts new ones."""
     while _free:
         _free.pop().close()
+    _server.close()

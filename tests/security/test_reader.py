@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from indexer.errors import ParseError
-from indexer.read import reader_process
 from indexer.read.extraction import from_json
+from indexer.read.fork_server import ForkServer
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
 from indexer.read.isolation import seccomp
 from indexer.read.reader_process import ReaderProcess
@@ -59,6 +59,7 @@ ATTEMPTS = {
     "look at a file": ("os.stat(path)", "PermissionError"),
     "environment of the build": ("open(f'/proc/{parent}/environ').read()", "PermissionError"),
     "memory of the build": ("open(f'/proc/{parent}/mem', 'rb')", "PermissionError"),
+    "what it was forked from": ("os.getppid()", ENDED),
     "limits of the build": (
         "import resource; resource.prlimit(parent, resource.RLIMIT_CPU, (1, 1))",
         "PermissionError",
@@ -70,7 +71,7 @@ _CODE = """
 import ctypes, fcntl, os, resource
 libc = ctypes.CDLL(None)
 libc.sbrk.restype = ctypes.c_long
-parent = os.getppid()
+parent = {build}
 ATTEMPTS = {attempts!r}
 def read(body, charset):
     path, _, attempt = body.decode().partition("\\n")
@@ -84,19 +85,15 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProcess]:
     """A reader process with a reader that does what the document says."""
     folder = tmp_path_factory.mktemp("reader")
-    code = _CODE.format(attempts={name: attempt for name, (attempt, _) in ATTEMPTS.items()})
+    code = _CODE.format(build=os.getpid(), attempts={name: attempt for name, (attempt, _) in ATTEMPTS.items()})
     (folder / "taken.py").write_text(code)
     more = f"import indexer.read; indexer.read.__path__.append({str(folder)!r}); import indexer.read.formats; "
     more += "indexer.read.formats.MODULES['taken'] = 'taken'; "
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            reader_process,
-            "_START",
-            reader_process._START.replace("from indexer.read.reader_main", more + "from indexer.read.reader_main"),
-        )
-        box = ReaderProcess(seconds=20.0)
-        yield box
-        box.close()
+    server = ForkServer(more)
+    box = ReaderProcess(seconds=20.0, server=server)
+    yield box
+    box.close()
+    server.close()
 
 
 def read(box: ReaderProcess, reader: str, body: bytes, argument: str | None = None) -> list[dict[str, object]]:

@@ -1,6 +1,8 @@
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from indexer.errors import ParseError
 from indexer.read import reader_process
 from indexer.read.extraction import from_json
+from indexer.read.fork_server import ForkServer
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import Whole
 
@@ -33,17 +36,17 @@ _HOSTILE = {
 
 
 @pytest.fixture
-def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReaderProcess]:
+def box(tmp_path: Path) -> Iterator[ReaderProcess]:
     """A reader process that knows the readers above."""
     for name, code in _HOSTILE.items():
         (tmp_path / f"{name}.py").write_text(code)
     more = f"import indexer.read; indexer.read.__path__.append({str(tmp_path)!r}); import indexer.read.formats; "
     more += f"indexer.read.formats.MODULES.update({dict(zip(_HOSTILE, _HOSTILE, strict=True))}); "
-    head, separator, tail = reader_process._START.partition("from indexer.read.reader_main")
-    monkeypatch.setattr(reader_process, "_START", head + more + separator + tail)
-    box = ReaderProcess(seconds=3.0, memory=1 << 29)
+    server = ForkServer(more)
+    box = ReaderProcess(seconds=3.0, memory=1 << 29, server=server)
     yield box
     box.close()
+    server.close()
 
 
 def ask(box: ReaderProcess, reader: str, body: bytes = b"text") -> str:
@@ -97,6 +100,29 @@ def test_a_process_that_died_meanwhile_is_replaced(box: ReaderProcess) -> None:
     assert box._process.pid != first
 
 
+def test_without_what_it_was_forked_from_another_one_is_started(box: ReaderProcess) -> None:
+    ask(box, "prints")
+    assert box._process is not None
+    status = Path(f"/proc/{box._process.pid}/status").read_text()
+    os.kill(int(status.partition("PPid:")[2].split()[0]), signal.SIGKILL)
+    assert ask(box, "prints") == "T", "a reader goes on"
+    box.close()
+    assert ask(box, "prints") == "T"
+
+
+def test_readers_end_with_whoever_asked() -> None:
+    code = (
+        "import os; from indexer.read.reader_process import ReaderProcess; box = ReaderProcess(); "
+        "print(box.start().pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{int(done.stdout)}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)  # between two looks at another process
+
+
 def test_a_process_is_replaced_after_many_documents(box: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_process, "_LIFE", 2)
     pids = []
@@ -110,7 +136,7 @@ def test_a_process_is_replaced_after_many_documents(box: ReaderProcess, monkeypa
 def test_no_python_is_a_parse_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
     with pytest.raises(ParseError, match="no process to read it in can be started: No such file"):
-        ask(ReaderProcess(), "csv_text")
+        ask(ReaderProcess(server=ForkServer()), "csv_text")
 
 
 def test_whoever_asks_meanwhile_gets_another_one() -> None:

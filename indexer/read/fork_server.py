@@ -1,0 +1,126 @@
+"""The process that reader processes are forked from: it has loaded once what all of them need, and reads no document.
+
+It is told over a Unix socket, see `reader_main`: a message is the memory that a reader may have, with the descriptors
+of the reader's standard input, its standard output, and a socket that stands for it. When the build closes its end of
+that, or ends, the reader is killed; when the reader has ended, its exit code comes back.
+"""
+
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack, suppress
+
+from indexer.read.isolation.confinement import hide
+
+REQUEST = struct.Struct("!Q")  # bytes of memory
+EXIT_CODE = struct.Struct("!i")  # as `subprocess` has it: negative for a signal
+_LOST = -9  # exit code of a reader whose server is gone
+# One thread: on many cores the memory that numpy sets aside for each would be more than there may be.
+_START = (
+    "import os, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path[:] = sys.argv[1:]; {}"
+    "from indexer.read.reader_main import main; main()"
+)
+
+
+class Forked:
+    """A process forked there, with the ends of its pipes as descriptors; used by one thread at a time, but for `kill`.
+
+    Its first answer says its `pid`.
+    """
+
+    def __init__(self, stdin: int, stdout: int, status: socket.socket) -> None:
+        self.stdin, self.stdout, self.pid = stdin, stdout, 0
+        self._status = status
+        self._exit_code: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        return self.wait(0)
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """Return the exit code once it has ended, or None if it runs longer than so many seconds."""
+        if self._exit_code is None:
+            waiting = select.poll()
+            waiting.register(self._status, select.POLLIN)
+            if waiting.poll(None if seconds is None else seconds * 1_000):
+                said = self._status.recv(EXIT_CODE.size)
+                self._exit_code = EXIT_CODE.unpack(said)[0] if len(said) == EXIT_CODE.size else _LOST
+        return self._exit_code
+
+    def kill(self) -> None:
+        """Have it killed; from any thread."""
+        with suppress(OSError):  # closed meanwhile
+            self._status.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Kill it, and wait until it is gone."""
+        if self._exit_code is None:
+            self.kill()
+            self.wait()
+        self._status.close()
+        os.close(self.stdin)
+        os.close(self.stdout)
+
+
+class ForkServer:
+    """Starts that process when the first reader is needed, and again if it is gone. May be used by several threads."""
+
+    def __init__(self, before: str = "") -> None:
+        """Run some code `before` anything is loaded there, which tests do."""
+        self._start = _START.format(before)
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def fork(self, memory: int) -> Forked:
+        """Return a new reader, which may have so many bytes of memory, before it is ready. Raises OSError."""
+        with self._lock, ExitStack() as theirs, ExitStack() as ours:
+            control = self._connected()
+            (stdin, to), (from_, stdout), (ended, status) = os.pipe(), os.pipe(), socket.socketpair()
+            for handle in (stdin, stdout):
+                theirs.callback(os.close, handle)
+            theirs.callback(status.close)
+            for handle in (to, from_):
+                ours.callback(os.close, handle)
+            ours.callback(ended.close)
+            socket.send_fds(control, [REQUEST.pack(memory)], [stdin, stdout, status.fileno()])
+            ours.pop_all()
+            return Forked(to, from_, ended)
+
+    def close(self) -> None:
+        """End the process, and with it all that were forked there."""
+        with self._lock:
+            self._end()
+
+    def _connected(self) -> socket.socket:
+        if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
+            self._end()
+            hide()
+            control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs, ExitStack() as ours:
+                ours.callback(control.close)
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-X", "utf8", "-c", self._start, *map(os.path.abspath, sys.path)],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env={},
+                    start_new_session=True,  # an interrupt from the keyboard is for the build, which then ends this
+                )
+                ours.pop_all()
+            self._control = control
+        assert self._control is not None  # noqa: S101 - just made
+        return self._control
+
+    def _end(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None and self._owner == os.getpid():  # else it is that of whoever forked this process
+            self._process.wait()
+        self._process, self._control, self._owner = None, None, os.getpid()
