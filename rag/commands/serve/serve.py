@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from embedder.errors import PilotlightError
 from rag.commands.verb import Result, verb
+from rag.errors import RagError
 from rag.settings import Settings
 
 
@@ -54,6 +55,8 @@ def serve(settings: Settings) -> Result | None:
     become_server: Callable[[], NoReturn] = import_module("web.server.__main__").main
     if check:
         check.join()
+        if check.exitcode and check.exitcode < 0:
+            raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")
         if check.exitcode:
             sys.exit(2)  # it has said why
     for each in known:
