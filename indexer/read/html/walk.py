@@ -195,12 +195,13 @@ class Walker:
             self._last_anchor = marks[-1][1]
 
     def _flush(self) -> None:
+        line = self._line
         if self._heading or self._term is not None:
-            self._line.pieces.append(" ")
-        elif self._line.length:
-            self._write(*self._line.take(), self._kinds[-1])
-        else:  # white space between blocks
-            self._line.drop()
+            line.pieces.append(" ")
+        elif line.length:
+            self._write(*line.take(), self._kinds[-1])
+        elif line.pieces:  # white space between blocks
+            line.drop()
 
     def _write(
         self,
