@@ -125,17 +125,20 @@ def _anchors(found: Gold, passages: Iterable[Passage]) -> Iterator[tuple[Passage
 
 
 def _places(text: Sequence[str], order: tuple[str, ...], places: Mapping[str, list[int]]) -> list[int]:
-    """Where in the page's words a passage begins, without what is no text of the page before that.
+    """Where in the page's words a passage may begin, without what is no text of the page before that.
 
-    The longest leads are looked for first: a table that goes on begins with the names of its columns again.
+    A few words that are in several places do not settle it: a table that goes on begins with the names of its columns.
     """
-    for length in _LEADS:
-        for begin in range(max(1, len(text) - length + 1)):
+    several: list[int] = []
+    for begin in range(len(text)):
+        for length in _LEADS:
             lead = tuple(text[begin : begin + length])
-            starts = places.get(lead[0], []) if lead else []
-            if found := [start for start in starts if order[start : start + len(lead)] == lead]:
-                return found
-    return []
+            starts = places.get(lead[0], []) if len(lead) == length or not begin else []
+            found = [start for start in starts if order[start : start + len(lead)] == lead]
+            if len(found) == 1 or (found and length == _LEADS[0]):
+                return several + found
+            several = several or found
+    return several
 
 
 def table(measured: Mapping[str, tuple[Generator, Mapping[str, Counts]]]) -> str:

@@ -1,9 +1,8 @@
 """Pilotlight and others, each reading pages to text."""
 
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Role
-from indexer.build.build import build
-from indexer.build.progress import Progress
-from indexer.config import BuildConfig, ChunkConfig
-from indexer.errors import NothingToIndex
-from indexer.generation.document_database import StoredChunk
-from indexer.generation.generation import Generation
-from indexer.records import SEPARATOR
+from indexer.config import ChunkConfig, CrawlLimits
+from indexer.cut.chunking import Chunker
+from indexer.errors import ParseError
+from indexer.read.parsing import parse
+from indexer.records import SEPARATOR, Chunk, Page
+from indexer.sources.round_robin import read_sources
+from indexer.sources.templates import Templates
 from tests.dummy import DummyEmbedder
 from tests.quality.gold import parsed
 
@@ -57,37 +56,32 @@ class Reading:
 
 
 def pilotlight(root: Path, wanted: Iterable[str], others: Iterable[str]) -> dict[str, Reading]:
-    """Build an index of a site and take from it what it holds of the wanted pages; those it leaves out are missing.
+    """Read the pages of a site as a build does, the wanted ones to the end; those that a build leaves out are missing.
 
-    Two builds: one cuts passages as they are by default, the other leaves sections whole, so that code is not cut.
+    Passages are cut twice: as they are by default, and with sections left whole, so that code is not cut.
     """
     wanted = list(wanted)
+    whole = Chunker(Unseeing(max_length=_WHOLE + 1_000), ChunkConfig(tokens=_WHOLE))
+    cut = Chunker(Unseeing(max_length=_MODEL), ChunkConfig())
     with tempfile.TemporaryDirectory() as folder:
-        site = Path(folder).resolve() / "site"
+        site = Path(folder).resolve()
         for name in {*wanted, *others}:
             copy = site / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             copyfile(root / name, copy)
-        whole = _chunks(site, Path(folder) / "whole", ChunkConfig(tokens=_WHOLE), _WHOLE + 1_000)
-        cut = _chunks(site, Path(folder) / "cut", ChunkConfig(), _MODEL)
-        urls = {name: (site / name).as_uri() for name in wanted}
-    return {name: _reading(whole[url], cut.get(url, [])) for name, url in urls.items() if url in whole}
-
-
-def _chunks(site: Path, index: Path, cut: ChunkConfig, length: int) -> dict[str, list[StoredChunk]]:
-    embedder = Unseeing(max_length=length)
-    try:
-        build([str(site)], index, embedder, BuildConfig(chunk=cut), progress=Progress(sys.stderr, "quiet"))
-    except NothingToIndex:
-        return {}
-    found: dict[str, list[StoredChunk]] = {}
-    with closing(Generation.open(index)) as generation:
-        for chunk in generation.chunks(np.arange(generation.chunk_count)):
-            found.setdefault(chunk.url.partition("#")[0], []).append(chunk)
+        urls = {(site / name).as_uri(): name for name in wanted}
+        items = read_sources([str(site)], CrawlLimits(), lambda due: None, templates=Templates())
+        pages = [item for item in items if isinstance(item, Page) and item.url in urls]
+    found = {}
+    for page in pages:
+        with suppress(ParseError):
+            document = parse(page)
+            if chunks := whole.split(document):
+                found[urls[page.url]] = _reading(chunks, cut.split(document))
     return found
 
 
-def _reading(whole: list[StoredChunk], cut: list[StoredChunk]) -> Reading:
+def _reading(whole: list[Chunk], cut: list[Chunk]) -> Reading:
     paths: dict[tuple[str, ...], None] = {}
     for chunk in whole:
         names = chunk.section.split(SEPARATOR) if chunk.section else []

@@ -8,7 +8,8 @@ import re
 
 from indexer.read.html.code import MAY_BE_CODE, code_of, is_code
 from indexer.read.html.html_tree import Element, fold
-from indexer.read.html.links import Link, around_links, labels_between
+from indexer.read.html.line import BREAK, Line
+from indexer.read.html.links import labels_between
 from indexer.read.html.noise import AROUND, classes, is_noise, is_permalink, text_within, titles_a_box
 from indexer.read.html.parts import Block, SectionDraft, join_parts, text_of
 from indexer.read.html.tables import Row, Table, Tables
@@ -22,7 +23,6 @@ _BLOCKS = frozenset(
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
 _SHAPING = _BLOCKS | {*_HEADINGS, "a", "br"}  # all others only carry text, and perhaps an id
-_BREAK = "\x00"  # stands for <br>
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 _GENERATED_ID = re.compile(r"id[-m]?\d[\d.]*")
@@ -41,20 +41,12 @@ class Walker:
         self.text_length = 0  # characters
         self.link_length = 0  # of these, characters inside links
         self._parts = [SectionDraft((), None)]
-        self._line: list[str] = []  # inline text that is not a block yet
-        self._line_length = 0  # of its characters
-        self._line_linked = 0
-        self._bare = ""  # of the last line, what was around its links
-        self._names_versions = False  # whether they lead to the page in other languages
-        self._tails: tuple[Link, ...] = ()  # and the links that ended it
-        self._line_anchor: str | None = None  # the nearest id before it, or of what it defines
-        self._line_defines = False
+        self._line = Line()
         self._kinds = ["div"]  # open elements that make blocks
         self._tight = False  # whether the next block follows without a blank line
         self._bullet = ""
         self._lists: list[bool] = []  # open lists: whether an item has been written
         self._links = 0  # open links
-        self._line_links: list[Link] = []
         self._outline: list[tuple[int, str]] = []  # open headings
         self._heading = False  # inside a heading
         self._term: Element | None = None  # the open <dt>
@@ -118,11 +110,9 @@ class Walker:
         elif name == "a":
             if "href" in tag.attributes:
                 self._links += 1
-                link = Link(tag.attributes["href"], len(self._line))
-                link.is_version = "hreflang" in tag.attributes and "alternate" in tag.get("rel")
-                self._line_links.append(link)
+                self._line.open_link(tag)
         elif name == "br":
-            self._line.append(_BREAK)
+            self._line.pieces.append(BREAK)
         elif name == "li":
             self._bullet = "- "
         elif name in _LISTS:
@@ -152,8 +142,7 @@ class Walker:
         if name == "a":
             if "href" in tag.attributes:
                 self._links -= 1
-                if self._line_links:
-                    self._line_links[-1].end = len(self._line)
+                self._line.close_link()
         elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
             self._parts[-1].leads = True
         elif name == "li":
@@ -170,24 +159,25 @@ class Walker:
             self._write_row(self._rows.pop())
 
     def _add(self, text: str) -> None:
-        self._line.append(text)
+        line = self._line
+        line.pieces.append(text)
         length = len(text.strip())
         if not length:
             return
-        if not self._line_length:
-            self._line_anchor = self._last_anchor
+        if not line.length:
+            line.anchor = self._last_anchor
         linked = length if self._links else 0
         self.text_length += length
         self.link_length += linked
-        self._line_length += length
-        self._line_linked += linked
+        line.length += length
+        line.linked += linked
         if not self._heading and self._term is None:
             self._near_anchor = None
 
     def _preformatted(self, tag: Element) -> None:
         if self._heading or self._term is not None:
             self._note_anchor(tag)
-            if self._term is not None and not self._line_length:
+            if self._term is not None and not self._line.length:
                 self._term_code = code_of(tag)
             self._add(f" {tag.text()} ")
             return
@@ -198,32 +188,20 @@ class Walker:
             return
         self.text_length += len(text)
         self._near_anchor = None
-        self._line_anchor = self._last_anchor
+        self._line.anchor = self._last_anchor
         self._bullet = ""
         self._write(text, len(text), 0, "pre", marks=marks)
         if marks:
             self._last_anchor = marks[-1][1]
 
-    def _take_line(self) -> tuple[str, int, int]:
-        """The text of the line, its characters, and those of them inside links."""
-        text = "".join(self._line)
-        self._bare, self._tails = around_links(self._line, self._line_links) if self._line_links else ("", ())
-        self._names_versions = any(link.is_version for link in self._line_links)
-        self._line_links.clear()
-        self._line.clear()
-        self._line_defines = False
-        length, linked, self._line_length, self._line_linked = self._line_length, self._line_linked, 0, 0
-        shown = fold(text) if _BREAK not in text else "\n".join(filter(None, map(fold, text.split(_BREAK))))
-        return shown, length, linked
-
     def _flush(self) -> None:
+        line = self._line
         if self._heading or self._term is not None:
-            self._line.append(" ")
-        elif self._line_length:
-            self._write(*self._take_line(), self._kinds[-1])
-        else:  # white space between blocks
-            self._line.clear()
-            self._line_links.clear()
+            line.pieces.append(" ")
+        elif line.length:
+            self._write(*line.take(), self._kinds[-1])
+        elif line.pieces:  # white space between blocks
+            line.drop()
 
     def _write(
         self,
@@ -236,22 +214,23 @@ class Walker:
     ) -> None:
         if self._rows and text:
             self._rows[-1].add(text, length, linked)
-            self._bare = ""  # what says where to go is a line
+            self._line.bare = ""  # what says where to go is a line
             return
         if not _WORD.search(text) and kind != "pre":
             return
-        if self._names_versions and labels_between(self._bare) is not None:
+        if self._line.names_versions and labels_between(self._line.bare) is not None:
+            self._line.bare, self._line.tails = "", ()
             return
         tight = self._tight
         if self._lists:
             tight, self._lists[-1] = tight or self._lists[-1], True
             kind = "li" if kind in ("p", "div") else kind
         part = self._parts[-1]
-        anchor = self._line_anchor
+        line = self._line
         tight = tight and bool(part.blocks)
-        block = Block(self._bullet + text, kind, anchor, tight, length, linked, self._bare, self._tails, head, marks)
-        part.blocks.append(block)
-        self._bare, self._tails = "", ()
+        shown = self._bullet + text
+        part.blocks.append(Block(shown, kind, line.anchor, tight, length, linked, line.bare, line.tails, head, marks))
+        line.bare, line.tails = "", ()
         part.defined = True
         self._bullet = ""
         self._tight = False
@@ -267,7 +246,7 @@ class Walker:
                 table.home = self._parts[-1]
             elif row.is_own:
                 self._parts.append(SectionDraft(path, row.anchor, list_path=table.home.path))
-        self._line_anchor = row.anchor
+        self._line.anchor = row.anchor
         self._write(text, row.length, row.linked, "tr", table.head_above(row, text))
         self._tight = "\n" not in text
 
@@ -283,21 +262,21 @@ class Walker:
             return
         if self._heading or self._term is not None:
             self._own_anchor = self._own_anchor or anchor
-        elif 0 < self._line_length <= _TERM_LENGTH and tag.name in _NAMES and not self._line_defines:
+        elif 0 < self._line.length <= _TERM_LENGTH and tag.name in _NAMES and not self._line.defines:
             self._define(tag, anchor)
         elif is_block or self._near_anchor is None or not self._near_is_block:
             self._near_anchor, self._near_is_block = anchor, is_block
 
     def _define(self, tag: Element, anchor: str) -> None:
         """Take the id of a name for that of its line: what is before it, as in "data Tide", tells its kind."""
-        if "href" not in tag.attributes and _WORD.search(tag.first_text()) and "." not in "".join(self._line):
-            self._line_anchor, self._line_defines = anchor, True
+        if "href" not in tag.attributes and _WORD.search(tag.first_text()) and "." not in "".join(self._line.pieces):
+            self._line.anchor, self._line.defines = anchor, True
         self._near_anchor, self._near_is_block = anchor, False
 
     def _open_heading(self, level: int) -> None:
         self._heading = False
-        title, length, linked = self._take_line()
-        self._bare, self._tails = "", ()
+        title, length, linked = self._line.take()
+        self._line.bare, self._line.tails = "", ()
         title = title.replace("\n", " ")
         anchor = self._own_anchor or self._near_anchor or self._last_anchor
         self._own_anchor = self._near_anchor = None
@@ -315,7 +294,7 @@ class Walker:
     def _open_term(self, tag: Element) -> None:
         self._term = None
         anchor, self._own_anchor = self._own_anchor, None
-        text, length, linked = self._take_line()
+        text, length, linked = self._line.take()
         part = self._parts[-1]
         another_name = part.list_path is not None and not part.defined
         self._last_anchor = anchor or self._last_anchor
@@ -324,7 +303,7 @@ class Walker:
             name = anchor if anchor and "sig" in classes(tag) else text.replace("\n", " ")
             path = (*home.path[:_DEEPEST], name[:_TERM_LENGTH].strip())
             self._parts.append(SectionDraft(path, anchor or self._last_anchor, list_path=home.path))
-        self._line_anchor = anchor or self._last_anchor
+        self._line.anchor = anchor or self._last_anchor
         (code, marks), self._term_code = self._term_code, ("", ())
         if code and fold(code) == fold(text):
             self._write(code, length, linked, "pre", marks=marks)

@@ -178,7 +178,7 @@ def test_what_leads_up_to_a_title_stays() -> None:
 
 def test_the_page_in_other_languages_is_left_out() -> None:
     links = '<a href="/en">en</a> | <a href="/fr" hreflang=fr rel=alternate>fr</a>'
-    assert text(f"<h1>T</h1><p>Own text.</p><p>Available Languages: {links}</p>") == "Own text."
+    assert text(f"<h1>T</h1><p>Own text.</p><p>Available Languages: {links}</p><pre>a</pre>") == "Own text.\n\na"
     assert "fr" in text(f"<h1>T</h1><p>Own text.</p><p>It was translated by us: {links}</p>")
 
 
