@@ -1,12 +1,13 @@
 """The part of the build that pyproject.toml cannot say: a wheel carries the native library of its architecture.
 
-Without a C++ compiler the wheel is made without it, and the library is compiled when it is first needed.
+Without a C++ compiler the wheel is made without it, and the library is compiled when it is first needed. For another
+architecture, name its compiler in CXX and its platform with --plat-name, as scripts/release does.
 """
 
 import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
@@ -21,9 +22,9 @@ class BuildWithLibrary(build_py):
         """Copy the packages, then add the library."""
         super().run()
         if not self.editable_mode and library.find_compiler():
-            machine = library.architecture()
+            machine = self.get_finalized_command("bdist_wheel").plat_name.partition("-")[2] or library.architecture()
             target = Path(self.build_lib) / library.built_library(machine).relative_to(library.SOURCES.parents[1])
-            library.compile_library(target, machine)
+            library.compile_library(target, machine, library.PORTABLE)
 
 
 class PlatformWheel(bdist_wheel):
@@ -40,4 +41,12 @@ class PlatformWheel(bdist_wheel):
         return (python, abi, platform) if self.root_is_pure else ("py3", "none", platform)
 
 
-setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+class WithLibrary(Distribution):
+    """Is installed where code of a platform belongs."""
+
+    def has_ext_modules(self) -> bool:
+        """Return whether there is more than Python in it."""
+        return library.find_compiler() is not None
+
+
+setup(distclass=WithLibrary, cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from rag.settings import SETTINGS, load
 from tests.command_lines import read
@@ -92,6 +94,32 @@ def test_what_is_copied_is_there_and_is_all_that_is_packaged() -> None:
     assert kept == ours
     extras = next(re.findall(r"\.\[([\w,]+)\]", value)[0] for _, value in instructions() if ".[" in value)
     assert set(extras.split(",")) <= set(project["project"]["optional-dependencies"])
+
+
+def test_the_list_for_serving_is_that_of_the_project_without_torch() -> None:
+    """Every dependency but those that scripts/lock leaves out, in a version that fits, with the hashes of its files."""
+    text = (DEPLOY / "pilotlight-serve.txt").read_text(encoding="utf-8")
+    entries = [entry.split("--hash=") for entry in re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).split("\n") if entry]
+    pins, hashes = [], 0
+    for line in entries:
+        if len(line) == 1:
+            pins.append(Requirement(line[0].rstrip("\\ ")))
+        else:
+            assert re.fullmatch(r"sha256:[0-9a-f]{64}", line[1].rstrip("\\ "))
+            hashes += 1
+    assert hashes > len(pins)
+    pinned = {pin.name: str(pin.specifier).removeprefix("==") for pin in pins}
+    left_out = set(re.search(r"left_out=\((.*)\)", (ROOT / "scripts" / "lock").read_text("utf-8"))[1].split())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = list(map(Requirement, project["dependencies"] + project["optional-dependencies"]["remote"]))
+    assert left_out <= {one.name for one in needed} | {"huggingface-hub"}
+    assert not left_out & pinned.keys()
+    wrong = [
+        one.name
+        for one in needed
+        if one.name not in left_out and not one.specifier.contains(pinned[canonicalize_name(one.name)])
+    ]
+    assert wrong == []
 
 
 def test_the_image_runs_as_nobody_in_particular_and_is_probed() -> None:

@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -44,6 +45,8 @@ INTERLEAVE = {
     "x86_64": {"fp32": 1, "bf16": 2, "int8": 4},
     "aarch64": {"fp32": 1, "bf16": 4, "int8": 8},
 }
+# For libraries that other machines load, whose C++ runtime may be older, or none.
+PORTABLE = ("-static-libstdc++", "-Wl,--gc-sections,--exclude-libs,ALL", "-s")
 _FLAGS = "-O2 -std=c++17 -fPIC -pthread -fno-math-errno -fvisibility=hidden"
 
 
@@ -89,8 +92,11 @@ def provide(folder: Path) -> None:
         compile_library(folder / LIBRARY, architecture())
 
 
-def compile_library(target: Path, machine: str) -> None:
-    """Compile the library of an architecture. Raises CompilerMissing, or PackageError with the compiler's message."""
+def compile_library(target: Path, machine: str, link: Sequence[str] = ()) -> None:
+    """Compile the library of an architecture; `link` are further flags for the linker.
+
+    Raises CompilerMissing, or PackageError with the compiler's message.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     compiler = find_compiler()
@@ -109,7 +115,7 @@ def compile_library(target: Path, machine: str) -> None:
         ]
         with ThreadPoolExecutor() as pool:
             list(pool.map(_run, lines))
-        _run([compiler, "-shared", "-pthread", "-o", str(target), *(f"{work}/{name}.o" for name in files)])
+        _run([compiler, "-shared", "-pthread", *link, "-o", str(target), *(f"{work}/{name}.o" for name in files)])
 
 
 def _run(line: list[str]) -> None:

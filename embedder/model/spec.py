@@ -120,8 +120,13 @@ def locate(model: str, revision: str = "") -> Path:
 
 
 def _download(model: str, revision: str) -> Path:
-    from huggingface_hub import snapshot_download
-
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise ModelError(
+            f"fetching {model} needs huggingface_hub, which is not installed: pip install huggingface_hub, or use a "
+            "local folder"
+        ) from None
     try:
         path = snapshot_download(model, revision=revision, allow_patterns=_PATTERNS)
     except Exception as error:

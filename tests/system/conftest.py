@@ -57,10 +57,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(index: Path, *flags: str) -> Iterator[str]:
+def serving(index: Path, *flags: str, python: str | Path = sys.executable) -> Iterator[str]:
     """Serve an index until the block ends; give the base url once the server is ready."""
     port = free_port()
-    line = [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(index), "--port", str(port), *flags]
+    line = [python, "-m", "rag.commands.cli", "serve", "--index", str(index), "--port", str(port), *flags]
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile("w+") as said:  # a pipe that nobody reads would fill up, and stop the server
         process = subprocess.Popen(line, stderr=said)

@@ -70,4 +70,6 @@ def test_what_it_installs_compiles_nothing(wheel: Path, tmp_path: Path) -> None:
     where, built, size = done.stdout.split()
     assert where.startswith(str(tmp_path / "installed"))
     assert built == "True"
+    asked = subprocess.run(["readelf", "--dynamic", str(next(tmp_path.rglob("encoder-*.so")))], capture_output=True)
+    assert b"libstdc++" not in asked.stdout  # which may be older, or not there
     assert int(size) == (tmp_path / "installed/embedder/native" / f"encoder-{library.architecture()}.so").stat().st_size

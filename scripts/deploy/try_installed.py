@@ -1,0 +1,64 @@
+"""Index a folder, search it and serve it with an installed Pilotlight that has no compiler, and no PyTorch.
+
+Usage: try_installed.py BIN SOURCE WORK, where BIN is the folder of the environment's programs.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+
+def main() -> None:
+    """Try it; raises for whatever goes wrong."""
+    programs, source, work = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
+    work.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = {
+        "PATH": str(programs),
+        "HOME": str(work),
+        "CXX": "/nonexistent/g++",
+        "PILOTLIGHT_INDEX": str(work / "index"),
+        "PILOTLIGHT_PORT": str(port),
+    }
+
+    def run(*arguments: str) -> bytes:
+        line = [programs / "pilotlight", *arguments]
+        return subprocess.run(line, env=environment, stdout=subprocess.PIPE, check=True).stdout
+
+    start = time.monotonic()
+    report = json.loads(run("index", str(source), "--quiet", "--json"))
+    print(f"indexed {report['documents']} documents, {report['chunks']} passages: {time.monotonic() - start:.1f} s")
+    start = time.monotonic()
+    found = json.loads(run("search", "how do I run it without a compiler?", "--json"))
+    print(f"first search: {time.monotonic() - start:.1f} s, {found['hits'][0]['title']}")
+    start = time.monotonic()
+    server = subprocess.Popen([programs / "pilotlight", "serve"], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        answer = asked(server, f"http://127.0.0.1:{port}/api/v1/search?q=without+a+compiler")
+        print(f"first answer of the server: {time.monotonic() - start:.1f} s after its start")
+    finally:
+        server.terminate()
+        code = server.wait(60)
+    if code or not answer["hits"]:
+        sys.exit(f"the server ended with {code}, and had answered {answer}")
+
+
+def asked(server: subprocess.Popen[bytes], url: str) -> dict[str, list[object]]:
+    """Return the first answer, which may take until the server listens."""
+    while server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                found: dict[str, list[object]] = json.load(answer)
+                return found
+        except OSError:
+            time.sleep(0.02)  # between two looks at another process
+    sys.exit(f"the server ended with {server.returncode}")
+
+
+if __name__ == "__main__":
+    main()

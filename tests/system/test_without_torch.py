@@ -1,0 +1,120 @@
+"""What the native engine needs, and no more: an environment in which PyTorch cannot be imported."""
+
+import json
+import re
+import shutil
+import subprocess
+import venv
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from embedder import cpu
+from embedder.engines import library
+from tests.system.conftest import ROOT, request, serving
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.skipif(
+        cpu.detect().isa not in library.ISAS.get(library.architecture(), {}), reason="there are no native kernels here"
+    ),
+]
+SERVING = ROOT / "scripts" / "deploy" / "pilotlight-serve.txt"
+ABSENT = ["torch", "transformers", "sentence_transformers", "huggingface_hub", "langchain_core"]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment with the packages of the list alone, taken from this one."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for name in set(re.findall(r"^([\w.-]+)==", SERVING.read_text(encoding="utf-8"), re.MULTILINE)):
+        distribution = metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or []} - {"..", "__pycache__"}:
+            (site / top).symlink_to(str(distribution.locate_file(top)))
+    (site / "pilotlight.pth").write_text(f"{ROOT}\n")
+    own = metadata.distribution("pilotlight")
+    (site / "pilotlight-0.dist-info").symlink_to(str(own.locate_file(f"pilotlight-{own.version}.dist-info")))
+    return folder / "bin" / "python"
+
+
+def run(python: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    line = [python, "-m", "rag.commands.cli", *map(str, arguments)]
+    return subprocess.run(line, cwd="/", capture_output=True, text=True, timeout=300, check=False)
+
+
+def change(file: Path, **values: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def cross_encoder(model: Path, folder: Path) -> Path:
+    """Make the packaged model one, with a head that nobody trained."""
+    shutil.copytree(model, folder)
+    (folder / "modules.json").unlink()
+    change(folder / "config.json", num_labels=1, id2label={"0": "LABEL_0"})
+    tensors = {f"bert.{name}": tensor for name, tensor in load_file(model / "model.safetensors").items()}
+    tensors |= {"classifier.weight": np.full((1, 384), 0.1, np.float32), "classifier.bias": np.zeros(1, np.float32)}
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def index(bare: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index that was made there, and the cache beside it."""
+    folder = tmp_path_factory.mktemp("bare-index")
+    done = run(bare, "index", source, "--index", folder / "index", "--cache-dir", folder / "cache", "--quiet")
+    assert done.returncode == 0, done.stderr
+    return folder / "index"
+
+
+def test_nothing_else_is_there(bare: Path) -> None:
+    code = f"import importlib.util as u; print([name for name in {ABSENT} if u.find_spec(name)])"
+    done = subprocess.run([bare, "-c", code], cwd="/", capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_it_indexes_searches_and_reranks(bare: Path, index: Path, packaged_model: Path, tmp_path: Path) -> None:
+    cache = ["--cache-dir", index.parent / "cache"]
+    done = run(bare, "search", "partial index", "--index", index, "--json", *cache)
+    assert json.loads(done.stdout)["hits"][0]["title"] == "Partial indexes", done.stderr
+    model = ["--rerank-model", cross_encoder(packaged_model, tmp_path / "cross-encoder")]
+    done = run(bare, "search", "partial index", "--index", index, "--json", "--rerank", *model, *cache)
+    assert json.loads(done.stdout)["reranked"]["scored"] == 3, done.stderr
+
+
+def test_it_serves(bare: Path, index: Path) -> None:
+    with serving(index, "--cache-dir", str(index.parent / "cache"), python=bare) as url:
+        status, body = request(f"{url}/api/v1/search", {"query": "partial index", "k": 1})
+        assert (status, body["hits"][0]["title"]) == (200, "Partial indexes")
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--engine", "aot"], "engine aot needs PyTorch, which is not installed: pip install pilotlight"),
+        (["--engine", "eager"], "or choose --engine native"),
+        (["--model", "ELECTRA"], "electra, is not one that native knows, and engine aot needs PyTorch"),
+        (["--model", "owner/model", "--revision", "0" * 40], "needs huggingface_hub, which is not installed"),
+    ],
+)
+def test_what_is_missing_is_told_in_one_line(
+    bare: Path, packaged_model: Path, tmp_path: Path, flags: list[str], told: str
+) -> None:
+    electra = shutil.copytree(packaged_model, tmp_path / "electra")
+    change(electra / "config.json", model_type="electra")
+    arguments = [str(electra) if flag == "ELECTRA" else flag for flag in flags]
+    done = run(bare, "warm", *arguments, "--cache-dir", tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert told in line
+
+
+def test_doctor_knows(bare: Path, index: Path) -> None:
+    done = run(bare, "doctor", "--index", index, "--cache-dir", index.parent / "cache", "--json")
+    report = json.loads(done.stdout)
+    assert report["versions"]["torch"] is None
+    assert report["embedder"]["engine"] == "native"
