@@ -92,13 +92,22 @@ class ForkServer:
             ours.pop_all()
             return Forked(to, from_, ended)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the process has been started and is not gone: then it has closed its end of the socket."""
+        if self._control is None or self._owner != os.getpid():
+            return False
+        closed = select.poll()
+        closed.register(self._control, 0)
+        return not closed.poll(0)
+
     def close(self) -> None:
         """End the process, and with it all that were forked there."""
         with self._lock:
             self._end()
 
     def _connected(self) -> socket.socket:
-        if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
+        if not self.is_there:
             self._end()
             hide()
             control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -96,12 +96,25 @@ class ReaderProcess:
         """Have a process, before there is anything to read; raises ParseError."""
         if self._process is None:
             try:
-                self._process = self._server.fork(self._memory)
-            except OSError as error:
-                raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
-            answer, _ = self._exchange(self._process, {}, b"", _STARTING)
-            self._process.pid, self.confinement = int(answer["pid"]), dict(answer["confinement"])
+                return self._fork()
+            except ParseError:
+                if self._server.is_there:
+                    raise
+            return self._fork()  # what it is forked from was ended meanwhile, as where memory runs out
         return self._process
+
+    def _fork(self) -> Forked:
+        try:
+            process = self._process = self._server.fork(self._memory)
+        except OSError as error:
+            raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
+        try:
+            answer, _ = self._exchange(process, {}, b"", _STARTING)
+        except ParseError:
+            self.close()
+            raise
+        process.pid, self.confinement = int(answer["pid"]), dict(answer["confinement"])
+        return process
 
     def _exchange(
         self, process: Forked, request: dict[str, Any], body: bytes, seconds: float
