@@ -42,7 +42,7 @@ def test_a_word_is_known_if_it_is_a_token(tokenizer):
 def test_a_word_is_known_by_tokens_that_begin_with_a_space(model, pre_tokenizer, tmp_path, tokenizer, monkeypatch):
     made = tokenizers.Tokenizer(model)
     made.pre_tokenizer = pre_tokenizer
-    monkeypatch.setattr(tokenizer, "_whole", made)
+    monkeypatch.setattr(tokenizer, "_truncating", made)
     known = "pump" if isinstance(model, models.Unigram) else "pu"
     assert tokenizer.has(known)
     assert not tokenizer.has(f"{known}s")
