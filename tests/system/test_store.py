@@ -29,14 +29,14 @@ def test_publish_serve_switch_lose_and_regain(tmp_path, fresh_milvus):
         answers, stop = [], threading.Event()
 
         def ask():
-            while not stop.wait(0.02):  # to ask without a pause would only slow down what is waited for
+            while not stop.wait(0.05):  # to ask without a pause would only slow down what is waited for
                 answers.append(request(f"{url}/api/v1/search", {"query": "dead tuples", "k": 1}))
 
         def served_by_all(generation):
             last = answers[-20:]
             return len(last) == 20 and {body.get("generation") for _, body in last} == {generation}
 
-        threads = [threading.Thread(target=ask) for _ in range(3)]
+        threads = [threading.Thread(target=ask) for _ in range(2)]
         for thread in threads:
             thread.start()
         (source / "new.md").write_text("# New\n\na fresh page\n", encoding="utf-8")
