@@ -24,7 +24,7 @@ from embedder.cache import default_folder
 from tests.system.conftest import ROOT, free_port, request, wait_for, write_pages
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
-INSTALLS = ("apt-get install", "python3 -m venv")
+INSTALLS = ("apt-get install", "python3 -m venv", "pip install")
 SERVES = re.compile(r"scripts/run|pilotlight serve")
 LASTS = re.compile(r"(\. |export )")  # what changes the shell for the lines after it
 LONGEST = 300  # seconds, after which a line hangs
