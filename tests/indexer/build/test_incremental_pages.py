@@ -225,10 +225,10 @@ def test_looking_up_what_is_known_of_a_page_opens_no_vectors_and_no_words(work: 
         "from indexer.crawl.crawler import crawl\n"
         "from indexer.generation.current import current_id, generation_folder\n"
         "from indexer.generation.document_database import open_read_only\n"
-        "from indexer.generation.previous import Earlier\n"
+        "from indexer.generation.previous import PreviousGeneration\n"
         "from indexer.generation.manifest import DOCUMENTS, read_manifest\n"
         "folder = generation_folder(Path(sys.argv[1]), current_id(Path(sys.argv[1])))\n"
-        "earlier = Earlier(folder / DOCUMENTS, open_read_only(folder / DOCUMENTS), read_manifest(folder))\n"
+        "earlier = PreviousGeneration(folder / DOCUMENTS, open_read_only(folder / DOCUMENTS), read_manifest(folder))\n"
         "first = next(crawl(sys.argv[2], CrawlLimits(allow_private=True), lambda due: None, earlier))\n"
         "print(type(first).__name__, [name for name in ('faiss', 'tantivy') if name in sys.modules])"
     )
