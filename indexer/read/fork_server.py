@@ -7,6 +7,7 @@ that, or ends, the reader is killed; when the reader has ended, its exit code co
 
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -18,7 +19,7 @@ from indexer.read.isolation.confinement import hide
 
 REQUEST = struct.Struct("!Q")  # bytes of memory
 EXIT_CODE = struct.Struct("!i")  # as `subprocess` has it: negative for a signal
-_LOST = -9  # exit code of a reader whose server is gone
+_LOST = -signal.SIGKILL  # exit code of a reader whose server is gone
 # One thread: on many cores the memory that numpy sets aside for each would be more than there may be.
 _START = (
     "import os, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path[:] = sys.argv[1:]; {}"

@@ -24,9 +24,11 @@ PAGES = {
 }
 
 
-def run(*arguments: str | Path, stdin: str | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end."""
-    line = [sys.executable, "-m", "rag.commands.cli", *map(str, arguments)]
+def run(
+    *arguments: str | Path, stdin: str | None = None, python: str | Path = sys.executable, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end, with the packages of a Python."""
+    line = [python, "-m", "rag.commands.cli", *map(str, arguments)]
     return subprocess.run(
         line, capture_output=True, text=True, env=os.environ | environ, input=stdin, timeout=300, check=False
     )

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from embedder import cpu
 from embedder.engines import library
-from tests.system.conftest import ROOT, request, serving
+from tests.system.conftest import ROOT, request, run, serving
 
 pytestmark = [
     pytest.mark.model,
@@ -42,11 +42,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-def run(python: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    line = [python, "-m", "rag.commands.cli", *map(str, arguments)]
-    return subprocess.run(line, cwd="/", capture_output=True, text=True, timeout=300, check=False)
-
-
 def change(file: Path, **values: object) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
@@ -66,7 +61,7 @@ def cross_encoder(model: Path, folder: Path) -> Path:
 def index(bare: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index that was made there, and the cache beside it."""
     folder = tmp_path_factory.mktemp("bare-index")
-    done = run(bare, "index", source, "--index", folder / "index", "--cache-dir", folder / "cache", "--quiet")
+    done = run("index", source, "--index", folder / "index", "--cache-dir", folder / "cache", "--quiet", python=bare)
     assert done.returncode == 0, done.stderr
     return folder / "index"
 
@@ -79,10 +74,10 @@ def test_nothing_else_is_there(bare: Path) -> None:
 
 def test_it_indexes_searches_and_reranks(bare: Path, index: Path, packaged_model: Path, tmp_path: Path) -> None:
     cache = ["--cache-dir", index.parent / "cache"]
-    done = run(bare, "search", "partial index", "--index", index, "--json", *cache)
+    done = run("search", "partial index", "--index", index, "--json", *cache, python=bare)
     assert json.loads(done.stdout)["hits"][0]["title"] == "Partial indexes", done.stderr
     model = ["--rerank-model", cross_encoder(packaged_model, tmp_path / "cross-encoder")]
-    done = run(bare, "search", "partial index", "--index", index, "--json", "--rerank", *model, *cache)
+    done = run("search", "partial index", "--index", index, "--json", "--rerank", *model, *cache, python=bare)
     assert json.loads(done.stdout)["reranked"]["scored"] == 3, done.stderr
 
 
@@ -107,14 +102,14 @@ def test_what_is_missing_is_told_in_one_line(
     electra = shutil.copytree(packaged_model, tmp_path / "electra")
     change(electra / "config.json", model_type="electra")
     arguments = [str(electra) if flag == "ELECTRA" else flag for flag in flags]
-    done = run(bare, "warm", *arguments, "--cache-dir", tmp_path)
+    done = run("warm", *arguments, "--cache-dir", tmp_path, python=bare)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert told in line
 
 
 def test_doctor_knows(bare: Path, index: Path) -> None:
-    done = run(bare, "doctor", "--index", index, "--cache-dir", index.parent / "cache", "--json")
+    done = run("doctor", "--index", index, "--cache-dir", index.parent / "cache", "--json", python=bare)
     report = json.loads(done.stdout)
     assert report["versions"]["torch"] is None
     assert report["embedder"]["engine"] == "native"

@@ -2,7 +2,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ from indexer.read.extraction import from_json
 from indexer.read.fork_server import ForkServer
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import Whole
+from tests.web.server.test_server import until
 
 _HOSTILE = {
     "sleeps": "import time\ndef read(body, charset):\n    time.sleep(600)",
@@ -115,10 +115,7 @@ def test_readers_end_with_whoever_asked() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{int(done.stdout)}").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)  # between two looks at another process
+    until(lambda: not Path(f"/proc/{int(done.stdout)}").exists())
 
 
 def test_a_process_is_replaced_after_many_documents(box: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
