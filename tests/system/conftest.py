@@ -12,9 +12,11 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
+
+from tests.forked import start
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -28,10 +30,25 @@ def run(
     *arguments: str | Path, stdin: str | None = None, python: str | Path = sys.executable, **environ: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end, with the packages of a Python."""
-    line = [python, "-m", "rag.commands.cli", *map(str, arguments)]
-    return subprocess.run(
-        line, capture_output=True, text=True, env=os.environ | environ, input=stdin, timeout=300, check=False
-    )
+    with (
+        tempfile.TemporaryFile("w+") as given,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+    ):
+        given.write(stdin or "")
+        given.seek(0)
+        process = start([*map(str, arguments)], (given, out, err), os.environ | environ, python)
+        try:
+            status = process.wait(timeout=300)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess([*map(str, arguments)], status, read(out), read(err))
+
+
+def read(written: IO[str]) -> str:
+    """Return what processes have written to a file so far."""
+    written.seek(0)
+    return written.read()
 
 
 def request(url: str, body: object = None) -> tuple[int, Any]:
@@ -62,17 +79,13 @@ def free_port() -> int:
 def serving(index: Path, *flags: str, python: str | Path = sys.executable) -> Iterator[str]:
     """Serve an index until the block ends; give the base url once the server is ready."""
     port = free_port()
-    line = [python, "-m", "rag.commands.cli", "serve", "--index", str(index), "--port", str(port), *flags]
+    line = ["serve", "--index", str(index), "--port", str(port), *flags]
     url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryFile("w+") as said:  # a pipe that nobody reads would fill up, and stop the server
-        process = subprocess.Popen(line, stderr=said)
-
-        def log() -> str:
-            said.seek(0)
-            return said.read()
+    with open(os.devnull, "r+") as null, tempfile.TemporaryFile("w+") as said:
+        process = start(line, (null, null, said), os.environ, python)
 
         def ready() -> bool:
-            assert process.poll() is None, log()
+            assert process.poll() is None, read(said)
             try:
                 return request(f"{url}/readyz")[0] == 200
             except OSError:
@@ -84,8 +97,8 @@ def serving(index: Path, *flags: str, python: str | Path = sys.executable) -> It
         finally:
             process.terminate()
             process.wait(timeout=60)
-            assert process.returncode == 0, log()
-            assert "Traceback" not in log()
+            assert process.returncode == 0, read(said)
+            assert "Traceback" not in read(said)
 
 
 @pytest.fixture(scope="session")

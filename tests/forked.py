@@ -1,0 +1,100 @@
+"""Processes of the command line, each forked from one that has imported its modules: Python and they would take most of
+the time of a command."""
+
+import atexit
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import IO
+
+from rag.commands.cli import VERBS, main
+
+# What is read from the environment as Python or a library starts, and never again: such a process must be a new one.
+_READ_AT_START = ("PYTHON", "OMP_", "LD_")
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    [
+        *(f"rag.commands.{module}" for module, _ in VERBS.values()),
+        "embedder.engines.native",
+        "indexer.build.build",
+        "indexer.sources.watch",
+        "indexer.stores.folder_store",
+        "rag.commands.embedders",
+        "rag.commands.published",
+        "web.wsgi",
+    ]
+)
+
+
+class Forked:
+    """A process, with what is used of `subprocess.Popen`."""
+
+    def __init__(self, process: ForkServerProcess) -> None:
+        self._process = process
+        assert process.pid is not None
+        self.pid = process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit status. Raises subprocess.TimeoutExpired."""
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("pilotlight", timeout)
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        if self._process.exitcode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def start(
+    line: Sequence[str],
+    streams: tuple[IO[str], IO[str], IO[str]],
+    environ: Mapping[str, str],
+    python: str | Path = sys.executable,
+) -> Forked | subprocess.Popen[str]:
+    """Start a command line. Its streams are files, as somebody would have to read a pipe all the while."""
+    started = any(environ[name] != os.environ.get(name) for name in environ if name.startswith(_READ_AT_START))
+    if started or python != sys.executable:
+        stdin, stdout, stderr = streams
+        whole = [python, "-m", "rag.commands.cli", *line]
+        return subprocess.Popen(whole, stdin=stdin, stdout=stdout, stderr=stderr, env=environ, text=True)
+    names = [f"/proc/{os.getpid()}/fd/{stream.fileno()}" for stream in streams]
+    process = _CONTEXT.Process(target=_run, args=(list(line), names, dict(environ), Path.cwd()))
+    process.start()
+    return Forked(process)
+
+
+def _run(line: list[str], streams: list[str], environ: dict[str, str], folder: Path) -> None:
+    os.environ.clear()
+    os.environ.update(environ)
+    os.chdir(folder)
+    tempfile.tempdir = None  # as the environment says now
+    for number, (name, flags) in enumerate(zip(streams, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
+        opened = os.open(name, flags | os.O_APPEND)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing closed it
+    sys.argv = ["pilotlight", *line]
+    try:
+        sys.exit(main(line))
+    finally:
+        atexit._run_exitfuncs()
