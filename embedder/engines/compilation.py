@@ -1,6 +1,5 @@
 """Compiles a sentence encoder to a package of native code with PyTorch, for the engine `aot`."""
 
-import platform
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +14,12 @@ from embedder.engines.pytorch import PACKAGE
 from embedder.model.encoder import Encoder
 from embedder.model.sentence import SentenceEncoder, WithStates, load_module
 
-_OPTIONS: dict[str, Any] = {"freezing": True}  # folds the weights in and prepacks them in oneDNN's blocked layouts
-if platform.machine() == "aarch64":  # GCC 12 and 14 crash on the header that torch would compile ahead for SVE
-    _OPTIONS |= {"aot_inductor.precompile_headers": False, "cpp_cache_precompile_headers": False}
+_OPTIONS: dict[str, Any] = {
+    "freezing": True,  # folds the weights in and prepacks them in oneDNN's blocked layouts
+    # Headers compiled ahead are used once here, and cost more than they save. (And GCC 12 and 14 crash on SVE's.)
+    "aot_inductor.precompile_headers": False,
+    "cpp_cache_precompile_headers": False,
+}
 _LARGEST_BATCH = 4096
 # What Inductor asks of torch.cpu, and the instruction sets that have it. It looks at the processor and at
 # ATEN_CPU_CAPABILITY, which knows AVX2 and AVX-512 alone.
