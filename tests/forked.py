@@ -1,5 +1,5 @@
-"""Processes of the command line, each forked from one that has imported its modules: Python and they would take most of
-the time of a command."""
+"""Processes that are forked from one which has imported what they use: to start Python and import it again would take
+most of their time."""
 
 import atexit
 import multiprocessing
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import IO
@@ -28,6 +28,8 @@ _CONTEXT.set_forkserver_preload(
         "rag.commands.embedders",
         "rag.commands.published",
         "web.wsgi",
+        "milvus_lite.adapter.grpc.server",
+        "torch",
     ]
 )
 
@@ -65,22 +67,30 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def start(
-    line: Sequence[str],
-    streams: tuple[IO[str], IO[str], IO[str]],
-    environ: Mapping[str, str],
-    python: str | Path = sys.executable,
-) -> Forked | subprocess.Popen[str]:
-    """Start a command line. Its streams are files, as somebody would have to read a pipe all the while."""
-    started = any(environ[name] != os.environ.get(name) for name in environ if name.startswith(_READ_AT_START))
-    if started or python != sys.executable:
-        stdin, stdout, stderr = streams
-        whole = [python, "-m", "rag.commands.cli", *line]
-        return subprocess.Popen(whole, stdin=stdin, stdout=stdout, stderr=stderr, env=environ, text=True)
-    names = [f"/proc/{os.getpid()}/fd/{stream.fileno()}" for stream in streams]
-    process = _CONTEXT.Process(target=_run, args=(list(line), names, dict(environ), Path.cwd()))
+def fork(function: Callable[..., None], *arguments: object) -> Forked:
+    """Call a function in a process of its own."""
+    process = _CONTEXT.Process(target=function, args=arguments)
     process.start()
     return Forked(process)
+
+
+def start(
+    line: Sequence[str], streams: tuple[IO[str], IO[str], IO[str]], environ: Mapping[str, str]
+) -> Forked | subprocess.Popen[str]:
+    """Start a command line. Its streams are files, as somebody would have to read a pipe all the while."""
+    if any(environ[name] != os.environ.get(name) for name in environ if name.startswith(_READ_AT_START)):
+        return start_anew(sys.executable, line, streams, environ)
+    names = [f"/proc/{os.getpid()}/fd/{stream.fileno()}" for stream in streams]
+    return fork(_run, list(line), names, dict(environ), Path.cwd())
+
+
+def start_anew(
+    python: str | Path, line: Sequence[str], streams: tuple[IO[str], IO[str], IO[str]], environ: Mapping[str, str]
+) -> subprocess.Popen[str]:
+    """Start a command line with a Python of its own, as a user does."""
+    stdin, stdout, stderr = streams
+    whole = [python, "-m", "rag.commands.cli", *line]
+    return subprocess.Popen(whole, stdin=stdin, stdout=stdout, stderr=stderr, env=environ, text=True)
 
 
 def _run(line: list[str], streams: list[str], environ: dict[str, str], folder: Path) -> None:

@@ -3,18 +3,20 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_SERVE = """
-import sys
-from milvus_lite.adapter.grpc.server import run_server
-run_server(sys.argv[1], "127.0.0.1", int(sys.argv[2]))
-"""
+from tests.forked import Forked, fork
+
+
+def _serve(folder: Path, port: int) -> None:
+    from milvus_lite.adapter.grpc.server import run_server
+
+    for number in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    run_server(str(folder), "127.0.0.1", port)
 
 
 def _free_port() -> int:
@@ -28,7 +30,7 @@ class MilvusServer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.port = _free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
         if not self._answers():  # somebody else may have taken the port by then
             self.port = _free_port()
             self.start()
@@ -43,8 +45,7 @@ class MilvusServer:
 
     def _answers(self) -> bool:
         """Start, and wait until it answers; return whether it has not ended before."""
-        line = [sys.executable, "-c", _SERVE, str(self._folder), str(self.port)]
-        self._process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = fork(_serve, self._folder, self.port)
         until = time.monotonic() + 60
         while self._process.poll() is None:
             assert time.monotonic() < until, "the Milvus server does not answer"

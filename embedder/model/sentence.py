@@ -6,6 +6,7 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from embedder.errors import ModelError
 from embedder.model.checkpoint import read_encoder, read_step
@@ -169,9 +170,21 @@ def _module_of(step: Step) -> nn.Module:
     return CutStep(step) if isinstance(step, Cut) else UnitStep()
 
 
+class _NotInitialised(TorchFunctionMode):
+    """Parameters made under it keep no values: to draw them takes a compiler's imports, even where none are kept."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
 def _filled(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Module:
     """Make a module with these weights, without any others before."""
-    with torch.device("meta"):
+    with torch.device("meta"), _NotInitialised():
         module = make()
     module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()}, assign=True)
     return module

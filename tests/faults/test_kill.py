@@ -15,7 +15,7 @@ from indexer.errors import IndexCorrupt
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
 from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Outcome, Undisturb, of_every_kind
-from tests.faults.world import ACTIONS, World, assert_tidy, live, rebuild, state
+from tests.faults.world import ACTIONS, World, assert_tidy, content, live, rebuild, state
 
 pytestmark = pytest.mark.longest
 
@@ -53,7 +53,7 @@ def test_killed_at_steps_of_every_kind(disturb: Disturb, undisturbed: Undisturb,
         seen.add("old" if found == before else "new")
         assert found == before or (found and found.content == after.content), outcome
         rebuild(outcome.index, *world.sources)
-        assert live(outcome.index).content == newest, outcome
+        assert content(outcome.index) == newest, outcome
         assert_tidy(outcome.index)
     assert seen == {"old", "new"}
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,11 +110,18 @@ def state(index: Path) -> State | None:
         generation = Generation.open(index)
     except IndexMissing:
         return None
-    try:
-        chunks = generation.chunks(np.arange(generation.chunk_count))
-        return State(generation.id, tuple((chunk.id, chunk.text) for chunk in chunks))
-    finally:
-        generation.close()
+    with closing(generation):
+        return State(generation.id, _content(generation))
+
+
+def content(index: Path) -> Content:
+    """Read the live generation alone: what was there before it has been looked at."""
+    with closing(Generation.open(index)) as generation:
+        return _content(generation)
+
+
+def _content(generation: Generation) -> Content:
+    return tuple((chunk.id, chunk.text) for chunk in generation.chunks(np.arange(generation.chunk_count)))
 
 
 def assert_tidy(index: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -16,7 +15,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.forked import start
+from tests.forked import Forked, start, start_anew
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -27,9 +26,9 @@ PAGES = {
 
 
 def run(
-    *arguments: str | Path, stdin: str | None = None, python: str | Path = sys.executable, **environ: str
+    *arguments: str | Path, stdin: str | None = None, python: str | Path | None = None, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end, with the packages of a Python."""
+    """Run the command line to its end, in a process that is forked, or by a Python that is started for it."""
     with (
         tempfile.TemporaryFile("w+") as given,
         tempfile.TemporaryFile("w+") as out,
@@ -37,12 +36,18 @@ def run(
     ):
         given.write(stdin or "")
         given.seek(0)
-        process = start([*map(str, arguments)], (given, out, err), os.environ | environ, python)
+        process = _start([*map(str, arguments)], (given, out, err), os.environ | environ, python)
         try:
             status = process.wait(timeout=300)
         finally:
             process.kill()
         return subprocess.CompletedProcess([*map(str, arguments)], status, read(out), read(err))
+
+
+def _start(
+    line: list[str], streams: tuple[IO[str], IO[str], IO[str]], environ: dict[str, str], python: str | Path | None
+) -> Forked | subprocess.Popen[str]:
+    return start_anew(python, line, streams, environ) if python else start(line, streams, environ)
 
 
 def read(written: IO[str]) -> str:
@@ -76,13 +81,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(index: Path, *flags: str, python: str | Path = sys.executable) -> Iterator[str]:
+def serving(index: Path, *flags: str, python: str | Path | None = None) -> Iterator[str]:
     """Serve an index until the block ends; give the base url once the server is ready."""
     port = free_port()
     line = ["serve", "--index", str(index), "--port", str(port), *flags]
     url = f"http://127.0.0.1:{port}"
     with open(os.devnull, "r+") as null, tempfile.TemporaryFile("w+") as said:
-        process = start(line, (null, null, said), os.environ, python)
+        process = _start(line, (null, null, said), dict(os.environ), python)
 
         def ready() -> bool:
             assert process.poll() is None, read(said)

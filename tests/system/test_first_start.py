@@ -1,6 +1,8 @@
 """The first start of a fresh installation: no cache, nothing compiled, one process after another."""
 
 import json
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,11 @@ from embedder import EmbedderConfig
 from embedder.config import PACKAGED
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
-from tests.system.conftest import request, run, serving, write_pages
+from tests.system import conftest
+from tests.system.conftest import request, serving, write_pages
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
+run = partial(conftest.run, python=sys.executable)  # as what was imported before is part of a first start
 
 
 @pytest.mark.parametrize("engine", ["aot", "compile", "native", "eager"])
@@ -36,7 +40,7 @@ def test_index_search_and_serve(engine: str, one_layer: Path, tmp_path: Path, mo
     if engine != "compile":  # which compiles anew at every start: the server's is enough
         done = run("search", "partial index", *chosen, "--json")
         assert json.loads(done.stdout)["hits"][0]["title"] == "Partial indexes", done.stderr
-    with serving(tmp_path / "index", *chosen[2:]) as url:
+    with serving(tmp_path / "index", *chosen[2:], python=sys.executable) as url:
         status, body = request(f"{url}/api/v1/search", {"query": "partial index", "k": 1})
         assert (status, body["hits"][0]["title"]) == (200, "Partial indexes")
     assert [path for path in temporary.rglob("*") if path.is_file()] == []  # torch itself makes an empty folder
