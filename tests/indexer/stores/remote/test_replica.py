@@ -125,7 +125,7 @@ def test_half_a_generation_is_invisible(local):
 
 
 def test_a_fetch_that_was_broken_off_is_gone_on_with(world, sent, monkeypatch):
-    monkeypatch.setattr("indexer.stores.remote.remote_collection.BLOCK", 100)
+    monkeypatch.setattr("indexer.stores.remote.remote_collection.BLOCK", 300)
     first = world.publish()
     world.update()
     second = world.publish()
@@ -149,7 +149,7 @@ def test_a_fetch_that_was_broken_off_is_gone_on_with(world, sent, monkeypatch):
     sent.clear()
     world.update()
     assert current_id(world.copy) == second
-    assert sent == {VECTORS: sizes(world.copy, second)[VECTORS] - 100}
+    assert sent == {VECTORS: sizes(world.copy, second)[VECTORS] - 300}
     assert problems_of(verify(folder_of(world.copy, second))) == []
 
 
