@@ -52,6 +52,7 @@ _TOGGLE = 3  # words of what opens and closes a part of a page that is open alre
 _BUBBLE = re.compile(r"tooltip[-_]?(?:text|content|inner|box)")
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
+_ATTACHED = re.compile(r"[^\w\s]$")  # at the end of what stands before: an operator, an opening bracket
 
 
 def classes(tag: Element) -> frozenset[str]:
@@ -140,7 +141,7 @@ def text_within(tag: Element) -> list[Element | str]:
     """Return the children of one of `AROUND`, without the short links and badges beside a heading or code."""
     children = tag.children
     if tag.name in _TITLES:
-        return [node for node in children if isinstance(node, str) or not _is_bracketed(node)]
+        return [node for place, node in enumerate(children) if isinstance(node, str) or not _is_beside(tag, place)]
     if len(children) > _BESIDE:
         return children
     names = {node.name for node in children if isinstance(node, Element)}
@@ -151,6 +152,18 @@ def text_within(tag: Element) -> list[Element | str]:
     if not names <= _FRAMED:
         return children
     return [node for node in children if isinstance(node, str) or not _is_badge(node)]
+
+
+def _is_beside(title: Element, place: int) -> bool:
+    """Whether a child is a link in brackets beside the words of a title, and not one of them, such as a type."""
+    node = title.children[place]
+    if isinstance(node, str) or not _is_bracketed(node) or any("code" in name.split("-") for name in classes(title)):
+        return False
+    before = title.children[place - 1] if place else ""
+    after = [node for node in title.children[place + 1 :] if isinstance(node, str)]
+    if (isinstance(before, str) and _ATTACHED.search(before)) or any(map(_WORD.search, after)):
+        return False
+    return not after or after[0][:1].isspace() or isinstance(title.children[place + 1], Element)
 
 
 def _is_bracketed(tag: Element) -> bool:

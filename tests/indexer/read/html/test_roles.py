@@ -50,6 +50,22 @@ def test_a_link_that_ends_entries_and_leads_elsewhere_each_time_is_cut_off() -> 
     assert text(types).count("Tide") == 4
 
 
+@pytest.mark.parametrize(
+    "title",
+    [
+        '<h4>fn f() -&gt; Option&lt;&amp;mut <a href="/slice">[T]</a>&gt;</h4>',
+        '<dt>fn f(data: &amp;<a href="/slice">[T]</a>)</dt>',
+        '<h4>fn f() -&gt; &amp;<a href="/slice">[T]</a></h4>',
+        '<h4 class="code-header">fn f() -&gt; &amp;mut <a href="/slice">[T]</a></h4>',
+        '<h3>Of <a href="/a">[a]</a> and others</h3>',
+    ],
+)
+def test_a_link_in_brackets_that_is_part_of_a_title_stays(title: str) -> None:
+    tag = "dl" if "<dt>" in title else "div"
+    said = str(sections(f"<h1>A</h1><{tag}>{title}<dd>Words.</dd></{tag}><p>More words."))
+    assert "[T]" in said or "[a]" in said
+
+
 WAY = 'Next: <a href="b">Valves</a>, Previous: <a href="a">Walls</a> [<a href="i">Index</a>]'
 
 
