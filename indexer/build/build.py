@@ -16,7 +16,8 @@ from indexer.build.progress import READING, Progress
 from indexer.build.report import BuildReport
 from indexer.build.reuse import reuse_of
 from indexer.config import BuildConfig
-from indexer.crawl.journal import Journal
+from indexer.crawl.access.session import Sessions
+from indexer.crawl.journal import Journal, base_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import JOURNAL
@@ -25,7 +26,7 @@ from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGenerat
 from indexer.publish.source_settings import changes, with_kept
 from indexer.read.parsing import LinkList
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
-from indexer.sources.names import full_name
+from indexer.sources.names import full_name, refuse_secret
 from indexer.sources.round_robin import read_sources
 from indexer.sources.templates import Templates
 
@@ -63,9 +64,12 @@ def build(
         ConfigError, VectorError: the embedder cannot be used for this.
         MemoryShort: it may not have the memory that it needs to go on.
         ClusterError: the cluster cannot do its part.
+        CredentialsError, LoginFailed, SessionEnded: a site cannot be asked as the config wants it.
     """
     if not sources:
         raise SourceError("no source given; name a site, folder or file")
+    for source in sources:
+        refuse_secret(source)
     sources = list(dict.fromkeys(full_name(source) for source in sources))
     refresh = sources if config.refresh is None else {full_name(source) for source in config.refresh}
     metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in config.metadata.items()}
@@ -73,7 +77,7 @@ def build(
     with (
         drafting(index_dir, config.keep_generations, progress) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
-        closing(Journal(folder.parent / JOURNAL, earlier.manifest.id if earlier.manifest else "")) as journal,
+        closing(Journal(folder.parent / JOURNAL, base_of(earlier.manifest, config.credentials))) as journal,
     ):
         if config.tokens is None:
             config = replace(config, tokens=earlier.manifest is not None and TOKENS in earlier.manifest.files)
@@ -161,6 +165,7 @@ class _Build:
             journal,
             self._templates,
             rested,
+            Sessions(config.credentials),
         )
         fetching = partial(self._ledger.stopwatch.timed, "fetch")
         ahead = read_ahead(items, self._is_new, config.chunk, self._context.cluster, fetching)
