@@ -1,7 +1,6 @@
 import copy
 import json
 import os
-import pickle
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ def test_a_secret_shows_itself_to_nobody() -> None:
     secret = Secret(TEXT)
     assert secret.reveal() == TEXT
     assert TEXT not in f"{secret} {secret!r} {[secret]} {vars(type(secret))}"
-    for serialise in (pickle.dumps, json.dumps, copy.deepcopy):
+    for serialise in (copy.copy, copy.deepcopy, json.dumps):
         with pytest.raises(TypeError):
             serialise(secret)
 
