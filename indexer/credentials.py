@@ -6,7 +6,7 @@ Secrets are read just before they are used, by `indexer.crawl.access`. A descrip
 import ipaddress
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -154,6 +154,14 @@ class Credential:
         found += self.login.fields.values() if self.login else []
         found += [self.client_certificate.key_password] if self.client_certificate else []
         return tuple(place for place in found if isinstance(place, Place))
+
+
+def credential_for(source: str, credentials: Iterable[Credential]) -> Credential | None:
+    """Return the credential that a source is read with: that of its origin, or of the same host over https."""
+    url = normalise(source, "") if "://" in source else None
+    host = urlsplit(url).netloc if url else ""
+    origins = (origin(url), f"https://{host}") if url else ()
+    return next((credential for credential in credentials if credential.origin in origins), None)
 
 
 def site_of(text: str) -> str:

@@ -23,7 +23,7 @@ from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import JOURNAL
 from indexer.generation.manifest import SCHEMA_VERSION, TOKENS
 from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
-from indexer.publish.source_settings import changes, with_kept
+from indexer.publish.source_settings import changes, credentialed, with_kept
 from indexer.read.parsing import LinkList
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
 from indexer.sources.names import full_name, refuse_secret
@@ -103,6 +103,8 @@ class _Build:
         self._fingerprint = dict(embedder.fingerprint)
         self._settings = config.as_dict() | {"reading": READER_VERSION}
         self._settings |= {"metadata": config.metadata} if config.metadata else {}
+        if asked := credentialed(config, sources, live):
+            self._settings["credentials"] = asked
         self._ledger.settings = changes(config, live, context.progress.message)
         self._found_again: set[int] = set()  # documents of the earlier generation that are still there
         reuse = reuse_of(live, sources, config, self._settings, self._fingerprint)

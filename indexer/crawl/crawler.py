@@ -290,7 +290,7 @@ class _Crawl:
         if record is not None and record.content_hash == page.content_hash and session is None:
             return replace(page, links=record.links, noindex=noindex), None
         links = read_links(page, self._lender.borrowed)
-        if session and links.asks_password:  # the login page, wherever it stands, or one like it
+        if session and session.is_known and links.asks_password:  # the login page, wherever it stands, or one like it
             if self._journal:
                 self._journal.forget(url)
             if self._fetcher.is_renewed(session, answer):

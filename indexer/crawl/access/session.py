@@ -42,6 +42,7 @@ class Session:
     def __init__(self, credential: Credential) -> None:
         self._credential = credential
         self._site = credential.origin
+        self.is_known = bool(credential.kinds())  # whether the origin is asked as by somebody, not just with cookies
         self._lock = threading.Lock()
         self._access = _STRANGER
         self._cookies = Cookies(self._site)
@@ -91,7 +92,7 @@ class Session:
         """Say why an address is not asked for, if it is not: it would end the session, or begin one."""
         parts = urlsplit(url)
         words = [*parts.path.split("/"), *(word for pair in parse_qsl(parts.query) for word in pair)]
-        if any(map(_LOGOUT.fullmatch, words)):
+        if self.is_known and any(map(_LOGOUT.fullmatch, words)):
             return "a link that logs out"
         return "the login page" if self.logs_in(url) else None
 
@@ -124,7 +125,7 @@ class Session:
                 raise self._failure
             if number != self._access.number:
                 return True
-            if not self._credential.kinds():
+            if not self.is_known:
                 return False
             lives = self._lives(exchange)
             has_just_begun = self._credential.login is not None and self._renewed_for == url

@@ -242,7 +242,7 @@ def _credentials(settings: Settings, report: dict[str, Any], warnings: list[str]
         try:
             check_credential(credential)
         except PilotlightError as error:
-            warnings.append(f"{credential.origin} cannot be read: {error}")
+            warnings.append(f"credentials of {credential.origin}: {error}")
 
 
 _LABELS = {

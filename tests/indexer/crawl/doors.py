@@ -49,7 +49,7 @@ class Door(Site):
     def login(self, handler: BaseHTTPRequestHandler) -> None:
         body = self.note(handler)
         if handler.command == "GET":
-            send(handler, Reply(page(FORM.format(csrf="c5rf"), "Login").encode()))
+            send(handler, Reply(page("<p>For members only." + FORM.format(csrf="c5rf"), "Login").encode()))
             return
         form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
         if form != {"csrf": "c5rf", "user": USER, "pass": PASSWORD, "go": "in"}:
@@ -73,7 +73,7 @@ class Door(Site):
             elif self.how == "401":
                 send(handler, Reply(b"", 401))
             else:
-                send(handler, Reply(page(FORM.format(csrf="c5rf"), "Login").encode()))
+                send(handler, Reply(page("<p>For members only." + FORM.format(csrf="c5rf"), "Login").encode()))
 
         return route
 

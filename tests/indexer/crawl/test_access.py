@@ -1,19 +1,36 @@
 """Sites behind a door: what is sent where, and what becomes of a session that ends."""
 
+import io
 import os
+import ssl
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+import httpx
 import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
-from indexer.config import CrawlLimits
+from indexer.build.build import build as build_index
+from indexer.build.progress import Progress
+from indexer.build.report import BuildReport
+from indexer.config import BuildConfig, CrawlLimits
 from indexer.crawl.access.session import Sessions
+from indexer.crawl.answers import Answer
 from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
-from indexer.credentials import Basic, Credential, InEnvironment, InFile, Login, Success
+from indexer.crawl.journal import Journal, base_of
+from indexer.credentials import Basic, ClientCertificate, Credential, InEnvironment, InFile, Login, Success
 from indexer.errors import CredentialsError, LoginFailed, SessionEnded, SourceError
+from indexer.generation.layout import BUILDING, JOURNAL
 from indexer.records import Failure, Page, Skip
+from tests.dummy import DummyEmbedder
 from tests.indexer.crawl.doors import FORM, PASSWORD, USER, Door, noting
 from tests.indexer.server import Reply, Site, page, redirect, send
 
@@ -291,3 +308,74 @@ def test_a_start_page_that_refuses_us(site: Site) -> None:
     with pytest.raises(SourceError, match="must be renewed"):
         read(site.url, Credential(site.url, bearer=SECRET))
     assert os.environ["DOOR_SECRET"] == TOKEN
+
+
+# Builds
+
+
+def build(index: Path, source: str, *credentials: Credential) -> BuildReport:
+    config = BuildConfig(crawl=LIMITS, credentials=credentials)
+    return build_index([source], index, DummyEmbedder(), config, progress=Progress(io.StringIO(), "quiet"))
+
+
+def test_a_source_is_not_read_without_its_credentials_by_mistake(door: Callable[..., Door], tmp_path: Path) -> None:
+    site = door(pages=2)
+    start, index = f"{site.url}/p0", tmp_path / "index"
+    build(index, start, login(site))
+    live = (index / "CURRENT").read_text()
+    assert not build(index, start, login(site)).published
+    with pytest.raises(CredentialsError, match="was read with credentials before, and none are given"):
+        build(index, start)
+    assert (index / "CURRENT").read_text() == live
+    assert build(index, start, Credential(site.url)).documents == 1, "its login page, as anyone sees it"
+    build(index, start)
+
+
+def test_a_login_page_in_the_journal_is_not_taken_for_a_page(door: Callable[..., Door], tmp_path: Path) -> None:
+    """As where a build was killed between getting it and looking at it."""
+    site = door(pages=2, how="form")
+    start, index = f"{site.url}/p0", tmp_path / "index"
+    base = base_of(None, [login(site)])
+    (index / BUILDING).mkdir(parents=True)
+    journal = Journal(index / BUILDING / JOURNAL, base)
+    form = page(FORM.format(csrf="x"), "Login").encode()
+    journal.put(start, Answer(start, form, "text/html", None, httpx.Headers(), "2026-11-21T00:00:00+00:00"))
+    journal.close()
+    assert build(index, start, login(site)).documents == 2
+
+
+# Certificates
+
+
+@pytest.mark.parametrize("password", ["", "right", "missing", "wrong"])
+def test_a_client_certificate_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    mine, key = authority.issue_cert("me@example.org"), tmp_path / "me.key"
+    mine.cert_chain_pems[0].write_to_path(tmp_path / "me.pem")
+    key.touch(mode=0o600)
+    mine.private_key_pem.write_to_path(key)
+    if password:
+        encryption = BestAvailableEncryption(TOKEN.encode())
+        private_key = load_pem_private_key(key.read_bytes(), None)
+        key.write_bytes(private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+    place = {"right": SECRET, "wrong": InEnvironment("DOOR_PASSWORD")}.get(password)
+    given = ClientCertificate(tmp_path / "me.pem", key, place)
+    site = Site(tls=context)
+    site.pages(index="<p>one<a href=/two>", two="<p>two")
+    try:
+        with pytest.raises(SourceError, match="cannot read"):
+            read(site.url)
+        if password in ("", "right"):
+            assert read(site.url, Credential(site.url, client_certificate=given))[0] == ["", "two"]
+            return
+        told = "is encrypted: set key_password" if password == "missing" else "key_password is not that of the key"
+        with pytest.raises(CredentialsError, match=told):
+            read(site.url, Credential(site.url, client_certificate=given))
+        assert site.hits == []
+    finally:
+        site.close()
