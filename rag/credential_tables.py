@@ -154,7 +154,10 @@ class _Table:
         return value
 
     def _path(self, text: str) -> Path:
-        return self._folder / Path(text).expanduser()
+        try:
+            return self._folder / Path(text).expanduser()
+        except RuntimeError:
+            raise self._wrong("a path begins with ~ and the name of a user who does not exist") from None
 
     def _wrong(self, why: str) -> SettingsError:
         return SettingsError(f"{self._where}: {why}")

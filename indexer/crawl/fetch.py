@@ -203,7 +203,7 @@ class Fetcher:
             status, headers = response.status, httpx.Headers(response.headers)
             hidden: Callable[[bytes], bytes] = bytes
             if session is not None:
-                session.take(url, headers.get_list("Set-Cookie"))
+                session.take(access.number, url, headers.get_list("Set-Cookie"))
                 hidden = session.hidden
             has_validators = "If-None-Match" in sent or "If-Modified-Since" in sent
             if status == _NOT_MODIFIED and has_validators:

@@ -49,6 +49,7 @@ class Session:
         self._texts: Mapping[Place, str] = {}
         self._version: tuple[int, ...] = ()  # of the certificate
         self._hidden: tuple[bytes, ...] = ()
+        self._hiding = threading.Lock()
         self._renewed_for = ""  # the address that showed that the first session had ended
         self._failure: SourceError | None = None  # after which nothing more is asked
         self._witnesses: deque[str] = deque(maxlen=_WITNESSES)
@@ -69,12 +70,15 @@ class Session:
                 self._begin(exchange)
             return self._to(url)
 
-    def take(self, url: str, lines: list[str]) -> None:
-        """Keep the cookies that an answer sets, from its Set-Cookie headers."""
-        if lines:
-            with self._lock:
-                self._cookies.take(url, lines)
-                self._hide()
+    def take(self, number: int, url: str, lines: list[str]) -> None:
+        """Keep the cookies that an answer sets, from its Set-Cookie headers; `number` is of what it was asked with.
+
+        Those of an answer to a session that is over would end the new one.
+        """
+        cookies = self._cookies  # before the number, which changes first
+        if lines and number == self._access.number:
+            cookies.take(url, lines)
+            self._hide()
 
     def hidden(self, text: bytes) -> bytes:
         """Return what a site has answered without the secrets that it was asked with."""
@@ -146,14 +150,15 @@ class Session:
             if given.login is None and self._access.number and (self._texts, self._version) == before:
                 kinds = ", ".join(given.kinds())
                 raise SessionEnded(f"{self._ended(self._renewed_for)}: its {kinds} must be renewed")
-            cookies = self._cookies = Cookies(self._site)
+            cookies = Cookies(self._site)
             if given.cookies is not None:
                 cookies.load(given.cookies, self._texts[given.cookies])
             context = tls_context(given.client_certificate) if given.client_certificate else None
             self._access = Access(self._access.number + 1, headers_of(given, self._texts), context)
+            self._cookies = cookies
+            self._hide()
             if given.login is not None:
                 self._log_in(exchange)
-            self._hide()
         except SourceError as error:
             self._failure = error
             raise
@@ -165,7 +170,7 @@ class Session:
         def send(url: str, form: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
             access = self._to(url, headers or {})
             reply = exchange(url, access, form, login.url)
-            self._cookies.take(url, reply.headers.get_list("Set-Cookie"))
+            self.take(access.number, url, reply.headers.get_list("Set-Cookie"))
             return reply
 
         values = {name: given if isinstance(given, str) else self._texts[given] for name, given in login.fields.items()}
@@ -199,7 +204,8 @@ class Session:
         return Access(self._access.number, headers, self._access.context)
 
     def _hide(self) -> None:
-        self._hidden = spellings(self._credential, self._texts, self._cookies.values())
+        with self._hiding:
+            self._hidden = spellings(self._credential, self._texts, self._cookies.values())
 
     def _ended(self, url: str) -> str:
         return f"{self._site} asks to log in at {url}"

@@ -5,7 +5,7 @@ import ssl
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs
 
-from tests.indexer.server import Reply, Site, page, redirect, send
+from tests.indexer.server import Reply, Site, page, send
 
 USER, PASSWORD = "reader", "correct horse battery"
 FORM = (
@@ -69,7 +69,8 @@ class Door(Site):
                 self.sessions[name] -= handler.path != "/home"
                 send(handler, Reply(body.encode()))
             elif self.how == "redirect":
-                send(handler, redirect("/login?next=/p"))
+                cookie = {"Set-Cookie": "sid=of-nobody; Path=/"}  # as frameworks do
+                send(handler, Reply(b"", 302, {"Location": "/login?next=/p", **cookie}))
             elif self.how == "401":
                 send(handler, Reply(b"", 401))
             else:

@@ -220,6 +220,27 @@ def test_a_session_that_ends_is_begun_again(door: Callable[..., Door], how: str)
     assert site.logins == 2
 
 
+def test_answers_to_a_session_that_is_over_do_not_end_the_new_one(door: Callable[..., Door]) -> None:
+    """Many threads ask when it ends, and some of the answers come after the next login."""
+    site = door(pages=1, lasts=5)
+    names = [f"leaf{number}" for number in range(30)]
+    links = "".join(f"<a href=/{name}>{name}</a>" for name in names)
+    site.routes["/p0"] = site.guarded(page(f"<p>Start{links}"))
+    site.routes |= {f"/{name}": site.guarded(page(f"<p>{name}")) for name in names}
+    sessions, limits = Sessions([login(site)]), CrawlLimits(allow_private=True, timeout=20.0, concurrency=8)
+    items = list(crawl(f"{site.url}/p0", limits, lambda due: None, sessions=sessions))
+    assert [item.url for item in items if isinstance(item, Page)] == [f"{site.url}/{name}" for name in ["p0", *names]]
+    assert site.logins == 2
+
+    session = sessions.of(site.url)
+    assert session is not None
+    before = session.access(f"{site.url}/", lambda *_: None)  # type: ignore[arg-type, return-value]
+    session.take(before.number - 1, f"{site.url}/", ["sid=of-nobody; Path=/"])
+    assert session.access(f"{site.url}/", lambda *_: None) == before  # type: ignore[arg-type, return-value]
+    session.take(before.number, f"{site.url}/", ["sid=of-nobody; Path=/"])
+    assert session.access(f"{site.url}/", lambda *_: None) != before  # type: ignore[arg-type, return-value]
+
+
 @pytest.mark.parametrize("how", ["redirect", "401", "form"])
 def test_a_session_that_ends_again_stops_the_build(door: Callable[..., Door], how: str) -> None:
     site = door(pages=9, how=how, lasts=2, later=3)
