@@ -1,18 +1,14 @@
 """The secrets of a credential, read where they are: what requests are sent with, and what no answer may show."""
 
 import base64
-import html
-import json
 import re
-from collections.abc import Iterable, Mapping
-from urllib.parse import quote
+from collections.abc import Mapping
 
 from indexer.crawl.access.certificate import tls_context
 from indexer.crawl.access.cookies import Cookies
 from indexer.credentials import ClientCertificate, Credential, Place
 from indexer.errors import CredentialsError
 
-SHORTEST, SHORTEST_COOKIE = 8, 16  # characters of secrets that answers are searched for: shorter ones may be words
 _VALUE = re.compile(r"[\x20-\x7e\t]+")  # of a header
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 Texts = Mapping[Place, str]
@@ -54,19 +50,11 @@ def version_of(certificate: ClientCertificate | None) -> tuple[int, ...]:
         raise CredentialsError(f"{error.filename} cannot be read: {error.strerror}") from None
 
 
-def spellings(credential: Credential, texts: Texts, cookies: Iterable[str]) -> tuple[bytes, ...]:
-    """Return the secrets as answers may show them: as text, in addresses, HTML and JSON; the longest first."""
-    secrets = {text for place, text in texts.items() if place != credential.cookies and len(text) >= SHORTEST}
-    secrets |= {
-        header.rpartition(" ")[2] for name, header in headers_of(credential, texts).items() if name == "Authorization"
-    }
-    secrets |= {cookie for cookie in cookies if len(cookie) >= SHORTEST_COOKIE}
-    written = {
-        how
-        for secret in secrets
-        for how in (secret, quote(secret, safe=""), html.escape(secret), json.dumps(secret)[1:-1])
-    }
-    return tuple(sorted((how.encode() for how in written), key=len, reverse=True))
+def secrets_of(credential: Credential, texts: Texts) -> set[str]:
+    """Return what no answer may show, as it is and as it is sent; of cookies, the jar knows."""
+    headers = headers_of(credential, texts)
+    sent = {headers["Authorization"].rpartition(" ")[2]} if "Authorization" in headers else set()
+    return sent | {text for place, text in texts.items() if place != credential.cookies}
 
 
 def _checked(place: Place, texts: Texts, allowed: re.Pattern[str]) -> str:

@@ -14,7 +14,8 @@ from indexer.crawl.access.certificate import tls_context
 from indexer.crawl.access.cookies import Cookies
 from indexer.crawl.access.exchange import Access, Exchange, Reply
 from indexer.crawl.access.login import log_in, read_forms
-from indexer.crawl.access.material import headers_of, read_secrets, spellings, version_of
+from indexer.crawl.access.material import headers_of, read_secrets, secrets_of, version_of
+from indexer.crawl.access.redaction import Redaction
 from indexer.credentials import Credential, Place
 from indexer.errors import ParseError, SessionEnded, SourceError
 from indexer.urls import origin
@@ -48,8 +49,7 @@ class Session:
         self._cookies = Cookies(self._site)
         self._texts: Mapping[Place, str] = {}
         self._version: tuple[int, ...] = ()  # of the certificate
-        self._hidden: tuple[bytes, ...] = ()
-        self._hiding = threading.Lock()
+        self._redaction = Redaction()
         self._renewed_for = ""  # the address that showed that the first session had ended
         self._failure: SourceError | None = None  # after which nothing more is asked
         self._witnesses: deque[str] = deque(maxlen=_WITNESSES)
@@ -78,13 +78,11 @@ class Session:
         cookies = self._cookies  # before the number, which changes first
         if lines and number == self._access.number:
             cookies.take(url, lines)
-            self._hide()
+            self._redaction.learn((), cookies.values())
 
     def hidden(self, text: bytes) -> bytes:
         """Return what a site has answered without the secrets that it was asked with."""
-        for secret in self._hidden:
-            text = text.replace(secret, b"")
-        return text
+        return self._redaction.of(text)
 
     def saw(self, url: str) -> None:
         """Note a page that was read as it should be."""
@@ -156,7 +154,7 @@ class Session:
             context = tls_context(given.client_certificate) if given.client_certificate else None
             self._access = Access(self._access.number + 1, headers_of(given, self._texts), context)
             self._cookies = cookies
-            self._hide()
+            self._redaction.learn(secrets_of(given, self._texts), cookies.values())
             if given.login is not None:
                 self._log_in(exchange)
         except SourceError as error:
@@ -202,10 +200,6 @@ class Session:
         cookie = self._cookies.header(url)
         headers = {**self._access.headers, **({"Cookie": cookie} if cookie else {}), **(more or {})}
         return Access(self._access.number, headers, self._access.context)
-
-    def _hide(self) -> None:
-        with self._hiding:
-            self._hidden = spellings(self._credential, self._texts, self._cookies.values())
 
     def _ended(self, url: str) -> str:
         return f"{self._site} asks to log in at {url}"
