@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from indexer.credentials import Credential
 from indexer.errors import ConfigError
 from indexer.number_format import plain
 from indexer.scope import Scope
@@ -106,6 +107,7 @@ class BuildConfig:
     full: bool = False  # read and cut every page again, whatever its server says, and publish in any case
     refresh: Collection[str] | None = None  # sources to read again, others being taken over; None means all
     metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # by source, for its documents
+    credentials: Sequence[Credential] = ()  # what origins are asked with; no part of what is kept
 
     def __post_init__(self) -> None:
         _whole("keep_generations", self.keep_generations, 1, 1_000)

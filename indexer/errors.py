@@ -3,6 +3,9 @@
 IndexerError
 ├── ConfigError          a limit or chunk size that makes no sense: names the field, the value and what is allowed
 ├── SourceError          a source that cannot be read at all (unreachable site, no such folder, refused address)
+│   ├── CredentialsError    a secret that cannot be used: says where it should be, never what it is
+│   ├── LoginFailed         a site did not let this crawler in: names it
+│   └── SessionEnded        a site asks to log in, although that was done again: names it
 ├── FetchError           one page that could not be fetched; the build records it and goes on
 │   └── NotWanted        one page that was reached but is not for the index (type, scope, robots.txt)
 ├── ParseError           one page that cannot be read; the build records it and goes on
@@ -40,6 +43,18 @@ class ConfigError(IndexerError):
 
 class SourceError(IndexerError):
     """A source that cannot be read at all."""
+
+
+class CredentialsError(SourceError):
+    """A secret that cannot be used; never says what it is."""
+
+
+class LoginFailed(SourceError):
+    """A site that did not let this crawler in."""
+
+
+class SessionEnded(SourceError):
+    """A site that asks to log in again, although that was done once, or cannot be."""
 
 
 class FetchError(IndexerError):

@@ -125,6 +125,9 @@ class Settings:
         "crawl",
         bare="yes",
     )
+    credentials_file: str = setting(
+        "", "file whose [[credentials]] say what sites are asked with; empty = those of --config", "crawl"
+    )
     chunk_tokens: int = setting(200, "length of a passage, in tokens", "chunk", low=16, high=100_000)
     chunk_overlap: int = setting(0, "tokens to repeat from the previous passage", "chunk", low=0, high=50_000)
     host: str = setting("127.0.0.1", "address to listen on", "serve")

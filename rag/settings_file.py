@@ -1,21 +1,23 @@
 """`pilotlight.toml`: settings, and the sources of an index with what each is read like."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from indexer.config import OWN, CrawlLimits
-from indexer.errors import ConfigError
+from indexer.credentials import Credential
+from indexer.errors import ConfigError, SourceError
 from indexer.read.metadata import collect
-from indexer.sources.names import full_name
+from indexer.sources.names import full_name, refuse_secret
 from indexer.sources.schedule import read_interval
+from rag.credential_tables import read_credentials
 from rag.errors import SettingsError
 from rag.settings import BY_NAME, SETTINGS, own_limits
-from rag.suggestions import did_you_mean
+from rag.suggestions import refuse_unknown
 
-_TABLES = ("settings", "source")
+_TABLES = ("settings", "source", "credentials")
 _KEYS = ("url", "path", "every", "watch", "collection", "metadata")
 
 
@@ -37,6 +39,7 @@ class SettingsFile:
 
     settings: Mapping[str, object] = field(default_factory=dict)  # by name
     sources: tuple[ConfiguredSource, ...] = ()
+    credentials: tuple[Credential, ...] = ()
 
 
 def read_settings_file(path: Path) -> SettingsFile:
@@ -53,11 +56,11 @@ def read_settings_file(path: Path) -> SettingsFile:
     for setting in SETTINGS:
         if setting.name in content:
             raise SettingsError(f"{path}: move {setting.name} into the table [settings]")
-    _refuse_unknown(content, _TABLES, f"{path}")
+    refuse_unknown(content, _TABLES, f"{path}")
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
         raise SettingsError(f"{path}: settings must be a table: write [settings]")
-    _refuse_unknown(settings, [setting.name for setting in SETTINGS], f"{path}: settings")
+    refuse_unknown(settings, [setting.name for setting in SETTINGS], f"{path}: settings")
     tables = content.get("source", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise SettingsError(f"{path}: source must be a list of tables: write [[source]]")
@@ -69,15 +72,24 @@ def read_settings_file(path: Path) -> SettingsFile:
         if (key := (source.source, source.collection)) in seen:
             raise SettingsError(f"{path}: {source.source} is given twice for the same collection")
         seen.add(key)
-    return SettingsFile(settings, sources)
+    credentials = read_credentials(content.get("credentials", []), path.absolute().parent, str(path))
+    if credentials:
+        if "credentials_file" in settings:
+            raise SettingsError(f"{path}: give either credentials_file or [[credentials]], not both")
+        settings = {**settings, "credentials_file": str(path.absolute())}  # so that jobs of a server find them
+    return SettingsFile(settings, sources, credentials)
 
 
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:
-    _refuse_unknown(table, (*_KEYS, *OWN), where)
+    refuse_unknown(table, (*_KEYS, *OWN), where)
     if ("url" in table) == ("path" in table):
         raise SettingsError(f"{where} must have either url or path")
     kind = "url" if "url" in table else "path"
     name = _text(table, kind, where)
+    try:
+        refuse_secret(name)
+    except SourceError as error:
+        raise SettingsError(f"{where}: {error}") from None
     if (kind == "url") != name.lower().startswith(("http://", "https://")):
         what = "an http or https address" if kind == "url" else "a folder or file, not an address"
         raise SettingsError(f"{where}: {kind} must be {what}, not {name!r}")
@@ -138,10 +150,3 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise SettingsError(f"{where}: {key} must be a text, not {value!r}")
     return value
-
-
-def _refuse_unknown(names: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    for name in names:
-        if name not in known:
-            meant = did_you_mean(name, known) or f"; use one of: {', '.join(known)}"
-            raise SettingsError(f"{where}: unknown name {name[:40]!r}{meant}")

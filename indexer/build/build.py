@@ -16,16 +16,17 @@ from indexer.build.progress import READING, Progress
 from indexer.build.report import BuildReport
 from indexer.build.reuse import reuse_of
 from indexer.config import BuildConfig
-from indexer.crawl.journal import Journal
+from indexer.crawl.access.session import Sessions
+from indexer.crawl.journal import Journal, base_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import JOURNAL
 from indexer.generation.manifest import SCHEMA_VERSION, TOKENS
 from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
-from indexer.publish.source_settings import changes, with_kept
+from indexer.publish.source_settings import changes, credentialed, with_kept
 from indexer.read.parsing import LinkList
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
-from indexer.sources.names import full_name
+from indexer.sources.names import full_name, refuse_secret
 from indexer.sources.round_robin import read_sources
 from indexer.sources.templates import Templates
 
@@ -63,9 +64,12 @@ def build(
         ConfigError, VectorError: the embedder cannot be used for this.
         MemoryShort: it may not have the memory that it needs to go on.
         ClusterError: the cluster cannot do its part.
+        CredentialsError, LoginFailed, SessionEnded: a site cannot be asked as the config wants it.
     """
     if not sources:
         raise SourceError("no source given; name a site, folder or file")
+    for source in sources:
+        refuse_secret(source)
     sources = list(dict.fromkeys(full_name(source) for source in sources))
     refresh = sources if config.refresh is None else {full_name(source) for source in config.refresh}
     metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in config.metadata.items()}
@@ -73,7 +77,7 @@ def build(
     with (
         drafting(index_dir, config.keep_generations, progress) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
-        closing(Journal(folder.parent / JOURNAL, earlier.manifest.id if earlier.manifest else "")) as journal,
+        closing(Journal(folder.parent / JOURNAL, base_of(earlier.manifest, config.credentials))) as journal,
     ):
         if config.tokens is None:
             config = replace(config, tokens=earlier.manifest is not None and TOKENS in earlier.manifest.files)
@@ -99,6 +103,8 @@ class _Build:
         self._fingerprint = dict(embedder.fingerprint)
         self._settings = config.as_dict() | {"reading": READER_VERSION}
         self._settings |= {"metadata": config.metadata} if config.metadata else {}
+        if asked := credentialed(config, sources, live):
+            self._settings["credentials"] = asked
         self._ledger.settings = changes(config, live, context.progress.message)
         self._found_again: set[int] = set()  # documents of the earlier generation that are still there
         reuse = reuse_of(live, sources, config, self._settings, self._fingerprint)
@@ -161,6 +167,7 @@ class _Build:
             journal,
             self._templates,
             rested,
+            Sessions(config.credentials),
         )
         fetching = partial(self._ledger.stopwatch.timed, "fetch")
         ahead = read_ahead(items, self._is_new, config.chunk, self._context.cluster, fetching)

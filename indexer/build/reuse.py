@@ -37,6 +37,7 @@ def reuse_of(
         models = ", ".join(filter(None, [models, "tokens no -> yes"]))
     passages = not (models or cuts or config.full)
     has_same = live.settings.get("vector_index") == config.vector_index and live.sources == sources
+    has_same &= live.settings.get("credentials") == settings.get("credentials")
     has_same &= bool(config.tokens) == (TOKENS in live.files)
     rest = " and embedding every page again" if models else " every page again, and embedding what differs"
     return Reuse(

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 from indexer import memory
 from indexer.config import CrawlLimits
-from indexer.crawl.fetch import Answer, Fetcher, Unavailable
+from indexer.crawl.access.session import Sessions
+from indexer.crawl.answers import Answer, Unavailable
+from indexer.crawl.fetch import Fetcher
 from indexer.crawl.headers import canonical_of
 from indexer.crawl.journal import Journal
 from indexer.crawl.links import header_directives, read_links
@@ -41,6 +43,7 @@ def crawl(
     earlier: PreviousGeneration | None = None,
     traffic: Traffic | None = None,
     journal: Journal | None = None,
+    sessions: Sessions | None = None,
 ) -> Generator[Item, None, None]:
     """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
@@ -54,15 +57,18 @@ def crawl(
         earlier: what an earlier build knows; of pages that are unchanged or out of reach, its record is given.
         traffic: told of every request.
         journal: where pages are looked for before they are fetched, and kept until the build ends.
+        sessions: what origins are asked with; shared by the sources of a build.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
+        CredentialsError, LoginFailed, SessionEnded: the site cannot be asked as the sessions want it.
     """
     start = normalise(source, "")
     if start is None:
         raise SourceError(f"{source} is not a valid http or https address; check the spelling")
     known = earlier or PreviousGeneration.nothing()
-    with Fetcher(limits, traffic) as fetcher, closing(_Crawl(source, limits, fetcher, found, known, journal)) as site:
+    fetching = Fetcher(limits, traffic, sessions)
+    with fetching as fetcher, closing(_Crawl(source, limits, fetcher, found, known, journal)) as site:
         yield from site.enter(start)
         yield from site.map()
         while site.ask():
@@ -191,7 +197,7 @@ class _Crawl:
     def _enter(self, site: str, start: str) -> None:
         self._site = site
         self._robots = fetch_robots(self._fetcher, site, self._limits.user_agent)
-        self._fetcher.delay = max(self._limits.delay, self._robots.delay)
+        self._fetcher.turns.delay = max(self._limits.delay, self._robots.delay)
         if not self._robots.allows(start):
             raise NotWanted(f"{site}/robots.txt disallows it")
 
@@ -273,15 +279,25 @@ class _Crawl:
     def _fetch(self, url: str, types: Collection[str]) -> tuple[Page | Known, str | None]:
         """Fetch one page and find its links, unless it is unchanged; and the canonical address if it is another."""
         answer = self._ask(url, types)
-        record = self._earlier.unchanging_page(answer.url)
+        record, session = self._earlier.unchanging_page(answer.url), self._fetcher.session(answer.url)
         told = header_directives(answer.headers.get_list("X-Robots-Tag"))
         noindex, nofollow = bool(told & {"noindex", "none"}), bool(told & {"nofollow", "none"})
         if answer.unchanged and record is not None:
+            if session:
+                session.saw(answer.url)
             return Known(replace(record, source=self._source, requested=url, noindex=noindex)), None
         page = answer.as_page(self._source, url)
-        if record is not None and record.content_hash == page.content_hash:
+        if record is not None and record.content_hash == page.content_hash and session is None:
             return replace(page, links=record.links, noindex=noindex), None
         links = read_links(page, self._lender.borrowed)
+        if session and session.is_known and links.asks_password:  # the login page, wherever it stands, or one like it
+            if self._journal:
+                self._journal.forget(url)
+            if self._fetcher.is_renewed(session, answer):
+                return self._fetch(url, types)
+            raise NotWanted("asks for a password")
+        if session and answer.access > 0:
+            session.saw(answer.url)
         page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
         return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))
 
@@ -316,4 +332,9 @@ class _Crawl:
             raise NotWanted(f"redirect to a page that is {refusal}")
 
     def _refusal(self, url: str) -> str | None:
-        return allowed_places.refusal(url, self._within) or self._limits.scope.refusal(url)
+        session = self._fetcher.session(url)
+        return (
+            allowed_places.refusal(url, self._within)
+            or self._limits.scope.refusal(url)
+            or (session.refusal(url) if session else None)
+        )

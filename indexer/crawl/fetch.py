@@ -1,9 +1,9 @@
 """One page over HTTP: redirects by hand, a deadline, a cap on decoded bytes, a few retries, conditional requests."""
 
 import ssl
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
@@ -15,58 +15,24 @@ import httpx
 
 from indexer import encodings
 from indexer.config import CrawlLimits
+from indexer.crawl.access.exchange import REDIRECTS, Access, Reply
+from indexer.crawl.access.session import Session, Sessions
+from indexer.crawl.answers import Answer, Unavailable, is_missing
 from indexer.crawl.guard import GuardedPool
-from indexer.crawl.headers import language_in, retry_after
+from indexer.crawl.headers import kept, retry_after
 from indexer.crawl.traffic import Traffic
+from indexer.crawl.turns import LONGEST_PAUSE, Turns
 from indexer.errors import FetchError, NotWanted
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
-from indexer.records import Page
 from indexer.urls import normalise
 
 MAX_REDIRECTS = 5
 _ATTEMPTS = 3
 _CONNECT = 10.0  # seconds to connect, at most
 _BACKOFF = 0.3  # seconds before the second attempt; doubles
-_LONGEST_PAUSE = 60.0  # seconds a server may ask for in Retry-After; beyond that it is given up
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NOT_MODIFIED = 304
-_NETWORK_ERRORS = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, ssl.SSLError)
-
-
-class Unavailable(FetchError):
-    """A page that may well be there: no connection, no complete answer in time, HTTP 429 or 5xx."""
-
-    def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
-        super().__init__(reason, status=status, retry=retry)
-        self.pause = pause  # seconds in which the server wants to be left alone
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of a server, redirects followed."""
-
-    url: str  # of the last hop, normalised
-    body: bytes  # decoded
-    content_type: str
-    charset: str | None
-    headers: httpx.Headers
-    fetched_at: str  # ISO 8601, UTC
-    unchanged: bool = False  # HTTP 304: the body is the one that the validators belong to, and is left out
-
-    def as_page(self, source: str, requested: str) -> Page:
-        """Return the page of a source that this address led to."""
-        return Page(
-            url=self.url,
-            source=source,
-            body=self.body,
-            content_type=self.content_type,
-            charset=self.charset,
-            etag=self.headers.get("ETag"),
-            last_modified=self.headers.get("Last-Modified"),
-            fetched_at=self.fetched_at,
-            requested=requested,
-            language=language_in(self.headers),
-        )
+_STRANGER = Access(0, {})
+_NETWORK_ERRORS = (httpcore.NetworkError, ssl.SSLError)
 
 
 def allow_all(url: str) -> None:
@@ -94,8 +60,10 @@ class _Order:
 class Fetcher:
     """A guarded HTTP client, shared by the fetcher threads of one crawl."""
 
-    def __init__(self, limits: CrawlLimits, traffic: Traffic | None = None) -> None:
+    def __init__(self, limits: CrawlLimits, traffic: Traffic | None = None, sessions: Sessions | None = None) -> None:
+        """Take the limits, who is told of every request, and the sessions with the origins that there are any with."""
         self._limits = limits
+        self._sessions = sessions or Sessions()
         self._traffic = traffic or Traffic()
         self._pool = GuardedPool(allow_private=limits.allow_private, connections=limits.concurrency + 1)
         self._timeouts = dict.fromkeys(("read", "write", "pool"), limits.timeout)
@@ -106,11 +74,7 @@ class Fetcher:
             "Accept-Encoding": encodings.ACCEPTED,
             "Connection": "keep-alive",
         }
-        self._stopped = threading.Event()
-        self._turn = threading.Lock()
-        self._next_start = 0.0
-        self._barred_until = 0.0
-        self.delay = limits.delay  # seconds between requests
+        self.turns = Turns(limits.delay)
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +86,7 @@ class Fetcher:
 
     def abort(self) -> None:
         """End every fetch that is under way, in whatever thread."""
-        self._stopped.set()
+        self.turns.stopped.set()
         self._pool.backend.abort()
 
     def get(
@@ -160,32 +124,70 @@ class Fetcher:
                 pause = _BACKOFF * 2**attempt
                 asked = error.pause if isinstance(error, Unavailable) else 0.0
                 if asked:
-                    self._hold(asked)
-                if not error.retry or attempt == _ATTEMPTS - 1 or asked > _LONGEST_PAUSE:
+                    self.turns.hold(asked)
+                if not error.retry or attempt == _ATTEMPTS - 1 or asked > LONGEST_PAUSE:
                     raise
-                if not asked and (time.monotonic() + pause >= order.deadline or self._stopped.wait(pause)):
+                if not asked and (time.monotonic() + pause >= order.deadline or self.turns.stopped.wait(pause)):
                     raise
         raise AssertionError("unreachable")
 
+    def session(self, url: str) -> Session | None:
+        """Return the session with the origin of an address, if there is one."""
+        return self._sessions.of(url)
+
+    def is_renewed(self, session: Session, answer: Answer) -> bool:
+        """Return whether to ask again for what asks for a password; see `Session.is_renewed` for what it raises."""
+        return session.is_renewed(answer.access, answer.url, self._exchange, sure=True)
+
     def _follow(self, url: str, order: _Order) -> Answer:
         for _ in range(MAX_REDIRECTS + 1):
-            answer = self._once(url, order)
+            answer = self._hop(url, order)
             if isinstance(answer, Answer):
                 return answer
-            if answer != url:
-                order.scope(answer)
             url = answer
         raise FetchError(f"more than {MAX_REDIRECTS} redirects")
 
-    def _once(self, url: str, order: _Order) -> Answer | str:
+    def _hop(self, url: str, order: _Order) -> Answer | str:
+        """Return the answer, or the address it redirects to; where the session has ended, after that was renewed."""
+        session = self._sessions.of(url)
+        while True:
+            began = time.monotonic()
+            access = session.access(url, self._exchange) if session else _STRANGER
+            order.deadline += time.monotonic() - began
+            try:
+                answer = self._once(url, order, session, access)
+            except FetchError as error:
+                refused, sure = error, error.status == 401
+                if session is None or error.status not in (401, 403):
+                    raise
+            else:
+                if isinstance(answer, Answer) or answer == url:
+                    return answer
+                sure = session is not None and session.logs_in(answer)
+                try:
+                    if sure:
+                        raise NotWanted("leads to the login page", status=401)
+                    order.scope(answer)
+                except NotWanted as error:
+                    refused = error
+                    if session is None:
+                        raise
+                else:
+                    return answer
+            began = time.monotonic()
+            if order.may_be_missing or not session.is_renewed(access.number, url, self._exchange, sure=sure):
+                raise refused
+            order.deadline += time.monotonic() - began
+
+    def _once(self, url: str, order: _Order, session: Session | None, access: Access) -> Answer | str:
         """Return the answer, or the address it redirects to."""
         validators = order.validators(url)
-        order.deadline += self._wait_for_turn()
+        order.deadline += self.turns.wait()
         self._pool.backend.set_deadline(order.deadline)
         began = time.monotonic()
         size, failed = 0, True
         try:
-            answer = self._ask(url, order, validators)
+            answer = self._ask(url, order, {**self._headers, **validators}, session, access)
             size, failed = len(answer.body) if isinstance(answer, Answer) else 0, False
         except FetchError as error:
             failed = not (order.may_be_missing and is_missing(error))
@@ -194,76 +196,94 @@ class Fetcher:
             self._traffic.note(url, seconds=time.monotonic() - began, size=size, failed=failed)
         return answer
 
-    def _ask(self, url: str, order: _Order, validators: Mapping[str, str]) -> Answer | str:
+    def _ask(
+        self, url: str, order: _Order, sent: Mapping[str, str], session: Session | None, access: Access
+    ) -> Answer | str:
+        with self._connected(url, sent, access) as response:
+            status, headers = response.status, httpx.Headers(response.headers)
+            hidden: Callable[[bytes], bytes] = bytes
+            if session is not None:
+                session.take(access.number, url, headers.get_list("Set-Cookie"))
+                hidden = session.hidden
+            has_validators = "If-None-Match" in sent or "If-Modified-Since" in sent
+            if status == _NOT_MODIFIED and has_validators:
+                return Answer(url, b"", "", None, kept(headers, hidden), _now(), unchanged=True, access=access.number)
+            if status in REDIRECTS:
+                target = normalise(url, hidden(headers.get("Location", "").encode()).decode("utf-8", "replace"))
+                if target is None:
+                    raise NotWanted("redirect to something that is not http or https")
+                return target
+            if status == 429 or status >= 500:
+                pause = retry_after(headers)
+                raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=pause or 0.0)
+            if not 200 <= status < 300:
+                raise FetchError(f"HTTP {status}", status=status)
+            content_type, charset = _content_type(headers.get("Content-Type", ""))
+            if order.types is not None and content_type not in order.types:
+                raise NotWanted(f"content type {content_type or 'missing'} is not read")
+            limit = self._limits.max_bytes if order.cut_at is None else order.cut_at
+            if content_type in order.lists:
+                limit = max(limit, LONGEST_LIST)
+            return Answer(
+                url=url,
+                body=hidden(self._body(response, headers, limit, order.deadline, cut=order.cut_at is not None)),
+                content_type=content_type,
+                charset=charset,
+                headers=kept(headers, hidden),
+                fetched_at=_now(),
+                access=access.number,
+            )
+
+    def _exchange(self, url: str, access: Access, form: bytes | None = None, told: str | None = None) -> Reply:
+        """Send one request of a login, or to a witness; see `indexer.crawl.access.exchange.Exchange`."""
+        self.turns.wait()
+        began, size, failed = time.monotonic(), 0, True
+        deadline = began + self._limits.timeout
+        self._pool.backend.set_deadline(deadline)
         try:
-            with self._pool.get(url, {**self._headers, **validators}, self._timeouts) as response:
-                status, headers = response.status, httpx.Headers(response.headers)
-                if status == _NOT_MODIFIED and validators:
-                    return Answer(url, b"", "", None, headers, _now(), unchanged=True)
-                if status in _REDIRECTS:
-                    target = normalise(url, headers.get("Location", ""))
-                    if target is None:
-                        raise NotWanted("redirect to something that is not http or https")
-                    return target
-                if status == 429 or status >= 500:
-                    pause = retry_after(headers)
-                    raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=pause or 0.0)
-                if not 200 <= status < 300:
-                    raise FetchError(f"HTTP {status}", status=status)
-                content_type, charset = _content_type(headers.get("Content-Type", ""))
-                if order.types is not None and content_type not in order.types:
-                    raise NotWanted(f"content type {content_type or 'missing'} is not read")
-                return Answer(
-                    url=url,
-                    body=self._body(response, headers, order, content_type),
-                    content_type=content_type,
-                    charset=charset,
-                    headers=headers,
-                    fetched_at=_now(),
-                )
+            with self._connected(url, self._headers, access, form) as response:
+                headers = httpx.Headers(response.headers)
+                if response.status == 429 or response.status >= 500:
+                    raise Unavailable(f"HTTP {response.status}", status=response.status)
+                body = self._body(response, headers, self._limits.max_bytes, deadline)
+            size, failed = len(body), False
+        finally:
+            self._traffic.note(told or url, seconds=time.monotonic() - began, size=size, failed=failed)
+        return Reply(url, response.status, headers, body)
+
+    @contextmanager
+    def _connected(
+        self, url: str, sent: Mapping[str, str], access: Access, form: bytes | None = None
+    ) -> Iterator[httpcore.Response]:
+        """Give the answer to a request; raises what goes wrong with it as FetchError."""
+        try:
+            with self._pool.ask(url, {**sent, **access.headers}, self._timeouts, form, access.context) as response:
+                yield response
         except httpcore.TimeoutException as error:
             raise Unavailable(f"no complete answer within {self._limits.timeout:g} s") from error
+        except httpcore.ProtocolError as error:
+            told = "an answer that is no HTTP" if access.number else _one_line(error)  # which may quote headers
+            raise Unavailable(told, retry=not self.turns.stopped.is_set()) from error
         except _NETWORK_ERRORS as error:
-            raise Unavailable(_one_line(error), retry=not self._stopped.is_set()) from error
+            raise Unavailable(_one_line(error), retry=not self.turns.stopped.is_set()) from error
         except encodings.CutShort as error:
             raise Unavailable(str(error)) from error
 
-    def _body(self, response: httpcore.Response, headers: httpx.Headers, order: _Order, content_type: str) -> bytes:
-        limit = self._limits.max_bytes if order.cut_at is None else order.cut_at
-        if content_type in order.lists:
-            limit = max(limit, LONGEST_LIST)
-        kept = bytearray()
+    def _body(
+        self, response: httpcore.Response, headers: httpx.Headers, limit: int, deadline: float, *, cut: bool = False
+    ) -> bytes:
+        """Return the decoded body, or only its first bytes if it may be cut."""
+        body = bytearray()
         for part in encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", "")):
-            kept += part
-            if len(kept) > limit:
-                if order.cut_at is None:
+            body += part
+            if len(body) > limit:
+                if not cut:
                     raise FetchError(f"larger than {limit:,} bytes")
-                del kept[limit:]
+                del body[limit:]
                 break
-            if time.monotonic() > order.deadline:
+            if time.monotonic() > deadline:
                 raise Unavailable(f"no complete answer within {self._limits.timeout:g} s")
-        return bytes(kept)
-
-    def _wait_for_turn(self) -> float:
-        """Keep the distance between requests and the pauses asked for; returns the seconds waited."""
-        with self._turn:
-            now = time.monotonic()
-            if now < self._barred_until:
-                raise Unavailable(f"the site asks to wait {self._barred_until - now:,.0f} s")
-            wait = max(0.0, self._next_start - now)
-            self._next_start = now + wait + self.delay
-        if wait and self._stopped.wait(wait):
-            raise FetchError("the crawl is being stopped")
-        return wait
-
-    def _hold(self, seconds: float) -> None:
-        """Let no thread ask for anything for so long: they wait, or fail at once if that is too long."""
-        with self._turn:
-            until = time.monotonic() + seconds
-            if seconds > _LONGEST_PAUSE:
-                self._barred_until = max(self._barred_until, until)
-            else:
-                self._next_start = max(self._next_start, until)
+        return bytes(body)
 
 
 def _content_type(header: str) -> tuple[str, str | None]:
@@ -271,11 +291,6 @@ def _content_type(header: str) -> tuple[str, str | None]:
     message["Content-Type"] = header
     charset = message.get_param("charset")
     return header.partition(";")[0].strip().lower(), charset if isinstance(charset, str) else None
-
-
-def is_missing(error: FetchError) -> bool:
-    """Whether the server has answered that there is no such page, or none for us."""
-    return error.status is not None and 400 <= error.status < 500
 
 
 def _now() -> str:

@@ -1,7 +1,7 @@
 """The headers of an answer: what they say of the page that came with it, or of when to ask again."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -10,10 +10,16 @@ import httpx
 from indexer.read.metadata import language_of
 from indexer.urls import normalise, origin
 
+_KEPT = frozenset({b"etag", b"last-modified", b"link", b"content-language", b"x-robots-tag"})
 _LONGEST = 10_000  # characters of Link headers that are read
 # RFC 8288: <target>; name=value; name="value", <target> …
 _LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[\w*!#$&+.^`|~-]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))?)*)')
 _RELATION = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]+))', re.IGNORECASE)
+
+
+def kept(headers: httpx.Headers, hidden: Callable[[bytes], bytes] = bytes) -> httpx.Headers:
+    """Return the headers that say something of the page, and nothing of who asked; `hidden` takes out secrets."""
+    return httpx.Headers([(name, hidden(value)) for name, value in headers.raw if name.lower() in _KEPT])
 
 
 def canonical_of(url: str, links: Iterable[str]) -> str | None:

@@ -3,15 +3,19 @@
 One SQLite file beside the drafts, made with the first page and removed when the build that wants it ends well.
 """
 
+import hashlib
 import json
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 
-from indexer.crawl.fetch import Answer
+from indexer.crawl.answers import Answer
+from indexer.credentials import Credential
+from indexer.generation.manifest import Manifest
 
 FRESH = 6 * 3600  # seconds for which a page need not be fetched again
 _SCHEMA = """
@@ -30,6 +34,12 @@ CREATE TABLE IF NOT EXISTS answers (
 _SELECT = "SELECT url, body, content_type, charset, headers, fetched_at FROM answers WHERE requested = ? AND at > ?"
 
 
+def base_of(live: Manifest | None, credentials: Sequence[Credential]) -> str:
+    """Return what pages of a journal hold for: until a build has ended, or sites are asked in another way."""
+    told = f"/{hashlib.sha256(repr(sorted(map(repr, credentials))).encode()).hexdigest()}" if credentials else ""
+    return f"{live.id if live else ''}{told}"
+
+
 class Journal:
     """Answers of sites by the address that was asked; safe to share between fetcher threads."""
 
@@ -38,8 +48,7 @@ class Journal:
 
         Args:
             path: of the file; nothing is made before the first answer is stored.
-            base: the generation that is live. What was fetched while another one was is of no use: a build has ended
-                since.
+            base: what was live, see `base_of`. What was fetched over another base is of no use.
         """
         self._path = path
         self._base = base
@@ -73,6 +82,12 @@ class Journal:
         with self._lock:
             database = self._database or self._connect()
             database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (url, time.time(), *row))
+
+    def forget(self, url: str) -> None:
+        """Forget what the address gave. Raises sqlite3.Error."""
+        with self._lock:
+            if self._database is not None:
+                self._database.execute("DELETE FROM answers WHERE requested = ?", (url,))
 
     def drop(self) -> None:
         """Forget everything."""

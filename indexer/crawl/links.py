@@ -29,6 +29,7 @@ class Links:
     urls: tuple[str, ...]  # normalised, on the page's own site
     noindex: bool = False
     canonical: str | None = None  # where the page says it belongs, on its own site; None if here
+    asks_password: bool = False  # whether it has a field for one
 
 
 def read_links(page: Page, lend: Lend = borrowed) -> Links:
@@ -64,7 +65,8 @@ def _links(page: Page, answer: dict[str, Any]) -> Links:
     canonical = normalise(base, answer["canonical"]) if answer["canonical"] else None
     if canonical is None or canonical == page.url or origin(canonical) != origin(page.url):
         canonical = None
-    return Links(() if nofollow else tuple(_urls(answer["hrefs"], base, page.url)), noindex, canonical)
+    urls = () if nofollow else tuple(_urls(answer["hrefs"], base, page.url))
+    return Links(urls, noindex, canonical, asks_password=bool(answer["asks_password"]))
 
 
 def _is_markdown(page: Page) -> bool:

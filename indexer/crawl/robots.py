@@ -5,7 +5,8 @@ from urllib.parse import urlsplit
 
 from protego import Protego
 
-from indexer.crawl.fetch import Fetcher, is_missing
+from indexer.crawl.answers import is_missing
+from indexer.crawl.fetch import Fetcher
 from indexer.errors import FetchError, NotWanted
 from indexer.urls import origin
 
@@ -46,12 +47,10 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
         answer = fetcher.get(
             f"{site}/robots.txt", scope=partial(_stays, site), types=None, cut_at=_MOST, may_be_missing=True
         )
-    except NotWanted:
-        raise
     except FetchError as error:
         if is_missing(error):
             return Robots("", user_agent)
-        if error.status is not None:
+        if error.status is not None and not isinstance(error, NotWanted):
             raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error
         raise
     return Robots(answer.body.decode("utf-8-sig", "replace"), user_agent)

@@ -6,7 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from indexer.crawl.fetch import Fetcher, Unavailable
+from indexer.crawl.answers import Unavailable
+from indexer.crawl.fetch import Fetcher
 from indexer.crawl.links import read_links
 from indexer.crawl.robots import Robots
 from indexer.errors import FetchError, NotWanted, ParseError

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from indexer.config import OWN, BuildConfig
+from indexer.credentials import credential_for
+from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
 from indexer.read.allowed_places import bounded
 
@@ -38,6 +40,27 @@ def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | No
         if used := {name: mine[name] for name in names_of(source) if mine.get(name) is not None}:
             own[source] = used
     return replace(config, crawl=replace(config.crawl, own=own))
+
+
+def credentialed(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> list[str]:
+    """Return the sources that are read with credentials, to be kept with the index: their names, and nothing more.
+
+    Raises CredentialsError for one that was before, and is now to be read as by anyone: pages would be taken for gone,
+    and login pages indexed. A credential with nothing but its origin says that this is meant.
+    """
+    before = set(live.settings.get("credentials", ())) if live is not None else set()
+    found = []
+    for source in sources:
+        given = credential_for(source, config.credentials)
+        is_read = config.refresh is None or source in config.refresh
+        if source in before and given is None and is_read:
+            raise CredentialsError(
+                f"{source} was read with credentials before, and none are given: name the configuration file that has "
+                "them with --config, or in PILOTLIGHT_CREDENTIALS_FILE"
+            )
+        if given.kinds() if given else source in before:
+            found.append(source)
+    return found
 
 
 def changes(config: BuildConfig, live: Manifest | None, say: Callable[[str], None]) -> tuple[SettingChange, ...]:

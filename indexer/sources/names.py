@@ -20,6 +20,16 @@ def full_name(source: str) -> str:
         return source
 
 
+def refuse_secret(source: str) -> None:
+    """Raise SourceError, which does not quote it, for an address with a user name or password in it."""
+    found = SCHEME.match(source)
+    if found is not None and "@" in re.split(r"[/?#\\]", source[found.end() :], maxsplit=1)[0]:
+        raise SourceError(
+            "a source has a user name or password in its address, where everybody could read it: "
+            "describe them under [[credentials]] in a configuration file"
+        )
+
+
 def refuse_bare_host(source: str) -> None:
     """Raise SourceError for what is no file or folder, and reads like the address of a site without its scheme."""
     found = _HOST.match(source)

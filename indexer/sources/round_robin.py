@@ -6,6 +6,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from indexer.config import CrawlLimits
+from indexer.crawl.access.session import Sessions
 from indexer.crawl.crawler import crawl
 from indexer.crawl.journal import Journal
 from indexer.crawl.traffic import Traffic
@@ -58,6 +59,7 @@ def read_sources(
     journal: Journal | None = None,
     templates: Templates | None = None,
     rested: Collection[str] = (),
+    sessions: Sessions | None = None,
 ) -> Items:
     """Read every source; of pages with the same address or the same content only the first is given.
 
@@ -74,6 +76,7 @@ def read_sources(
         journal: pages that an interrupted build has fetched, and that this one will have.
         templates: give pages the templates of their sites.
         rested: addresses of pages that other sources have already led to.
+        sessions: what origins are asked with.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -87,7 +90,7 @@ def read_sources(
             found(sum(due.values()))
 
         study = partial(templates.study, source) if templates is not None else None
-        return _read_one(source, limits.of(source), tell, earlier, traffic, journal, study)
+        return _read_one(source, limits.of(source), tell, earlier, traffic, journal, study, sessions)
 
     hosts: dict[str, list[str]] = {}
     for source in sources:
@@ -120,6 +123,7 @@ def _read_one(
     traffic: Traffic | None,
     journal: Journal | None,
     study: Callable[[Iterable[Item]], None] | None,
+    sessions: Sessions | None,
 ) -> Items:
     scheme = SCHEME.match(source)
     if scheme is None:
@@ -128,4 +132,4 @@ def _read_one(
         return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()), study)
     if scheme[1].lower() not in ("http", "https"):
         raise SourceError(f"{source}: cannot index this scheme; name an http or https address, a folder or a file")
-    return crawl(source, limits, found, earlier, traffic, journal)
+    return crawl(source, limits, found, earlier, traffic, journal, sessions)

@@ -167,6 +167,7 @@ class BuildScheduler:
         """Stands for the settings that decide what comes of reading an entry."""
         model = (self._settings.model, self._settings.revision, self._settings.precision)
         made = [READER_VERSION, model, self._config_of([entry]).as_dict(), sorted(self._metadata[entry].items())]
+        made += map(repr, self._config.credentials)  # which say where secrets are, and not what they are
         return hashlib.sha256(json.dumps(made, default=list).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:

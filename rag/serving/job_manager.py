@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.errors import BuildLocked
+from indexer.errors import BuildLocked, SourceError
 from indexer.generation.current import current_id
 from indexer.generation.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, is_collection_name, is_url
 from indexer.generation.manifest import is_generation_id, read_manifest
@@ -35,7 +35,7 @@ from indexer.publish.collections import live_id
 from indexer.publish.lock import writer_lock
 from indexer.publish.publish import disk_errors, prepare
 from indexer.read.allowed_places import is_below, places
-from indexer.sources.names import full_name
+from indexer.sources.names import full_name, refuse_secret
 from rag.clock import timestamp
 from rag.errors import JobConflict, JobMissing, JobRefused
 from rag.settings import Settings
@@ -144,6 +144,11 @@ class JobManager:
             raise JobRefused("collection", "is not a name that a collection can have")
         if any(map(_UNPRINTABLE.search, sources)):
             raise JobRefused("sources", "must not contain control characters")
+        try:
+            for source in sources:
+                refuse_secret(source)
+        except SourceError as error:
+            raise JobRefused("sources", "must not have a user name or password in an address") from error
         folder = collection_dir(self._settings.index_dir, collection)
         own = []
         if live_id(folder):

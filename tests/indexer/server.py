@@ -33,6 +33,7 @@ class Site:
 
             def do_GET(self) -> None:
                 site.hits.append(self.path)
+                site.came(self)
                 site.agents.add(self.headers.get("User-Agent", ""))
                 route = site.routes.get(self.path, Reply(b"nothing here", 404))
                 if isinstance(route, str):
@@ -41,6 +42,8 @@ class Site:
                     send(self, route)
                 else:
                     route(self)
+
+            do_POST = do_GET  # routes that take forms look at `command`
 
             def log_message(self, *args: object) -> None:
                 return
@@ -60,6 +63,9 @@ class Site:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
+
+    def came(self, handler: BaseHTTPRequestHandler) -> None:
+        """Told of every request, before it is answered."""
 
     def pages(self, **bodies: str) -> None:
         """Add HTML pages; `index` is the start page, `a_b` becomes /a/b."""

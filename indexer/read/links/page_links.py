@@ -39,6 +39,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
         "canonical": tags.canonical,
         "hrefs": list(tags.hrefs),
         "directives": sorted(tags.directives),
+        "asks_password": tags.asks_password,
     }
 
 
@@ -51,6 +52,7 @@ class _Tags:
     canonical: str | None = None
     hrefs: dict[str, None] = field(default_factory=dict)  # without fragments
     directives: set[str] = field(default_factory=set)
+    asks_password: bool = False
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Take note of one opening tag."""
@@ -63,6 +65,8 @@ class _Tags:
                 self.hrefs[href] = None
                 if len(self.hrefs) > _MOST:
                     raise ParseError(f"more than {_MOST:,} links")
+        elif tag == "input":
+            self.asks_password |= attributes.get("type", "").strip().lower() == "password"
         elif tag == "base":
             self.base = self.base or attributes.get("href")
         elif tag == "link" and "canonical" in attributes.get("rel", "").lower().split():

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -72,14 +73,14 @@ def index_sources(
     from indexer.generation.previous import live_sources
     from indexer.publish.collections import list_collections
     from indexer.publish.publish import disk_errors, nothing_left, prepare
-    from indexer.sources.names import full_name, refuse_bare_host
+    from indexer.sources.names import full_name, refuse_bare_host, refuse_secret
     from indexer.sources.schedule import read_interval
     from rag.commands.build.cluster import cluster_of
     from rag.commands.embedders import lazy_embedder
     from rag.commands.published import published
     from rag.commands.transfer.copying import publisher_of, reported
     from rag.serving.build_scheduler import BuildScheduler, scheduled_sources
-    from rag.settings_file import ConfiguredSource
+    from rag.settings_file import ConfiguredSource, read_settings_file
 
     seconds = None if every is None else read_interval(every)
     folder = settings.collection_dir
@@ -87,6 +88,7 @@ def index_sources(
         raise SourceError("--add needs a source")
     for source in sources:
         refuse_bare_host(source)
+        refuse_secret(source)
     limited: Collection[str] = sources
     if not sources and not configured:
         limited = sources = live_sources(published(settings))
@@ -101,6 +103,9 @@ def index_sources(
     ]
     entries = scheduled_sources(named, settings.collection, every=seconds, watch=watch)
     config = settings.build_config(within)  # before the model is loaded, so that a bad value is told at once
+    if settings.credentials_file:
+        described = read_settings_file(Path(settings.credentials_file).expanduser())
+        config = dataclasses.replace(config, credentials=described.credentials)
     embedder = lazy_embedder(settings, quiet=quiet)
     publisher = publisher_of(settings, quiet=quiet)
     if publisher and len({entry.collection for entry in entries}) > 1:

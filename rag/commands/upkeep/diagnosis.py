@@ -14,6 +14,7 @@ from embedder.engines.package import needs_compiler, package_folder
 from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
 from embedder.pairs.head import read_head
+from indexer.crawl.access.material import check_credential
 from indexer.errors import ParseError
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections
@@ -22,6 +23,7 @@ from rag.commands.published import published
 from rag.query.retriever import check_fingerprint
 from rag.serving.store_access import TOKEN
 from rag.settings import SETTINGS, Settings
+from rag.settings_file import read_settings_file
 from rag.suggestions import nearest
 
 PREFIX = "PILOTLIGHT_"
@@ -66,6 +68,7 @@ def examine(settings: Settings) -> dict[str, Any]:
     _reranker(settings, report, warnings)
     _index(settings, plan, report, warnings)
     _readers(report, warnings)
+    _credentials(settings, report, warnings)
     return report | {"warnings": warnings}
 
 
@@ -223,6 +226,23 @@ def _readers(report: dict[str, Any], warnings: list[str]) -> None:
         box.close()
     if missing := [name for name, means in report["readers"].items() if means is None]:
         warnings.append(f"document readers run without {', '.join(missing)}: this kernel does not offer or allow it")
+
+
+def _credentials(settings: Settings, report: dict[str, Any], warnings: list[str]) -> None:
+    """Add what origins are asked with, and what of it cannot be read by this user; no secret is shown."""
+    report["credentials"] = {}
+    try:
+        path = Path(settings.credentials_file).expanduser()
+        described = read_settings_file(path).credentials if settings.credentials_file else ()
+    except PilotlightError as error:
+        warnings.append(str(error))
+        return
+    for credential in described:
+        report["credentials"][credential.origin] = ", ".join(credential.kinds()) or "cookies that it sets"
+        try:
+            check_credential(credential)
+        except PilotlightError as error:
+            warnings.append(f"credentials of {credential.origin}: {error}")
 
 
 _LABELS = {

@@ -7,7 +7,8 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.fetch import Fetcher, Unavailable
+from indexer.crawl.answers import Unavailable
+from indexer.crawl.fetch import Fetcher
 from indexer.errors import FetchError, NotWanted
 from tests.indexer.server import Reply, Site, redirect, send
 

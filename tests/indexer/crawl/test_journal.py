@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from indexer.crawl import journal as module
-from indexer.crawl.fetch import Answer
+from indexer.crawl.answers import Answer
 from indexer.crawl.journal import Journal
 from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, JOURNAL

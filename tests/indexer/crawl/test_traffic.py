@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.fetch import Fetcher, Unavailable
+from indexer.crawl.answers import Unavailable
+from indexer.crawl.fetch import Fetcher
 from indexer.crawl.traffic import Traffic
 from indexer.errors import FetchError
 from tests.indexer.crawl.test_fetch import SMALL, get

@@ -1,0 +1,79 @@
+"""Credentials of a configuration file on the command line, and in what a server starts."""
+
+from pathlib import Path
+
+import pytest
+
+from rag.commands.build.index import index_sources
+from rag.errors import JobRefused
+from rag.serving.job_manager import JobManager
+from rag.settings import load
+from rag.settings_file import read_settings_file
+from tests.indexer.server import Reply, Site, page, send
+from tests.rag.commands.test_cli import Run, run, site
+
+__all__ = ["run", "site"]
+
+TOKEN = "tok-3f9a61c2d4e5"
+
+
+@pytest.fixture
+def config(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Names a site that only those read who have the token."""
+    monkeypatch.setenv("SITE_TOKEN", TOKEN)
+    known = page("<p>Only members read this.")
+    site.routes = {
+        "/": lambda handler: send(
+            handler, Reply(known.encode()) if handler.headers["Authorization"] == f"Bearer {TOKEN}" else Reply(b"", 401)
+        )
+    }
+    path = tmp_path / "pilotlight.toml"
+    path.write_text(
+        f"""
+        [settings]
+        allow_private = "127.0.0.0/8"
+        [[source]]
+        url = "{site.url}/"
+        [[credentials]]
+        origin = "{site.url}"
+        bearer = {{ env = "SITE_TOKEN" }}
+        """
+    )
+    return path
+
+
+def test_index_and_doctor_and_a_job_of_a_server(run: Run, site: Site, config: Path) -> None:
+    assert run("index", "--config", config, "--json")["documents"] == 1
+    report = run("doctor", "--config", config, "--json")
+    assert report["credentials"] == {site.url: "bearer token"}
+    assert TOKEN not in str(report)
+    code, _, err = run("index", "--json")
+    assert (code, "was read with credentials before, and none are given" in err) == (2, True)
+
+    served = load({}, {}, read_settings_file(config).settings)
+    environment = served.as_environment()  # what `serve` hands on to its jobs, whose own is added
+    assert TOKEN not in str(environment)
+    asked = {"sources": [], "add": False, "full": True, "within": {}}
+    assert index_sources(settings=load({}, environment), quiet=True, **asked)[0]["documents"] == 1  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_read_is_told_in_a_line(
+    run: Run, site: Site, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SITE_TOKEN")
+    told = f"credentials of {site.url}: the environment variable SITE_TOKEN is not set"
+    assert told in run("doctor", "--config", config, "--json")["warnings"]
+    assert run("index", "--config", config)[2].endswith("pilotlight: the environment variable SITE_TOKEN is not set\n")
+    config.write_text(config.read_text().replace('{ env = "SITE_TOKEN" }', f'"{TOKEN}"'))
+    for verb in ("index", "doctor", "serve"):
+        code, out, err = run(verb, "--config", config)
+        assert (code, "must not hold the secret itself" in err, TOKEN in out + err) == (2, True, False)
+    assert site.hits == []
+
+
+def test_a_job_takes_no_password_in_an_address(tmp_path: Path) -> None:
+    jobs = JobManager(load({"index": str(tmp_path), "job_sources": "https://a.test/"}, {}))
+    with pytest.raises(JobRefused, match="must not have a user name or password") as caught:
+        jobs.start(sources=[f"https://me:{TOKEN}@a.test/"])
+    assert TOKEN not in str(caught.value)
+    assert list(tmp_path.iterdir()) == [], "no record of it"
