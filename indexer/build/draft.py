@@ -23,13 +23,14 @@ from indexer.records import Chunk, Document, PageRecord
 
 
 @contextmanager
-def drafting(index_dir: Path, keep: int, progress: Progress) -> Iterator[Path]:
+def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
     """Hold the writer lock and give a folder for a draft; afterwards remove it, if it is still there, and old ones.
 
     Args:
         index_dir: folder of the index; made if it is missing.
         keep: generations kept, the live one included.
         progress: closed at the end.
+        is_brief: see `writer_lock`.
 
     Raises:
         BuildLocked: another build is writing this index.
@@ -37,7 +38,7 @@ def drafting(index_dir: Path, keep: int, progress: Progress) -> Iterator[Path]:
     """
     with disk_errors(index_dir):
         prepare(index_dir)
-        with writer_lock(index_dir):
+        with writer_lock(index_dir, is_brief=is_brief):
             folder = start(index_dir)
             try:
                 progress.phase("checking the live index" if live_id(index_dir) else "starting")
@@ -89,8 +90,9 @@ class Draft:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether it has documents, all of which the live generation has as well."""
-        return bool(self._to_copy)
+        """Whether it has what the live generation has and nothing else, unless something of that is missing here."""
+        live = self._earlier.manifest
+        return self._to_copy is not None and (bool(self._to_copy) or (live is not None and not live.counts.documents))
 
     def differ(self) -> None:
         """Note that it is not what the live generation is, and copy what was not copied for that reason."""
