@@ -21,6 +21,8 @@ from indexer.publish.lock import writer_lock
 from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start
 from indexer.records import Chunk, Document, PageRecord
 
+_DRIFT = 0.1  # share of the vectors that may have come or gone since an index was trained, until it is trained anew
+
 
 @contextmanager
 def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
@@ -127,6 +129,7 @@ class Draft:
         self._vectors.finish()
         self._context.progress.phase("writing the index")
         with self._stopwatch.timed("write"):
+            self._trained = self._training()
             self._files = self._writer.finish()
 
     def publish(
@@ -147,7 +150,7 @@ class Draft:
                 counts=self.counts,
                 files=self._files,
                 languages=self._writer.languages,
-                settings=settings,
+                settings=settings | {"trained": self._trained},
                 sources=list(sources),
                 report=self._report().as_dict(),  # can only know the time until now
             )
@@ -158,6 +161,21 @@ class Draft:
         """Release the files, published or not."""
         self._vectors.close()
         self._writer.close()
+
+    def _training(self) -> dict[str, int]:
+        """Have the index of vectors train as the one before, unless much has changed since that was trained.
+
+        Returns how many vectors it was trained for, and how many have come or gone since.
+        """
+        count, live = self.counts.chunks, self._earlier.manifest
+        before = live.settings.get("trained") if live is not None else None
+        if live is not None and before and not self._context.config.full:
+            gone = live.counts.chunks - self._vectors.carried
+            changed = before["changed"] + self._vectors.embedded + max(0, gone)
+            if changed <= _DRIFT * before["vectors"]:
+                self._writer.vectors.train_as(self._earlier.vector_index)
+                return {"vectors": before["vectors"], "changed": changed}
+        return {"vectors": count, "changed": 0}
 
     def _report(self) -> BuildReport:
         vectors = self._vectors

@@ -28,7 +28,7 @@ from rag.settings import Settings
 _TOGETHER = 0.2  # seconds for what comes together
 _LOOK = 0.1  # seconds between two looks at what waits
 _IDLE = 60.0  # seconds without work after which the process ends: starting it anew takes one or two
-_RETRY = 2.0, 60.0  # seconds until what failed is tried again: at first, and at most
+_RETRY = 0.5, 60.0  # seconds until what failed is tried again: at first, and at most
 
 log = logging.getLogger("pilotlight")
 
@@ -99,9 +99,10 @@ class PushedBuilder:
         try:
             report = self.build(folder)
         except (PilotlightError, OSError, sqlite3.Error) as error:
-            times = 0 if isinstance(error, BuildLocked) else self._failures.get(name, (0, 0.0))[0] + 1
+            times = self._failures.get(name, (0, 0.0))[0] + 1
             first, most = _RETRY
-            self._failures[name] = (times, time.monotonic() + min(most, first * 2 ** max(0, times - 1)))
+            wait = first if isinstance(error, BuildLocked) else min(most, first * 2**times)
+            self._failures[name] = (times, time.monotonic() + wait)
             log.warning("collection %s: %s", name, error)
             PushedStore(folder).trouble(str(error))
             return False

@@ -26,7 +26,7 @@ _URL = {
     "type": "string",
     "minLength": 1,
     "maxLength": 2000,
-    "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?(:[1-5]?[0-9]{1,4})?([/?][^#\s]*)?$",
+    "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?(:[1-5]?[0-9]{1,4})?([/?][^\u0000-\u0020#\u007f-\u00a0]*)?$",
     "description": "its http or https address, without a fragment; nobody fetches it",
 }
 _TEXT = STRING | {"description": "the document, if it is text"}

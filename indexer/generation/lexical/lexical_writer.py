@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote
@@ -66,9 +67,9 @@ class LexicalWriter:
         entry = tantivy.Document()
         entry.add_unsigned("row", row)
         terms_of = terms_of_chunk(title, section, text, language)
-        for name, found in zip(FIELDS, (*terms_of, terms_in(unquote(url), language)), strict=True):
+        for name, found in zip(FIELDS, (*terms_of, _repeated_terms(unquote(url), language)), strict=True):
             entry.add_text(name, " ".join(found))
-        self._vocabulary.add(chain(*(words(each).findall(each) for each in (title, section, text))))
+        self._vocabulary.add(chain(_repeated_words(title), _repeated_words(section), words(text).findall(text)))
         self._languages[rules_for(language)] += 1
         for term in terms:
             entry.add_text("term", term)
@@ -115,9 +116,20 @@ def terms_of_chunk(
 
     Where the heading path starts with the title, the title counts only once.
     """
-    of_title, of_section, of_text = (terms_in(part, language) for part in (title, section, text))
+    of_title, of_section = _repeated_terms(title, language), _repeated_terms(section, language)
+    of_text = terms_in(text, language)
     heading = of_section if section.startswith(title) else [*of_title, *of_section]
     return [*heading, *of_text], of_title, of_section, of_text
+
+
+@lru_cache(maxsize=1024)  # chunks of one document, and of one section, have them in common
+def _repeated_terms(text: str, language: str | None) -> list[str]:
+    return terms_in(text, language)
+
+
+@lru_cache(maxsize=1024)
+def _repeated_words(text: str) -> list[str]:
+    return words(text).findall(text)
 
 
 def _schema() -> tantivy.Schema:
