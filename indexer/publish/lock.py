@@ -14,7 +14,8 @@ from indexer.errors import BuildLocked
 from indexer.generation.layout import LOCK
 
 _UNKNOWN = "a process that has only just started"
-_PATIENCE, _LOOK = 30.0, 0.05  # seconds that a brief holder is waited for, and between two tries: flock has no limit
+_BRIEF, _CHANGING = 30.0, 1.0  # seconds that a brief holder is waited for, and one that has no note yet, or any more
+_LOOK = 0.05  # seconds between two tries: flock waits for ever or not at all
 
 
 @contextmanager
@@ -32,10 +33,11 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
     path = index_dir / LOCK
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
-        end = time.monotonic() + _PATIENCE
+        began = time.monotonic()
         while not _is_taken(handle):
             holder = _holder(handle)
-            if is_brief or not holder.get("brief") or time.monotonic() >= end:
+            patience = _BRIEF if holder.get("brief") else 0.0 if holder else _CHANGING
+            if is_brief or time.monotonic() >= began + patience:
                 who = "process {pid} on {host}, since {since}".format(**holder) if holder else _UNKNOWN
                 raise BuildLocked(f"another process is writing {index_dir}: {who}; wait for it to end, or stop it")
             time.sleep(_LOOK)
