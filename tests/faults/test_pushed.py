@@ -1,4 +1,4 @@
-"""Whoever accepts documents and indexes them is killed at steps of every kind: what was accepted is there after that."""
+"""Whoever accepts documents and indexes them is killed at steps of every kind: what was accepted is there then."""
 
 import signal
 
