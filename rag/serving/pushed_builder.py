@@ -1,6 +1,7 @@
 """Indexes what was pushed, collection by collection, for as long as more comes."""
 
 import dataclasses
+import gc
 import logging
 import sqlite3
 import sys
@@ -21,6 +22,7 @@ from indexer.generation.manifest import differing_fields, read_manifest
 from indexer.publish.collections import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore
+from rag import heap
 from rag.errors import FingerprintMismatch
 from rag.serving.pushed_queue import pushed_folders
 from rag.settings import Settings
@@ -28,6 +30,7 @@ from rag.settings import Settings
 _TOGETHER = 0.2  # seconds for what comes together
 _LOOK = 0.1  # seconds between two looks at what waits
 _IDLE = 60.0  # seconds without work after which the process ends: starting it anew takes one or two
+_LIFE = 100  # builds after which it ends likewise, so that what libraries leak does not add up
 _RETRY = 0.5, 60.0  # seconds until what failed is tried again: at first, and at most
 
 log = logging.getLogger("pilotlight")
@@ -46,14 +49,17 @@ class PushedBuilder:
 
     def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE) -> None:
         """Index what waits, until nothing has come for so many seconds, or is not needed any more and nothing waits."""
-        worked = time.monotonic()
-        while time.monotonic() < worked + idle:
+        worked, builds = time.monotonic(), 0
+        while time.monotonic() < worked + idle and builds < _LIFE:
             due = self._due()
             if due:
                 self._pause.wait(_TOGETHER)
                 for name, folder in due.items():
+                    builds += 1
                     if self._try(name, folder):
                         worked = time.monotonic()
+                    gc.collect()  # generations that were closed hold each other and their files
+                    heap.trim()
             elif not is_needed():
                 return
             else:

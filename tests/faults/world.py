@@ -13,7 +13,7 @@ from indexer.build.removal import remove_sources
 from indexer.config import BuildConfig
 from indexer.errors import IndexMissing
 from indexer.generation.generation import Generation
-from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK
+from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, PUSHED
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import prepare, roll_back
 from indexer.publish.verification import problems_of, verify
@@ -144,7 +144,7 @@ def state(index: Path) -> State | None:
 
 def assert_tidy(index: Path) -> None:
     """Nothing is left of what was begun and not ended."""
-    assert {entry.name for entry in index.iterdir()} == {CURRENT, GENERATIONS, BUILDING, LOCK}
+    assert {entry.name for entry in index.iterdir()} - {PUSHED} == {CURRENT, GENERATIONS, BUILDING, LOCK}
     assert list((index / BUILDING).iterdir()) == []
     assert len(list((index / GENERATIONS).iterdir())) <= KEEP
     assert (index / LOCK).read_bytes() == b""
