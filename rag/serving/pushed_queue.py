@@ -9,8 +9,10 @@ INDEX/pushed/log.txt            what that process said
 """
 
 import fcntl
+import logging
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -51,6 +53,8 @@ MOST_SHOWN = 100  # changes that are listed
 _NUMBER = re.compile("[0-9]{1,18}")
 _LOCK, _LOG = "lock", "log.txt"
 _LOOK = 1.0  # seconds between two looks at what waits, for what another worker accepted, or a killed one left
+
+log = logging.getLogger("pilotlight")
 
 
 class PushedQueue:
@@ -196,8 +200,13 @@ class PushedQueue:
 
     def _keep(self) -> None:
         while not self._closed.is_set():
-            if any(PushedStore(folder).is_waiting() for folder in pushed_folders(self._settings.index_dir).values()):
-                self._run()
+            try:
+                if any(
+                    PushedStore(folder).is_waiting() for folder in pushed_folders(self._settings.index_dir).values()
+                ):
+                    self._run()
+            except (OSError, sqlite3.Error) as error:  # which may pass
+                log.warning("what was pushed cannot be looked at: %s", error)
             self._wake.wait(_LOOK)
             self._wake.clear()
 
