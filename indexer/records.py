@@ -1,6 +1,7 @@
 """The typed records that flow through a build: Page → Document → Chunk, with Skip and Failure beside them."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -9,6 +10,18 @@ from indexer.decoding import one_line
 
 SEPARATOR = " › "  # between the headings of a path
 COLUMNS = " | "  # between the cells of a table's row
+
+
+class Stated(NamedTuple):
+    """What the sender of a document says of it, which goes before what the document says of itself."""
+
+    title: str = ""
+    language: str | None = None  # primary subtag in lower case
+    date: str | None = None  # YYYY-MM-DD
+    metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names, each with its values
+
+
+NOTHING_STATED = Stated()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +41,17 @@ class Page:
     noindex: bool = False
     language: str | None = None  # primary subtag from the Content-Language header, if it named one
     template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
-    # SHA-256 hex of all that parsing reads of it: media type, charset, language and body; taken once, when it is empty
+    stated: Stated = NOTHING_STATED
+    # SHA-256 hex of all that parsing reads of it: media type, charset, language, what is stated of it, and body; taken
+    # once, when it is empty
     content_hash: str = ""
 
     def __post_init__(self) -> None:
         if not self.content_hash:
             language = f";{self.language}" if self.language else ""
-            digest = hashlib.sha256(f"{self.content_type};{self.charset}{language}\n".encode("utf-8", "replace"))
+            stated = f";{json.dumps(self.stated)}" if self.stated != NOTHING_STATED else ""
+            head = f"{self.content_type};{self.charset}{language}{stated}\n"
+            digest = hashlib.sha256(head.encode("utf-8", "replace"))
             digest.update(self.body)
             object.__setattr__(self, "content_hash", digest.hexdigest())
 

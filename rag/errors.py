@@ -8,7 +8,14 @@ RagError
 ├── NotThere            something that is asked for by its name and is not there (HTTP 404)
 │   ├── CollectionMissing  a collection: names those that are
 │   ├── DocumentMissing    a document
-│   └── JobMissing         a job that builds the index
+│   ├── JobMissing         a job that builds the index
+│   ├── PushedMissing      a document that was pushed
+│   └── ChangeMissing      a document that was pushed or withdrawn, by its number
+├── DocumentRefused     a document that cannot be indexed as it was sent: names the field (HTTP 400)
+│   ├── TypeNotRead     of a media type that is not read (HTTP 415)
+│   └── DocumentTooLarge  larger than documents may be (HTTP 413)
+├── QueueFull           too many documents wait to be indexed (HTTP 429)
+├── StorageFull         there is no room for a document (HTTP 507)
 ├── JobRefused          a job that is not allowed as it is asked for: names the field (HTTP 403)
 ├── JobConflict         a job that cannot be started or stopped as things are (HTTP 409)
 ├── NotReady            the retriever is still loading, or has no index (HTTP 503)
@@ -95,6 +102,53 @@ class JobMissing(NotThere):
 
     def __init__(self, job: str) -> None:
         super().__init__(f"there is no job {job[:80]!r}: it never existed, or is no longer kept")
+
+
+class PushedMissing(NotThere):
+    """A document that was never pushed, or was withdrawn."""
+
+    field = "url"
+
+    def __init__(self, url: str, collection: str) -> None:
+        super().__init__(
+            f"no document was pushed to collection {collection!r} for {url[:200]}; "
+            "what a site or folder gave goes with its source"
+        )
+
+
+class ChangeMissing(NotThere):
+    """A change that is not known, or not any more."""
+
+    field = "id"
+
+    def __init__(self, number: str, collection: str) -> None:
+        super().__init__(
+            f"collection {collection!r} has no change {number[:80]!r}: it was never made, or is no longer remembered"
+        )
+
+
+class DocumentRefused(RagError):
+    """A document that cannot be indexed as it was sent."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field} {detail}")
+        self.field = field
+
+
+class TypeNotRead(DocumentRefused):
+    """A document of a media type that is not read."""
+
+
+class DocumentTooLarge(DocumentRefused):
+    """A document that is larger than documents may be."""
+
+
+class QueueFull(RagError):
+    """Too many documents wait to be indexed."""
+
+
+class StorageFull(RagError):
+    """There is no room for a document."""
 
 
 class JobRefused(RagError):

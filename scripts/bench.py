@@ -14,6 +14,7 @@ load:  a server under many clients, beside Flask with SentenceTransformer
 overload: a server under wrk, at what it can do and at ten times that for --repeat seconds
 hostile: keyed searches and probes beside 2,000 hostile connections for --repeat seconds
 soak:  a server for --repeat seconds of mixed queries and five hot swaps: whether it grows
+push:  documents pushed to a server of --source: from being accepted to being found
 checkouts: searches and starts of this checkout beside those of another one, --against FOLDER, with its own .venv
 """
 

@@ -9,12 +9,12 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from rag.settings import Settings
 from web import compiled_templates, openapi, problems
-from web.api import answers, documents, embeddings, health, jobs, openai, rerank, search
+from web.api import answers, changes, documents, embeddings, health, jobs, openai, rerank, search
 from web.encoding import JsonProvider
 from web.guards import access, cors, limits
 from web.observe import telemetry
 from web.pages import branding, document_page, search_page, status_page
-from web.retriever import Jobs, Retriever
+from web.retriever import Jobs, Pushes, Retriever
 from web.security_headers import SECURITY_HEADERS
 from web.sizes import MAX_BODY_BYTES
 
@@ -29,6 +29,7 @@ PARTS = (
     openai,
     rerank,
     documents,
+    changes,
     jobs,
     document_page,
 )
@@ -36,7 +37,9 @@ PARTS = (
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers change when the index does
 
 
-def create_app(retriever: Retriever, settings: Settings, builds: Jobs | None = None) -> Flask:
+def create_app(
+    retriever: Retriever, settings: Settings, builds: Jobs | None = None, pushes: Pushes | None = None
+) -> Flask:
     """Build the Flask application around a retriever; the caller starts and closes the retriever.
 
     Raises SettingsError for an origin that is none, or a logo or colour that cannot be used.
@@ -50,6 +53,7 @@ def create_app(retriever: Retriever, settings: Settings, builds: Jobs | None = N
     app.extensions["retriever"] = retriever
     app.extensions["limits"] = settings
     app.extensions["jobs"] = builds
+    app.extensions["pushes"] = pushes
     telemetry.install(app, retriever, log_queries=settings.log_queries)  # first, so that it sees what others refuse
     for part in PARTS:
         app.register_blueprint(part.blueprint)

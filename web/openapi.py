@@ -34,6 +34,7 @@ MEANINGS = {
     502: "Another server that this one needs failed.",
     503: "It cannot be answered now; `Retry-After` says when to try again.",
     504: "Another server that this one needs was too slow.",
+    507: "There is no room for it; its `detail` says what is full.",
 }
 _ATTRIBUTE = "pilotlight_operation"
 _CONVERTER = re.compile(r"<(?:[^:<>]+:)?([^<>]+)>")

@@ -7,7 +7,21 @@ from flask import Flask, Response, current_app, g, render_template, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from rag.errors import DeadlinePassed, JobConflict, JobRefused, KeysError, NotReady, NotThere, QueryError, RerankOff
+from rag.errors import (
+    DeadlinePassed,
+    DocumentRefused,
+    DocumentTooLarge,
+    JobConflict,
+    JobRefused,
+    KeysError,
+    NotReady,
+    NotThere,
+    QueryError,
+    QueueFull,
+    RerankOff,
+    StorageFull,
+    TypeNotRead,
+)
 from rag.query.filters import FilterError
 
 MEDIA_TYPE = "application/problem+json"
@@ -51,9 +65,9 @@ def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, 
 
 
 def respond(body: dict[str, object]) -> Response:
-    """Answer with a problem as JSON; 503 also says when to come back."""
+    """Answer with a problem as JSON; what may pass also says when to come back."""
     response = Response(json.dumps(body), status=int(str(body["status"])), content_type=MEDIA_TYPE)
-    if response.status_code == 503:
+    if response.status_code in (429, 503):
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
     return response
 
@@ -87,6 +101,11 @@ def problem_of(error: Exception) -> dict[str, object]:
         return problem(501, str(error))
     if isinstance(error, QueryError | FilterError):
         return problem(400, str(error), field=getattr(error, "field", None))
+    if isinstance(error, DocumentRefused):
+        status = 415 if isinstance(error, TypeNotRead) else 413 if isinstance(error, DocumentTooLarge) else 400
+        return problem(status, str(error), field=error.field)
+    if isinstance(error, QueueFull | StorageFull):
+        return problem(429 if isinstance(error, QueueFull) else 507, str(error))
     if isinstance(error, NotThere):
         return problem(404, str(error), field=error.field)
     if isinstance(error, JobRefused):

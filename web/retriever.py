@@ -1,6 +1,6 @@
 """The protocol by which the web application asks for searches; `rag.serving.live.LiveRetriever` satisfies it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, Protocol
 
 import numpy as np
@@ -97,3 +97,31 @@ class Jobs(Protocol):
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Tell one to stop. Raises JobMissing or JobConflict."""
+
+
+class Pushes(Protocol):
+    """Documents that senders push; `rag.serving.pushed_queue.PushedQueue` satisfies it, and says what each raises."""
+
+    def put(
+        self,
+        url: str,
+        body: bytes,
+        content_type: str,
+        *,
+        charset: str | None = None,
+        title: str = "",
+        language: str | None = None,
+        date: str | None = None,
+        metadata: Mapping[str, str | Sequence[str]] | None = None,
+        collection: str = "default",
+    ) -> dict[str, Any]:
+        """Accept a document. Raises DocumentRefused, JobConflict, QueueFull or StorageFull."""
+
+    def delete(self, url: str, collection: str = "default") -> dict[str, Any]:
+        """Accept that one is to go. Raises PushedMissing, and as `put` does."""
+
+    def change(self, number: str, collection: str = "default") -> dict[str, Any]:
+        """Return one of these. Raises ChangeMissing or DocumentRefused."""
+
+    def queue(self, collection: str = "default") -> dict[str, Any]:
+        """Return how much waits, and the latest changes. Raises DocumentRefused."""

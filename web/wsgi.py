@@ -3,6 +3,7 @@
 from flask import Flask
 
 from rag.serving.job_manager import JobManager
+from rag.serving.pushed_queue import PushedQueue
 from rag.serving.replica_retriever import retriever_of
 from rag.settings import Settings, load
 from web.app import create_app
@@ -16,6 +17,8 @@ def application(settings: Settings | None = None) -> Flask:
     settings = settings or load()
     retriever = retriever_of(settings)
     retriever.start()
-    app = create_app(retriever, settings, JobManager(settings))
+    pushes = PushedQueue(settings)
+    app = create_app(retriever, settings, JobManager(settings), pushes)
+    pushes.start()
     retriever.on_run = app.extensions["metrics"].batch
     return app

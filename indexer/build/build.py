@@ -27,6 +27,7 @@ from indexer.publish.source_settings import changes, credentialed, with_kept
 from indexer.read.parsing import LinkList
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
 from indexer.sources.names import full_name, refuse_secret
+from indexer.sources.pushed_store import SOURCE, PushedReader, PushedStore
 from indexer.sources.round_robin import read_sources
 from indexer.sources.templates import Templates
 
@@ -41,8 +42,11 @@ def build(
     *,
     progress: Progress,
     cluster: Machines | None = None,
+    is_brief: bool = False,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
+
+    What was pushed to the index is one of its sources, whether or not it is named, and is always read.
 
     Pages, documents and vectors that are unchanged since the live generation are taken from it; if nothing has
     changed at all, it stays as it is. Whatever goes wrong, and wherever the process is stopped, the generation that
@@ -55,6 +59,7 @@ def build(
         config: the settings: limits, chunk sizes, how many generations to keep, what to read again.
         progress: told how far the build is; closed at the end.
         cluster: machines that read, cut and embed the pages; None means this one.
+        is_brief: see `writer_lock`.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -66,36 +71,52 @@ def build(
         ClusterError: the cluster cannot do its part.
         CredentialsError, LoginFailed, SessionEnded: a site cannot be asked as the config wants it.
     """
-    if not sources:
+    store = PushedStore(index_dir)
+    if not sources and not store.last():
         raise SourceError("no source given; name a site, folder or file")
     for source in sources:
         refuse_secret(source)
     sources = list(dict.fromkeys(full_name(source) for source in sources))
-    refresh = sources if config.refresh is None else {full_name(source) for source in config.refresh}
+    refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
     metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in config.metadata.items()}
     config = replace(config, refresh=refresh, metadata=metadata)
     with (
-        drafting(index_dir, config.keep_generations, progress) as folder,
+        drafting(index_dir, config.keep_generations, progress, is_brief=is_brief) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
         closing(Journal(folder.parent / JOURNAL, base_of(earlier.manifest, config.credentials))) as journal,
+        store.read() as pushed,
     ):
+        last = pushed.last()
+        before = earlier.manifest.sources if earlier.manifest else ()
+        if not sources or pushed.count or SOURCE in (*sources, *before):
+            sources = [*(source for source in sources if source != SOURCE), SOURCE]
         if config.tokens is None:
             config = replace(config, tokens=earlier.manifest is not None and TOKENS in earlier.manifest.files)
         context = BuildContext(with_kept(config, sources, earlier.manifest), earlier, embedder, progress, cluster)
-        with closing(_Build(sources, folder, embedder, context)) as work:
+        with closing(_Build(sources, folder, embedder, context, pushed)) as work:
             if config.full:
                 journal.drop()
             report = work.run(index_dir, journal)
             journal.drop()
-            return report
+        if last:
+            store.settle(last)
+        return report
 
 
 class _Build:
     """Takes what the sources give, and decides of each page what becomes of it in the draft."""
 
-    def __init__(self, sources: Sequence[str], folder: Path, embedder: Embedder, context: BuildContext) -> None:
+    def __init__(
+        self,
+        sources: Sequence[str],
+        folder: Path,
+        embedder: Embedder,
+        context: BuildContext,
+        pushed: PushedReader,
+    ) -> None:
         config, self._earlier, self._ledger = context.config, context.earlier, context.ledger
         self._sources = sources
+        self._pushed = pushed
         self._embedder = embedder
         self._context = context
         self._progress = context.progress
@@ -138,7 +159,7 @@ class _Build:
         ):
             return self._ledger.report(live.id, live.counts, published=False)
         self._draft.differ()
-        if not self._draft.counts.documents:
+        if not self._draft.counts.documents and self._sources != [SOURCE]:
             journal.drop()  # all there is has been fetched
             raise NothingToIndex(self._ledger.why_nothing(self._sources, is_live=live is not None))
         self._draft.finish()
@@ -155,7 +176,7 @@ class _Build:
         self._progress.phase(READING)
         resting, rested = self._earlier.resting(self._sources, config.refresh or ()), set()
         for record in self._earlier.pages() if resting else ():
-            if record.source in resting:
+            if record.source in resting and not self._pushed.has(record.url):
                 rested.add(record.url)
                 self._take(Known(record))
         items = read_sources(
@@ -168,6 +189,7 @@ class _Build:
             self._templates,
             rested,
             Sessions(config.credentials),
+            self._pushed,
         )
         fetching = partial(self._ledger.stopwatch.timed, "fetch")
         ahead = read_ahead(items, self._is_new, config.chunk, self._context.cluster, fetching)
@@ -238,6 +260,8 @@ class _Build:
         return record.outcome
 
     def _read(self, page: Page, to_come: ToCome[Parsed]) -> str:
+        if page.source == SOURCE:
+            self._draft.differ()  # whatever comes of it has to be noted; and what is there is copied meanwhile
         try:
             with nullcontext() if self._context.cluster else self._ledger.stopwatch.timed("parse"):
                 parsed = to_come.result()  # what comes from a cluster brings its seconds with it

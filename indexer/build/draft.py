@@ -21,15 +21,18 @@ from indexer.publish.lock import writer_lock
 from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start
 from indexer.records import Chunk, Document, PageRecord
 
+_DRIFT = 0.1  # share of the vectors that may have come or gone since an index was trained, until it is trained anew
+
 
 @contextmanager
-def drafting(index_dir: Path, keep: int, progress: Progress) -> Iterator[Path]:
+def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
     """Hold the writer lock and give a folder for a draft; afterwards remove it, if it is still there, and old ones.
 
     Args:
         index_dir: folder of the index; made if it is missing.
         keep: generations kept, the live one included.
         progress: closed at the end.
+        is_brief: see `writer_lock`.
 
     Raises:
         BuildLocked: another build is writing this index.
@@ -37,7 +40,7 @@ def drafting(index_dir: Path, keep: int, progress: Progress) -> Iterator[Path]:
     """
     with disk_errors(index_dir):
         prepare(index_dir)
-        with writer_lock(index_dir):
+        with writer_lock(index_dir, is_brief=is_brief):
             folder = start(index_dir)
             try:
                 progress.phase("checking the live index" if live_id(index_dir) else "starting")
@@ -89,8 +92,9 @@ class Draft:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether it has documents, all of which the live generation has as well."""
-        return bool(self._to_copy)
+        """Whether it has what the live generation has and nothing else, unless something of that is missing here."""
+        live = self._earlier.manifest
+        return self._to_copy is not None and (bool(self._to_copy) or (live is not None and not live.counts.documents))
 
     def differ(self) -> None:
         """Note that it is not what the live generation is, and copy what was not copied for that reason."""
@@ -125,6 +129,7 @@ class Draft:
         self._vectors.finish()
         self._context.progress.phase("writing the index")
         with self._stopwatch.timed("write"):
+            self._trained = self._training()
             self._files = self._writer.finish()
 
     def publish(
@@ -145,7 +150,7 @@ class Draft:
                 counts=self.counts,
                 files=self._files,
                 languages=self._writer.languages,
-                settings=settings,
+                settings=settings | {"trained": self._trained},
                 sources=list(sources),
                 report=self._report().as_dict(),  # can only know the time until now
             )
@@ -156,6 +161,21 @@ class Draft:
         """Release the files, published or not."""
         self._vectors.close()
         self._writer.close()
+
+    def _training(self) -> dict[str, int]:
+        """Have the index of vectors train as the one before, unless much has changed since that was trained.
+
+        Returns how many vectors it was trained for, and how many have come or gone since.
+        """
+        count, live = self.counts.chunks, self._earlier.manifest
+        before = live.settings.get("trained") if live is not None else None
+        if live is not None and before and not self._context.config.full:
+            gone = live.counts.chunks - self._vectors.carried
+            changed = before["changed"] + self._vectors.embedded + max(0, gone)
+            if changed <= _DRIFT * before["vectors"]:
+                self._writer.vectors.train_as(self._earlier.vector_index)
+                return {"vectors": before["vectors"], "changed": changed}
+        return {"vectors": count, "changed": 0}
 
     def _report(self) -> BuildReport:
         vectors = self._vectors

@@ -16,6 +16,7 @@ from indexer.generation.manifest import TOKENS, Manifest, read_manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.publish.source_settings import without
 from indexer.sources.names import full_name
+from indexer.sources.pushed_store import SOURCE, PushedStore
 
 
 def remove_sources(
@@ -40,6 +41,8 @@ def remove_sources(
     """
     removed = {full_name(source) for source in sources}
     current_id(index_dir)  # where there is no index, no folder is made
+    pushed = PushedStore(index_dir)
+    last = pushed.last()
     with (
         drafting(index_dir, keep_generations, progress) as folder,
         closing(PreviousGeneration.open(index_dir)) as earlier,
@@ -57,7 +60,10 @@ def remove_sources(
         )
         context = BuildContext(config, earlier, None, progress)
         with closing(Draft(folder, manifest.counts.dimension, context)) as draft:
-            return _publish_without(removed, manifest, context, draft, index_dir)
+            report = _publish_without(removed, manifest, context, draft, index_dir)
+        if SOURCE in removed:
+            pushed.clear(last)
+        return report
 
 
 def _publish_without(

@@ -8,6 +8,7 @@ lock                 held by the one process that may write
 readings.json        when each source was last read, for schedules
 keys.json            who may use a server
 jobs/<id>/           builds that a server was asked for
+pushed/              documents that were sent to a server, as they came
 collections/<name>/  a named collection: a folder of the same shape, without collections of its own
 """
 
@@ -25,6 +26,7 @@ READINGS = "readings.json"
 COLLECTIONS = "collections"
 KEYS = "keys.json"
 JOBS = "jobs"
+PUSHED = "pushed"
 DEFAULT = "default"  # the collection that is the index folder itself
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 

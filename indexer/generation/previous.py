@@ -210,6 +210,13 @@ class PreviousGeneration:
             raise LookupError("there are no earlier vectors")
         return self._vectors.vectors(rows)
 
+    @property
+    def vector_index(self) -> "VectorReader":
+        """The vectors as they are searched; there must be some."""
+        if self._vectors is None:
+            raise LookupError("there are no earlier vectors")
+        return self._vectors
+
     def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]] | None:
         """Return tokens by row as `TokenReader.read` does, or None where they are not kept."""
         return None if self._tokens is None else self._tokens.read(rows)

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from indexer.config import OWN, BuildConfig
+from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits
 from indexer.credentials import credential_for
 from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
 from indexer.read.allowed_places import bounded
+from indexer.scope import Scope
 
 _OF_PATHS = ("max_bytes",)  # the rest concerns requests and addresses
 
@@ -61,6 +62,26 @@ def credentialed(config: BuildConfig, sources: Collection[str], live: Manifest |
         if given.kinds() if given else source in before:
             found.append(source)
     return found
+
+
+def config_of(manifest: Manifest) -> BuildConfig:
+    """Return the config that a generation was built with, which another build with it leaves as it is.
+
+    Raises ConfigError if what was kept makes no sense.
+    """
+    settings = manifest.settings
+    known = {known.name for known in fields(CrawlLimits)}
+    crawl = {name: value for name, value in settings.get("crawl", {}).items() if name in known}
+    crawl["scope"] = Scope(**{name: tuple(paths) for name, paths in crawl.get("scope", {}).items()})
+    crawl["within"] = {source: tuple(places) for source, places in crawl.get("within", {}).items()}
+    networks = crawl.get("allow_private", False)
+    crawl["allow_private"] = networks if isinstance(networks, bool) else tuple(networks)
+    return BuildConfig(
+        crawl=CrawlLimits(**crawl),
+        chunk=ChunkConfig(**settings.get("chunk", {})),
+        vector_index=settings.get("vector_index", "auto"),
+        metadata=settings.get("metadata", {}),
+    )
 
 
 def changes(config: BuildConfig, live: Manifest | None, say: Callable[[str], None]) -> tuple[SettingChange, ...]:

@@ -8,8 +8,8 @@ from email.utils import parsedate_to_datetime
 from indexer.decoding import visible
 from indexer.filter import MOST_VALUES, folded, is_day, primary_language
 
-_LONGEST_NAME = 64  # characters; what is longer is left out, since half a value would match nothing
-_LONGEST_VALUE = 256
+LONGEST_NAME = 64  # characters; what is longer is left out, since half a value would match nothing
+LONGEST_VALUE = 256
 _NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 
@@ -49,7 +49,7 @@ def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
     """Group values by name, in the order given; blank and overlong ones, and those past the limits, are left out."""
     found: dict[str, list[str]] = {}
     for name, value in ((folded(visible(name)), folded(visible(value))) for name, value in pairs):
-        if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(value) <= _LONGEST_VALUE:
+        if not 0 < len(name) <= LONGEST_NAME or not 0 < len(value) <= LONGEST_VALUE:
             continue
         if name not in found and len(found) == MOST_VALUES:
             continue

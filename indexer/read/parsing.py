@@ -56,20 +56,20 @@ def parse(page: Page, process: ReaderProcess | None = None) -> Document:
     content = _read(reader, page, process)
     if content.is_link_list:
         raise LinkList("a list of links")
-    declared = content.declared
+    declared, stated = content.declared, page.stated
     return Document(
         url=page.url,
         source=page.source,
-        title=content.title or _name(page.url),
+        title=stated.title or content.title or _name(page.url),
         sections=content.sections,
         content_hash=hashlib.sha256(page.body).hexdigest(),
         etag=page.etag,
         last_modified=page.last_modified,
         fetched_at=page.fetched_at,
         content_type=content_type,
-        language=declared.language or page.language or content.detected,
-        date=declared.date or day_of(page.last_modified),
-        metadata=declared.metadata,
+        language=stated.language or declared.language or page.language or content.detected,
+        date=stated.date or declared.date or day_of(page.last_modified),
+        metadata={**declared.metadata, **dict(stated.metadata)},
     )
 
 

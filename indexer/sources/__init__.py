@@ -1,3 +1,5 @@
-"""A list of sources in, pages out in order: sites, folders, archives; what is watched, and when each is read again.
+"""A list of sources in, pages out in order: sites, folders, archives, documents that were sent.
 
-May import `crawl`, `read` and `generation`."""
+What is watched, and when each source is read again.
+
+May import `crawl`, `read`, `generation`, and of `publish` how a file gets to the disk."""

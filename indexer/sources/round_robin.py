@@ -16,6 +16,8 @@ from indexer.records import Item
 from indexer.sources.duplicates import Duplicates
 from indexer.sources.folder import read_path
 from indexer.sources.names import SCHEME
+from indexer.sources.pushed import read_pushed
+from indexer.sources.pushed_store import SOURCE, PushedReader
 from indexer.sources.templates import Items, Templates
 from indexer.urls import normalise
 
@@ -60,15 +62,18 @@ def read_sources(
     templates: Templates | None = None,
     rested: Collection[str] = (),
     sessions: Sessions | None = None,
+    pushed: PushedReader | None = None,
 ) -> Items:
     """Read every source; of pages with the same address or the same content only the first is given.
+
+    What was pushed comes first, so that it stands for its address whatever a site has there.
 
     Sites are read at the same time, up to `limits.sites` of them, and give an item each in turn, so that the order
     depends on what they hold and not on how fast they are. Sources on one host, and paths, are read one after another.
     A site whose template is to be learnt gives nothing in its first turns.
 
     Args:
-        sources: http or https addresses, folders or files.
+        sources: http or https addresses, folders or files, and `pushed_store.SOURCE`.
         limits: for sites; `max_bytes` for files too.
         found: told how many pages are due in all, as far as is known.
         earlier: what an earlier build knows, if there was one; unchanged pages of a site are not read again.
@@ -77,6 +82,7 @@ def read_sources(
         templates: give pages the templates of their sites.
         rested: addresses of pages that other sources have already led to.
         sessions: what origins are asked with.
+        pushed: documents that were sent.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -84,16 +90,24 @@ def read_sources(
     due: dict[str, int] = {}
     duplicates = Duplicates(rested)
 
-    def start(source: str) -> Items:
+    def told(source: str) -> Callable[[int], None]:
         def tell(pages: int) -> None:
             due[source] = pages
             found(sum(due.values()))
 
-        study = partial(templates.study, source) if templates is not None else None
-        return _read_one(source, limits.of(source), tell, earlier, traffic, journal, study, sessions)
+        return tell
 
+    def start(source: str) -> Items:
+        study = partial(templates.study, source) if templates is not None else None
+        return _read_one(source, limits.of(source), told(source), earlier, traffic, journal, study, sessions)
+
+    if SOURCE in sources and pushed is not None:
+        for item in read_pushed(pushed, limits.max_bytes, told(SOURCE), earlier or PreviousGeneration.nothing()):
+            yield duplicates.left_out(item)
     hosts: dict[str, list[str]] = {}
     for source in sources:
+        if source == SOURCE:
+            continue
         hosts.setdefault(_host(source), []).append(source)
     waiting = deque(_Lane(names, start, templates) for names in hosts.values())
     running: deque[_Lane] = deque()

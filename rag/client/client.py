@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rag.client.answer import WrittenAnswer
+from rag.client.changes import Change, fields_of
 from rag.client.jobs import Job
 from rag.client.results import Document, answer_of, document_of, outcome_of, relevance_of, vectors_of
 from rag.client.transport import Transport
@@ -24,7 +25,7 @@ Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 
 API = "/api/v1"
-_JOBS = f"{API}/index"
+_JOBS, _DOCUMENTS, _CHANGES = f"{API}/index", f"{API}/documents", f"{API}/changes"
 BATCH = 32  # searches, or texts, that go into one request
 
 
@@ -44,6 +45,16 @@ class IndexOptions(TypedDict, total=False):
 
     add: bool  # keep the sources of the index beside those named
     full: bool  # reprocess unchanged pages too
+    collection: str
+
+
+class PushOptions(TypedDict, total=False):
+    """What is said of a document that is sent; goes before what the document says of itself."""
+
+    content_type: str  # text/plain unless it is given; for bytes also with a charset
+    title: str
+    language: str  # a tag such as en
+    date: str  # YYYY-MM-DD
     collection: str
 
 
@@ -130,6 +141,34 @@ class Client:
         """Yield every document of a collection, from one generation throughout."""
         for line in self._transport.lines(f"{API}/documents", {"collection": collection}):
             yield document_of(self._transport.parse(line))
+
+    def push(
+        self,
+        url: str,
+        content: str | bytes,
+        *,
+        metadata: Mapping[str, str | Sequence[str]] | None = None,
+        **options: Unpack[PushOptions],
+    ) -> Change:
+        """Send a document, which replaces what was sent for its address before; needs a key that may write.
+
+        The server has it on its disk when this returns, and finds it within seconds; `Change.wait` waits for that.
+        """
+        return Change(
+            self._transport,
+            _CHANGES,
+            self._transport.json("POST", _DOCUMENTS, fields_of(url, content, metadata, options)),
+        )
+
+    def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> Change:
+        """Take back a document that was sent; raises Rejected where there is none."""
+        params = {"url": url, "collection": collection}
+        return Change(self._transport, _CHANGES, self._transport.json("DELETE", _DOCUMENTS, params=params))
+
+    def changes(self, collection: str = DEFAULT_COLLECTION) -> list[Change]:
+        """Return what was sent and withdrawn lately, the last one first."""
+        raw = self._transport.json("GET", _CHANGES, params={"collection": collection})
+        return [Change(self._transport, _CHANGES, change) for change in _list_in(raw, "changes")]
 
     def embed(self, texts: Sequence[str], role: str = "document") -> npt.NDArray[np.float32]:
         """Embed texts as float32 (n, dim); role is query or document, as a model may treat them differently."""

@@ -12,8 +12,9 @@ from indexer.generation.document_database import open_read_only
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import DOCUMENTS, corrupt, read_manifest
 from indexer.publish.source_settings import own_of
+from indexer.sources.pushed_store import SOURCE as PUSHED
 
-Kind = Literal["site", "folder", "file", "missing"]
+Kind = Literal["site", "folder", "file", "pushed", "missing"]
 
 _SITE = re.compile(r"https?://", re.IGNORECASE)
 # Last-Modified is written in many ways, so the newest is told by the day that was read from it, if any.
@@ -62,5 +63,7 @@ def kind_of(source: str) -> Kind:
     """Return the kind of a source, by its name and by what lies there now."""
     if _SITE.match(source):
         return "site"
+    if source == PUSHED:
+        return "pushed"
     path = Path(source)
     return "folder" if path.is_dir() else "file" if path.is_file() else "missing"

@@ -17,6 +17,7 @@ from benchmark.floor import floor
 from benchmark.hostile import hostile
 from benchmark.load import load
 from benchmark.overload import overload
+from benchmark.pushing import push
 from benchmark.ray_build import ray_build
 from benchmark.report import Row
 from benchmark.rerank import rerank
@@ -156,5 +157,6 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "overload": (overload, 60, 10_000),  # for these, --repeat is seconds
     "hostile": (hostile, 60, 10_000),
     "soak": (soak, 1200, 2_000),
+    "push": (push, 8, 10_000),  # for this one, all passages of --source
     "checkouts": (checkouts, 40, 10_000),
 }

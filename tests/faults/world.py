@@ -14,10 +14,12 @@ from indexer.build.removal import remove_sources
 from indexer.config import BuildConfig
 from indexer.errors import IndexMissing
 from indexer.generation.generation import Generation
-from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK
+from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, PUSHED
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.publish import roll_back
+from indexer.publish.publish import prepare, roll_back
 from indexer.publish.verification import problems_of, verify
+from indexer.records import Page
+from indexer.sources.pushed_store import SOURCE, PushedStore
 from tests.dummy import DummyEmbedder
 
 KEEP = 2
@@ -90,9 +92,33 @@ def _remove(world: World, index: Path) -> None:
     remove_sources(world.sources[1:], index, keep_generations=KEEP, progress=quiet())
 
 
+PUSHES = (("cats", "First."), ("cats", "Second."), ("gone", "Gone."), ("gone", None), ("dogs", "Third."))
+
+
+def accepted(index: Path) -> Path:
+    """A file beside an index, with a byte for each of PUSHES whose sender was told that it is accepted."""
+    return index.with_name(f"{index.name}.accepted")
+
+
+def _push(world: World, index: Path) -> None:
+    prepare(index)
+    store = PushedStore(index)
+    for name, text in PUSHES:
+        url = f"https://wiki.test/{name}"
+        if text is None:
+            store.remove(url)
+        else:
+            moment = "2026-11-20T04:00:00+00:00"
+            store.put(Page(url, SOURCE, text.encode(), "text/plain", "utf-8", None, None, moment))
+        with accepted(index).open("ab", buffering=0) as file:
+            file.write(b".")
+    rebuild(index, *world.sources)
+
+
 ACTIONS: Mapping[str, Callable[[World, Path], object]] = {
     "build": lambda world, index: rebuild(index, *world.sources),
     "rebuild": lambda world, index: rebuild(index, *world.sources, full=True),
+    "push": _push,
     "remove": _remove,
     "rollback": lambda _, index: roll_back(index),
     "export": lambda world, folder: export_archive(world.archived, folder / world.archive.name),
@@ -126,7 +152,7 @@ def _content(generation: Generation) -> Content:
 
 def assert_tidy(index: Path) -> None:
     """Nothing is left of what was begun and not ended."""
-    assert {entry.name for entry in index.iterdir()} == {CURRENT, GENERATIONS, BUILDING, LOCK}
+    assert {entry.name for entry in index.iterdir()} - {PUSHED} == {CURRENT, GENERATIONS, BUILDING, LOCK}
     assert list((index / BUILDING).iterdir()) == []
     assert len(list((index / GENERATIONS).iterdir())) <= KEEP
     assert (index / LOCK).read_bytes() == b""

@@ -19,6 +19,7 @@ from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinish
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from rag.serving.api_keys import KeyFile
+from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
@@ -82,15 +83,15 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
     with fake_endpoint() as endpoint:
         endpoint.answers("Over a subset [1].")
         settings = Settings(
+            index=str(tmp_path / "index"),
             keys=str(keys.path),
             anonymous="read",
             answer_url=endpoint.url,
             answer_model="small",
             originals=True,
         )
-        server = make_server(
-            "127.0.0.1", 0, create_app(retriever, settings, FakeJobs()), threaded=True, request_handler=Quiet
-        )
+        app = create_app(retriever, settings, FakeJobs(), PushedQueue(settings))
+        server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.port}", keys.add("tester", "write")

@@ -54,6 +54,7 @@ def read_body(most: int) -> bytes:
     """Read the body of the request. Raises RequestEntityTooLarge, or what the server raises for one cut short."""
     if (request.content_length or 0) > most:
         raise RequestEntityTooLarge
+    request.max_content_length = most + 1
     # a chunked body has no length, and is silently cut at the application's limit, which is above any of ours
     body = request.stream.read(most + 1)
     if len(body) > most:

@@ -9,12 +9,13 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from web.sizes import MAX_BODY_BYTES, MAX_FRAMING_BYTES, MAX_HEAD_BYTES, MAX_SEARCH_BYTES
+from web.sizes import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, MAX_FRAMING_BYTES, MAX_HEAD_BYTES, MAX_SEARCH_BYTES
 
 _MAX_CHUNK_LINE = 256
 _MAX_LENGTH_DIGITS = 18
 _END_OF_HEAD = b"\r\n\r\n"
 _SEARCH = tuple(b"POST /api/v1/search" + after for after in (b" ", b"?"))
+_DOCUMENT = (b"POST /api/v1/documents ",)
 _HEAD = re.compile(  # a line, and fields: no folding, no space before a colon, no line that ends in half of CRLF
     rb"[^\0\r\n]+ HTTP/1\.([01])\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\0\r\n]*\r\n)*\r\n"
 )
@@ -90,6 +91,8 @@ class ReceiveBuffer:
 
     @property
     def _most(self) -> int:
+        if self.starts_with(_DOCUMENT):
+            return MAX_DOCUMENT_BYTES
         return MAX_SEARCH_BYTES if self.starts_with(_SEARCH) else MAX_BODY_BYTES
 
     def _read_head(self) -> Verdict:
@@ -132,7 +135,7 @@ class ReceiveBuffer:
             size = int(line[1], 16)
             if size == 0:
                 return self._read_trailers(line_end)
-            if self._body + size > self._most or len(self.buffer) > MAX_BODY_BYTES + MAX_FRAMING_BYTES:
+            if self._body + size > self._most or len(self.buffer) > self._most + MAX_FRAMING_BYTES:
                 return Verdict.BODY_TOO_LARGE
             after = line_end + 2 + size
             if not b"\r\n".startswith(self.buffer[after : after + 2]):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from indexer.records import Chunk, Document, Page, Parsed
+from indexer.records import Chunk, Document, Page, Parsed, Stated
 
 _PAGE = tuple(field.name for field in fields(Page) if field.name != "body")
 _DOCUMENT = tuple(field.name for field in fields(Document) if field.name not in ("sections", "metadata"))
@@ -20,7 +20,9 @@ def pack_page(page: Page) -> bytes:
 def unpack_page(data: bytes, body: bytes) -> Page:
     """The page."""
     given = dict(zip(_PAGE, unpack(data), strict=True))
-    return Page(**given | {"body": body, "links": tuple(given["links"])})
+    title, language, date, metadata = given["stated"]
+    named = Stated(title, language, date, tuple((name, tuple(values)) for name, values in metadata))
+    return Page(**given | {"body": body, "links": tuple(given["links"]), "stated": named})
 
 
 def pack_parsed(parsed: Parsed) -> bytes:

@@ -62,17 +62,18 @@ def choose(count: int, kind: str = "auto") -> str:
     return "pq" if count < _IVF_FROM else "ivf"
 
 
-def build(store: Any, kind: str) -> Any:
+def build(store: Any, kind: str, trained: Any = None) -> Any:
     """Build the index of a kind over a store, which it goes on using.
 
     Everything is derived from the stored codes, with fixed seeds: the same vectors in the same order give the same
-    file, whether they come from the embedder or out of another index.
+    file, whether they come from the embedder or out of another index. With `trained`, the base of an earlier index
+    over nearly the same vectors, a pq takes over what that was trained to, which costs nothing.
     """
     if kind == "flat":
         return store
     if kind == "hnsw":
         return _hnsw(store)
-    return _refined(_pq(store) if kind == "pq" else _ivf(store), store)
+    return _refined(_pq(store, trained) if kind == "pq" else _ivf(store), store)
 
 
 def open_parts(index: Any) -> IndexParts | None:
@@ -145,9 +146,12 @@ def _parts(dimension: int) -> int:
     return dimension // 2 if dimension % 2 == 0 else dimension
 
 
-def _pq(store: Any) -> Any:
+def _pq(store: Any, trained: Any) -> Any:
     index = faiss.IndexPQFastScan(store.d, _parts(store.d), _BITS, _METRIC)
-    index.train(_sample(store, _SAMPLE))
+    if trained is not None and trained.pq.M == index.pq.M and trained.pq.d == index.pq.d:
+        index.pq, index.is_trained = trained.pq, True
+    else:
+        index.train(_sample(store, _SAMPLE))
     _fill(index, store)
     return index
 

@@ -39,6 +39,7 @@ class VectorWriter:
         self._dimension = dimension
         self._kind = kind
         self._store = index_kinds.new_store(dimension)
+        self._trained: Any = None
 
     @property
     def count(self) -> int:
@@ -59,9 +60,13 @@ class VectorWriter:
             )
         self._store.add(np.ascontiguousarray(vectors, dtype=np.float32))
 
+    def train_as(self, other: "VectorReader") -> None:
+        """Take over what another index over nearly the same vectors was trained to, if it is of the same kind."""
+        self._trained = other.trained
+
     def write(self, path: Path) -> None:
         """Build the index and write the file; raises OSError if it cannot be written."""
-        index = index_kinds.build(self._store, index_kinds.choose(self.count, self._kind))
+        index = index_kinds.build(self._store, index_kinds.choose(self.count, self._kind), self._trained)
         try:
             faiss.write_index(index, str(path))
         except RuntimeError as error:  # FAISS reports a full disk as its own exception
@@ -141,6 +146,11 @@ class VectorReader:
         scores, rows = self._index.search(query, k, params=params)
         kept = rows[0] >= 0
         return scores[0][kept], rows[0][kept]
+
+    @property
+    def trained(self) -> Any:
+        """What `index_kinds.build` may take over; None where there is nothing."""
+        return self._base if self.kind == "pq" else None
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return vectors as they are stored, float32 (n, dimension); a writer gives them the same codes again.

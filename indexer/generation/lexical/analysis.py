@@ -2,11 +2,13 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 
 from indexer.generation.lexical.languages import ENGLISH, STEMMERS, stem
 
+_REMEMBERED = 1 << 16  # words
 _LONGEST_WORD = 64  # characters; what is longer is no word that anybody types
 # Scripts that put no space between words (South-East Asian, Tibetan, Chinese, Japanese), or none before a particle
 # (Korean): every character and every pair of neighbours is a term, so no dictionary is needed.
@@ -39,6 +41,14 @@ def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
     return [term for word in words(text).findall(text) for term in terms_of_word(word, rules)]
 
 
+def joined_terms(found: Iterable[str], language: str | None = ENGLISH) -> str:
+    """Return the terms of what `words` has found in a text, with a space between them: `terms_in`, but much faster."""
+    table = _joined[rules_for(language)]
+    if len(table) > _REMEMBERED:
+        table.clear()
+    return " ".join(filter(None, map(table.__getitem__, found)))
+
+
 def rules_for(language: str | None) -> str:
     """Return the language by whose rules words of documents in a language are stemmed; None is one that is unknown."""
     return language if language in STEMMERS else ENGLISH
@@ -49,7 +59,7 @@ def words(text: str) -> re.Pattern[str]:
     return _ASCII_WORD if text.isascii() else _WORD
 
 
-@lru_cache(maxsize=1 << 16)  # words repeat: finding one here costs a twentieth of analysing it
+@lru_cache(maxsize=_REMEMBERED)  # words repeat: finding one here costs a twentieth of analysing it
 def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return the terms of one match of `words`, in the order of the text, by the rules of one of `STEMMERS`."""
     # the rules of other languages than English look at accents
@@ -66,6 +76,21 @@ def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
         terms.insert(0, "_".join(map(fold, pieces))[:_LONGEST_WORD])
     return tuple(terms)
+
+
+class _Joined(dict[str, str]):
+    """The terms of words by the rules of one language, as one text; looked up without a call of Python's."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._language = language
+
+    def __missing__(self, word: str) -> str:
+        joined = self[word] = " ".join(terms_of_word(word, self._language))
+        return joined
+
+
+_joined = {language: _Joined(language) for language in STEMMERS}
 
 
 def without_signs(text: str) -> str:

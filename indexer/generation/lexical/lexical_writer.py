@@ -5,13 +5,14 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote
 
 import tantivy
 
-from indexer.generation.lexical.analysis import rules_for, terms_in, words
+from indexer.generation.lexical.analysis import joined_terms, rules_for, words
 from indexer.generation.lexical.vocabulary import VocabularyWriter
 
 FIELDS = ("text", "title", "section", "body", "url")  # the first has title, heading path and body, and is scored
@@ -65,10 +66,10 @@ class LexicalWriter:
         """
         entry = tantivy.Document()
         entry.add_unsigned("row", row)
-        terms_of = terms_of_chunk(title, section, text, language)
-        for name, found in zip(FIELDS, (*terms_of, terms_in(unquote(url), language)), strict=True):
-            entry.add_text(name, " ".join(found))
-        self._vocabulary.add(chain(*(words(each).findall(each) for each in (title, section, text))))
+        in_text, of_url = _words_of(text), joined_terms(_words_of(unquote(url)), language)
+        for name, found in zip(FIELDS, (*_terms_of(title, section, in_text, language), of_url), strict=True):
+            entry.add_text(name, found)
+        self._vocabulary.add(chain(_repeated_words(title), _repeated_words(section), in_text))
         self._languages[rules_for(language)] += 1
         for term in terms:
             entry.add_text("term", term)
@@ -108,16 +109,29 @@ class LexicalWriter:
                 self._writer.wait_merging_threads()
 
 
-def terms_of_chunk(
-    title: str, section: str, text: str, language: str | None = None
-) -> tuple[list[str], list[str], list[str], list[str]]:
-    """Return the terms by which a chunk is found, in order, and those of its title, its heading path and its text.
+def terms_of_chunk(title: str, section: str, text: str, language: str | None = None) -> str:
+    """Return the terms by which a chunk is found, in order, with spaces between them.
 
     Where the heading path starts with the title, the title counts only once.
     """
-    of_title, of_section, of_text = (terms_in(part, language) for part in (title, section, text))
-    heading = of_section if section.startswith(title) else [*of_title, *of_section]
-    return [*heading, *of_text], of_title, of_section, of_text
+    return _terms_of(title, section, _words_of(text), language)[0]
+
+
+def _terms_of(title: str, section: str, in_text: Sequence[str], language: str | None) -> tuple[str, str, str, str]:
+    """The terms of a chunk, of its title, of its heading path and of its text."""
+    of_title, of_section = (joined_terms(_repeated_words(part), language) for part in (title, section))
+    of_text = joined_terms(in_text, language)
+    heading = of_section if section.startswith(title) else f"{of_title} {of_section}"
+    return f"{heading} {of_text}", of_title, of_section, of_text
+
+
+def _words_of(text: str) -> list[str]:
+    return words(text).findall(text)
+
+
+@lru_cache(maxsize=1024)  # chunks of one document, and of one section, have them in common
+def _repeated_words(text: str) -> list[str]:
+    return _words_of(text)
 
 
 def _schema() -> tantivy.Schema:

@@ -16,7 +16,7 @@ _LONGEST = 65_535  # bytes of a text in Milvus, all of which are ASCII here
 
 def words_of(title: str, section: str, text: str, language: str | None = None) -> str:
     """Return the terms by which a chunk is found, with spaces between; what is too long for Milvus is left out."""
-    words = " ".join(map(_token, terms_of_chunk(title, section, text, language)[0]))
+    words = " ".join(map(_token, terms_of_chunk(title, section, text, language).split()))
     return words if len(words) <= _LONGEST else words[: _LONGEST + 1].rpartition(" ")[0]
 
 

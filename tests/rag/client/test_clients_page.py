@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rag.serving.api_keys import KeyFile
+from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
 from tests.endpoint import fake_endpoint
 from tests.rag.client.test_client import FakeJobs
@@ -19,6 +20,7 @@ KEY = "pl_a-key-that-may-write"
 PRINTS = (
     ("client.search(", "1 Partial Indexes Indexes › Partial Indexes https://docs.example/"),
     ("client.index()", "3 documents"),
+    ("client.push(", "1 queued"),
     (
         "import PilotlightRetriever\n\nretriever = PilotlightRetriever(searcher",
         "['https://docs.example/indexes/partial.html#part-1', 'https://",
@@ -34,6 +36,7 @@ PRINTS = (
 def test_example(mark, printed, tmp_path, capsys, monkeypatch):
     [example] = [text for text in EXAMPLES if mark in text]
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PILOTLIGHT_KEY", KEY)
     retriever = FakeRetriever()
     retriever.hits = [make_hit(1), make_hit(2)]
     retriever.rerank_model = "dummy"
@@ -45,9 +48,9 @@ def test_example(mark, printed, tmp_path, capsys, monkeypatch):
     with fake_endpoint() as endpoint:
         endpoint.answers("For few rows", " [2].")
         settings = Settings(
-            keys=str(settings.keys_file), anonymous="read", answer_url=endpoint.url, answer_model="small"
+            index="index", keys=str(settings.keys_file), anonymous="read", answer_url=endpoint.url, answer_model="small"
         )
-        with running(create_app(retriever, settings, FakeJobs())) as url:
+        with running(create_app(retriever, settings, FakeJobs(), PushedQueue(settings))) as url:
             exec(compile(example.replace("http://127.0.0.1:8642", url), "clients.md", "exec"), {})
     assert printed in capsys.readouterr().out
 

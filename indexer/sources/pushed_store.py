@@ -1,0 +1,326 @@
+"""Documents that were sent, on disk beside the index: the latest version of each address, and what became of it.
+
+One SQLite file. A change is on the disk before it is told to be accepted, and the changes are numbered in the order in
+which they were accepted, by whichever process. An address that was withdrawn stays in the file without its document, so
+that it goes from a generation that has it, also from an older one that was made live again.
+"""
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from indexer.errors import IndexMissing
+from indexer.generation.current import current_id
+from indexer.generation.document_database import open_read_only
+from indexer.generation.layout import GENERATIONS, PUSHED
+from indexer.generation.manifest import DOCUMENTS
+from indexer.publish.publish import sync
+from indexer.records import Page, Stated
+
+SOURCE = "pushed://documents"  # the source that these documents have in an index
+QUEUED, REMOVED, SUPERSEDED = "queued", "removed", "superseded"
+STATES = (QUEUED, "indexed", "skipped", "failed", REMOVED, SUPERSEDED)
+KEPT = 10_000  # changes that are remembered after they were dealt with
+_PUT, _DELETE = "put", "delete"
+_DATABASE, _LOCK = "documents.sqlite", "making.lock"
+_PATIENCE = 10.0  # seconds that a change waits for others
+_SAME = "skipped: same content as another page"  # the one outcome that a generation does not note
+_SCHEMA = """
+CREATE TABLE documents (
+    url TEXT PRIMARY KEY,
+    content_hash TEXT NOT NULL,
+    content_type TEXT NOT NULL,
+    charset TEXT,
+    stated TEXT NOT NULL,
+    pushed_at TEXT NOT NULL,
+    body BLOB
+) STRICT;
+CREATE TABLE changes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    url TEXT NOT NULL,
+    action TEXT NOT NULL,
+    at TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT,
+    generation TEXT
+) STRICT;
+CREATE INDEX changes_url ON changes (url, id);
+CREATE INDEX changes_queued ON changes (id) WHERE state = 'queued';
+CREATE TABLE totals (documents INTEGER NOT NULL, bytes INTEGER NOT NULL, trouble TEXT) STRICT;
+INSERT INTO totals VALUES (0, 0, NULL);
+PRAGMA user_version = 1;
+"""
+_CHANGE = "SELECT id, url, action, at, state, reason, generation FROM changes"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A document that was sent or withdrawn; a higher number was accepted later."""
+
+    id: int
+    url: str
+    action: str  # "put" or "delete"
+    at: str  # ISO 8601, UTC: when it was accepted
+    state: str  # one of STATES
+    reason: str | None  # why it was skipped or failed
+    generation: str | None  # the one that was live when it was dealt with
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """How much was sent to a collection, and how much of it waits to be indexed."""
+
+    queued: int  # changes
+    oldest: str | None  # when the first of them was accepted: ISO 8601, UTC
+    documents: int  # all that were not withdrawn
+    bytes: int  # of these
+    error: str | None  # why what waits could not be indexed when it was last tried
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form."""
+        return asdict(self)
+
+
+class PushedStore:
+    """The documents sent to one collection; any number of processes and threads may use it at once.
+
+    Methods raise sqlite3.Error or OSError where the disk is full or failing, or others keep the file for too long.
+    """
+
+    def __init__(self, index_dir: Path) -> None:
+        """Take the folder of the collection, which has to be there before anything is accepted."""
+        self._index_dir = index_dir
+        self._folder = index_dir / PUSHED
+        self._path = self._folder / _DATABASE
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anything was ever sent."""
+        return self._path.exists()
+
+    def put(self, page: Page) -> Change:
+        """Accept a document in place of what its address had; it is on the disk when this returns."""
+        stated = json.dumps(page.stated)
+        facts = (page.content_hash, page.content_type, page.charset, stated, page.fetched_at, page.body)
+        return self._accept(page.url, _PUT, page.fetched_at, facts)
+
+    def remove(self, url: str) -> Change:
+        """Accept that the document of an address is to go; that is on the disk when this returns."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return self._accept(url, _DELETE, now, ("", "", None, "[]", now, None))
+
+    def last(self) -> int:
+        """Return the number of the last change that was accepted, 0 if there was none."""
+        with self.read() as reader:
+            return reader.last()
+
+    def is_waiting(self) -> bool:
+        """Return whether a change waits."""
+        with self._connected() as database:
+            return database.execute("SELECT 1 FROM changes WHERE state = 'queued' LIMIT 1").fetchone() is not None
+
+    def clear(self, last: int) -> None:
+        """Forget the documents of the changes up to a number, as their source has left the index."""
+        if self.is_there:
+            with self._changing() as database:
+                newer = "SELECT url FROM changes WHERE id > ?"
+                database.execute(f"DELETE FROM documents WHERE url NOT IN ({newer})", (last,))  # noqa: S608 - no input
+                sums = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents"
+                database.execute(f"UPDATE totals SET (documents, bytes) = ({sums})")  # noqa: S608 - no input
+                done = (REMOVED, last)
+                database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", done)
+
+    def change(self, number: int) -> Change | None:
+        """Return a change that is remembered."""
+        with self._connected() as database:
+            found = database.execute(f"{_CHANGE} WHERE id = ?", (number,)).fetchone()
+        return Change(*found) if found else None
+
+    def changes(self, most: int) -> list[Change]:
+        """Return the latest changes, the last one first."""
+        with self._connected() as database:
+            return [Change(*row) for row in database.execute(f"{_CHANGE} ORDER BY id DESC LIMIT ?", (most,))]
+
+    def facts(self) -> QueueFacts:
+        """Return how much there is, and how much waits."""
+        with self._connected() as database:
+            of_queue = "SELECT count(*), min(at) FROM changes WHERE state = 'queued'"
+            queued = database.execute(of_queue).fetchone()
+            return QueueFacts(*queued, *database.execute("SELECT documents, bytes, trouble FROM totals").fetchone())
+
+    def has(self, url: str) -> bool:
+        """Return whether there is a document of an address: here, or in a live generation that came from elsewhere."""
+        with self.read() as here:
+            if here.was_told(url):
+                return here.has(url)
+        try:
+            path = self._index_dir / GENERATIONS / current_id(self._index_dir) / DOCUMENTS
+        except IndexMissing:
+            return False
+        with closing(open_read_only(path)) as pages:
+            found = pages.execute("SELECT 1 FROM pages WHERE url = ? AND source = ?", (url, SOURCE))
+            return found.fetchone() is not None
+
+    def trouble(self, detail: str) -> None:
+        """Note why what waits could not be indexed."""
+        with self._changing() as database:
+            database.execute("UPDATE totals SET trouble = ?", (detail,))
+
+    def settle(self, last: int) -> None:
+        """Note what became of the changes up to a number: the generation that is live now was made with them.
+
+        Raises IndexMissing where there is none.
+        """
+        generation = current_id(self._index_dir)
+        newer = "SELECT 1 FROM changes AS later WHERE later.url = changes.url AND later.id > changes.id"
+        of_due = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({newer})"
+        path = self._index_dir / GENERATIONS / generation / DOCUMENTS
+        with closing(open_read_only(path)) as pages, self._changing() as database:
+            for change in [Change(*row) for row in database.execute(of_due, (last,))]:
+                outcome = REMOVED
+                if change.action == _PUT:
+                    found = pages.execute("SELECT outcome FROM pages WHERE url = ?", (change.url,)).fetchone()
+                    outcome = found[0] if found else _SAME
+                state, _, reason = outcome.partition(": ")
+                became = (state, reason or None, generation, change.id)
+                database.execute("UPDATE changes SET state = ?, reason = ?, generation = ? WHERE id = ?", became)
+            rest = (SUPERSEDED, last)
+            database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", rest)
+            database.execute("UPDATE totals SET trouble = NULL")
+            old = "DELETE FROM changes WHERE state != 'queued' AND id <= (SELECT max(id) FROM changes) - ?"
+            database.execute(old, (KEPT,))
+
+    @contextmanager
+    def read(self) -> Iterator["PushedReader"]:
+        """Open what there is for a build, until the end of the block; nothing where nothing was ever sent."""
+        with self._connected() as database:
+            yield PushedReader(database)
+
+    def _accept(self, url: str, action: str, at: str, facts: tuple[Any, ...]) -> Change:
+        self._make()
+        *_, body = facts
+        with self._changing() as database:
+            before = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents WHERE url = ?"
+            documents, size = database.execute(before, (url,)).fetchone()
+            grown = (int(body is not None) - documents, len(body or b"") - size)
+            database.execute("UPDATE totals SET documents = documents + ?, bytes = bytes + ?", grown)
+            database.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", (url, *facts))
+            noted = "INSERT INTO changes (url, action, at, state) VALUES (?, ?, ?, ?)"
+            number = database.execute(noted, (url, action, at, QUEUED)).lastrowid
+        return Change(int(number or 0), url, action, at, QUEUED, None, None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        """Give a transaction that is on the disk once the block has ended well, and never was if it has not."""
+        with self._connected() as database:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+            database.execute("COMMIT")
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection for one use: the file may have been dropped with its collection, and made anew."""
+        if self.is_there:
+            address = f"{self._path.absolute().as_uri()}?mode=rw"
+            database = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
+        else:
+            database = sqlite3.connect(":memory:")
+            database.executescript(_SCHEMA)
+        with closing(database):
+            database.execute("PRAGMA synchronous = FULL")
+            database.execute("PRAGMA trusted_schema = OFF")
+            yield database
+
+    def _make(self) -> None:
+        """Have the file, whole or not at all, so that a power cut leaves nothing out of its folder."""
+        if self.is_there:
+            return
+        self._folder.mkdir(exist_ok=True)
+        with (self._folder / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.is_there:
+                return
+            new = self._path.with_suffix(".new")
+            new.unlink(missing_ok=True)
+            with closing(sqlite3.connect(new)) as database:
+                database.execute("PRAGMA journal_mode = WAL")  # so that a build reads while changes are accepted
+                database.executescript(_SCHEMA)
+            sync(new)
+            os.replace(new, self._path)
+            sync(self._folder)
+            sync(self._index_dir)
+
+
+class PushedReader:
+    """The documents as a build sees them: each as it is when it is asked for, over one connection."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    @property
+    def count(self) -> int:
+        """Number of documents."""
+        return int(self._database.execute("SELECT documents FROM totals").fetchone()[0])
+
+    def last(self) -> int:
+        """Return the number of the last change that was accepted, 0 if there was none."""
+        return int(self._database.execute("SELECT coalesce(max(id), 0) FROM changes").fetchone()[0])
+
+    def has(self, url: str) -> bool:
+        """Return whether there is a document of an address."""
+        found = "SELECT 1 FROM documents WHERE url = ? AND body IS NOT NULL"
+        return self._database.execute(found, (url,)).fetchone() is not None
+
+    def was_told(self, url: str) -> bool:
+        """Return whether a document of an address was ever sent or withdrawn."""
+        return self._database.execute("SELECT 1 FROM documents WHERE url = ?", (url,)).fetchone() is not None
+
+    def listed(self) -> Iterator[tuple[str, str, str]]:
+        """Yield address, content hash and media type of every document, in the order of the addresses."""
+        some = (
+            "SELECT url, content_hash, content_type, body IS NULL FROM documents WHERE url > ? ORDER BY url LIMIT 1000"
+        )
+        last = ""
+        while rows := self._database.execute(some, (last,)).fetchall():
+            yield from (row[:3] for row in rows if not row[3])
+            last = rows[-1][0]
+
+    def page(self, url: str) -> Page | None:
+        """Return the document of an address, None if it was withdrawn."""
+        facts = "content_hash, content_type, charset, stated, pushed_at, body"
+        found = f"SELECT {facts} FROM documents WHERE url = ? AND body IS NOT NULL"  # noqa: S608 - names of columns
+        row = self._database.execute(found, (url,)).fetchone()
+        if row is None:
+            return None
+        content_hash, content_type, charset, stated, pushed_at, body = row
+        return Page(
+            url=url,
+            source=SOURCE,
+            body=body,
+            content_type=content_type,
+            charset=charset,
+            etag=None,
+            last_modified=None,
+            fetched_at=pushed_at,
+            stated=_stated(*json.loads(stated)),
+            content_hash=content_hash,
+        )
+
+
+def _stated(title: str, language: str | None, date: str | None, metadata: list[list[Any]]) -> Stated:
+    return Stated(title, language, date, tuple((name, tuple(values)) for name, values in metadata))

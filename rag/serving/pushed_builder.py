@@ -1,0 +1,117 @@
+"""Indexes what was pushed, collection by collection, for as long as more comes."""
+
+import dataclasses
+import gc
+import logging
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from embedder.errors import PilotlightError
+from embedder.protocol import Embedder
+from indexer.build.build import build
+from indexer.build.progress import progress_for
+from indexer.build.report import BuildReport
+from indexer.errors import BuildLocked
+from indexer.generation.current import current_id
+from indexer.generation.layout import GENERATIONS
+from indexer.generation.manifest import differing_fields, read_manifest
+from indexer.publish.collections import live_id
+from indexer.publish.source_settings import config_of
+from indexer.sources.pushed_store import PushedStore
+from rag import heap
+from rag.errors import FingerprintMismatch
+from rag.serving.pushed_queue import pushed_folders
+from rag.settings import Settings
+
+_TOGETHER = 0.2  # seconds for what comes together
+_LOOK = 0.1  # seconds between two looks at what waits
+_IDLE = 60.0  # seconds without work after which the process ends: starting it anew takes one or two
+_LIFE = 100  # builds after which it ends likewise, so that what libraries leak does not add up
+_RETRY = 0.5, 60.0  # seconds until what failed is tried again: at first, and at most
+
+log = logging.getLogger("pilotlight")
+
+
+class PushedBuilder:
+    """Builds a collection again, with what was pushed to it; nothing else is read, nor embedded."""
+
+    def __init__(self, settings: Settings, embedder: Embedder, then: Callable[[Path], object] | None = None) -> None:
+        """`then` is given the folder of a collection after every build of it that ended well."""
+        self._settings = settings
+        self._embedder = embedder
+        self._then = then
+        self._failures: dict[str, tuple[int, float]] = {}  # by collection: how often, and when to try again
+        self._pause = threading.Event()  # never set: it can be interrupted
+
+    def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE) -> None:
+        """Index what waits, until nothing has come for so many seconds, or is not needed any more and nothing waits."""
+        worked, builds = time.monotonic(), 0
+        while time.monotonic() < worked + idle and builds < _LIFE:
+            due = self._due()
+            if due:
+                self._pause.wait(_TOGETHER)
+                for name, folder in due.items():
+                    builds += 1
+                    if self._try(name, folder):
+                        worked = time.monotonic()
+                    gc.collect()  # generations that were closed hold each other and their files
+                    heap.trim()
+            elif not is_needed():
+                return
+            else:
+                self._pause.wait(_LOOK)
+
+    def build(self, folder: Path) -> BuildReport:
+        """Index what waits in one collection.
+
+        A collection that is there is built with the settings that it was built with before, whatever those of this
+        process are.
+
+        Raises:
+            FingerprintMismatch: it was built with another model.
+            IndexCorrupt: the live generation cannot be read.
+            PilotlightError: whatever else `build` raises.
+        """
+        config, sources = self._settings.build_config(), []
+        if live_id(folder):
+            live = read_manifest(folder / GENERATIONS / current_id(folder))
+            if fields := differing_fields(live.fingerprint, self._embedder.fingerprint):
+                raise FingerprintMismatch(
+                    f"the index was built with another model ({', '.join(fields)}): start the server with that one, "
+                    "or build the index again"
+                )
+            config, sources = config_of(live), live.sources
+        config = dataclasses.replace(config, refresh=(), keep_generations=self._settings.keep_generations)
+        progress = progress_for(sys.stderr, quiet=True)
+        report = build(sources, folder, self._embedder, config, progress=progress, is_brief=True)
+        if self._then:
+            self._then(folder)
+        return report
+
+    def _due(self) -> dict[str, Path]:
+        now = time.monotonic()
+        return {
+            name: folder
+            for name, folder in pushed_folders(self._settings.index_dir).items()
+            if self._failures.get(name, (0, 0.0))[1] <= now and PushedStore(folder).is_waiting()
+        }
+
+    def _try(self, name: str, folder: Path) -> bool:
+        """Index what waits in a collection; note why it could not be done, and return whether it was."""
+        try:
+            report = self.build(folder)
+        except (PilotlightError, OSError, sqlite3.Error) as error:
+            times = self._failures.get(name, (0, 0.0))[0] + 1
+            first, most = _RETRY
+            wait = first if isinstance(error, BuildLocked) else min(most, first * 2**times)
+            self._failures[name] = (times, time.monotonic() + wait)
+            log.warning("collection %s: %s", name, error)
+            PushedStore(folder).trouble(str(error))
+            return False
+        self._failures.pop(name, None)
+        log.info("collection %s: %s", name, report.line())
+        return True

@@ -1,0 +1,267 @@
+"""Documents that senders push: accepted onto the disk at once, and indexed within seconds by a process of its own.
+
+What is known of them lies in folders beside the indexes, so that every worker of a server can accept them and tell what
+became of them:
+
+INDEX/pushed/documents.sqlite   what was sent to the default collection; each collection has a file of its own
+INDEX/pushed/lock               held for as long as the process lives that indexes what was sent to any of them
+INDEX/pushed/log.txt            what that process said
+"""
+
+import fcntl
+import logging
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from indexer.decoding import one_line
+from indexer.errors import IndexUnwritable
+from indexer.generation.catalogue import document_id
+from indexer.generation.layout import COLLECTIONS, DEFAULT, PUSHED, collection_dir, is_collection_name, is_url
+from indexer.publish.collections import live_id
+from indexer.publish.publish import check_space, disk_errors, prepare
+from indexer.read.formats import CONTENT_TYPES
+from indexer.read.metadata import LONGEST_NAME, LONGEST_VALUE, collect, day_of, language_of
+from indexer.records import Page, Stated
+from indexer.sources.pushed_store import SOURCE, Change, PushedStore
+from indexer.urls import normalise
+from rag.errors import (
+    ChangeMissing,
+    DocumentRefused,
+    DocumentTooLarge,
+    JobConflict,
+    PushedMissing,
+    QueueFull,
+    StorageFull,
+    TypeNotRead,
+)
+from rag.settings import Settings
+
+__all__ = ["LONGEST_NAME", "LONGEST_VALUE", "PUSHED_TYPES", "PushedQueue", "pushed_folders"]
+PUSHED_TYPES = sorted(CONTENT_TYPES)
+RUNNER = (sys.executable, "-m", "rag.commands.pushed_runner")
+MOST_QUEUED = 10_000  # changes of one collection that wait
+MOST_SHOWN = 100  # changes that are listed
+_NUMBER = re.compile("[0-9]{1,18}")
+_LOCK, _LOG = "lock", "log.txt"
+_LOOK = 1.0  # seconds between two looks at what waits, for what another worker accepted, or a killed one left
+
+log = logging.getLogger("pilotlight")
+
+
+class PushedQueue:
+    """Accepts documents, and has them indexed. Any number of processes may do so at once."""
+
+    def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
+        """Take the command that indexes what waits."""
+        self._settings = settings
+        self._runner = runner
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="pilotlight-pushed", daemon=True)
+
+    def start(self) -> None:
+        """See from now on that what waits is indexed. Returns at once."""
+        if not is_url(self._settings.index):
+            self._thread.start()
+
+    def close(self) -> None:
+        """Leave that to others; the process that indexes goes on until nothing waits."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def put(
+        self,
+        url: str,
+        body: bytes,
+        content_type: str,
+        *,
+        charset: str | None = None,
+        title: str = "",
+        language: str | None = None,
+        date: str | None = None,
+        metadata: Mapping[str, str | Sequence[str]] | None = None,
+        collection: str = DEFAULT,
+    ) -> dict[str, Any]:
+        """Accept a document in place of what its address had; it is on the disk when this returns.
+
+        Args:
+            url: its http or https address, which nobody fetches.
+            body: the document.
+            content_type: media type in lower case, without parameters; of those that are read from a site.
+            charset: of a text, if it is known.
+            title: goes before what the document says, as do the language (a tag such as en), the date (YYYY-MM-DD) and
+                each name of the metadata.
+            language: likewise.
+            date: likewise.
+            metadata: text, or several, by name.
+            collection: which one; made if it is missing.
+
+        Returns:
+            The change, JSON-ready, as `change` does.
+
+        Raises:
+            DocumentRefused: something of it cannot be used; TypeNotRead, DocumentTooLarge: nor can the document.
+            JobConflict: nothing can be indexed here.
+            QueueFull: too much waits.
+            StorageFull: there is no room for it.
+        """
+        store = self._store(collection)
+        if content_type not in CONTENT_TYPES:
+            raise TypeNotRead("content_type", f"{content_type[:80]!r} is not read")
+        if len(body) > self._settings.max_bytes:
+            raise DocumentTooLarge("document", f"is larger than {self._settings.max_bytes:,} bytes, see max_bytes")
+        page = Page(
+            url=_address(url),
+            source=SOURCE,
+            body=body,
+            content_type=content_type,
+            charset=charset,
+            etag=None,
+            last_modified=None,
+            fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            stated=_stated(title, language, date, metadata or {}),
+        )
+        with self._writing(collection, len(body)):
+            facts = store.facts()
+            if facts.queued >= MOST_QUEUED:
+                raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
+            if facts.bytes + len(body) > self._settings.max_total_bytes:
+                raise StorageFull("the documents of this collection would have more bytes than max_total_bytes allows")
+            return self._accepted(store.put(page), collection)
+
+    def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
+        """Accept that a document that was pushed is to go; that is on the disk when this returns.
+
+        Returns the change. Raises PushedMissing where there is none, and as `put` does.
+        """
+        store, address = self._store(collection), _address(url)
+        with self._writing(collection, 0):
+            if not store.has(address):
+                raise PushedMissing(address, collection)
+            return self._accepted(store.remove(address), collection)
+
+    def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
+        """Return a change and what became of it, JSON-ready. Raises ChangeMissing, or DocumentRefused."""
+        is_number = _NUMBER.fullmatch(number) is not None
+        found = PushedStore(self._folder(collection)).change(int(number)) if is_number else None
+        if found is None:
+            raise ChangeMissing(number, collection)
+        return _described(found, collection)
+
+    def queue(self, collection: str = DEFAULT) -> dict[str, Any]:
+        """Return how much waits, why it could not be indexed, and the latest changes, the last one first."""
+        store = PushedStore(self._folder(collection))
+        changes = [_described(change, collection) for change in store.changes(MOST_SHOWN)]
+        return {"collection": collection, **store.facts().as_dict(), "changes": changes}
+
+    def _folder(self, collection: str) -> Path:
+        if not is_collection_name(collection):
+            raise DocumentRefused("collection", "is not a name that a collection can have")
+        return collection_dir(self._settings.index_dir, collection)
+
+    def _store(self, collection: str) -> PushedStore:
+        """The store of a collection that can be changed from here."""
+        folder, settings = self._folder(collection), self._settings
+        if is_url(settings.index):
+            raise JobConflict(f"this is a copy of {settings.index}: push documents where the index is built")
+        if settings.store and (collection != DEFAULT or live_id(folder) is None):
+            raise JobConflict(
+                f"{settings.store} holds one collection, which is built in the folder {settings.index}: "
+                "push documents to the server that has that folder"
+            )
+        return PushedStore(folder)
+
+    @contextmanager
+    def _writing(self, collection: str, size: int) -> Iterator[None]:
+        folder = self._folder(collection)
+        try:
+            with disk_errors(self._settings.index_dir):
+                prepare(self._settings.index_dir)
+                prepare(folder)
+                check_space(folder, size)
+                yield
+        except IndexUnwritable as error:
+            raise StorageFull(str(error)) from error
+
+    def _accepted(self, change: Change, collection: str) -> dict[str, Any]:
+        self._wake.set()
+        return _described(change, collection)
+
+    def _keep(self) -> None:
+        while not self._closed.is_set():
+            try:
+                if any(
+                    PushedStore(folder).is_waiting() for folder in pushed_folders(self._settings.index_dir).values()
+                ):
+                    self._run()
+            except (OSError, sqlite3.Error) as error:  # which may pass
+                log.warning("what was pushed cannot be looked at: %s", error)
+            self._wake.wait(_LOOK)
+            self._wake.clear()
+
+    def _run(self) -> None:
+        """Start the process that indexes, unless it lives."""
+        folder = self._settings.index_dir / PUSHED
+        folder.mkdir(exist_ok=True)
+        with (folder / _LOCK).open("w") as lock:  # inherited, and so held until the process ends, however it does
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            with (folder / _LOG).open("w") as log:
+                process = subprocess.Popen(
+                    self._runner,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=os.environ | self._settings.as_environment(),
+                    start_new_session=True,  # so that a signal to the server is not one to the build
+                    pass_fds=[lock.fileno()],
+                )
+        threading.Thread(target=process.wait, name="pilotlight-pushed-wait", daemon=True).start()  # so no zombie stays
+
+
+def pushed_folders(index_dir: Path) -> dict[str, Path]:
+    """Return the folders of the collections that anything was pushed to, published or not, by name."""
+    try:
+        names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    folders = {name: collection_dir(index_dir, name) for name in (DEFAULT, *names)}
+    return {name: folder for name, folder in folders.items() if PushedStore(folder).is_there}
+
+
+def _address(url: str) -> str:
+    address = normalise("", url)
+    if address is None or "@" in url.partition("//")[2].partition("/")[0]:
+        raise DocumentRefused("url", "must be an http or https address of at most 2,000 characters, without a user")
+    if "#" in url:
+        raise DocumentRefused("url", "must not have a fragment: a document has one address, which hits add anchors to")
+    return address
+
+
+def _stated(title: str, language: str | None, date: str | None, metadata: Mapping[str, str | Sequence[str]]) -> Stated:
+    pairs = [
+        (name, value) for name, given in metadata.items() for value in ([given] if isinstance(given, str) else given)
+    ]
+    for name, value in pairs:
+        if not collect([(name, value)]):
+            raise DocumentRefused("metadata", f"has a name or value that is empty or too long: {name[:80]!r}")
+    if date is not None and day_of(date) != date:
+        raise DocumentRefused("date", "must be a day such as 2026-01-31")
+    return Stated(one_line(title), language_of(language), date, tuple(collect(pairs).items()))
+
+
+def _described(change: Change, collection: str) -> dict[str, Any]:
+    return {**change.as_dict(), "collection": collection, "document": document_id(change.url)}

@@ -1,0 +1,287 @@
+"""Documents that were sent, as a source of an index."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from indexer.build.build import build
+from indexer.build.removal import remove_sources
+from indexer.build.report import BuildReport
+from indexer.config import BuildConfig, CrawlLimits
+from indexer.errors import NothingToIndex
+from indexer.generation.generation import Generation
+from indexer.publish.publish import prepare, roll_back
+from indexer.records import Page, Stated
+from indexer.sources.pushed_store import KEPT, SOURCE, PushedStore
+from tests.dummy import DummyEmbedder
+from tests.faults.world import quiet
+
+MAIL = """Subject: Minutes
+Content-Type: multipart/mixed; boundary=b
+
+--b
+
+We met.
+--b
+Content-Disposition: attachment; filename=plan.txt
+
+The plan is to hibernate.
+--b--
+"""
+
+
+class Pushed:
+    """An index that documents are pushed to."""
+
+    def __init__(self, root: Path) -> None:
+        self.index = root / "index"
+        prepare(self.index)
+        (self.index / "lock").touch()
+        self.store = PushedStore(self.index)
+        self.embedder = DummyEmbedder()
+
+    def put(self, name: str, text: str, *, content_type: str = "text/markdown", stated: Stated | None = None) -> int:
+        moment = "2026-11-20T04:00:00+00:00"
+        page = Page(
+            url=f"https://wiki.test/{name}",
+            source=SOURCE,
+            body=text.encode("latin-1"),
+            content_type=content_type,
+            charset="utf-8",
+            etag=None,
+            last_modified=None,
+            fetched_at=moment,
+            stated=stated or Stated(),
+        )
+        return self.store.put(page).id
+
+    def remove(self, name: str) -> int:
+        return self.store.remove(f"https://wiki.test/{name}").id
+
+    def build(self, *sources: str | Path, refresh: tuple[str, ...] | None = ()) -> BuildReport:
+        config = BuildConfig(refresh=refresh, crawl=CrawlLimits(allow_private=True))
+        return build([str(source) for source in sources], self.index, self.embedder, config, progress=quiet())
+
+    def texts(self) -> dict[str, str]:
+        generation = Generation.open(self.index)
+        try:
+            found = generation.documents()
+            return {each["url"]: " ".join(passage["text"] for passage in each["passages"]) for each in found}
+        finally:
+            generation.close()
+
+    def states(self) -> dict[int, tuple[str, str | None]]:
+        return {change.id: (change.state, change.reason) for change in self.store.changes(100)}
+
+
+@pytest.fixture
+def pushed(tmp_path: Path) -> Pushed:
+    return Pushed(tmp_path)
+
+
+def test_what_is_sent_is_indexed_replaced_and_withdrawn(pushed):
+    pushed.put("cats", "# Cats\n\nCats purr.")
+    pushed.put("dogs", "# Dogs\n\nDogs bark.")
+    assert pushed.store.is_waiting()
+    report = pushed.build()
+    assert pushed.texts() == {"https://wiki.test/cats": "Cats purr.", "https://wiki.test/dogs": "Dogs bark."}
+    assert pushed.states() == {1: ("indexed", None), 2: ("indexed", None)}
+    assert not pushed.store.is_waiting()
+    assert pushed.build().generation == report.generation  # nothing has changed
+    pushed.put("cats", "# Cats\n\nCats hiss.")
+    pushed.remove("dogs")
+    embedded = pushed.build().embedded
+    assert (embedded, pushed.texts()) == (1, {"https://wiki.test/cats": "Cats hiss."})
+    assert (pushed.states()[3], pushed.states()[4]) == (("indexed", None), ("removed", None))
+    facts = pushed.store.facts()
+    assert (facts.queued, facts.documents, facts.bytes) == (0, 1, len("# Cats\n\nCats hiss."))
+
+
+def test_what_the_sender_states_goes_first(pushed):
+    front = "---\nlang: en\ndate: 2020-01-01\nteam: sales\nowner: ann\n---\n# Own title\n\nText about cats.\n"
+    stated = Stated("Given title", "de", "2026-01-31", (("team", ("operations",)), ("reader", ("bob", "eve"))))
+    pushed.put("page", front, stated=stated)
+    pushed.put("plain", "# Own title\n\nText about dogs.\n")
+    pushed.build()
+    generation = Generation.open(pushed.index)
+    page, plain = generation.documents()
+    generation.close()
+    assert (page["title"], page["language"], page["date"]) == ("Given title", "de", "2026-01-31")
+    assert page["metadata"]["team"] == "operations"
+    assert page["metadata"]["reader"] == ["bob", "eve"]
+    assert page["source"] == SOURCE
+    assert (plain["title"], plain["metadata"]) == ("Own title", {})
+    pushed.put("page", front, stated=stated._replace(metadata=(("team", ("nobody",)),)))
+    pushed.build()
+    generation = Generation.open(pushed.index)
+    assert next(iter(generation.documents()))["metadata"]["team"] == "nobody"
+    generation.close()
+
+
+def test_the_last_change_of_an_address_counts(pushed):
+    pushed.put("cats", "One.")
+    pushed.put("cats", "Two.")
+    pushed.put("dogs", "Three.")
+    pushed.remove("dogs")
+    pushed.build()
+    assert pushed.texts() == {"https://wiki.test/cats": "Two."}
+    assert [pushed.states()[number][0] for number in (1, 2, 3, 4)] == ["superseded", "indexed", "superseded", "removed"]
+
+
+def test_order_holds_whoever_sends(pushed):
+    """Several threads send, replace and withdraw the same addresses: what had the highest number is what is there."""
+    sent: dict[int, tuple[str, str | None]] = {}
+
+    def send(thread: int) -> None:
+        for turn in range(6):
+            name, text = f"page{turn % 3}", f"Text {thread} {turn}."
+            is_put = (thread + turn) % 3 > 0
+            sent[pushed.put(name, text) if is_put else pushed.remove(name)] = (name, text if is_put else None)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
+    pushed.put("first", "The first text.")
+    for thread in threads:
+        thread.start()
+    pushed.build()  # while they do
+    for thread in threads:
+        thread.join()
+    pushed.build()
+    last = {"first": "The first text."} | {name: text for _, (name, text) in sorted(sent.items())}
+    assert len(sent) == 24
+    assert pushed.texts() == {f"https://wiki.test/{name}": text for name, text in last.items() if text}
+    assert pushed.store.facts().queued == 0
+
+
+def test_one_that_cannot_be_read_says_so_and_keeps_nobody(pushed):
+    pushed.put("bad", "no PDF", content_type="application/pdf")
+    pushed.put("empty", "   ")
+    pushed.put("good", "Cats purr.")
+    pushed.put("same", "Cats purr.")
+    pushed.build()
+    assert pushed.texts() == {"https://wiki.test/good": "Cats purr."}
+    states = pushed.states()
+    assert (states[1][0], states[2], states[3]) == ("failed", ("skipped", "no text"), ("indexed", None))
+    assert states[1][1]
+    assert states[4] == ("skipped", "same content as another page")
+    pushed.remove("good")
+    pushed.build()
+    assert list(pushed.texts()) == ["https://wiki.test/same"]
+    pushed.put("bad", "no PDF either", content_type="application/pdf")  # alone, nothing else has changed
+    pushed.build()
+    assert pushed.states()[6][0] == "failed"
+
+
+def test_what_comes_with_an_e_mail(pushed):
+    pushed.put("mail", MAIL, content_type="message/rfc822", stated=Stated("Stated", metadata=(("to", ("ann",)),)))
+    pushed.build()
+    assert list(pushed.texts()) == ["https://wiki.test/mail", "https://wiki.test/mail!/plan.txt"]
+    pushed.put("other", "Cats purr.")
+    pushed.build()
+    assert len(pushed.texts()) == 3
+    pushed.remove("mail")
+    pushed.build()
+    assert list(pushed.texts()) == ["https://wiki.test/other"]
+
+
+def test_other_sources_are_not_read(pushed, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "owls.md").write_text("Owls hoot.")
+    pushed.build(folder, refresh=None)
+    (folder / "owls.md").write_text("Owls sleep.")
+    pushed.put("cats", "Cats purr.")
+    report = pushed.build(folder)
+    assert sorted(pushed.texts().values()) == ["Cats purr.", "Owls hoot."]
+    assert (report.fetched, report.embedded) == (1, 1)
+    pushed.build(folder, refresh=None)  # which reads the folder, and keeps what was pushed without its being named
+    assert sorted(pushed.texts().values()) == ["Cats purr.", "Owls sleep."]
+
+
+def test_what_was_pushed_stands_for_its_address(pushed, site):
+    site.routes |= {"/": "<p>Start. <a href=/cats>Cats</a>", "/cats": "<p>Crawled text."}
+    home, url = f"{site.url}/", f"{site.url}/cats"
+    pushed.build(home, refresh=None)
+    change = pushed.store.put(
+        Page(url, SOURCE, b"Pushed text.", "text/plain", "utf-8", None, None, "2026-11-20T04:00:00+00:00")
+    )
+    pushed.build(home)
+    assert pushed.texts()[url] == "Pushed text."
+    pushed.build(home, refresh=None)  # which the site has as well
+    assert pushed.texts()[url] == "Pushed text."
+    assert pushed.states()[change.id] == ("indexed", None)
+    pushed.store.remove(url)
+    pushed.build(home, refresh=None)
+    assert pushed.texts()[url] == "Crawled text."
+
+
+def test_the_last_one_can_be_withdrawn(pushed):
+    pushed.put("cats", "Cats purr.")
+    pushed.build()
+    pushed.remove("cats")
+    empty = pushed.build()
+    assert (pushed.texts(), pushed.states()[2][0]) == ({}, "removed")
+    assert pushed.build().generation == empty.generation
+    pushed.put("cats", "Cats hiss.")
+    pushed.build()
+    assert pushed.texts() == {"https://wiki.test/cats": "Cats hiss."}
+
+
+def test_what_was_withdrawn_does_not_come_back_with_an_older_generation(pushed):
+    pushed.put("cats", "Cats purr.")
+    pushed.put("dogs", "Dogs bark.")
+    pushed.build()
+    pushed.remove("cats")
+    pushed.build()
+    roll_back(pushed.index)
+    assert len(pushed.texts()) == 2
+    pushed.build()
+    assert pushed.texts() == {"https://wiki.test/dogs": "Dogs bark."}
+
+
+def test_an_index_without_what_was_sent_to_it_keeps_it(pushed):
+    """As after an import: the archive has the index alone."""
+    pushed.put("cats", "Cats purr.")
+    pushed.put("dogs", "Dogs bark.")
+    pushed.build()
+    (pushed.index / "pushed" / "documents.sqlite").unlink()
+    pushed.put("owls", "Owls hoot.")
+    pushed.build()
+    assert len(pushed.texts()) == 3
+    assert pushed.store.has("https://wiki.test/cats")
+    pushed.remove("cats")
+    pushed.build()
+    assert sorted(pushed.texts().values()) == ["Dogs bark.", "Owls hoot."]
+
+
+def test_the_source_can_be_removed(pushed, tmp_path):
+    (tmp_path / "owls.md").write_text("Owls hoot.")
+    pushed.put("cats", "Cats purr.")
+    pushed.build(tmp_path / "owls.md", refresh=None)
+    remove_sources([SOURCE], pushed.index, keep_generations=2, progress=quiet())
+    assert list(pushed.texts().values()) == ["Owls hoot."]
+    assert pushed.store.facts().documents == 0
+    pushed.build(tmp_path / "owls.md")
+    assert list(pushed.texts().values()) == ["Owls hoot."]
+
+
+def test_nothing_was_ever_sent(pushed):
+    assert (pushed.store.facts().queued, pushed.store.changes(5), pushed.store.change(1)) == (0, [], None)
+    assert not (pushed.index / "pushed").exists()
+
+
+def test_old_changes_are_forgotten(pushed, monkeypatch):
+    assert KEPT >= 1_000
+    monkeypatch.setattr("indexer.sources.pushed_store.KEPT", 2)
+    for number in range(4):
+        pushed.put("cats", f"Text {number}.")
+    pushed.build()
+    assert sorted(pushed.states()) == [3, 4]
+
+
+def test_an_index_that_would_be_empty_for_another_reason_stays(pushed, tmp_path):
+    (tmp_path / "owls.md").write_text("Owls hoot.")
+    pushed.build(tmp_path / "owls.md", refresh=None)
+    (tmp_path / "owls.md").write_text("")
+    with pytest.raises(NothingToIndex):
+        pushed.build(tmp_path / "owls.md", refresh=None)
