@@ -146,7 +146,8 @@ class Store(Protocol):
     """Generations of one collection, at most one of them live; a generation that is not complete is never seen.
 
     Every method raises IndexMissing for a generation that is not there, or where none is live; StoreUnreachable or
-    StoreRefused where the store is another machine; IndexUnwritable or BuildLocked where a folder cannot be written.
+    StoreRefused where the store is another machine; IndexUnwritable where a folder cannot be written. Methods that
+    write raise BuildLocked while another process does.
     """
 
     name: str
