@@ -19,7 +19,7 @@ from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.repetition import Shares
-from indexer.generation.tokens import TokenReader
+from indexer.generation.tokens import TokenSource
 from indexer.publish.collections import Published
 from indexer.records import Chunk, Document, PageRecord
 from indexer.rowset import ScoredRows
@@ -38,7 +38,7 @@ class Searchable(Protocol):
         """Name of the generation; later ones sort after it."""
 
     @property
-    def tokens(self) -> TokenReader | None:
+    def tokens(self) -> TokenSource | None:
         """The tokens of the chunks, for late interaction; None where they are not kept."""
 
     @property
