@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 from weakref import WeakValueDictionary
 
-from indexer.errors import IndexCorrupt, IndexerError, IndexMissing, StoreAddressError, StoreConflict
+from indexer.errors import IndexCorrupt, IndexerError, IndexMissing, PartsDiffer, StoreAddressError, StoreConflict
 from indexer.generation.catalogue import document_id
 from indexer.generation.current import generation_folder
 from indexer.generation.generation import Generation
@@ -34,8 +34,17 @@ class ShardScan:
         self._parts = parts
 
     def entries(self) -> Iterator[ScannedDocument]:
-        """Yield every document, part by part. Raises IndexCorrupt."""
-        return (entry for part in self._parts for entry in part.entries())
+        """Yield every document, part by part. Raises IndexCorrupt, or PartsDiffer if one is in two parts."""
+        seen: set[int] = set()
+        for part in self._parts:
+            for entry in part.entries():
+                if (key := hash(entry.document.url)) in seen:
+                    raise PartsDiffer(
+                        f"{entry.document.url} is a document of two parts, which are no one index: "
+                        "copy the parts one by one, or give each its own sources"
+                    )
+                seen.add(key)
+                yield entry
 
     def pages(self) -> Iterator[PageRecord]:
         """Yield what the next build needs to know of every page. Raises IndexCorrupt."""
