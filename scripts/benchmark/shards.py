@@ -18,6 +18,7 @@ from indexer.filter import Filter
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.shards.shard_store import ShardStore
 from indexer.stores.store import Searchable, Store
+from rag.query.options import MODES
 from rag.query.request import SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever
 
@@ -38,10 +39,14 @@ def shards(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     stores: dict[str, Store] = {"one index": whole, f"{_PARTS} shards": parts}
     memory = {name: _memory(store, vectors, questions) for name, store in stores.items()}
     rows: list[Row] = []
+    answers: dict[str, list[list[set[str]]]] = {mode: [] for mode in MODES}
     times: dict[str, Callable[[int], object]] = {}
     for name, store in stores.items():
         retriever = Retriever(store.open(), ours)
         retriever.warm()
+        for mode, found in answers.items():
+            asked = (SearchRequest(question, k=TOP, mode=mode) for question in questions)
+            found.append([{hit.id for hit in retriever.search(request).hits} for request in asked])
         times |= _tasks(name, retriever, questions, vectors, only)
         rows.append(
             {
@@ -50,6 +55,11 @@ def shards(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
                 "recall": _recall(retriever.generation, vectors, truth[0]),
                 "rss_mb": memory[name],
             }
+        )
+    for mode, found in answers.items():
+        same = [len(one & other) / max(1, len(one)) for one, other in zip(*found, strict=True)]
+        rows.append(
+            {"name": f"hits among the first ten that both give, {mode}", "same": round(float(np.mean(same)), 4)}
         )
     for name, values in interleave(times, range(_MEASURED), repeat).items():
         task, _, contestant = name.partition(": ")
@@ -75,9 +85,9 @@ def _tasks(
             vectors[i], CANDIDATES, generation.select(only)
         ),
         f"lexical: {name}": lambda i: generation.search_words(generation.read_query(questions[i]), CANDIDATES),
-        f"whole, hybrid: {name}": lambda i: retriever.search(SearchRequest(questions[i], k=10)),
+        f"whole, hybrid: {name}": lambda i: retriever.search(SearchRequest(questions[i], k=TOP)),
         f"whole, hybrid, filter keeps 10%: {name}": lambda i: retriever.search(
-            SearchRequest(questions[i], k=10, filter=only)
+            SearchRequest(questions[i], k=TOP, filter=only)
         ),
     }
 

@@ -29,6 +29,7 @@ from indexer.stores.shards.joint_manifest import joint_manifest
 from indexer.stores.shards.joint_tokens import JointTokens
 from indexer.stores.shards.numbering import Numbering
 
+LARGE_PART = 50_000  # chunks, from which searching a part by meaning takes longer than handing it to a thread
 Rows = npt.NDArray[np.int64]
 Value = TypeVar("Value")
 
@@ -54,7 +55,7 @@ class ShardedGeneration:
         self.tokens: TokenSource | None = JointTokens(self._rows, readers) if len(readers) == len(parts) else None
         """The tokens of the chunks, or None where they are not kept by all."""
         has_cores = len(os.sched_getaffinity(0)) > 1
-        at_once = has_cores and len(parts) > 1 and max(self._rows.totals) >= MANY_CHUNKS
+        at_once = has_cores and len(parts) > 1 and max(self._rows.totals) >= LARGE_PART
         self._pool = ThreadPoolExecutor(len(parts) - 1, thread_name_prefix="shards") if at_once else None
 
     @property

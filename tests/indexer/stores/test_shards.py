@@ -129,7 +129,7 @@ def test_common_words_are_added_to_what_rare_ones_found(both, monkeypatch):
 @pytest.mark.parametrize("at_once", [False, True])
 def test_vectors_score_as_in_one_index(whole, shards, monkeypatch, at_once):
     if at_once:
-        monkeypatch.setattr(sharded_generation, "MANY_CHUNKS", 1)
+        monkeypatch.setattr(sharded_generation, "LARGE_PART", 1)
         monkeypatch.setattr(sharded_generation.os, "sched_getaffinity", lambda _: {0, 1})
     with closing(whole.open()) as one, closing(shards.open()) as many:
         assert (many._pool is not None) == at_once
