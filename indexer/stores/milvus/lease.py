@@ -6,9 +6,11 @@ name says who it is and until when it counts, and then looks whether it is alone
 back. The holder renames its collection while it is at work. Whoever finds one that has run out drops it by its full
 name: if it was renamed meanwhile, nothing is dropped.
 
-The name is NAME_writer_TOKEN_UNTIL_SINCE_PID_HOST, with times in seconds since 1970 by the clock of the holder.
+The name is NAME_writer_TOKEN_UNTIL_SINCE_PID_MACHINE_HOST, with times in seconds since 1970 by the clock of the holder.
+A holder on this machine that is no more does not count, however long its lease.
 """
 
+import hashlib
 import os
 import random
 import re
@@ -19,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from indexer.errors import BuildLocked, IndexerError, IndexMissing, StoreError
@@ -29,7 +32,7 @@ LEASE_S = 60.0  # that a lease counts from its last renewal
 RENEWED_S = 15.0  # between renewals
 _TRIES = 4  # of writers that begin at the same moment
 _PAUSE_S = 0.5
-_HOST = 40  # characters of a name of 255
+_HOST = 32  # characters of a name of 255
 _CHANGING = 60.0  # seconds of one call that makes, renames or drops a collection
 
 
@@ -39,6 +42,7 @@ class _Lease(NamedTuple):
     until: float
     since: float
     pid: int
+    machine: str  # see `_machine`
     host: str  # its first characters, with _ for those that no collection may have in its name
 
 
@@ -111,7 +115,7 @@ def writer_lease(milvus: MilvusConnection) -> Iterator[WriterLease]:
 
 def _acquire(milvus: MilvusConnection) -> _Lease:
     host = re.sub(r"[^0-9A-Za-z]", "_", socket.gethostname())[:_HOST] or "unknown"
-    mine = _until_later(milvus, _Lease("", secrets.token_hex(8), 0, int(_now()), os.getpid(), host))
+    mine = _until_later(milvus, _Lease("", secrets.token_hex(8), 0, int(_now()), os.getpid(), _machine(), host))
     for attempt in range(1, _TRIES + 1):
         if held := _other(milvus, mine.token):
             raise _locked(milvus, held)
@@ -133,7 +137,7 @@ def _other(milvus: MilvusConnection, token: str) -> _Lease | None:
     for lease in _leases(milvus):
         if lease.token == token:
             continue
-        if lease.until >= _now():
+        if lease.until >= _now() and not _is_gone(lease):
             held = lease
         else:
             _drop(milvus, lease)
@@ -141,21 +145,44 @@ def _other(milvus: MilvusConnection, token: str) -> _Lease | None:
 
 
 def _leases(milvus: MilvusConnection) -> list[_Lease]:
-    form = re.compile(rf"{milvus.address.name}_writer_([0-9a-f]{{16}})_(\d+)_(\d+)_(\d+)_(\w+)", re.ASCII)
+    form = re.compile(
+        rf"{milvus.address.name}_writer_([0-9a-f]{{16}})_(\d+)_(\d+)_(\d+)_([0-9a-f]{{8}})_(\w+)", re.ASCII
+    )
     found = map(form.fullmatch, milvus.call("list_collections"))
-    return [_Lease(of[0], of[1], int(of[2]), int(of[3]), int(of[4]), of[5]) for of in found if of]
+    return [_Lease(of.string, of[1], int(of[2]), int(of[3]), int(of[4]), of[5], of[6]) for of in found if of]
 
 
 def _until_later(milvus: MilvusConnection, lease: _Lease) -> _Lease:
     """Return the lease as it counts from now on."""
     until = int(_now() + LEASE_S) + 1
-    _, token, _, since, pid, host = lease
-    name = f"{milvus.address.name}_writer_{token}_{until}_{since:.0f}_{pid}_{host}"
+    _, token, _, since, pid, machine, host = lease
+    name = f"{milvus.address.name}_writer_{token}_{until}_{since:.0f}_{pid}_{machine}_{host}"
     return lease._replace(collection=name, until=until)
 
 
 def _drop(milvus: MilvusConnection, lease: _Lease) -> None:
     milvus.call("drop_collection", lease.collection, most=_CHANGING)
+
+
+def _machine() -> str:
+    """Return 8 hex digits that are the same for processes that see each other: of one start, in one container."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        return hashlib.sha256(f"{boot} {os.stat('/proc/self/ns/pid').st_ino}".encode()).hexdigest()[:8]
+    except OSError:
+        return secrets.token_hex(4)
+
+
+def _is_gone(lease: _Lease) -> bool:
+    if lease.machine != _machine():
+        return False
+    try:
+        os.kill(lease.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # of another user
+        return False
+    return False
 
 
 def _now() -> float:
