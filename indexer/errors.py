@@ -26,7 +26,8 @@ IndexerError
     ├── StoreAddressError   an address that names no store, or one whose extra is not installed
     ├── StoreUnreachable    it gives no answer, or not in time; this may pass
     ├── StoreRefused        it does not know the credentials, or refuses the request
-    └── StoreConflict       the generation is live, and would have to be changed or removed
+    ├── StoreConflict       the generation is live, and would have to be changed or removed
+    └── PartsDiffer         the parts of an index cannot be searched as one: names them and what differs
 """
 
 from embedder.errors import PilotlightError
@@ -152,3 +153,7 @@ class StoreRefused(StoreError):
 
 class StoreConflict(StoreError):
     """A generation that is live, and would have to be changed or removed."""
+
+
+class PartsDiffer(StoreError):
+    """Parts of an index that cannot be searched as one."""

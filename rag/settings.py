@@ -24,7 +24,11 @@ class Settings:
 
     index: str = setting("pilotlight-index", "folder of the index; to read it, also s3:// or file://", "index")
     collection: str = setting("default", "name of the collection", "index")
-    store: str = setting("", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", "store")
+    store: str = setting(
+        "",
+        "store to publish to and serve from: milvus://HOST:19530/NAME or shards:FOLDER,FOLDER; empty = the index",
+        "store",
+    )
     replica_dir: str = setting(
         "", "folder for copies of a remote index; empty = replicas in the cache folder", "replica"
     )

@@ -35,8 +35,8 @@ from indexer.generation.rows import read_rows
 from indexer.generation.tokens import open_tokens
 from indexer.rowset import RowSet
 
-_MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
-_FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
+MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
+FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
 
 
 class Generation:
@@ -47,6 +47,7 @@ class Generation:
 
     def __init__(self, folder: Path) -> None:
         """Verify and open a generation folder; raises IndexCorrupt, which names the file at fault."""
+        self.folder = folder
         self.manifest: Manifest = read_manifest(folder)
         check_files(folder, self.manifest)
         self._vectors = VectorReader(folder / VECTORS)
@@ -54,7 +55,7 @@ class Generation:
         self._documents = DocumentReader(folder / DOCUMENTS)
         self.catalogue = Catalogue(folder / DOCUMENTS)
         self.rows = read_rows(folder / ROWS)
-        self.select = lru_cache(_FILTERS)(self._documents.select)
+        self.select = lru_cache(FILTERS)(self._documents.select)
         counts = self.manifest.counts
         if (self._vectors.count, self._vectors.dimension) != (counts.chunks, counts.dimension):
             raise corrupt(folder / VECTORS, "its vectors do not match the manifest")
@@ -113,7 +114,7 @@ class Generation:
     @property
     def words_take_long(self) -> bool:
         """Whether `search_words` takes longer than handing it to another thread."""
-        return self.chunk_count >= _MANY_CHUNKS
+        return self.chunk_count >= MANY_CHUNKS
 
     def search(
         self, vector: npt.NDArray[np.float32], k: int, allowed: RowSet | None = None

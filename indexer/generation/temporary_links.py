@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,28 +17,36 @@ _FORGOTTEN_S = 3600  # nothing takes so long to open: whoever made the folder wa
 
 
 @contextmanager
-def links_to(folder: Path) -> Iterator[Path]:
-    """Give a folder with a link to every file of another; removed afterwards with whatever is in it.
+def links_to(*folders: Path, instead: Mapping[str, bytes] | None = None) -> Iterator[Path]:
+    """Give a folder with a link to every file of others; removed afterwards with whatever is in it.
+
+    Of files of one name, the first is linked; `instead` are the contents of files that take the place of any.
 
     Raises:
-        IndexCorrupt: the other folder cannot be read.
+        IndexCorrupt: a folder cannot be read.
         IndexUnwritable: there is no place for temporary folders, or no room in it.
     """
-    try:
-        paths = list(folder.resolve().iterdir())
-    except OSError as error:
-        raise corrupt(folder, error.strerror or "cannot be read") from error
+    paths: dict[str, Path] = {}
+    for folder in folders:
+        try:
+            paths = {path.name: path for path in folder.resolve().iterdir()} | paths
+        except OSError as error:
+            raise corrupt(folder, error.strerror or "cannot be read") from error
+    instead = instead or {}
     _remove_forgotten()
     try:
         links = Path(tempfile.mkdtemp(prefix=_PREFIX))
     except OSError as error:
-        raise _without_room(folder, error) from error
+        raise _without_room(folders[0], error) from error
     try:
         try:
-            for path in paths:
-                (links / path.name).symlink_to(path)
+            for name, path in paths.items():
+                if name not in instead:
+                    (links / name).symlink_to(path)
+            for name, content in instead.items():
+                (links / name).write_bytes(content)
         except OSError as error:
-            raise _without_room(folder, error) from error
+            raise _without_room(folders[0], error) from error
         yield links
     finally:
         for _ in range(_TRIES):  # a thread of the library, about to end, may make one more file meanwhile

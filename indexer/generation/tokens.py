@@ -4,6 +4,7 @@
 """
 
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -78,10 +79,21 @@ class TokenReader:
         starts = self._offsets[rows]
         return starts, (self._offsets[rows + 1] - starts).astype(np.int32)
 
+    def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Return signs of tokens and, of each of these passages, where its own begin and how many they are."""
+        return (self.signs, *self.places(rows))
+
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
         """Return the tokens of passages as `TokenWriter.add` takes them."""
         starts, counts = self.places(rows)
         return self.signs[spread(starts, counts)], counts
+
+
+class TokenSource(Protocol):
+    """What a search compares the tokens of a query with: those of one generation, or of several that are one."""
+
+    def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Return signs of tokens and, of each of these passages, where its own begin and how many they are."""
 
 
 def open_tokens(folder: Path, manifest: Manifest) -> TokenReader | None:

@@ -11,7 +11,7 @@ import numpy as np
 from indexer.errors import IndexMissing, StoreConflict
 from indexer.generation.current import current_id, generation_folder
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import SCHEMA_VERSION, TOKENS, Manifest, read_manifest
+from indexer.generation.manifest import SCHEMA_VERSION, TOKENS, Counts, Manifest, read_manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.collections import Published, generation_ids, list_generations, live_id
@@ -47,6 +47,47 @@ class FolderScan:
         self._earlier.close()
 
 
+class FolderDraft:
+    """A generation on its way into a folder."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        """Take the folder to write into, and what the generation is but for its files and counts."""
+        self._manifest = manifest
+        kind, tokens = manifest.settings.get("vector_index", "auto"), TOKENS in manifest.files
+        self._writer = GenerationWriter(folder, manifest.counts.dimension, vector_index=kind, tokens=tokens)
+
+    @property
+    def counts(self) -> Counts:
+        """Numbers of documents and chunks that have come in."""
+        return self._writer.counts
+
+    def add(self, entry: ScannedDocument) -> None:
+        """Take in the next document."""
+        self._writer.add(entry.document, entry.chunks, entry.signatures)
+        self._writer.add_vectors(entry.vectors)
+        if entry.tokens is not None:
+            self._writer.add_tokens(*entry.tokens)
+
+    def remember(self, page: PageRecord) -> None:
+        """Take in what the next build needs to know of a page."""
+        self._writer.documents.remember(page)
+
+    def finish(self) -> Manifest:
+        """Write every file but the manifest, which is returned."""
+        files = self._writer.finish()
+        return replace(
+            without_leave(self._manifest),
+            files=files,
+            counts=self.counts,
+            languages=self._writer.languages,
+            schema_version=SCHEMA_VERSION,
+        )
+
+    def close(self) -> None:
+        """Release the files."""
+        self._writer.close()
+
+
 class FolderStore:
     """An index folder as a `Store`; methods that write take the writer lock themselves."""
 
@@ -76,6 +117,19 @@ class FolderStore:
 
     def write(self, manifest: Manifest, entries: Iterable[ScannedDocument], pages: Iterable[PageRecord] = ()) -> None:
         """Store a generation, which is not live yet; see `Store.write`."""
+        with self.filling(manifest) as draft:
+            for entry in entries:
+                draft.add(entry)
+            for page in pages:
+                draft.remember(page)
+            check_counts(manifest, draft.counts, self.name)
+
+    @contextmanager
+    def filling(self, manifest: Manifest) -> Iterator["FolderDraft"]:
+        """Take in a generation in the block, after which it is stored, though not live; its counts are what came in.
+
+        Raises StoreConflict if it is live here, and as `Store` says.
+        """
         with disk_errors(self.folder):
             prepare(self.folder)
             with writer_lock(self.folder):
@@ -83,7 +137,9 @@ class FolderStore:
                     raise StoreConflict(f"generation {manifest.id} is live in {self.name} already; nothing was written")
                 folder = start(self.folder, manifest.id)
                 try:
-                    complete(folder, self._fill(folder, manifest, entries, pages))
+                    with closing(FolderDraft(folder, manifest)) as draft:
+                        yield draft
+                        complete(folder, draft.finish())
                     if manifest.id in self.ids():
                         remove(self.folder, manifest.id)
                     move_in(self.folder, folder)
@@ -116,20 +172,3 @@ class FolderStore:
             raise IndexMissing(f"there is no index in {self.folder}")
         with disk_errors(self.folder), writer_lock(self.folder):
             yield
-
-    def _fill(
-        self, folder: Path, manifest: Manifest, entries: Iterable[ScannedDocument], pages: Iterable[PageRecord]
-    ) -> Manifest:
-        """Write every file but the manifest, which is returned."""
-        kind, tokens = manifest.settings.get("vector_index", "auto"), TOKENS in manifest.files
-        with closing(GenerationWriter(folder, manifest.counts.dimension, vector_index=kind, tokens=tokens)) as writer:
-            for entry in entries:
-                writer.add(entry.document, entry.chunks, entry.signatures)
-                writer.add_vectors(entry.vectors)
-                if entry.tokens is not None:
-                    writer.add_tokens(*entry.tokens)
-            for page in pages:
-                writer.documents.remember(page)
-            files, languages = writer.finish(), writer.languages
-            check_counts(manifest, writer.counts, self.name)
-        return replace(without_leave(manifest), files=files, languages=languages, schema_version=SCHEMA_VERSION)

@@ -19,7 +19,7 @@ from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.repetition import Shares
-from indexer.generation.tokens import TokenReader
+from indexer.generation.tokens import TokenSource
 from indexer.publish.collections import Published
 from indexer.records import Chunk, Document, PageRecord
 from indexer.rowset import ScoredRows
@@ -38,7 +38,7 @@ class Searchable(Protocol):
         """Name of the generation; later ones sort after it."""
 
     @property
-    def tokens(self) -> TokenReader | None:
+    def tokens(self) -> TokenSource | None:
         """The tokens of the chunks, for late interaction; None where they are not kept."""
 
     @property
@@ -146,7 +146,8 @@ class Store(Protocol):
     """Generations of one collection, at most one of them live; a generation that is not complete is never seen.
 
     Every method raises IndexMissing for a generation that is not there, or where none is live; StoreUnreachable or
-    StoreRefused where the store is another machine; IndexUnwritable or BuildLocked where a folder cannot be written.
+    StoreRefused where the store is another machine; IndexUnwritable where a folder cannot be written. Methods that
+    write raise BuildLocked while another process does.
     """
 
     name: str

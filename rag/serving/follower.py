@@ -5,17 +5,22 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
 from embedder.protocol import CrossEncoder, Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
+from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.publish.self_check import SelfCheck
 from indexer.stores.folder_store import FolderStore
-from indexer.stores.store import Store
+from indexer.stores.shards.shard_store import ShardStore
+from indexer.stores.shards.sharded_generation import ShardedGeneration
+from indexer.stores.store import Searchable, Store
 from rag import heap
 from rag.query.batcher import QueryBatcher
 from rag.query.fair_share import FairShare, Turns
@@ -54,13 +59,13 @@ class ServedCollection:
         self.away = False  # whether its store could not be asked when it was last tried
         self.reason = LOADING  # what is wrong, or still to come; else empty
         self.missing = False  # whether nothing was ever built there
-        self.refused: tuple[str | None, int] | None = (
+        self.refused: tuple[str | None, tuple[int, ...]] | None = (
             None  # the generation that could not be opened; it is not tried again
         )
         self.suspect = False  # whether a search has found it damaged
         self.round: Iterator[int] = iter(())  # over the files of what is served
         self.rounds = 0.0  # when the next one may begin
-        self.files: SelfCheck | None = None  # of what is served from a folder
+        self.files: list[SelfCheck] = []  # of what is served from folders
 
     @property
     def serving(self) -> Retriever | None:
@@ -208,7 +213,7 @@ class Follower:
         except PilotlightError as error:
             # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
             may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
-            may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore)
+            may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore | ShardStore)
             served.refused = None if may_pass else newest
             if served.retriever is None and not isinstance(error, StoreError):
                 self._fall_back(name, store, served, self.model)
@@ -216,13 +221,15 @@ class Follower:
 
     def _check(self, name: str, store: Store, served: ServedCollection) -> None:
         """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
-        if served.files is None or served.retriever is None or self.model is None:
+        if not served.files or served.retriever is None or self.model is None:
             return
         manifest = served.retriever.generation.manifest
         try:
-            served.files.sizes()
+            for files in served.files:
+                files.sizes()
             if served.suspect or time.monotonic() >= served.rounds:
-                served.round, served.rounds = served.files.contents(), time.monotonic() + ROUND_SECONDS
+                served.round = chain.from_iterable(files.contents() for files in served.files)
+                served.rounds = time.monotonic() + ROUND_SECONDS
             budget = math.inf if served.suspect else CHECKED_BYTES
             served.suspect = False
             while budget > 0 and (read := next(served.round, 0)):
@@ -232,7 +239,7 @@ class Follower:
             served.refused = (manifest.id, _mark(store, manifest.id))
             self._fall_back(name, store, served, self.model)
             if served.retriever is damaged:
-                served.retriever = served.files = None
+                served.retriever, served.files = None, []
             raise IndexCorrupt(f"{error}{_instead(served)}") from error
 
     def _fall_back(self, name: str, store: Store, served: ServedCollection, model: SharedModel) -> None:
@@ -258,10 +265,7 @@ class Follower:
         return retriever
 
     def _serve(self, name: str, store: Store, served: ServedCollection, retriever: Retriever) -> None:
-        manifest = retriever.generation.manifest
-        files = (
-            SelfCheck(store.folder / GENERATIONS / manifest.id, manifest) if isinstance(store, FolderStore) else None
-        )
+        files = [SelfCheck(part.folder, part.manifest) for part in _parts(retriever.generation)]
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             served.reason, served.retriever, served.missing = "", retriever, False
@@ -283,11 +287,24 @@ def _instead(served: ServedCollection) -> str:
     return f"; meanwhile generation {retriever.generation.id} is served" if retriever else ""
 
 
-def _mark(store: Store, live: str | None) -> int:
+def _parts(generation: Searchable) -> Sequence[Generation]:
+    """Return what is open in folders of this machine."""
+    if isinstance(generation, ShardedGeneration):
+        return generation.parts
+    return [generation] if isinstance(generation, Generation) else []
+
+
+def _folders(store: Store, generation_id: str) -> list[Path]:
+    """Return the folders of a generation, of each part one; none where it is on another machine."""
+    if isinstance(store, ShardStore):
+        return store.folders(generation_id)
+    return [store.folder / GENERATIONS / generation_id] if isinstance(store, FolderStore) else []
+
+
+def _mark(store: Store, live: str | None) -> tuple[int, ...]:
     """Return a mark that changes when a generation is repaired under its name, so that it is tried again."""
-    if not isinstance(store, FolderStore):
-        return 0
     try:
-        return os.stat(store.folder / GENERATIONS / live if live else store.folder / CURRENT).st_ino
-    except OSError:
-        return 0
+        folders = [store.folder / CURRENT] if isinstance(store, FolderStore) and not live else []
+        return tuple(os.stat(path).st_ino for path in folders or (_folders(store, live) if live else []))
+    except (OSError, IndexMissing):
+        return ()

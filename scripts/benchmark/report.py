@@ -36,6 +36,7 @@ _COLUMNS = {
     "peak_percent": "% of peak",
     "bytes_per_chunk": "bytes/chunk",
     "recall": "recall@10",
+    "same": "same hits@10",
     "cosine": "lowest cosine",
     "difference": "largest difference",
     "vs_embedding": "× its embedding",

@@ -20,15 +20,15 @@ from indexer.stores.store import Searchable
 from rag.query.request import SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever
 
-_QUERIES = 200
+QUERIES = 200
 _MEASURED = 100  # of them, for time; recall takes all
 
 
 def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     """Embed a query, search by meaning, by words, and answer the whole query, with and without filters."""
     ours = Embeddings()
-    built = _built(source, chunks, ours, work)
-    questions = queries(json.loads((work / "real.json").read_text(encoding="utf-8")), _QUERIES)
+    built = built_at(source, chunks, ours, work)
+    questions = queries(json.loads((work / "real.json").read_text(encoding="utf-8")), QUERIES)
     vectors = ours.encode(questions, role="query")
     truth = np.load(work / f"truth-{chunks}.npy")
     retriever = Retriever.open(built["index"], ours)
@@ -53,7 +53,7 @@ def index(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     """Write an index of so many passages whose vectors are known, with each kind of vector index that suits."""
     ours = Embeddings()
     real = read_real(source, min(chunks, REAL), ours, work)
-    kinds = ["auto"] * repeat if chunks > _QUERIES * 1000 else [*["auto"] * repeat, "flat", "pq", "ivf", "hnsw"]
+    kinds = ["auto"] * repeat if chunks > QUERIES * 1000 else [*["auto"] * repeat, "flat", "pq", "ivf", "hnsw"]
     rows = []
     for number, kind in enumerate(kinds):
         built = write_index(real, chunks, work / f"index-{chunks}-{number}-{kind}", ours, kind=kind)
@@ -72,12 +72,12 @@ def index(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     return rows
 
 
-def _built(source: Path, chunks: int, embedder: Embeddings, work: Path) -> dict[str, Any]:
+def built_at(source: Path, chunks: int, embedder: Embeddings, work: Path) -> dict[str, Any]:
     """Write the index and the true neighbours, unless they are in the folder from an earlier run."""
     folder, note = work / f"index-{chunks}", work / f"index-{chunks}.json"
     if not note.exists():
         real = read_real(source, min(chunks, REAL), embedder, work)
-        truth = Truth(embedder.encode(queries(real.texts, _QUERIES), role="query"))
+        truth = Truth(embedder.encode(queries(real.texts, QUERIES), role="query"))
         built = write_index(real, chunks, folder, embedder, truth)
         np.save(work / f"truth-{chunks}.npy", truth.rows)
         note.write_text(json.dumps(built), encoding="utf-8")

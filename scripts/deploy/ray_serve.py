@@ -5,30 +5,23 @@ Run it on the head of the cluster, see docs/replicas.md. Settings come from the 
 it was when `ray start` ran there: PILOTLIGHT_INDEX=s3://BUCKET/PREFIX and the rest.
 """
 
-import dataclasses
 import signal
-import threading
+from contextlib import suppress
+from typing import Any
 
 import ray
-from a2wsgi import WSGIMiddleware
 from ray import serve
 
 from rag.serving.api_keys import check_exposure
 from rag.settings import load
+from web.asgi import application
 from web.server.__main__ import GRACE_S
 from web.server.admission import THREADS
-from web.wsgi import application
-
-_LOOK_S = 0.1
 
 
-def build() -> WSGIMiddleware:
+def build() -> Any:
     """Build the application of one replica; returns when it answers, so that no request comes to it before."""
-    settings = load()
-    app = application(dataclasses.replace(settings, workers=1, threads=settings.threads or 1))
-    while not app.extensions["retriever"].ready:
-        threading.Event().wait(_LOOK_S)
-    return WSGIMiddleware(app, workers=THREADS)
+    return application()
 
 
 @serve.deployment(
@@ -44,14 +37,18 @@ class Replica:
 
 
 def main() -> None:
-    """Serve until the process is told to stop."""
+    """Serve until the process is told to stop, by Ctrl-C or SIGTERM."""
     settings = load()
     check_exposure(settings)
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False)
-    serve.start(http_options={"host": settings.host, "port": settings.port})
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray would abort
-    serve.run(Replica.bind(), name="pilotlight", blocking=True)
+    with suppress(KeyboardInterrupt):
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False, include_dashboard=False)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has put its own there
+        serve.start(http_options={"host": settings.host, "port": settings.port})
+        serve.run(Replica.bind(), name="pilotlight", blocking=True)
+    serve.shutdown()
+    ray.shutdown()
 
 
 if __name__ == "__main__":

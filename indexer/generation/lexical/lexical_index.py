@@ -9,7 +9,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +21,10 @@ from indexer.filter import Filter
 from indexer.generation.lexical.languages import ENGLISH, STEMMERS
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
+from indexer.generation.lexical.segments import Segments
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
-from indexer.generation.lexical.vocabulary import FILES, Vocabulary
+from indexer.generation.lexical.vocabulary import FILES, Correction, Vocabulary
 from indexer.generation.manifest import corrupt
-from indexer.generation.temporary_links import links_to
 from indexer.rowset import RowSet, ScoredRows
 
 _MOST_TERMS = 32  # of a query; the rarest
@@ -44,34 +44,29 @@ _HIT = 80  # testing a filter within the search costs as much for so many rows a
 class LexicalReader:
     """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
 
-    def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
+    def __init__(self, folder: Path | Sequence[Path], languages: Sequence[str] = (ENGLISH,)) -> None:
         """Open a folder whose checksums have been verified; it is only read, and may be deleted afterwards.
 
         Args:
-            folder: what `LexicalWriter` wrote.
-            languages: its `languages`.
+            folder: what `LexicalWriter` wrote; several are searched as one, and rows count on from one to the next.
+            languages: its `languages`, or those of all.
 
         Raises:
             IndexCorrupt: it is not an index of the kind that `LexicalWriter` makes.
+            PartsDiffer: several cannot be searched as one.
             IndexUnwritable: there is no room for a temporary folder.
         """
-        self._folder = folder
+        folders = [folder] if isinstance(folder, Path) else list(folder)
+        self._folder = folders[0]
         self._languages = tuple(languages) or (ENGLISH,)
         if unknown := [language for language in languages if language not in STEMMERS]:
-            raise corrupt(folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
-        with links_to(folder) as links:  # Tantivy makes a lock file beside what it opens, and generations never change
-            try:
-                self._index = tantivy.Index.open(str(links))
-                self._index.config_reader("manual")  # no thread that looks for changes
-                self._index.reload()
-                self._searcher = self._index.searcher()
-            except (ValueError, OSError) as error:
-                raise corrupt(folder, "is not a readable lexical index") from error
-        self._schema = self._index.schema
-        self._total = self._searcher.num_docs
+            raise corrupt(self._folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
+        self._segments = Segments(folders)
+        self._schema = self._segments.schema
+        self._total = self._segments.count
         # generations of older programs have neither words to correct by, nor fields
-        self._vocabulary = Vocabulary(folder) if (folder / FILES[0]).exists() else None
-        self._frequency = lru_cache(_FREQUENCIES)(partial(self._searcher.doc_freq, "text"))
+        self._vocabularies = [Vocabulary(each) for each in folders if (each / FILES[0]).exists()]
+        self._frequency = lru_cache(_FREQUENCIES)(partial(self._segments.frequency, "text"))
         self.within = lru_cache(_BOUNDS)(self._within)
         self._check()
 
@@ -83,7 +78,7 @@ class LexicalReader:
     def check_rows(self) -> None:
         """Raise IndexCorrupt unless every row is there once; not asked at opening, since it takes a while."""
         for row in range(self._total):
-            if (found := self._searcher.doc_freq("row", row)) != 1:
+            if (found := self._segments.frequency("row", row)) != 1:
                 raise corrupt(self._folder, f"has row {row} {found} times")
 
     def read(
@@ -129,8 +124,6 @@ class LexicalReader:
         scores, rows = self._allowed(matching, candidates, filter, allowed)
         if common and len(rows):
             scores = scores + self._scores(common, rows)
-        if rows.max(initial=0) >= self._total:
-            raise corrupt(self._folder, f"has a row {rows.max()}, but only {self._total:,} chunks")
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
 
@@ -157,26 +150,18 @@ class LexicalReader:
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
         if not filter or allowed is None:
-            return self._find(matching, k)
+            return self._segments.find(matching, k)
         limit = int(k * self._total / allowed.count * _MARGIN) + k
         if limit * _HIT < allowed.count:
-            scores, rows = self._find(matching, limit)
+            scores, rows = self._segments.find(matching, limit)
             kept = allowed.contains(rows)
             if len(rows) < limit or np.count_nonzero(kept) >= k:
                 return scores[kept][:k], rows[kept][:k]
-        return self._find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
-
-    def _find(self, query: Query, limit: int) -> ScoredRows:
-        hits = self._searcher.search(query, max(1, min(limit, self._total)), count=False).hits
-        rows = self._searcher.fast_field_values("row", [address for _, address in hits])
-        scores = np.fromiter((score for score, _ in hits), np.float32, len(hits))
-        return scores, np.array(rows, dtype=np.int64)
+        return self._segments.find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
     def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """BM25 of these words in these rows, float32 of the same shape; 0 where there are none."""
-        among = _either([self._term("row", row) for row in rows.tolist()])
-        query = Query.boolean_query([(Occur.Must, Query.const_score_query(among, 0.0)), (Occur.Must, self._any(words))])
-        found_scores, found_rows = self._find(query, len(rows))
+        found_scores, found_rows = self._segments.find_among(self._any(words), rows)
         scores = np.zeros(len(rows), dtype=np.float32)
         order = np.argsort(rows)
         scores[order[np.searchsorted(rows, found_rows, sorter=order)]] = found_scores
@@ -196,9 +181,11 @@ class LexicalReader:
         found = np.zeros(self._total, np.bool_)
         if required:
             query = Query.boolean_query([*self._clauses(required, Occur.Must), *self._clauses(excluded, Occur.MustNot)])
-            found[self._find(query, self._total)[1]] = True
+            found[self._segments.find(query, self._total)[1]] = True
         else:
-            found[self._find(Query.boolean_query(self._clauses(excluded, Occur.Should)), self._total)[1]] = True
+            found[self._segments.find(Query.boolean_query(self._clauses(excluded, Occur.Should)), self._total)[1]] = (
+                True
+            )
             found = ~found
         return RowSet(found)
 
@@ -216,7 +203,7 @@ class LexicalReader:
         """Tests for clauses; phrases anywhere count for the score, those in a field only for the choice."""
         tests = []
         for clause in clauses:
-            field = clause.field if clause.field and self._vocabulary else "text"
+            field = clause.field if clause.field and self._vocabularies else "text"
             query = _best([self._phrase(terms, field) for terms in clause.readings])
             tests.append((occur, Query.const_score_query(query, 0.0) if clause.field else query))
         return tests
@@ -228,9 +215,9 @@ class LexicalReader:
 
     def _corrections(self, word: str) -> tuple[str, ...]:
         """The words of the index that may have been meant by a word that it does not have, the likeliest first."""
-        if self._vocabulary is None or not word[1:].islower():  # capitals within a word make it a name
+        if not word[1:].islower():  # capitals within a word make it a name
             return ()
-        found = self._vocabulary.corrections(word)
+        found = _together([vocabulary.corrections(word) for vocabulary in self._vocabularies])
         alike = [
             each for each in found if each.edits == found[0].edits and each.passages * _AS_LIKELY >= found[0].passages
         ]
@@ -248,9 +235,18 @@ class LexicalReader:
         """Raise IndexCorrupt if the fields are others than this program writes."""
         try:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
-            self._find(self._any([("a",)]), 1)
+            self._segments.find(self._any([("a",)]), 1)
         except ValueError as error:
             raise corrupt(self._folder, "is a lexical index of another kind") from error
+
+
+def _together(found: Sequence[Sequence[Correction]]) -> list[Correction]:
+    """The corrections by several vocabularies, the likeliest first."""
+    words: dict[str, Correction] = {}
+    for each in chain(*found):
+        passages = words[each.word].passages if each.word in words else 0
+        words[each.word] = each._replace(passages=passages + each.passages)
+    return sorted(words.values(), key=lambda each: (each.edits, -each.passages, each.word))
 
 
 def _either(queries: Sequence[Query]) -> Query:

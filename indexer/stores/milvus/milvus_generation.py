@@ -20,7 +20,7 @@ from indexer.generation.manifest import Manifest, corrupt, parse_manifest
 from indexer.generation.overlap import joined
 from indexer.generation.repetition import Shares
 from indexer.generation.rows import DTYPE
-from indexer.generation.tokens import TokenReader
+from indexer.generation.tokens import TokenSource
 from indexer.records import PageRecord
 from indexer.rowset import ScoredRows
 from indexer.stores.milvus import schema
@@ -93,7 +93,7 @@ class MilvusGeneration:
         if (found := self._passages.count()) != self.manifest.counts.chunks:
             raise corrupt(self._where, f"holds {found:,} chunks instead of {self.manifest.counts.chunks:,}")
         self._repetition = self._read_shares()
-        self.tokens: TokenReader | None = None  # Milvus has no late interaction over bits
+        self.tokens: TokenSource | None = None  # Milvus has no late interaction over bits
 
     @property
     def id(self) -> str:

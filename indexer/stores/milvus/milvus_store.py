@@ -1,7 +1,7 @@
 """Generations in Milvus: collections of their own each, and an alias that names the live one.
 
 A generation is complete once its manifest is written, which is last. What has none is never live, and goes with the
-next write. One process writes at a time.
+next write. One process writes at a time, see `lease`.
 """
 
 import math
@@ -21,6 +21,7 @@ from indexer.stores.digest import Digest
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.address import MilvusAddress, records_of
 from indexer.stores.milvus.connection import MilvusConnection
+from indexer.stores.milvus.lease import WriterLease, writer_lease
 from indexer.stores.milvus.milvus_generation import MilvusGeneration, read_manifest
 from indexer.stores.store import ScannedDocument, check_counts
 
@@ -100,6 +101,16 @@ class MilvusStore:
 
     def write(self, manifest: Manifest, entries: Iterable[ScannedDocument], pages: Iterable[PageRecord] = ()) -> None:
         """Store a generation, which is not live yet; see `Store.write`."""
+        with writer_lease(self._milvus) as lease:
+            self._write(lease, manifest, entries, pages)
+
+    def _write(
+        self,
+        lease: WriterLease,
+        manifest: Manifest,
+        entries: Iterable[ScannedDocument],
+        pages: Iterable[PageRecord],
+    ) -> None:
         try:
             live = self.live_id()
         except IndexMissing:
@@ -114,7 +125,7 @@ class MilvusStore:
         digest, repetition = Digest(), RepetitionCounter()
         languages: Counter[str] = Counter()
         self._create(collection, schema.passages_schema(manifest.counts.dimension))
-        self._insert(collection, self._passages(manifest, _counted(entries, languages), digest, repetition))
+        self._insert(lease, collection, self._passages(manifest, _counted(entries, languages), digest, repetition))
         self._milvus.call("flush", collection, most=None)
         self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), most=None)
         with suppress(StoreRefused):  # of Milvus Lite, which has no index of arrays and reads every row
@@ -123,43 +134,51 @@ class MilvusStore:
         records = records_of(collection)
         self._create(records, schema.records_schema())
         self._milvus.call("create_index", records, schema.records_indexes(), most=None, sync=False)
-        self._insert(records, schema.page_records(pages))
-        self._insert(records, schema.share_records(repetition.shares()))
+        self._insert(lease, records, schema.page_records(pages))
+        self._insert(lease, records, schema.share_records(repetition.shares()))
         written = replace(
             manifest,
             files={CONTENT: digest.record()},
             languages=tuple(language for language, _ in languages.most_common()),
             schema_version=SCHEMA_VERSION,
         )
+        lease.confirm()
         self._milvus.call("insert", records, schema.manifest_records(written), most=_WRITING)  # at once, as the end
         self._milvus.call("flush", records, most=None)
         self._milvus.call("load_collection", records, most=None)
 
     def make_live(self, generation_id: str) -> None:
         """Publish a complete generation: one change of the alias, before and after which every query is answered."""
-        MilvusGeneration(self._milvus, generation_id)
+        with writer_lease(self._milvus) as lease:
+            MilvusGeneration(self._milvus, generation_id)
+            self._switch(lease, generation_id)
+
+    def _switch(self, lease: WriterLease, generation_id: str) -> None:
         name, collection = self._address.name, self._address.collection(generation_id)
         try:
             self._milvus.call("describe_alias", name)
             method = "alter_alias"
         except IndexMissing:
             method = "create_alias"
+        lease.confirm()
         self._milvus.call(method, collection, name)
 
     def remove(self, generation_id: str) -> None:
         """Remove a generation; raises StoreConflict if it is live, IndexMissing if it is not there."""
-        if generation_id not in self._all():
-            raise IndexMissing(f"there is no generation {generation_id!r} in {self.name}")
-        with suppress(IndexMissing):
-            if self.live_id() == generation_id:
-                raise StoreConflict(f"generation {generation_id} is live in {self.name}; make another live first")
-        self._drop(generation_id)
+        with writer_lease(self._milvus):
+            if generation_id not in self._all():
+                raise IndexMissing(f"there is no generation {generation_id!r} in {self.name}")
+            with suppress(IndexMissing):
+                if self.live_id() == generation_id:
+                    raise StoreConflict(f"generation {generation_id} is live in {self.name}; make another live first")
+            self._drop(generation_id)
 
     def keep(self, most: int) -> None:
         """Remove all but the newest generations; the live one is always kept."""
-        others = [described.id for described in self.published() if not described.live]
-        for id in others[most - 1 :]:
-            self._drop(id)
+        with writer_lease(self._milvus):
+            others = [described.id for described in self.published() if not described.live]
+            for id in others[most - 1 :]:
+                self._drop(id)
 
     def close(self) -> None:
         """Close the connection; a later call makes another."""
@@ -173,13 +192,14 @@ class MilvusStore:
     def _create(self, collection: str, fields: Any) -> None:
         self._milvus.call("create_collection", collection, schema=fields, most=_WRITING)
 
-    def _insert(self, collection: str, rows: Iterable[dict[str, Any]]) -> None:
+    def _insert(self, lease: WriterLease, collection: str, rows: Iterable[dict[str, Any]]) -> None:
         batch: list[dict[str, Any]] = []
         size = 0
         for row in rows:
             batch.append(row)
             size += sum(len(value) for value in row.values() if isinstance(value, str))
             if len(batch) == _ROWS or size > _CHARACTERS:
+                lease.check()
                 self._milvus.call("insert", collection, batch, most=_WRITING)
                 batch, size = [], 0
         if batch:

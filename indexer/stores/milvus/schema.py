@@ -112,6 +112,16 @@ def records_schema() -> Any:
     return schema
 
 
+def lease_schema() -> Any:
+    """Return the schema of a collection that stays empty."""
+    from pymilvus import DataType, MilvusClient
+
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field("part", DataType.INT64, is_primary=True)
+    schema.add_field("unused", DataType.FLOAT_VECTOR, dim=2)  # there is no collection without a vector
+    return schema
+
+
 def records_indexes() -> Any:
     """Return the index that the collection of records must have to be read."""
     from pymilvus import MilvusClient

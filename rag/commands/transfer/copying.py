@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from embedder.errors import PilotlightError
 from indexer.build.report import BuildReport
@@ -17,9 +18,10 @@ from indexer.errors import IndexCorrupt
 from indexer.number_format import counted
 from indexer.publish.source_settings import leave_lost
 from indexer.rowset import ScoredRows
-from indexer.stores.digest import digest_of
+from indexer.stores.digest import digest_of, unordered_digest_of
 from indexer.stores.folder_store import FolderStore
-from indexer.stores.store import ScannedDocument, Searchable, Store
+from indexer.stores.shards.shard_store import ShardStore
+from indexer.stores.store import GenerationScan, ScannedDocument, Searchable, Store
 from rag.clock import StepTimer
 from rag.errors import CopyDiffers, NotPublished, SettingsError
 from rag.serving.store_access import live_id, store_at
@@ -29,6 +31,8 @@ SAMPLES = 32  # passages, evenly spaced, whose vectors and words are searched fo
 _TOP = 10  # hits that are compared
 _LEAST_OVERLAP = {"dense": 0.95, "lexical": 0.8}  # that the content is equal is for its digest to say
 _TIE = 1e-3  # of a score: hits as good as the last one may stand in for it
+
+Named = tuple[npt.NDArray[np.float32], npt.NDArray[np.str_]]  # scores (n,) and ids of passages (n,), best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,9 @@ def _check(source: Store, target: Store, name: str, step: Callable[[str], None])
         if ours.manifest.fingerprint != theirs.manifest.fingerprint:
             raise CopyDiffers(f"{where} has the fingerprint of another embedder: copy it again")
         step("comparing the contents")
-        digest, copied = _digest(source, name), _digest(target, name)
+        is_divided = isinstance(source, ShardStore) or isinstance(target, ShardStore)
+        checksum = unordered_digest_of if is_divided else digest_of
+        digest, copied = _digest(source, name, checksum), _digest(target, name, checksum)
         if digest != copied:
             raise CopyDiffers(f"{where} has checksum {copied[:12]}… instead of {digest[:12]}…: copy it again")
         step("comparing searches")
@@ -181,9 +187,9 @@ def _check(source: Store, target: Store, name: str, step: Callable[[str], None])
     return Checked(digest, samples, overlap, lost)
 
 
-def _digest(store: Store, name: str) -> str:
+def _digest(store: Store, name: str, checksum: Callable[[GenerationScan], str]) -> str:
     with closing(store.read(name)) as reading:
-        return digest_of(reading)
+        return checksum(reading)
 
 
 def _overlap(ours: Searchable, theirs: Searchable) -> tuple[int, dict[str, float]]:
@@ -192,13 +198,21 @@ def _overlap(ours: Searchable, theirs: Searchable) -> tuple[int, dict[str, float
     rows = np.unique(np.linspace(0, count - 1, min(count, SAMPLES)).astype(np.int64))
     shares: dict[str, list[float]] = {"dense": [], "lexical": []}
     for vector, chunk in zip(ours.vectors(rows), ours.chunks(rows), strict=True):
-        shares["dense"].append(_shared(ours.search(vector, _TOP), theirs.search(vector, _TOP)))
         words = " ".join(f"{chunk.title} {chunk.text}".split()[:_TOP])
-        shares["lexical"].append(_shared(*(each.search_words(each.read_query(words), _TOP) for each in (ours, theirs))))
+        both = (ours, theirs)
+        shares["dense"].append(_shared(*(_named(each, each.search(vector, _TOP)) for each in both)))
+        found = (_named(each, each.search_words(each.read_query(words), _TOP)) for each in both)
+        shares["lexical"].append(_shared(*found))
     return len(rows), {kind: round(float(np.mean(found)), 4) for kind, found in shares.items()}
 
 
-def _shared(ours: ScoredRows, theirs: ScoredRows) -> float:
+def _named(generation: Searchable, found: ScoredRows) -> Named:
+    """Hits by the ids of their passages: shards have them in rows of their own."""
+    scores, rows = found
+    return scores, np.array([chunk.id for chunk in generation.chunks(rows)], np.str_)
+
+
+def _shared(ours: Named, theirs: Named) -> float:
     """Share of the hits that both found; among equally good ones, any counts."""
     most = max(len(ours[1]), len(theirs[1]))
     if not most:

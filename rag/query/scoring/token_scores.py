@@ -3,7 +3,7 @@
 import numpy as np
 
 from embedder.protocol import Embedder
-from indexer.generation.tokens import TokenReader
+from indexer.generation.tokens import TokenSource
 from rag import deadline
 from rag.query.scoring.fusion import Rows, Scores
 
@@ -11,7 +11,7 @@ MOST_TOKENS = 256  # of a query that are compared with those of passages: about 
 _SLICE = 64  # passages whose tokens are compared before the deadline is asked
 
 
-def score_tokens(embedder: Embedder, query: Scores, kept: TokenReader, rows: Rows) -> Scores:
+def score_tokens(embedder: Embedder, query: Scores, kept: TokenSource, rows: Rows) -> Scores:
     """Score passages by their tokens, float32 (n,).
 
     Args:
@@ -27,5 +27,5 @@ def score_tokens(embedder: Embedder, query: Scores, kept: TokenReader, rows: Row
     for start in range(0, len(rows), _SLICE):
         deadline.check()
         some = slice(start, start + _SLICE)
-        scores[some] = embedder.maxsim(query[:MOST_TOKENS], kept.signs, *kept.places(rows[some]))
+        scores[some] = embedder.maxsim(query[:MOST_TOKENS], *kept.gather(rows[some]))
     return scores

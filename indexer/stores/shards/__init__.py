@@ -1,0 +1,1 @@
+"""Several index folders of one machine, searched as one index."""
