@@ -60,9 +60,10 @@ def fake_endpoint() -> Iterator[FakeEndpoint]:
         def _wait(self, event: threading.Event) -> bool:
             """Whether the event came before the caller went."""
             with suppress(ConnectionError):  # it went with data unread
+                poll = select.poll()  # `select` has no room for the files of a process that has many
+                poll.register(self.connection, select.POLLIN)
                 while not event.is_set():
-                    readable, _, _ = select.select([self.connection], [], [], 0.02)
-                    if readable and not self.connection.recv(1):
+                    if poll.poll(20) and not self.connection.recv(1):
                         return False
                 return True
             return False

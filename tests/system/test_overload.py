@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -98,9 +99,12 @@ def test_overload_is_answered_200_or_503_and_ends_with_it(index: Path) -> None:
 
 @pytest.mark.model
 def test_a_killed_worker_is_replaced_and_the_others_go_on(index: Path) -> None:
-    with serving(index, "--workers", "2") as url, ThreadPoolExecutor(4) as pool:
+    # whose process is found by its name
+    with serving(index, "--workers", "2", python=sys.executable) as url, ThreadPoolExecutor(4) as pool:
         search = f"{url}/api/v1/search?q=partial+index"
-        server = next(pid for pid in children(os.getpid()) if "serve" in Path(f"/proc/{pid}/cmdline").read_text())
+        server = next(
+            pid for pid in children(os.getpid()) if "rag.commands.cli" in Path(f"/proc/{pid}/cmdline").read_text()
+        )
 
         before = children(server)
         assert len(before) == 2

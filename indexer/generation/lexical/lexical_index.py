@@ -21,6 +21,7 @@ from indexer.filter import Filter
 from indexer.generation.lexical.languages import ENGLISH, STEMMERS
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
+from indexer.generation.lexical.method_cache import remembered
 from indexer.generation.lexical.segments import Segments
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.lexical.vocabulary import FILES, Correction, Vocabulary
@@ -67,7 +68,7 @@ class LexicalReader:
         # generations of older programs have neither words to correct by, nor fields
         self._vocabularies = [Vocabulary(each) for each in folders if (each / FILES[0]).exists()]
         self._frequency = lru_cache(_FREQUENCIES)(partial(self._segments.frequency, "text"))
-        self.within = lru_cache(_BOUNDS)(self._within)
+        self.within = remembered(self._within, _BOUNDS)
         self._check()
 
     @property

@@ -11,7 +11,7 @@ it; `word-folded.npy` and `word-written.npy`, its letters without and with accen
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.generation.lexical.analysis import fold, fold_case, is_spaceless
+from indexer.generation.lexical.method_cache import remembered
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import read_array
 
@@ -100,7 +101,7 @@ class Vocabulary:
         fits = len(self._counts) == len(self._lengths) and len(self._hashes) == len(self._places)
         if not fits or not len(self._folded) == len(self._written) == self._starts[-1]:
             raise corrupt(folder / FILES[0], "does not match the other words")
-        self.corrections = lru_cache(_REMEMBERED)(self._corrections)
+        self.corrections = remembered(self._corrections, _REMEMBERED)
 
     def _corrections(self, word: str) -> tuple[Correction, ...]:
         """Return the words that may have been meant by one that is not in the index, the likeliest first.
