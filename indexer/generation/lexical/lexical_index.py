@@ -68,7 +68,7 @@ class LexicalReader:
         # generations of older programs have neither words to correct by, nor fields
         self._vocabularies = [Vocabulary(each) for each in folders if (each / FILES[0]).exists()]
         self._frequency = lru_cache(_FREQUENCIES)(partial(self._segments.frequency, "text"))
-        self.within = remembered(self._within, _BOUNDS)
+        self._bounds = remembered(self._within, _BOUNDS)
         self._check()
 
     @property
@@ -177,8 +177,11 @@ class LexicalReader:
             tests.append(Query.range_query(self._schema, "day", days, first, last, use_inverted_index=True))
         return [(Occur.Must, Query.const_score_query(test, 0.0)) for test in tests]
 
-    def _within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
+    def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
         """Return the rows that have all that is required and nothing that is excluded; one of them is not empty."""
+        return self._bounds(required, excluded)
+
+    def _within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
         found = np.zeros(self._total, np.bool_)
         if required:
             query = Query.boolean_query([*self._clauses(required, Occur.Must), *self._clauses(excluded, Occur.MustNot)])

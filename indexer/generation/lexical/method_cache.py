@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 def remembered(method: Callable[Parameters, Result], most: int) -> Callable[Parameters, Result]:
-    """Return a bound method with an LRU cache, to be kept by its object.
+    """Return a bound method with an LRU cache, for another method of the same object to call.
 
     `lru_cache` of the method itself would keep the object in turn. Only the garbage collector takes such a pair apart,
     in a large process rarely: until then the files of generations long replaced would stay open, and on the disk.
@@ -19,7 +19,7 @@ def remembered(method: Callable[Parameters, Result], most: int) -> Callable[Para
 
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         bound = weak()
-        assert bound is not None  # noqa: S101 - whoever calls has the object
+        assert bound is not None  # noqa: S101 - it is in the middle of a method
         result: Result = bound(*args, **kwargs)
         return result
 

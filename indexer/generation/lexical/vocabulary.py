@@ -101,15 +101,18 @@ class Vocabulary:
         fits = len(self._counts) == len(self._lengths) and len(self._hashes) == len(self._places)
         if not fits or not len(self._folded) == len(self._written) == self._starts[-1]:
             raise corrupt(folder / FILES[0], "does not match the other words")
-        self.corrections = remembered(self._corrections, _REMEMBERED)
+        self._known = remembered(self._corrections, _REMEMBERED)
 
-    def _corrections(self, word: str) -> tuple[Correction, ...]:
+    def corrections(self, word: str) -> tuple[Correction, ...]:
         """Return the words that may have been meant by one that is not in the index, the likeliest first.
 
         Those with the fewest edits (a letter inserted, left out or replaced, or two neighbours exchanged), then those
         in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are left alone.
         Where there are many words, one that a single passage has must begin alike.
         """
+        return self._known(word)
+
+    def _corrections(self, word: str) -> tuple[Correction, ...]:
         if not is_word(word := fold(word)):
             return ()
         most = 0 if len(word) < _ONE_EDIT else 1 if len(word) < _TWO_EDITS else 2
