@@ -8,6 +8,7 @@ from typing import Any
 
 from indexer.credentials import Credential
 from indexer.errors import ConfigError
+from indexer.link_template import LinkTemplate
 from indexer.number_format import plain
 from indexer.scope import Scope
 
@@ -22,7 +23,17 @@ OWN = (  # what a source can have of its own
     "concurrency",
     "delay",
     "allow_private",
+    "link_template",
 )
+_OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
+_OF_REPOSITORIES = ("timeout", "max_bytes", "max_total_bytes", "include", "exclude", "allow_private", "link_template")
+
+
+def own_names(source: str) -> tuple[str, ...]:
+    """Return the names of the settings that a source can have of its own: a site, a repository, a folder or file."""
+    if "://" not in source:
+        return _OF_FILES
+    return _OF_REPOSITORIES if source.lower().startswith("git+") else tuple(n for n in OWN if n != "link_template")
 
 
 def default_user_agent() -> str:
@@ -52,6 +63,7 @@ class CrawlLimits:
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
     within: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by source: places that it may not leave
     user_agent: str = field(default_factory=default_user_agent)
+    link_template: str = ""  # addresses of the files of a repository, see `indexer.link_template`
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by source: values by names of OWN, or None
 
     def __post_init__(self) -> None:
@@ -68,6 +80,8 @@ class CrawlLimits:
                 _network(network)
         if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
             raise ConfigError(f"user_agent must be one line of printable ASCII, not {self.user_agent!r}")
+        if self.link_template:
+            LinkTemplate(self.link_template)
         for source in self.own:
             self.of(source)
 

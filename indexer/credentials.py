@@ -158,7 +158,7 @@ class Credential:
 
 def credential_for(source: str, credentials: Iterable[Credential]) -> Credential | None:
     """Return the credential that a source is read with: that of its origin, or of the same host over https."""
-    url = normalise(source, "") if "://" in source else None
+    url = normalise(source.removeprefix("git+"), "") if "://" in source else None
     host = urlsplit(url).netloc if url else ""
     origins = (origin(url), f"https://{host}") if url else ()
     return next((credential for credential in credentials if credential.origin in origins), None)

@@ -36,21 +36,22 @@ class Page:
     etag: str | None
     last_modified: str | None
     fetched_at: str  # ISO 8601, UTC
-    requested: str = ""  # the address that led here, before redirects; empty for a file
+    requested: str = ""  # the address that led here, before redirects or a link template; empty for a file
     links: tuple[str, ...] = ()  # normalised addresses on the page's own site
     noindex: bool = False
     language: str | None = None  # primary subtag from the Content-Language header, if it named one
+    line_fragment: str = ""  # how its address names a line, where not by L12, see `indexer.link_template`
     template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
     stated: Stated = NOTHING_STATED
-    # SHA-256 hex of all that parsing reads of it: media type, charset, language, what is stated of it, and body; taken
-    # once, when it is empty
+    # SHA-256 hex of all that parsing reads of it: media type, charset, language, fragment, what is stated of it, and
+    # body; taken once, when it is empty
     content_hash: str = ""
 
     def __post_init__(self) -> None:
         if not self.content_hash:
-            language = f";{self.language}" if self.language else ""
+            more = "".join(f";{part}" for part in (self.language, self.line_fragment) if part)
             stated = f";{json.dumps(self.stated)}" if self.stated != NOTHING_STATED else ""
-            head = f"{self.content_type};{self.charset}{language}{stated}\n"
+            head = f"{self.content_type};{self.charset}{more}{stated}\n"
             digest = hashlib.sha256(head.encode("utf-8", "replace"))
             digest.update(self.body)
             object.__setattr__(self, "content_hash", digest.hexdigest())

@@ -129,6 +129,11 @@ class Settings:
         "crawl",
         bare="yes",
     )
+    link_template: str = setting(
+        "",
+        "address of a repository's files, such as https://HOST/{ref}/{path}#L{line}; empty = shown from the index",
+        "crawl",
+    )
     credentials_file: str = setting(
         "", "file whose [[credentials]] say what sites are asked with; empty = those of --config", "crawl"
     )
@@ -283,6 +288,7 @@ class Settings:
                 sites=self.sites,
                 delay=self.delay,
                 allow_private=_networks(self.allow_private),
+                link_template=self.link_template,
                 within={source: tuple(places) for source, places in (within or {}).items()},
             ),
             chunk=ChunkConfig(tokens=self.chunk_tokens, overlap=self.chunk_overlap),

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indexer.config import OWN, CrawlLimits
+from indexer.config import OWN, CrawlLimits, own_names
 from indexer.credentials import Credential
 from indexer.errors import ConfigError, SourceError
 from indexer.read.metadata import collect
+from indexer.sources.git.address import is_repository
 from indexer.sources.names import full_name, refuse_secret
 from indexer.sources.schedule import read_interval
 from rag.credential_tables import read_credentials
@@ -90,8 +91,8 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
         refuse_secret(name)
     except SourceError as error:
         raise SettingsError(f"{where}: {error}") from None
-    if (kind == "url") != name.lower().startswith(("http://", "https://")):
-        what = "an http or https address" if kind == "url" else "a folder or file, not an address"
+    if (kind == "url") != (name.lower().startswith(("http://", "https://")) or is_repository(name)):
+        what = "an http, https, git+https or git+file address" if kind == "url" else "a folder or file, not an address"
         raise SettingsError(f"{where}: {kind} must be {what}, not {name!r}")
     every = None
     if "every" in table:
@@ -108,18 +109,21 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
         every=every,
         watch=watch,
         metadata=_metadata(table.get("metadata", {}), where),
-        own=_own(table, kind, where),
+        own=_own(table, name, where),
     )
 
 
-def _own(table: Mapping[str, Any], kind: str, where: str) -> Mapping[str, Any]:
+def _own(table: Mapping[str, Any], source: str, where: str) -> Mapping[str, Any]:
     """Limits of the source."""
     given = {}
     for name in OWN:
         if name not in table:
             continue
-        if kind == "path" and name != "max_bytes":
+        if "path" in table and name != "max_bytes":
             raise SettingsError(f"{where}: {name} limits a crawl: it needs a url, and this source is a path")
+        if name not in own_names(source) and "path" not in table:
+            kind = "a repository" if is_repository(source) else "a site"
+            raise SettingsError(f"{where}: {name} is not for {kind}")
         given[name] = BY_NAME[name].read(table[name], f"{where}: {name}")
     own = own_limits(given)
     try:

@@ -20,12 +20,13 @@ from indexer.crawl.access.session import Sessions
 from indexer.crawl.journal import Journal, base_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
-from indexer.generation.layout import JOURNAL
+from indexer.generation.layout import JOURNAL, REPOSITORIES
 from indexer.generation.manifest import SCHEMA_VERSION, TOKENS
 from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
 from indexer.publish.source_settings import changes, credentialed, with_kept
 from indexer.read.parsing import LinkList
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
+from indexer.sources.git.mirror import Mirrors
 from indexer.sources.names import full_name, refuse_secret
 from indexer.sources.pushed_store import SOURCE, PushedReader, PushedStore
 from indexer.sources.round_robin import read_sources
@@ -53,7 +54,7 @@ def build(
     was live stays live.
 
     Args:
-        sources: http or https addresses, folders or files: all that the index is to hold.
+        sources: http or https addresses, repositories, folders or files: all that the index is to hold.
         index_dir: folder of the index; made if it is missing.
         embedder: makes the vectors; its fingerprint goes into the index. Asked for nothing else while nothing is new.
         config: the settings: limits, chunk sizes, how many generations to keep, what to read again.
@@ -93,11 +94,13 @@ def build(
         if config.tokens is None:
             config = replace(config, tokens=earlier.manifest is not None and TOKENS in earlier.manifest.files)
         context = BuildContext(with_kept(config, sources, earlier.manifest), earlier, embedder, progress, cluster)
-        with closing(_Build(sources, folder, embedder, context, pushed)) as work:
+        mirrors = Mirrors(index_dir / REPOSITORIES, config.credentials)
+        with closing(_Build(sources, folder, embedder, context, pushed, mirrors)) as work:
             if config.full:
                 journal.drop()
             report = work.run(index_dir, journal)
             journal.drop()
+            mirrors.keep(sources)
         if last:
             store.settle(last)
         return report
@@ -113,10 +116,12 @@ class _Build:
         embedder: Embedder,
         context: BuildContext,
         pushed: PushedReader,
+        mirrors: Mirrors,
     ) -> None:
         config, self._earlier, self._ledger = context.config, context.earlier, context.ledger
         self._sources = sources
         self._pushed = pushed
+        self._mirrors = mirrors
         self._embedder = embedder
         self._context = context
         self._progress = context.progress
@@ -190,6 +195,7 @@ class _Build:
             rested,
             Sessions(config.credentials),
             self._pushed,
+            self._mirrors,
         )
         fetching = partial(self._ledger.stopwatch.timed, "fetch")
         ahead = read_ahead(items, self._is_new, config.chunk, self._context.cluster, fetching)

@@ -11,10 +11,11 @@ from indexer.build.report import BuildReport
 from indexer.config import BuildConfig
 from indexer.errors import NothingToIndex, SourceError
 from indexer.generation.current import current_id
-from indexer.generation.layout import GENERATIONS
+from indexer.generation.layout import GENERATIONS, REPOSITORIES
 from indexer.generation.manifest import TOKENS, Manifest, read_manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.publish.source_settings import without
+from indexer.sources.git.mirror import Mirrors
 from indexer.sources.names import full_name
 from indexer.sources.pushed_store import SOURCE, PushedStore
 
@@ -61,6 +62,7 @@ def remove_sources(
         context = BuildContext(config, earlier, None, progress)
         with closing(Draft(folder, manifest.counts.dimension, context)) as draft:
             report = _publish_without(removed, manifest, context, draft, index_dir)
+            Mirrors(index_dir / REPOSITORIES).keep(source for source in known if source not in removed)
         if SOURCE in removed:
             pushed.clear(last)
         return report

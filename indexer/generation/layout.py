@@ -4,6 +4,7 @@ CURRENT              id of the live generation and a line end
 generations/<id>/    published generations, never changed
 building/<id>/       a generation on its way in, or an old one on its way out
 building/crawl.sqlite  pages that an interrupted build has fetched
+repositories/<hash>/ copies of remote Git repositories that are sources
 lock                 held by the one process that may write
 readings.json        when each source was last read, for schedules
 keys.json            who may use a server
@@ -24,6 +25,7 @@ JOURNAL = "crawl.sqlite"  # in BUILDING
 LOCK = "lock"
 READINGS = "readings.json"
 COLLECTIONS = "collections"
+REPOSITORIES = "repositories"
 KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"

@@ -18,7 +18,18 @@ from pathlib import Path
 from indexer.errors import BuildLocked, IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
-from indexer.generation.layout import BUILDING, COLLECTIONS, CURRENT, GENERATIONS, JOBS, KEYS, LOCK, PUSHED, READINGS
+from indexer.generation.layout import (
+    BUILDING,
+    COLLECTIONS,
+    CURRENT,
+    GENERATIONS,
+    JOBS,
+    KEYS,
+    LOCK,
+    PUSHED,
+    READINGS,
+    REPOSITORIES,
+)
 from indexer.generation.manifest import MANIFEST, Manifest, is_generation_id, read_manifest
 from indexer.publish.collections import generation_ids, live_id, older_ids, size_of
 from indexer.publish.lock import writer_lock
@@ -37,6 +48,7 @@ _OURS = frozenset(
         PUSHED,
         READINGS,
         f"{READINGS}.new",
+        REPOSITORIES,
     }
 )
 _MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free

@@ -5,14 +5,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits
+from indexer.config import BuildConfig, ChunkConfig, CrawlLimits, own_names
 from indexer.credentials import credential_for
 from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
 from indexer.read.allowed_places import bounded
 from indexer.scope import Scope
-
-_OF_PATHS = ("max_bytes",)  # the rest concerns requests and addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | No
     own = {}
     for source in sources:
         mine = {**before.get(source, {}), **config.crawl.own.get(source, {})}
-        if used := {name: mine[name] for name in names_of(source) if mine.get(name) is not None}:
+        if used := {name: mine[name] for name in own_names(source) if mine.get(name) is not None}:
             own[source] = used
     return replace(config, crawl=replace(config.crawl, own=own))
 
@@ -143,11 +141,6 @@ def without(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, 
     return _with_own(settings, own) | {"templates": learnt}
 
 
-def names_of(source: str) -> tuple[str, ...]:
-    """Return the names of the settings that a source can have of its own."""
-    return OWN if "://" in source else _OF_PATHS
-
-
 def as_text(value: object) -> str:
     """Write a setting's value as it is given on the command line; lists with commas."""
     if isinstance(value, bool):
@@ -166,4 +159,4 @@ def _with_own(settings: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]])
 
 def _effective(crawl: Mapping[str, Any], source: str) -> dict[str, str]:
     values = {**crawl, **crawl.get("scope", {}), **crawl.get("own", {}).get(source, {})}
-    return {name: as_text(values[name]) for name in names_of(source) if name in values}
+    return {name: as_text(values[name]) for name in own_names(source) if name in values}

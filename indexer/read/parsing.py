@@ -2,11 +2,13 @@
 
 import hashlib
 from contextlib import closing
+from dataclasses import replace
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from indexer.decoding import visible
 from indexer.errors import ParseError
+from indexer.link_template import line_anchor
 from indexer.read.extraction import Extraction, from_json
 from indexer.read.formats import (
     CONTAINER,
@@ -21,7 +23,7 @@ from indexer.read.formats import (
 from indexer.read.gzipped import MAGIC
 from indexer.read.metadata import day_of
 from indexer.read.reader_process import ReaderProcess, borrowed
-from indexer.records import Document, Page
+from indexer.records import Document, Page, Section
 
 __all__ = ["CONTENT_TYPES", "LinkList", "content_type_of", "parse"]
 
@@ -61,7 +63,7 @@ def parse(page: Page, process: ReaderProcess | None = None) -> Document:
         url=page.url,
         source=page.source,
         title=stated.title or content.title or _name(page.url),
-        sections=content.sections,
+        sections=_linked(content.sections, page.line_fragment),
         content_hash=hashlib.sha256(page.body).hexdigest(),
         etag=page.etag,
         last_modified=page.last_modified,
@@ -84,9 +86,18 @@ def _read(reader: str, page: Page, process: ReaderProcess | None) -> Extraction:
     return from_json(answer)
 
 
+def _linked(sections: tuple[Section, ...], fragment: str) -> tuple[Section, ...]:
+    """Sections whose lines are named as a link template has it."""
+    if not fragment:
+        return sections
+    return tuple(replace(section, anchor=line_anchor(fragment, section.anchor)) for section in sections)
+
+
 def _is_packed(page: Page, reader: str | None) -> bool:
     """Whether it is a text that is packed with gzip, as folders have them."""
-    return reader in PACKED_READERS and page.body.startswith(MAGIC) and page.url.startswith("file:")
+    return (
+        reader in PACKED_READERS and page.body.startswith(MAGIC) and not (page.requested or page.url).startswith("http")
+    )
 
 
 def _name(url: str) -> str:

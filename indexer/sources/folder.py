@@ -17,7 +17,7 @@ from indexer.read.container import expand
 from indexer.read.formats import CONTAINER, HTML, MAIL, content_type_of, reader_of
 from indexer.records import Failure, Item, Known, Page, PageRecord, Skip
 from indexer.sources.folder_tree import Tree
-from indexer.sources.templates import SAMPLE
+from indexer.sources.templates import spread
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # not a passing trouble
 
@@ -74,7 +74,8 @@ def read_path(
         entries = list(_walk(tree, source, earlier)) if is_folder else [_Entry(root, content_type or "")]
         found(sum(isinstance(entry, _Entry) for entry in entries))
         if is_folder and study is not None:
-            study(item for entry in _spread(entries) for item in _read(entry, tree, source, max_bytes, None))
+            pages = [one for one in entries if isinstance(one, _Entry) and reader_of(one.content_type) == HTML]
+            study(item for entry in spread(pages) for item in _read(entry, tree, source, max_bytes, None))
         for entry in entries:
             for item in _read(entry, tree, source, max_bytes, earlier if is_folder else None):
                 if not is_folder and isinstance(item, Skip | Failure):
@@ -84,12 +85,6 @@ def read_path(
                     yield item
                 if isinstance(item, Page) and reader in (CONTAINER, MAIL):  # of an e-mail, itself and what is in it
                     yield from expand(item, max_bytes)
-
-
-def _spread(entries: Sequence[object]) -> list[_Entry]:
-    """Up to `SAMPLE` pages at equal distances, and a page has to be HTML."""
-    pages = [entry for entry in entries if isinstance(entry, _Entry) and reader_of(entry.content_type) == HTML]
-    return [pages[place * len(pages) // SAMPLE] for place in range(SAMPLE)] if len(pages) > SAMPLE else pages
 
 
 def _tree(root: Path, top: Path) -> Tree:

@@ -15,6 +15,9 @@ from indexer.generation.previous import PreviousGeneration
 from indexer.records import Item
 from indexer.sources.duplicates import Duplicates
 from indexer.sources.folder import read_path
+from indexer.sources.git.address import is_repository
+from indexer.sources.git.mirror import Mirrors
+from indexer.sources.git.repository import read_repository
 from indexer.sources.names import SCHEME
 from indexer.sources.pushed import read_pushed
 from indexer.sources.pushed_store import SOURCE, PushedReader
@@ -63,6 +66,7 @@ def read_sources(
     rested: Collection[str] = (),
     sessions: Sessions | None = None,
     pushed: PushedReader | None = None,
+    mirrors: Mirrors | None = None,
 ) -> Items:
     """Read every source; of pages with the same address or the same content only the first is given.
 
@@ -73,7 +77,7 @@ def read_sources(
     A site whose template is to be learnt gives nothing in its first turns.
 
     Args:
-        sources: http or https addresses, folders or files, and `pushed_store.SOURCE`.
+        sources: http or https addresses, repositories, folders or files, and `pushed_store.SOURCE`.
         limits: for sites; `max_bytes` for files too.
         found: told how many pages are due in all, as far as is known.
         earlier: what an earlier build knows, if there was one; unchanged pages of a site are not read again.
@@ -83,6 +87,7 @@ def read_sources(
         rested: addresses of pages that other sources have already led to.
         sessions: what origins are asked with.
         pushed: documents that were sent.
+        mirrors: copies of remote repositories; without them, only local ones are read.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -99,7 +104,7 @@ def read_sources(
 
     def start(source: str) -> Items:
         study = partial(templates.study, source) if templates is not None else None
-        return _read_one(source, limits.of(source), told(source), earlier, traffic, journal, study, sessions)
+        return _read_one(source, limits.of(source), told(source), earlier, traffic, journal, study, sessions, mirrors)
 
     if SOURCE in sources and pushed is not None:
         for item in read_pushed(pushed, limits.max_bytes, told(SOURCE), earlier or PreviousGeneration.nothing()):
@@ -138,12 +143,18 @@ def _read_one(
     journal: Journal | None,
     study: Callable[[Iterable[Item]], None] | None,
     sessions: Sessions | None,
+    mirrors: Mirrors | None,
 ) -> Items:
     scheme = SCHEME.match(source)
     if scheme is None:
         if not source.strip():
             raise SourceError("empty source; name a site, folder or file")
         return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()), study)
+    if is_repository(source):
+        return read_repository(source, limits, found, mirrors, earlier, study)
     if scheme[1].lower() not in ("http", "https"):
-        raise SourceError(f"{source}: cannot index this scheme; name an http or https address, a folder or a file")
+        raise SourceError(
+            f"{source}: cannot index this scheme; name an http or https address, git+https:// or git+file:// and a "
+            "repository, a folder or a file"
+        )
     return crawl(source, limits, found, earlier, traffic, journal, sessions)

@@ -6,11 +6,11 @@ again; it is learnt again when all pages are read again, or when most of the sam
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 
 from indexer.errors import ParseError
@@ -31,6 +31,12 @@ _MOST = 512  # hashes of each kind in a template
 _HASHES = 1 << 64  # there are
 
 Items = Generator[Item, None, None]
+T = TypeVar("T")
+
+
+def spread(pages: Sequence[T]) -> Sequence[T]:
+    """Return up to `SAMPLE` of these pages, at equal distances."""
+    return [pages[place * len(pages) // SAMPLE] for place in range(SAMPLE)] if len(pages) > SAMPLE else pages
 
 
 class Templates:

@@ -23,6 +23,7 @@ from indexer.errors import IndexerError, NothingToIndex, SourceError
 from indexer.generation.previous import READER_VERSION, live_sources
 from indexer.publish.collections import list_collections
 from indexer.publish.publish import disk_errors
+from indexer.sources.git.address import is_repository
 from indexer.sources.read_times import ReadTimes
 from indexer.sources.schedule import Schedule, ScheduledSource
 from indexer.sources.watch import Watcher
@@ -204,18 +205,19 @@ def scheduled_sources(
     Args:
         sources: what says how often it is to be read, or that it is to be watched, keeps to that.
         collection: of the sources that name none.
-        every: seconds for the others; with `watch`, for the sites among them.
+        every: seconds for the others; with `watch`, for the sites and repositories among them.
         watch: whether the paths among them are watched.
 
     Raises:
-        SourceError: `watch` is asked for, and a site has no interval.
+        SourceError: `watch` is asked for, and a site or repository has no interval.
     """
     entries = {}
     for one in sources:
-        is_site = one.source.lower().startswith(("http://", "https://"))
-        watched = not is_site and (one.watch or (watch and one.every is None))
+        is_far = one.source.lower().startswith(("http://", "https://")) or is_repository(one.source)
+        watched = not is_far and (one.watch or (watch and one.every is None))
         interval = one.every or (None if watched else every)
-        if is_site and watch and interval is None:
-            raise SourceError(f"{one.source} is a site and cannot be watched: set an interval, such as --every 6h")
+        if is_far and watch and interval is None:
+            kind = "a repository" if is_repository(one.source) else "a site"
+            raise SourceError(f"{one.source} is {kind} and cannot be watched: set an interval, such as --every 6h")
         entries[ScheduledSource(one.source, one.collection or collection, interval, watched)] = one.metadata
     return entries

@@ -12,9 +12,10 @@ from indexer.generation.document_database import open_read_only
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import DOCUMENTS, corrupt, read_manifest
 from indexer.publish.source_settings import own_of
+from indexer.sources.git.address import is_repository
 from indexer.sources.pushed_store import SOURCE as PUSHED
 
-Kind = Literal["site", "folder", "file", "pushed", "missing"]
+Kind = Literal["site", "repository", "folder", "file", "pushed", "missing"]
 
 _SITE = re.compile(r"https?://", re.IGNORECASE)
 # Last-Modified is written in many ways, so the newest is told by the day that was read from it, if any.
@@ -65,5 +66,7 @@ def kind_of(source: str) -> Kind:
         return "site"
     if source == PUSHED:
         return "pushed"
+    if is_repository(source):
+        return "repository"
     path = Path(source)
     return "folder" if path.is_dir() else "file" if path.is_file() else "missing"

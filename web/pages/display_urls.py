@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 # anything else, javascript: above all, is shown as text; white space and controls can hide a scheme
-SAFE_URL = re.compile(r"(?:https?://|file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
+SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # they let a url read backwards
 
 
@@ -19,8 +19,13 @@ class Link:
 
 def link_to(url: str) -> Link:
     """Make a link of an address that a browser follows from a page, and text of any other: `file:` is blocked there."""
-    is_followed = SAFE_URL.fullmatch(url) and not is_file(url)
+    is_followed = SAFE_URL.fullmatch(url) and is_of_web(url)
     return Link(url if is_followed else None, place_of(url))
+
+
+def is_of_web(url: str) -> bool:
+    """Return whether an address is one that browsers know, unlike that of a file or of what is in a repository."""
+    return url[:4].lower() == "http"
 
 
 def is_file(url: str) -> bool:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from rag.query.results import Hit, is_source_code, section_within
 from rag.query.scoring.explanation import in_words
 from web.api.parameters import collection_field
-from web.pages.display_urls import BIDI_CONTROLS, SAFE_URL, Link, is_file, link_to, place_of
+from web.pages.display_urls import BIDI_CONTROLS, SAFE_URL, Link, is_of_web, link_to, place_of
 from web.pages.refinements import PageSearch
 from web.pages.snippets import make_section, make_snippet
 
@@ -83,8 +83,8 @@ def _passage(hit: Hit, asked: PageSearch) -> ShownHit:
 
 
 def _link(hit: Hit, asked: PageSearch) -> Link:
-    """Return where a hit leads: to its page, or for a file, which browsers do not open from there, to its text here."""
-    if not (is_file(hit.url) and SAFE_URL.fullmatch(hit.url) and hit.document):
+    """Return where a hit leads: to its page, or for what browsers do not open from there, to its text here."""
+    if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return link_to(hit.url)
     kept: dict[str, Any] = collection_field(asked.collection)
     address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.query, **kept, _anchor="passage")

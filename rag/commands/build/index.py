@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     "source",
     nargs=-1,
     type=click.Path(readable=False),
-    help="address of a site, or path of a file or folder (default: the sources of the live index)",
+    help="address of a site or repository (git+https://…), or path of a file or folder "
+    "(default: the sources of the live index)",
 )
 @click.option("--add", is_flag=True, help="add these sources to those of the live index")
 @click.option(
     "--watch",
     is_flag=True,
-    help="keep running and re-read folders and files when they change; sites need --every, or an interval each",
+    help="keep running and re-read folders and files when they change; others need --every, or an interval each",
 )
 @click.option(
     "--every", metavar="INTERVAL", help="keep running and re-read at this interval, such as 90s, 15m, 6h or 1d"

@@ -19,6 +19,8 @@ from indexer.errors import ParseError
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections
 from indexer.read.reader_process import ReaderProcess
+from indexer.sources.git.address import is_repository
+from indexer.sources.git.program import version as git_version
 from rag.commands.published import published
 from rag.query.retriever import check_fingerprint
 from rag.serving.store_access import TOKEN
@@ -48,6 +50,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "versions": {name: metadata.version(name) for name in ("pilotlight", "faiss-cpu", "tokenizers")}
         | {"torch": torch_version() or None, "python": platform.python_version()},
         "compiler": find_compiler(),
+        "git": git_version() or None,
         "environment": {name: os.environ.get(name) for name in _variables(processor)},
     }
     warnings += processor.notes
@@ -205,6 +208,8 @@ def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnin
         "documents": generation.document_count,
         "chunks": generation.chunk_count,
     }
+    if report["git"] is None and any(map(is_repository, generation.manifest.sources)):
+        warnings.append("git is not installed, which reads the repositories of this index: apt-get install git")
     try:
         if plan:
             check_fingerprint(generation, plan.fingerprint)

@@ -140,6 +140,16 @@ def test_a_file_leads_to_its_text_here(client: FlaskClient, retriever: FakeRetri
     assert "Also at /srv/d.md" in html
 
 
+def test_what_is_in_a_repository_leads_to_its_text_here(client: FlaskClient, retriever: FakeRetriever) -> None:
+    retriever.hits = [hit] = [make_hit(url="git+https://code.example/docs@main/a%20b.md#x")]
+    html = client.get("/?q=index").text
+    assert re.findall('<h3><a href="([^"]*)"', html) == [
+        f"/document/{hit.document}?passage=chunk-1&amp;q=index#passage"
+    ]
+    assert "code.example/docs@main/a b.md" in html
+    assert 'href="git+' not in html
+
+
 def test_a_page_has_few_passages_and_says_how_many_more_there_are(
     client: FlaskClient, retriever: FakeRetriever
 ) -> None:

@@ -1,0 +1,456 @@
+import io
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.config import BuildConfig, CrawlLimits
+from indexer.credentials import Basic, Credential, InEnvironment
+from indexer.errors import ConfigError, CredentialsError, SourceError
+from indexer.link_template import LinkTemplate
+from indexer.records import Failure, Item, Page, Skip
+from indexer.scope import Scope
+from indexer.sources.git.address import GitAddress
+from indexer.sources.git.program import Git, version
+from indexer.sources.git.repository import read_repository
+from indexer.sources.templates import SAMPLE
+from tests.dummy import DummyEmbedder
+from tests.indexer.build.incremental import Work
+from tests.indexer.server import Site, redirect
+from tests.indexer.sources.repositories import GitSite, Repository, serving
+
+pytestmark = pytest.mark.skipif(not version(), reason="git is not installed")
+LIMITS = CrawlLimits(allow_private=True, timeout=5.0, max_bytes=1000)
+TEMPLATE = "https://code.test/blob/{ref}/{path}#L{line}"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = Repository(tmp_path / "repository")
+    made.commit(cats__md="# Cats\n\nCats sleep most of the day.", docs_dogs__md="# Dogs\n\nDogs bark at strangers.")
+    return made
+
+
+@pytest.fixture
+def site(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitSite]:
+    private = tmp_path / "private"
+    private.mkdir()
+    with serving(tmp_path, private, monkeypatch, "code.test") as server:
+        yield server
+
+
+def items(source: str, limits: CrawlLimits = LIMITS) -> list[Item]:
+    return list(read_repository(source, limits, lambda due: None))
+
+
+def read(source: str, limits: CrawlLimits = LIMITS) -> dict[str, Item]:
+    return {item.url.removeprefix(source): item for item in items(source, limits)}
+
+
+def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
+    return {name: item.reason for name, item in read(source, limits).items() if isinstance(item, Skip | Failure)}
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("source", "remote", "ref"),
+    [
+        ("git+https://code.test/team/docs.git", "https://code.test/team/docs.git", "HEAD"),
+        ("git+https://Code.test:443/docs@v1.2", "https://code.test/docs", "v1.2"),
+        ("git+https://code.test:8443/docs@release/2", "https://code.test:8443/docs", "release/2"),
+        ("git+file:///srv/my%20docs@main", "/srv/my docs", "main"),
+        ("GIT+file:///srv/@home/docs@HEAD", "/srv/@home/docs", "HEAD"),
+    ],
+)
+def test_addresses(source: str, remote: str, ref: str) -> None:
+    address = GitAddress.read(source)
+    assert (address.remote, address.ref) == (remote, ref)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "git+https://",
+        "git+https://code.test",
+        "git+https://code.test/",
+        "git+https://code.test/docs?x",
+        "git+https://code.test/docs#x",
+        "git+https://code.test/docs@",
+        "git+https://code.test/docs@--upload-pack=x",
+        "git+https://code.test/docs@a..b",
+        "git+https://code.test/docs@a:b",
+        "git+https://code.test/docs@a b",
+        "git+https://code.test/docs@a^",
+        "git+https://code.test/docs@refs/heads/*",
+        "git+file://host/docs",
+        "git+file:///",
+        "git+file://docs",
+    ],
+)
+def test_addresses_that_are_none(source: str) -> None:
+    with pytest.raises(SourceError):
+        GitAddress.read(source)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://code.test/",
+        "https://code.test/{path}#top",
+        "https://code.test/{path}?l={line}",
+        "https://code.test/{path}/{oops}",
+        "https://code.test/{path",
+        "javascript:{path}",
+        "https://user:{path}@code.test/",
+    ],
+)
+def test_templates_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match="link_template"):
+        LinkTemplate(text)
+    with pytest.raises(ConfigError, match="link_template"):
+        CrawlLimits(own={"git+file:///x": {"link_template": text}})
+
+
+# What is read
+
+
+def test_files_of_a_commit_are_read_and_not_the_worktree(repository: Repository) -> None:
+    (repository.folder / "cats.md").write_text("changed")
+    (repository.folder / "new.md").write_text("new")
+    pages = read(repository.source)
+    assert list(pages) == ["/cats.md", "/docs/dogs.md"]
+    page = pages["/cats.md"]
+    assert isinstance(page, Page)
+    assert page.body.startswith(b"# Cats")
+    assert (page.content_type, page.source) == ("text/markdown", repository.source)
+
+
+def test_a_branch_a_tag_and_a_commit(repository: Repository) -> None:
+    first = repository.git("rev-parse", "HEAD")
+    repository.git("tag", "-a", "v1", "-m", "first")
+    repository.git("branch", "old/first")
+    repository.commit("cats.md", birds__md="# Birds")
+    for ref in ("v1", "old/first", first):
+        assert list(read(f"{repository.source}@{ref}")) == ["/cats.md", "/docs/dogs.md"]
+    assert list(read(repository.source)) == ["/birds.md", "/docs/dogs.md"]
+
+
+def test_what_is_left_out_is_named(repository: Repository) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+    repository.commit_files({"a.md": pointer, "big.md": "x" * 1001, "pic.png": "x", ".ci/a.md": "x", ".ci/b.md": "x"})
+    (repository.folder / "link.md").symlink_to("/etc/hostname")
+    head = repository.git("rev-parse", "HEAD")
+    repository.git("update-index", "--add", "--cacheinfo", f"160000,{head},module")
+    repository.git("add", "link.md")
+    repository.git("commit", "--quiet", "-m", "more")
+    assert reasons(repository.source) == {
+        "/.ci": "hidden",
+        "/a.md": "a Git LFS pointer",
+        "/big.md": "larger than 1,000 bytes",
+        "/link.md": "symbolic link",
+        "/module": "a submodule",
+        "/pic.png": "file type .png is not read",
+    }
+    only = replace(LIMITS, scope=Scope(("/docs/",)))
+    assert reasons(repository.source, only)["/cats.md"] == "excluded by --include"
+
+
+def test_names_are_bytes(repository: Repository) -> None:
+    tree = repository.git("rev-parse", "HEAD:docs")
+    line = f"040000 tree {tree}\tca\\351 #?\n"
+    made = subprocess.run(
+        ["git", "mktree"], input=line.replace("ca\\351 #?", '"ca\\351 #?"').encode(), cwd=repository.folder,
+        capture_output=True, check=True,
+    )  # fmt: skip
+    commit = repository.git("commit-tree", "-m", "x", made.stdout.decode().strip())
+    assert list(read(f"{repository.source}@{commit}")) == ["/ca%E9%20%23%3F/dogs.md"]
+
+
+def test_archives_and_packed_files(repository: Repository, work: Work) -> None:
+    import gzip
+    import zipfile
+
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w") as archive:
+        archive.writestr("inner.md", "# Inner\n\nText.")
+    repository.commit_files({"all.zip": body.getvalue(), "packed.md.gz": gzip.compress(b"# Packed\n\nText of it.")})
+    limits = CrawlLimits(own={repository.source: {"link_template": TEMPLATE}})
+    assert work.build(repository.source, limits=limits).documents == 4
+    assert "https://code.test/blob/HEAD/all.zip!/inner.md" in work.content()
+    assert not work.build(repository.source, limits=limits).published
+
+
+# What has changed
+
+
+def test_only_what_has_changed_is_read_and_embedded(repository: Repository, work: Work) -> None:
+    first = work.build(repository.source)
+    assert (first.documents, first.fetched) == (2, 2)
+    same = work.build(repository.source)
+    assert (same.published, same.fetched, same.unchanged) == (False, 0, 2)
+    repository.commit("docs/dogs.md", cats__md="# Cats\n\nCats hunt at night.", birds__md="# Birds\n\nBirds sing.")
+    next_one = work.build(repository.source)
+    assert (next_one.fetched, next_one.unchanged, work.embedded) == (2, 0, 2)
+    assert sorted(name.removeprefix(repository.source) for name in work.content() if name != "pages") == [
+        "/birds.md",
+        "/cats.md",
+    ]
+    fresh = Work(work.index.with_name("fresh"))
+    fresh.build(repository.source)
+    assert fresh.content() == work.content()
+
+
+def test_history_that_was_written_anew(repository: Repository, work: Work) -> None:
+    work.build(repository.source)
+    repository.git("checkout", "--quiet", "--orphan", "other")
+    repository.commit(cats__md="# Cats\n\nOther cats.")
+    repository.git("branch", "--force", "main", "other")
+    assert work.build(f"{repository.source}").fetched == 1
+    assert work.embedded == 1
+
+
+def test_a_template_gives_addresses_with_lines(repository: Repository, work: Work) -> None:
+    code = "import os\n\n\ndef first() -> int:\n    return 1\n\n\ndef second() -> int:\n    return 2\n"
+    commit = repository.commit_files({"a.py": code * 20})
+
+    def built(template: str) -> tuple[int, list[str]]:
+        limits = CrawlLimits(own={repository.source: {"link_template": template}})
+        fetched = work.build(repository.source, limits=limits).fetched
+        return fetched, [name for name in work.content() if name != "pages"]
+
+    names = ("a.py", "cats.md", "docs/dogs.md")
+    assert built(TEMPLATE) == (3, [f"https://code.test/blob/HEAD/{name}" for name in names])
+    assert built(TEMPLATE) == (0, [f"https://code.test/blob/HEAD/{name}" for name in names])
+    assert re.search(r"/a\.py#L\d+'", str(work.content()))
+    assert built(TEMPLATE.replace("#L", "#lines-")) == (1, [f"https://code.test/blob/HEAD/{name}" for name in names])
+    assert re.search(r"/a\.py#lines-\d+'", str(work.content()))
+    assert "#L" not in str(work.content())
+    assert work.embedded == 0
+    at_commit = TEMPLATE.replace("{ref}", "{commit}")
+    assert built(at_commit) == (3, [f"https://code.test/blob/{commit}/{name}" for name in names])
+    later = repository.commit(cats__md="# Cats\n\nCats hunt.")
+    fetched, urls = built(at_commit)
+    assert fetched == 1  # the others keep the commit in which they were like this
+    assert sorted(urls) == sorted(
+        [f"https://code.test/blob/{later}/cats.md"]
+        + [f"https://code.test/blob/{commit}/{name}" for name in names if name != "cats.md"]
+    )
+    assert built("")[0] == 3
+
+
+def test_what_is_kept_is_kept(repository: Repository, work: Work) -> None:
+    limits = CrawlLimits(own={repository.source: {"link_template": TEMPLATE, "include": ("/docs/",)}})
+    assert work.build(repository.source, limits=limits).documents == 1
+    assert not work.build(repository.source, limits=CrawlLimits()).published
+
+
+def test_templates_of_pages_are_learnt(repository: Repository, work: Work) -> None:
+    around = "<nav><p>The menu of all pages</p></nav><header><p>Welcome to the manual of this zoo</p></header>"
+    pages = {f"{n}.html": f"<h1>Page {n}</h1>{around}<p>Text number {n} of many." for n in range(SAMPLE + 5)}
+    repository.commit_files(pages)
+    work.build(repository.source)
+    assert "Welcome to the manual" not in str(work.content())
+    assert not work.build(repository.source).published
+
+
+# What cannot be read
+
+
+def test_repositories_that_are_none(tmp_path: Path, repository: Repository) -> None:
+    Repository(tmp_path / "empty")
+    for source, told in (
+        (f"git+file://{tmp_path}/nowhere", "is no repository"),
+        (f"git+file://{tmp_path}/empty", "no commit"),
+        (f"{repository.source}@gone", "no branch, tag or commit gone"),
+    ):
+        with pytest.raises(SourceError, match=told):
+            items(source)
+
+
+def test_a_damaged_repository_leaves_the_live_index(repository: Repository, work: Work) -> None:
+    before = work.build(repository.source).generation
+    repository.commit(cats__md="# Cats\n\nCats hunt.")
+    blob = repository.git("rev-parse", "HEAD:cats.md")
+    (repository.folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(SourceError, match=r"git fsck|missing"):
+        work.build(repository.source)
+    assert (work.index / "CURRENT").read_text().strip() == before
+
+
+def test_nothing_of_the_users_settings_or_the_repositorys_is_run(
+    tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    settings = f'[core]\nfsmonitor={trap}\npager={trap}\nsshCommand={trap}\n[filter "x"]\nsmudge={trap}\n'
+    settings += f'[alias]\nls-tree=!{trap}\n[diff "x"]\ntextconv={trap}\n'
+    (home / ".gitconfig").write_text(settings)
+    with (repository.folder / ".git/config").open("a") as file:
+        file.write(settings + f'[remote "origin"]\nurl=ext::{trap}\npromisor=true\n[extensions]\npartialClone=origin\n')
+    for hook in ("post-checkout", "reference-transaction", "pre-auto-gc"):
+        (repository.folder / ".git/hooks" / hook).symlink_to(trap)
+    repository_attributes = repository.folder / ".git/info/attributes"
+    repository_attributes.write_text("* filter=x diff=x\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")
+    monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
+    assert len(read(repository.source)) == 2
+    blob = repository.git("rev-parse", "HEAD:cats.md")
+    (repository.folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(SourceError):
+        items(repository.source)
+    assert not (tmp_path / "sprung").exists()
+    assert not (tmp_path / "trace").exists()
+
+
+def test_without_git_one_line_says_so(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SourceError, match="apt-get install git"):
+        items(repository.source)
+
+
+# Over the network
+
+
+def run(work: Work, source: str, *credentials: Credential, **limits: Any) -> Any:
+    config = BuildConfig(crawl=replace(LIMITS, **limits), credentials=credentials)
+    return build([source], work.index, DummyEmbedder(), config, progress=Progress(io.StringIO(), "quiet"))
+
+
+def test_a_remote_repository_is_fetched_once_and_then_what_has_changed(
+    site: GitSite, repository: Repository, work: Work
+) -> None:
+    source = f"{site.source}/repository/.git@main"
+    report = run(work, source)
+    assert (report.documents, report.fetched) == (2, 2)
+    assert not run(work, source).published
+    repository.commit(cats__md="# Cats\n\nCats hunt at night.")
+    report = run(work, source)
+    assert (report.fetched, report.unchanged, report.embedded) == (1, 1, 1)
+    [copy] = (work.index / "repositories").iterdir()
+    assert Git(copy).run("rev-list", "--count", "--all")[1] == "1"  # without history
+    other = repository.folder.parent / "notes.md"
+    other.write_text("# Notes\n\nOf something.")
+    run(work, str(other))
+    assert not (work.index / "repositories").exists()
+
+
+def test_a_damaged_copy_is_made_anew(site: GitSite, repository: Repository, work: Work) -> None:
+    source = f"{site.source}/repository/.git"
+    run(work, source)
+    [copy] = (work.index / "repositories").iterdir()
+    for pack in copy.glob("objects/pack/*.pack"):
+        pack.chmod(0o600)
+        content = pack.read_bytes()
+        pack.write_bytes(content[:20] + bytes(len(content) - 40) + content[-20:])
+    repository.commit(cats__md="# Cats\n\nCats hunt at night.")
+    assert run(work, source).embedded == 1
+
+
+def test_a_copy_whose_damage_shows_late_leaves_the_live_index(
+    site: GitSite, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = f"{site.source}/repository/.git"
+    run(work, source)
+    live = (work.index / "CURRENT").read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr("indexer.sources.git.repository.entries_of", broken)
+        with pytest.raises(SourceError, match="removed: build again"):
+            run(work, source)
+    assert not (work.index / "repositories").exists()
+    assert (work.index / "CURRENT").read_text() == live
+    assert not run(work, source).published
+
+
+def broken(*_: object) -> None:
+    raise SourceError("not a tree object")
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/repository/.git@gone", "no branch, tag or commit gone"),
+        ("/empty/.git", "has no commit yet"),
+        ("/nowhere/.git", "no such repository, or it needs a login|cannot be fetched"),
+    ],
+)
+def test_what_a_server_does_not_have(tmp_path: Path, site: GitSite, work: Work, path: str, told: str) -> None:
+    Repository(tmp_path / "empty")
+    with pytest.raises(SourceError, match=told) as caught:
+        run(work, f"{site.source}{path}")
+    assert "\n" not in str(caught.value)
+    assert not (work.index / "repositories").exists()
+
+
+def test_private_addresses_need_leave(site: GitSite, work: Work) -> None:
+    with pytest.raises(SourceError, match=r"loopback address .* --allow-private"):
+        run(work, f"{site.source}/repository/.git", allow_private=False)
+    assert site.hits == []
+
+
+def test_the_address_that_was_checked_is_the_one_that_is_reached(
+    site: GitSite, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexer.sources.git.mirror.resolve", lambda *_, **__: ["127.0.0.1"])
+    port = site.url.rpartition(":")[2]
+    assert run(work, f"git+https://code.test:{port}/repository/.git").documents == 2  # a name that nobody knows
+
+
+def test_no_redirect_is_followed(site: GitSite, work: Work, sentinel: Site) -> None:
+    site.routes["/repository/.git/info/refs?service=git-upload-pack"] = redirect(f"{sentinel.url}/x")
+    with pytest.raises(SourceError, match="redirects, which is not followed"):
+        run(work, f"{site.source}/repository/.git")
+
+
+def test_a_repository_over_the_limit_is_not_fetched(site: GitSite, repository: Repository, work: Work) -> None:
+    repository.commit_files({"noise.bin": os.urandom(300_000)})
+    with pytest.raises(SourceError, match=r"larger than --max-total-bytes 100,000"):
+        run(work, f"{site.source}/repository/.git", max_total_bytes=100_000)
+
+
+def test_credentials_are_sent_and_seen_nowhere(
+    site: GitSite, work: Work, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secret = "correct-horse-battery"
+    site.wanted = "Basic cmVhZGVyOmNvcnJlY3QtaG9yc2UtYmF0dGVyeQ=="
+    source = f"{site.source}/repository/.git"
+    with pytest.raises(SourceError, match="needs a login"):
+        run(work, source)
+    started: list[str] = []
+    real = subprocess.Popen
+
+    def popen(command: list[str], **kwargs: Any) -> Any:
+        started.append(f"{command} {kwargs.get('env')}")
+        return real(command, **kwargs)
+
+    monkeypatch.setattr("indexer.sources.git.program.subprocess.Popen", popen)
+    monkeypatch.setenv("CODE_PASSWORD", secret)
+    credential = Credential(site.url, basic=Basic("reader", InEnvironment("CODE_PASSWORD")))
+    assert run(work, source, credential).documents == 2
+    assert site.wanted in site.sent
+    ours = [text for text in started if "fetch" in text]
+    assert ours
+    assert not any(secret in text or site.wanted[6:] in text for text in started if "http-backend" not in text)
+    kept = b"".join(path.read_bytes() for path in work.index.rglob("*") if path.is_file())
+    assert secret.encode() not in kept
+    assert site.wanted[6:].encode() not in kept
+    monkeypatch.setenv("CODE_PASSWORD", "wrong-horse-battery")
+    with pytest.raises(SourceError, match="does not take the credentials"):
+        run(work, source, credential)
+    with pytest.raises(CredentialsError, match="none are given"):
+        run(work, source)
+    cookies = Credential(site.url, cookies=InEnvironment("CODE_PASSWORD"))
+    with pytest.raises(CredentialsError, match="not with login or cookies"):
+        run(work, source, cookies)
