@@ -20,6 +20,7 @@ from benchmark.overload import overload
 from benchmark.pushing import push
 from benchmark.ray_build import ray_build
 from benchmark.report import Row
+from benchmark.repository import git
 from benchmark.rerank import rerank
 from benchmark.serving import serving
 from benchmark.shards import shards
@@ -160,5 +161,6 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "hostile": (hostile, 60, 10_000),
     "soak": (soak, 1200, 2_000),
     "push": (push, 8, 10_000),  # for this one, all passages of --source
+    "git": (git, 3, 10_000),  # files
     "checkouts": (checkouts, 40, 10_000),
 }
