@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from indexer.decoding import one_line
 from indexer.errors import IndexUnwritable
@@ -244,7 +245,7 @@ def pushed_folders(index_dir: Path) -> dict[str, Path]:
 
 def _address(url: str) -> str:
     address = normalise("", url)
-    if address is None or "@" in url.partition("//")[2].partition("/")[0]:
+    if address is None or "@" in urlsplit(url).netloc:
         raise DocumentRefused("url", "must be an http or https address of at most 2,000 characters, without a user")
     if "#" in url:
         raise DocumentRefused("url", "must not have a fragment: a document has one address, which hits add anchors to")
