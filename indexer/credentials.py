@@ -3,7 +3,6 @@
 Secrets are read just before they are used, by `indexer.crawl.access`. A description may be shown and kept anywhere.
 """
 
-import ipaddress
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from indexer.errors import ConfigError, CredentialsError
-from indexer.urls import normalise, origin
+from indexer.urls import has_user, is_loopback, normalise, origin
 
 _MOST = 1_000_000  # bytes of a file with a secret: a cookies.txt may be a browser's
 
@@ -171,19 +170,11 @@ def site_of(text: str) -> str:
     """
     url = normalise(text, "")
     parts = urlsplit(text if url else "")
-    if url is None or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
+    if url is None or parts.path not in ("", "/") or parts.query or parts.fragment or has_user(text):
         raise ConfigError("origin must be scheme, host and port, such as https://wiki.example.org")
     if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
         raise ConfigError(f"{origin(url)}: secrets are sent only over https, or to this machine")
     return origin(url)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, by its spelling."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def check_private_file(path: Path) -> None:

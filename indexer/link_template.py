@@ -4,7 +4,7 @@ import re
 from urllib.parse import quote
 
 from indexer.errors import ConfigError
-from indexer.urls import normalise
+from indexer.urls import has_user, normalise
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _FIELDS = frozenset({"path", "ref", "commit", "line"})
@@ -21,7 +21,7 @@ class LinkTemplate:
         fields = set(_FIELD.findall(text))
         if fields - _FIELDS or "{" in example or "}" in example:
             raise ConfigError(f"link_template knows {{path}}, {{ref}}, {{commit}} and {{line}}, unlike {text[:200]!r}")
-        if normalise("", example) is None or "@" in example.partition("://")[2].partition("/")[0]:
+        if normalise("", example) is None or has_user(example):
             raise ConfigError(f"link_template must be an http or https address, not {text[:200]!r}")
         if "{path}" not in self._address or "{line}" in self._address:
             raise ConfigError("link_template needs {path} before #, and has {line} only after it")

@@ -1,5 +1,6 @@
 """Addresses in one normal form, so that a page is known by one name."""
 
+import ipaddress
 import re
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
 
@@ -9,6 +10,7 @@ _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _LONGEST = 2_000  # characters; longer ones are traps or data, not pages
+_DROPPED = str.maketrans("", "", "\t\r\n")  # by urlsplit, wherever they stand
 
 
 def normalise(base: str, href: str) -> str | None:
@@ -35,6 +37,19 @@ def origin(url: str) -> str:
     """Return scheme, host and port of a normalised address."""
     scheme, host, *_ = urlsplit(url)
     return f"{scheme}://{host}"
+
+
+def has_user(url: str) -> bool:
+    """Return whether an address, normalised or not, names a user or a password before its host."""
+    return "@" in re.split("[/?#]", url.translate(_DROPPED).partition("://")[2], maxsplit=1)[0]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host, by its spelling: names but localhost are not looked up."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def with_anchor(url: str, anchor: str | None) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from indexer.config import BuildConfig
 from indexer.generation.manifest import Manifest
-from indexer.urls import normalise
+from indexer.urls import has_user, normalise
 
 
 def places(text: str) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def refusal(url: str, allowed: Sequence[str]) -> str | None:
 
 def _is_below(source: str, place: str) -> bool:
     inner, outer = normalise("", source), normalise("", place)
-    if inner is None or outer is None or "@" in urlsplit(source).netloc:
+    if inner is None or outer is None or has_user(source):
         return False
     one, other = urlsplit(inner), urlsplit(outer)
     within = one.path == other.path or one.path.startswith(other.path.rstrip("/") + "/")

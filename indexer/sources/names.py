@@ -5,6 +5,7 @@ from pathlib import Path
 
 from indexer.errors import SourceError
 from indexer.read.formats import content_type_of
+from indexer.urls import has_user
 
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _HOST = re.compile(r"(?P<name>localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(?P<port>:\d+)?(?P<path>/.*)?$", re.IGNORECASE)
@@ -22,8 +23,7 @@ def full_name(source: str) -> str:
 
 def refuse_secret(source: str) -> None:
     """Raise SourceError, which does not quote it, for an address with a user name or password in it."""
-    found = SCHEME.match(source)
-    if found is not None and "@" in re.split(r"[/?#\\]", source[found.end() :], maxsplit=1)[0]:
+    if SCHEME.match(source) and has_user(source):
         raise SourceError(
             "a source has a user name or password in its address, where everybody could read it: "
             "describe them under [[credentials]] in a configuration file"

@@ -6,7 +6,6 @@ A key is random, so its SHA-256 cannot be turned back by guessing, and no slow h
 import fcntl
 import hashlib
 import hmac
-import ipaddress
 import json
 import os
 import re
@@ -21,10 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from indexer.urls import is_loopback
 from rag.clock import timestamp
 from rag.errors import KeysError, SettingsError
 from rag.settings import Settings
 
+__all__ = ["KeyFile", "KeyRing", "check_exposure", "is_loopback"]
 ROLES = ("read", "write")  # who may write may read too
 MIN_BYTES = 16  # of a key that is brought along
 PREFIX = "pl_"  # so that a key is known for one where it turns up by mistake
@@ -195,14 +196,6 @@ def check_exposure(settings: Settings) -> None:
         f"--host {settings.host} lets others search without a key: make one with pilotlight keys add NAME, "
         "or allow it with --anonymous read"
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host, by its spelling: names but localhost are not looked up."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _check_key(key: str) -> None:

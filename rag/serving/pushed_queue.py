@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from indexer.decoding import one_line
 from indexer.errors import IndexUnwritable
@@ -33,7 +32,7 @@ from indexer.read.formats import CONTENT_TYPES
 from indexer.read.metadata import LONGEST_NAME, LONGEST_VALUE, collect, day_of, language_of
 from indexer.records import Page, Stated
 from indexer.sources.pushed_store import SOURCE, Change, PushedStore
-from indexer.urls import normalise
+from indexer.urls import has_user, normalise
 from rag.errors import (
     ChangeMissing,
     DocumentRefused,
@@ -245,7 +244,7 @@ def pushed_folders(index_dir: Path) -> dict[str, Path]:
 
 def _address(url: str) -> str:
     address = normalise("", url)
-    if address is None or "@" in urlsplit(url).netloc:
+    if address is None or has_user(url):
         raise DocumentRefused("url", "must be an http or https address of at most 2,000 characters, without a user")
     if "#" in url:
         raise DocumentRefused("url", "must not have a fragment: a document has one address, which hits add anchors to")

@@ -1,6 +1,6 @@
 import pytest
 
-from indexer.urls import normalise, origin, with_anchor
+from indexer.urls import has_user, is_loopback, normalise, origin, with_anchor
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,22 @@ def test_origin_and_anchor() -> None:
     assert with_anchor("http://h.test/a", "json.dump") == "http://h.test/a#json.dump"
     assert with_anchor("http://h.test/a", 'two words"') == "http://h.test/a#two%20words%22"
     assert with_anchor("http://h.test/a", None) == "http://h.test/a"
+
+
+def test_loopback() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.8.9.1", "::1", "[::1]", "localhost", "LocalHost")))
+    assert not any(map(is_loopback, ("", "0.0.0.0", "::", "localhost.example", "10.0.0.1", "127.0.0.1.example")))
+
+
+@pytest.mark.parametrize(
+    "url", ["https://me@site.example/", "http://me:secret@site.example", "https:/\t/me@site.example", "http://a\\@b/"]
+)
+def test_a_user_in_an_address(url: str) -> None:
+    assert has_user(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://site.example/@me", "https://site.example?to=me@b", "https://site.example#@", "me@site.example", ""]
+)
+def test_no_user_in_an_address(url: str) -> None:
+    assert not has_user(url)
