@@ -23,6 +23,7 @@ from indexer.generation.rows import DTYPE
 from indexer.generation.tokens import TokenSource
 from indexer.records import PageRecord
 from indexer.rowset import ScoredRows
+from indexer.stores.described import Described
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.address import records_of
 from indexer.stores.milvus.connection import MilvusConnection, NotLoaded
@@ -73,7 +74,7 @@ class Within(NamedTuple):
     wanted: MilvusQuery | None  # whose phrases they must hold, word after word
 
 
-class MilvusGeneration:
+class MilvusGeneration(Described):
     """One immutable generation, both as a `Searchable` and as a `GenerationScan`; safe to share between threads."""
 
     def __init__(self, milvus: MilvusConnection, generation_id: str) -> None:
@@ -94,26 +95,6 @@ class MilvusGeneration:
             raise corrupt(self._where, f"holds {found:,} chunks instead of {self.manifest.counts.chunks:,}")
         self._repetition = self._read_shares()
         self.tokens: TokenSource | None = None  # Milvus has no late interaction over bits
-
-    @property
-    def id(self) -> str:
-        """Name of the generation; later ones sort after it."""
-        return self.manifest.id
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self.manifest.counts.dimension
-
-    @property
-    def document_count(self) -> int:
-        """Documents in the generation."""
-        return self.manifest.counts.documents
-
-    @property
-    def chunk_count(self) -> int:
-        """Chunks in the generation."""
-        return self.manifest.counts.chunks
 
     @property
     def words_take_long(self) -> bool:

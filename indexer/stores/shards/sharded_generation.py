@@ -25,6 +25,7 @@ from indexer.generation.manifest import LEXICAL, Manifest
 from indexer.generation.repetition import Shares
 from indexer.generation.tokens import TokenSource
 from indexer.rowset import JointRowSet, RowSet, ScoredRows
+from indexer.stores.described import Described
 from indexer.stores.shards.joint_manifest import joint_manifest
 from indexer.stores.shards.joint_tokens import JointTokens
 from indexer.stores.shards.numbering import Numbering
@@ -34,7 +35,7 @@ Rows = npt.NDArray[np.int64]
 Value = TypeVar("Value")
 
 
-class ShardedGeneration:
+class ShardedGeneration(Described):
     """Generations as one `Searchable`; safe to share between threads. Open it after forking, not before."""
 
     def __init__(self, parts: Sequence[Generation]) -> None:
@@ -57,26 +58,6 @@ class ShardedGeneration:
         has_cores = len(os.sched_getaffinity(0)) > 1
         at_once = has_cores and len(parts) > 1 and max(self._rows.totals) >= LARGE_PART
         self._pool = ThreadPoolExecutor(len(parts) - 1, thread_name_prefix="shards") if at_once else None
-
-    @property
-    def id(self) -> str:
-        """Name of the generation; later ones sort after it."""
-        return self.manifest.id
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self.manifest.counts.dimension
-
-    @property
-    def document_count(self) -> int:
-        """Documents in all parts."""
-        return self.manifest.counts.documents
-
-    @property
-    def chunk_count(self) -> int:
-        """Chunks in all parts."""
-        return self.manifest.counts.chunks
 
     @property
     def words_take_long(self) -> bool:
