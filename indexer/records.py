@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from indexer.decoding import one_line
 
@@ -19,6 +19,12 @@ class Stated(NamedTuple):
     language: str | None = None  # primary subtag in lower case
     date: str | None = None  # YYYY-MM-DD
     metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names, each with its values
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> "Stated":
+        """Make it of what JSON gives back for it: lists, in the order of its fields."""
+        title, language, date, metadata = values
+        return cls(title, language, date, tuple((name, tuple(texts)) for name, texts in metadata))
 
 
 NOTHING_STATED = Stated()

@@ -317,10 +317,6 @@ class PushedReader:
             etag=None,
             last_modified=None,
             fetched_at=pushed_at,
-            stated=_stated(*json.loads(stated)),
+            stated=Stated.from_json(json.loads(stated)),
             content_hash=content_hash,
         )
-
-
-def _stated(title: str, language: str | None, date: str | None, metadata: list[list[Any]]) -> Stated:
-    return Stated(title, language, date, tuple((name, tuple(values)) for name, values in metadata))

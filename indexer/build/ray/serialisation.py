@@ -20,9 +20,8 @@ def pack_page(page: Page) -> bytes:
 def unpack_page(data: bytes, body: bytes) -> Page:
     """The page."""
     given = dict(zip(_PAGE, unpack(data), strict=True))
-    title, language, date, metadata = given["stated"]
-    named = Stated(title, language, date, tuple((name, tuple(values)) for name, values in metadata))
-    return Page(**given | {"body": body, "links": tuple(given["links"]), "stated": named})
+    stated = Stated.from_json(given["stated"])
+    return Page(**given | {"body": body, "links": tuple(given["links"]), "stated": stated})
 
 
 def pack_parsed(parsed: Parsed) -> bytes:
