@@ -12,7 +12,14 @@ from werkzeug.http import parse_options_header
 from rag.query.filters import MOST_VALUES
 from rag.serving.pushed_queue import LONGEST_NAME, LONGEST_VALUE, PUSHED_TYPES
 from web.api.jobs import NAME
-from web.api.parameters import collection_among, collection_field, collection_in_address, given_in_address, read_object
+from web.api.parameters import (
+    collection_among,
+    collection_field,
+    collection_in_address,
+    given_in_address,
+    id_in_path,
+    read_object,
+)
 from web.api.schemas import COUNT, DAY, MAYBE, STRING, VALUE, VALUES_OF, listed, structure
 from web.fields import SOMETHING, FieldError, check, refuse_unknown
 from web.guards.concurrency import ConcurrencyLimit
@@ -167,13 +174,7 @@ def list_all() -> Response:
     summary="Show what became of a document that was pushed or withdrawn.",
     role="write",
     parameters=[
-        {
-            "name": "id",
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string"},
-            "description": "`id` of a change",
-        },
+        id_in_path("`id` of a change"),
         _COLLECTION,
     ],
     responses={200: CHANGE},

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify
 from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline
-from web.api.parameters import COLLECTION, collection_in_address, retriever
+from web.api.parameters import COLLECTION, collection_in_address, id_in_path, retriever
 from web.api.schemas import DOCUMENT
 from web.guards.concurrency import ConcurrencyLimit
 from web.openapi import Content, operation
@@ -26,13 +26,7 @@ _slots = ConcurrencyLimit(blueprint, MOST_AT_ONCE)
     summary="Read a document.",
     role="read",
     parameters=[
-        {
-            "name": "id",
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string"},
-            "description": "`document` of a hit",
-        },
+        id_in_path("`document` of a hit"),
         _COLLECTION,
     ],
     responses={200: DOCUMENT},

@@ -5,7 +5,7 @@ from typing import Any
 from flask import Blueprint, Response, current_app, jsonify, url_for
 from werkzeug.exceptions import NotImplemented as NotSetUp
 
-from web.api.parameters import COLLECTION, given_in_address, read_object
+from web.api.parameters import COLLECTION, given_in_address, id_in_path, read_object
 from web.api.schemas import COUNT, MAYBE, STRING, listed, structure
 from web.fields import FieldError, check, refuse_unknown
 from web.openapi import define, operation
@@ -50,7 +50,7 @@ JOB = define(
         }
     ),
 )
-_ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}, "description": "`id` of a job"}
+_ID = id_in_path("`id` of a job")
 _ERRORS = (409, 501)
 
 blueprint = Blueprint("jobs", __name__, url_prefix="/api/v1")

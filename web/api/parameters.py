@@ -103,6 +103,11 @@ def collection_among(given: Mapping[str, str]) -> str:
     return str(check("collection", given.get("collection", DEFAULT_COLLECTION), COLLECTION))
 
 
+def id_in_path(description: str) -> dict[str, Any]:
+    """Return the OpenAPI parameter of an address that ends in an id."""
+    return {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}, "description": description}
+
+
 def collection_field(collection: str) -> dict[str, str]:
     """Return the field of an address that names a collection: none for the default one."""
     return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
