@@ -15,7 +15,7 @@ from indexer.sources.names import full_name, refuse_secret
 from indexer.sources.schedule import read_interval
 from rag.credential_tables import read_credentials
 from rag.errors import SettingsError
-from rag.settings import BY_NAME, SETTINGS, own_limits
+from rag.settings import BY_NAME, SETTINGS, Settings, own_limits
 from rag.suggestions import refuse_unknown
 
 _TABLES = ("settings", "source", "credentials")
@@ -79,6 +79,12 @@ def read_settings_file(path: Path) -> SettingsFile:
             raise SettingsError(f"{path}: give either credentials_file or [[credentials]], not both")
         settings = {**settings, "credentials_file": str(path.absolute())}  # so that jobs of a server find them
     return SettingsFile(settings, sources, credentials)
+
+
+def credentials_of(settings: Settings) -> tuple[Credential, ...]:
+    """Return what the file named by `credentials_file` describes; none without one. Raises as `read_settings_file`."""
+    name = settings.credentials_file
+    return read_settings_file(Path(name).expanduser()).credentials if name else ()
 
 
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:

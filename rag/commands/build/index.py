@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -81,7 +80,7 @@ def index_sources(
     from rag.commands.published import published
     from rag.commands.transfer.copying import publisher_of, reported
     from rag.serving.build_scheduler import BuildScheduler, scheduled_sources
-    from rag.settings_file import ConfiguredSource, read_settings_file
+    from rag.settings_file import ConfiguredSource, credentials_of
 
     seconds = None if every is None else read_interval(every)
     folder = settings.collection_dir
@@ -104,9 +103,7 @@ def index_sources(
     ]
     entries = scheduled_sources(named, settings.collection, every=seconds, watch=watch)
     config = settings.build_config(within)  # before the model is loaded, so that a bad value is told at once
-    if settings.credentials_file:
-        described = read_settings_file(Path(settings.credentials_file).expanduser())
-        config = dataclasses.replace(config, credentials=described.credentials)
+    config = dataclasses.replace(config, credentials=credentials_of(settings))
     embedder = lazy_embedder(settings, quiet=quiet)
     publisher = publisher_of(settings, quiet=quiet)
     if publisher and len({entry.collection for entry in entries}) > 1:

@@ -25,7 +25,7 @@ from rag.commands.published import published
 from rag.query.retriever import check_fingerprint
 from rag.serving.store_access import TOKEN
 from rag.settings import SETTINGS, Settings
-from rag.settings_file import read_settings_file
+from rag.settings_file import credentials_of
 from rag.suggestions import nearest
 
 PREFIX = "PILOTLIGHT_"
@@ -237,8 +237,7 @@ def _credentials(settings: Settings, report: dict[str, Any], warnings: list[str]
     """Add what origins are asked with, and what of it cannot be read by this user; no secret is shown."""
     report["credentials"] = {}
     try:
-        path = Path(settings.credentials_file).expanduser()
-        described = read_settings_file(path).credentials if settings.credentials_file else ()
+        described = credentials_of(settings)
     except PilotlightError as error:
         warnings.append(str(error))
         return
