@@ -58,7 +58,7 @@ class PushedBuilder:
                     builds += 1
                     if self._try(name, folder):
                         worked = time.monotonic()
-                    gc.collect()  # generations that were closed hold each other and their files
+                    gc.collect()  # a build refers to itself in a circle, and holds the vectors of the generation before
                     heap.trim()
             elif not is_needed():
                 return
