@@ -23,8 +23,12 @@ OWN = (  # what a source can have of its own
     "concurrency",
     "delay",
     "allow_private",
+    "render",
+    "render_timeout",
+    "render_bytes",
     "link_template",
 )
+RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
 _OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
 _OF_REPOSITORIES = ("timeout", "max_bytes", "max_total_bytes", "include", "exclude", "allow_private", "link_template")
 
@@ -63,6 +67,9 @@ class CrawlLimits:
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
     within: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by source: places that it may not leave
     user_agent: str = field(default_factory=default_user_agent)
+    render: str = "off"  # one of RENDER
+    render_timeout: float = 15.0  # seconds in which the scripts of a page draw it
+    render_bytes: int = 20_000_000  # bytes that they may load, after decompression
     link_template: str = ""  # addresses of the files of a repository, see `indexer.link_template`
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by source: values by names of OWN, or None
 
@@ -75,6 +82,10 @@ class CrawlLimits:
         _whole("concurrency", self.concurrency, 1, 64)
         _whole("sites", self.sites, 1, 64)
         _number("delay", self.delay, 0, 3_600)
+        _number("render_timeout", self.render_timeout, 0.1, 600)
+        _whole("render_bytes", self.render_bytes, 1, 1_000_000_000)
+        if self.render not in RENDER:
+            raise ConfigError(f"render must be one of {', '.join(RENDER)}, not {self.render!r}")
         if not isinstance(self.allow_private, bool):
             for network in self.allow_private:
                 _network(network)

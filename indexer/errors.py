@@ -4,6 +4,7 @@ IndexerError
 ├── ConfigError          a limit or chunk size that makes no sense: names the field, the value and what is allowed
 ├── SourceError          a source that cannot be read at all (unreachable site, no such folder, refused address)
 │   ├── CredentialsError    a secret that cannot be used: says where it should be, never what it is
+│   ├── RendererMissing     pages are to be drawn, and nothing here can: says what to install
 │   ├── LoginFailed         a site did not let this crawler in: names it
 │   └── SessionEnded        a site asks to log in, although that was done again: names it
 ├── FetchError           one page that could not be fetched; the build records it and goes on
@@ -48,6 +49,10 @@ class SourceError(IndexerError):
 
 class CredentialsError(SourceError):
     """A secret that cannot be used; never says what it is."""
+
+
+class RendererMissing(SourceError):
+    """Pages are to be drawn, and the package or the browser for it is missing or does not start."""
 
 
 class LoginFailed(SourceError):

@@ -11,7 +11,7 @@ from typing import Any
 from embedder.cache import default_folder
 from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.model.spec import PACKAGED
-from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
+from indexer.config import RENDER, BuildConfig, ChunkConfig, CrawlLimits
 from indexer.generation.layout import KEYS, collection_dir, is_url
 from indexer.scope import Scope, patterns
 from rag.declaration import WORDS, Setting, setting
@@ -128,6 +128,19 @@ class Settings:
         "allow loopback and private addresses: yes, or only networks such as 10.0.0.0/8,fd00::/8",
         "crawl",
         bare="yes",
+    )
+    render: str = setting(
+        "off",
+        "have Chromium draw pages before they are read; auto = those that scripts draw; needs pilotlight[render]",
+        "crawl",
+        choices=RENDER,
+        bare="auto",
+    )
+    render_timeout: float = setting(
+        15.0, "seconds in which the scripts of a page must have drawn it", "crawl", low=0.1, high=600
+    )
+    render_bytes: int = setting(
+        20_000_000, "most bytes that the scripts of a page may load", "crawl", low=1, high=1_000_000_000
     )
     link_template: str = setting(
         "",
@@ -288,6 +301,9 @@ class Settings:
                 sites=self.sites,
                 delay=self.delay,
                 allow_private=_networks(self.allow_private),
+                render=self.render,
+                render_timeout=self.render_timeout,
+                render_bytes=self.render_bytes,
                 link_template=self.link_template,
                 within={source: tuple(places) for source, places in (within or {}).items()},
             ),

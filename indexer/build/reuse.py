@@ -38,6 +38,7 @@ def reuse_of(
     passages = not (models or cuts or config.full)
     has_same = live.settings.get("vector_index") == config.vector_index and live.sources == sources
     has_same &= live.settings.get("credentials") == settings.get("credentials")
+    has_same &= live.settings.get("crawl", {}).get("render", "off") == config.crawl.render
     has_same &= bool(config.tokens) == (TOKENS in live.files)
     rest = " and embedding every page again" if models else " every page again, and embedding what differs"
     return Reuse(

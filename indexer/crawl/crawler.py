@@ -19,6 +19,8 @@ from indexer.crawl.fetch import Fetcher
 from indexer.crawl.headers import canonical_of
 from indexer.crawl.journal import Journal
 from indexer.crawl.links import header_directives, read_links
+from indexer.crawl.render.browser import Browser
+from indexer.crawl.render.renderer import Renderer
 from indexer.crawl.robots import Robots, fetch_robots
 from indexer.crawl.sitemap import TYPES, ListReader, is_listing
 from indexer.crawl.traffic import Traffic
@@ -28,7 +30,7 @@ from indexer.generation.previous import PreviousGeneration, conditions
 from indexer.read import allowed_places
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.reader_process import ReaderPool
-from indexer.records import Failure, Item, Known, Page, Skip
+from indexer.records import Failure, Item, Known, Page, PageRecord, Skip
 from indexer.urls import normalise, origin
 
 Found = Callable[[int], None]
@@ -44,6 +46,7 @@ def crawl(
     traffic: Traffic | None = None,
     journal: Journal | None = None,
     sessions: Sessions | None = None,
+    browser: Browser | None = None,
 ) -> Generator[Item, None, None]:
     """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
@@ -58,17 +61,20 @@ def crawl(
         traffic: told of every request.
         journal: where pages are looked for before they are fetched, and kept until the build ends.
         sessions: what origins are asked with; shared by the sources of a build.
+        browser: draws pages where the limits want it; shared by the sources of a build, and needed only there.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
+        RendererMissing: pages are to be drawn, and what that needs is not there.
         CredentialsError, LoginFailed, SessionEnded: the site cannot be asked as the sessions want it.
     """
     start = normalise(source, "")
     if start is None:
         raise SourceError(f"{source} is not a valid http or https address; check the spelling")
     known = earlier or PreviousGeneration.nothing()
+    renderer = Renderer(source, limits, known.manifest, browser, traffic, sessions)
     fetching = Fetcher(limits, traffic, sessions)
-    with fetching as fetcher, closing(_Crawl(source, limits, fetcher, found, known, journal)) as site:
+    with fetching as fetcher, closing(_Crawl(source, limits, fetcher, found, known, journal, renderer)) as site:
         yield from site.enter(start)
         yield from site.map()
         while site.ask():
@@ -85,8 +91,10 @@ class _Crawl:
         found: Found,
         earlier: PreviousGeneration,
         journal: Journal | None,
+        renderer: Renderer,
     ) -> None:
         self._journal = journal
+        self._renderer = renderer
         self._source = source
         self._limits = limits
         self._fetcher = fetcher
@@ -111,6 +119,7 @@ class _Crawl:
     def close(self) -> None:
         """Stop at once, whatever is being fetched or read."""
         self._fetcher.abort()
+        self._renderer.close()
         self._lender.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -149,11 +158,12 @@ class _Crawl:
         """Wait for what was asked for first."""
         queued, future = self._running.popleft()
         try:
-            return self._give(queued, future.result())
+            items = self._give(queued, future.result())
         except NotWanted as error:
-            return [Skip(queued.url, str(error))]
+            items = [Skip(queued.url, str(error))]
         except FetchError as error:
-            return [Failure(queued.url, str(error))]
+            items = [Failure(queued.url, str(error))]
+        return [*self._renderer.refused(), *items]
 
     def rest(self) -> list[Item]:
         """Say of what was never asked for why."""
@@ -198,6 +208,7 @@ class _Crawl:
         self._site = site
         self._robots = fetch_robots(self._fetcher, site, self._limits.user_agent)
         self._fetcher.turns.delay = max(self._limits.delay, self._robots.delay)
+        self._renderer.enter(site, self._robots, self._fetcher.turns, self._lender.borrowed)
         if not self._robots.allows(start):
             raise NotWanted(f"{site}/robots.txt disallows it")
 
@@ -279,7 +290,7 @@ class _Crawl:
     def _fetch(self, url: str, types: Collection[str]) -> tuple[Page | Known, str | None]:
         """Fetch one page and find its links, unless it is unchanged; and the canonical address if it is another."""
         answer = self._ask(url, types)
-        record, session = self._earlier.unchanging_page(answer.url), self._fetcher.session(answer.url)
+        record, session = self._unchanging(answer.url), self._fetcher.session(answer.url)
         told = header_directives(answer.headers.get_list("X-Robots-Tag"))
         noindex, nofollow = bool(told & {"noindex", "none"}), bool(told & {"nofollow", "none"})
         if answer.unchanged and record is not None:
@@ -290,6 +301,8 @@ class _Crawl:
         if record is not None and record.content_hash == page.content_hash and session is None:
             return replace(page, links=record.links, noindex=noindex), None
         links = read_links(page, self._lender.borrowed)
+        if not (noindex or links.noindex) and self._renderer.wants(page):
+            page, links = self._renderer.draw(page, links)
         if session and session.is_known and links.asks_password:  # the login page, wherever it stands, or one like it
             if self._journal:
                 self._journal.forget(url)
@@ -316,8 +329,12 @@ class _Crawl:
         return answer
 
     def _validators(self, url: str) -> Mapping[str, str]:
-        record = self._earlier.unchanging_page(url)
+        record = self._unchanging(url)
         return conditions(record) if record else {}
+
+    def _unchanging(self, url: str) -> PageRecord | None:
+        """What is known of a page, unless it has to be read anew as others are drawn than before."""
+        return None if self._renderer.differs else self._earlier.unchanging_page(url)
 
     def _check_redirect(self, url: str) -> None:
         if origin(url) != self._site:

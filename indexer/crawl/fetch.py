@@ -32,6 +32,7 @@ _CONNECT = 10.0  # seconds to connect, at most
 _BACKOFF = 0.3  # seconds before the second attempt; doubles
 _NOT_MODIFIED = 304
 _STRANGER = Access(0, {})
+_NO_HEADERS: Mapping[str, str] = {}
 _NETWORK_ERRORS = (httpcore.NetworkError, ssl.SSLError)
 
 
@@ -55,6 +56,7 @@ class _Order:
     validators: Callable[[str], Mapping[str, str]]
     lists: Collection[str]
     may_be_missing: bool
+    headers: Mapping[str, str]
 
 
 class Fetcher:
@@ -99,6 +101,7 @@ class Fetcher:
         validators: Callable[[str], Mapping[str, str]] = unconditional,
         lists: Collection[str] = (),
         may_be_missing: bool = False,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> Answer:
         """Fetch one address.
 
@@ -110,13 +113,15 @@ class Fetcher:
             validators: called with every address on the way; gives If-None-Match or If-Modified-Since to send with it.
             lists: media types of which a body may be as long as a sitemap, if that is more than a page.
             may_be_missing: whether a 4xx status is as good an answer as any, and counts as one.
+            headers: to send beside the usual ones, or instead of those.
 
         Raises:
             NotWanted: reached, but refused by address, scope or media type.
             Unavailable: it may well be there at another time.
             FetchError: anything else that went wrong, in one line.
         """
-        order = _Order(time.monotonic() + self._limits.timeout, scope, types, cut_at, validators, lists, may_be_missing)
+        deadline = time.monotonic() + self._limits.timeout
+        order = _Order(deadline, scope, types, cut_at, validators, lists, may_be_missing, headers)
         for attempt in range(_ATTEMPTS):
             try:
                 return self._follow(url, order)
@@ -187,7 +192,7 @@ class Fetcher:
         began = time.monotonic()
         size, failed = 0, True
         try:
-            answer = self._ask(url, order, {**self._headers, **validators}, session, access)
+            answer = self._ask(url, order, {**self._headers, **order.headers, **validators}, session, access)
             size, failed = len(answer.body) if isinstance(answer, Answer) else 0, False
         except FetchError as error:
             failed = not (order.may_be_missing and is_missing(error))

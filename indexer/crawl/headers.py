@@ -10,7 +10,11 @@ import httpx
 from indexer.read.metadata import language_of
 from indexer.urls import normalise, origin
 
-_KEPT = frozenset({b"etag", b"last-modified", b"link", b"content-language", b"x-robots-tag"})
+# of the page, and of what its scripts may do with it
+_KEPT = frozenset(
+    b"etag last-modified link content-language x-robots-tag "
+    b"access-control-allow-origin access-control-allow-credentials".split()
+)
 _LONGEST = 10_000  # characters of Link headers that are read
 # RFC 8288: <target>; name=value; name="value", <target> …
 _LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[\w*!#$&+.^`|~-]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))?)*)')

@@ -71,6 +71,7 @@ _NAMED = frozenset({"markdown", "restructured", "csv_text", "json_text", "notebo
 CONTAINER = "container"  # reader of archives, which hold documents and are none
 MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
 LINKS, LISTING, FORMS = "links", "listing", "forms"  # readers of links and forms in a page, and of sitemaps and feeds
+SCRIPTS = "scripts"  # reader of whether scripts draw a page
 HTML, TEMPLATE = "html", "html_template"  # readers of a page, and of what it may have in common with others
 LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
 MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
@@ -82,6 +83,7 @@ MODULES = {  # below `indexer.read`: reader: module that reads what strangers wr
     LINKS: "links.page_links",
     LISTING: "links.listed_links",
     FORMS: "links.forms",
+    SCRIPTS: "html.scripts",
     CONTAINER: CONTAINER,
     ATTACHMENTS: ATTACHMENTS,
 }

@@ -24,7 +24,17 @@ from indexer.errors import ParseError
 from indexer.read import language
 from indexer.read.extraction import to_json
 from indexer.read.fork_server import EXIT_CODE, REQUEST
-from indexer.read.formats import ATTACHMENTS, CONTAINER, FORMS, LINKS, LISTING, MODULES, PACKED_READERS, TEMPLATE
+from indexer.read.formats import (
+    ATTACHMENTS,
+    CONTAINER,
+    FORMS,
+    LINKS,
+    LISTING,
+    MODULES,
+    PACKED_READERS,
+    SCRIPTS,
+    TEMPLATE,
+)
 from indexer.read.gzipped import MAGIC, unpacked
 from indexer.read.isolation.confinement import confine, hide
 from indexer.read.messages import read_message, write_message
@@ -137,7 +147,7 @@ def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dic
             for member in module.members(body, int(argument or 0)):
                 fields = asdict(member)
                 yield fields, fields.pop("body")
-        elif reader in (LINKS, LISTING, FORMS):
+        elif reader in (LINKS, LISTING, FORMS, SCRIPTS):
             yield module.find(body, argument) | {"done": True}, b""
             return
         else:

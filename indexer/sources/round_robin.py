@@ -9,6 +9,7 @@ from indexer.config import CrawlLimits
 from indexer.crawl.access.session import Sessions
 from indexer.crawl.crawler import crawl
 from indexer.crawl.journal import Journal
+from indexer.crawl.render.browser import Browser
 from indexer.crawl.traffic import Traffic
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
@@ -94,6 +95,7 @@ def read_sources(
     """
     due: dict[str, int] = {}
     duplicates = Duplicates(rested)
+    browser = Browser()  # started only for a page that is to be drawn
 
     def told(source: str) -> Callable[[int], None]:
         def tell(pages: int) -> None:
@@ -104,7 +106,8 @@ def read_sources(
 
     def start(source: str) -> Items:
         study = partial(templates.study, source) if templates is not None else None
-        return _read_one(source, limits.of(source), told(source), earlier, traffic, journal, study, sessions, mirrors)
+        lane = (source, limits.of(source), told(source), earlier, traffic, journal, study, sessions, mirrors, browser)
+        return _read_one(*lane)
 
     if SOURCE in sources and pushed is not None:
         for item in read_pushed(pushed, limits.max_bytes, told(SOURCE), earlier or PreviousGeneration.nothing()):
@@ -127,6 +130,7 @@ def read_sources(
     finally:
         for lane in running:
             lane.close()
+        browser.close()
 
 
 def _host(source: str) -> str:
@@ -144,6 +148,7 @@ def _read_one(
     study: Callable[[Iterable[Item]], None] | None,
     sessions: Sessions | None,
     mirrors: Mirrors | None,
+    browser: Browser,
 ) -> Items:
     scheme = SCHEME.match(source)
     if scheme is None:
@@ -157,4 +162,4 @@ def _read_one(
             f"{source}: cannot index this scheme; name an http or https address, git+https:// or git+file:// and a "
             "repository, a folder or a file"
         )
-    return crawl(source, limits, found, earlier, traffic, journal, sessions)
+    return crawl(source, limits, found, earlier, traffic, journal, sessions, browser)

@@ -1,0 +1,158 @@
+"""Draws the pages of one site that need it: decides which, has them drawn, and makes pages of the documents."""
+
+import threading
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+
+from indexer.config import CrawlLimits
+from indexer.crawl.access.session import Sessions
+from indexer.crawl.answers import Unavailable
+from indexer.crawl.links import Links, read_links
+from indexer.crawl.render.browser import Browser
+from indexer.crawl.render.drawing import Drawn, Order
+from indexer.crawl.render.installation import check_installed
+from indexer.crawl.render.resources import Budget, Resources
+from indexer.crawl.robots import Robots
+from indexer.crawl.traffic import Traffic
+from indexer.crawl.turns import Turns
+from indexer.errors import FetchError, ParseError
+from indexer.generation.manifest import Manifest
+from indexer.read.formats import SCRIPTS
+from indexer.read.reader_process import Lend, borrowed
+from indexer.records import Page, Skip
+from indexer.urls import normalise, origin
+
+_MARKUP = frozenset({"text/html", "application/xhtml+xml"})
+_OFF = "off"
+
+
+class Renderer:
+    """Draws pages of one site; does nothing where the limits do not want it. May be used by many threads."""
+
+    def __init__(
+        self,
+        source: str,
+        limits: CrawlLimits,
+        live: Manifest | None = None,
+        browser: Browser | None = None,
+        traffic: Traffic | None = None,
+        sessions: Sessions | None = None,
+    ) -> None:
+        """Take what `crawl` is told, and what an earlier build was; without a browser, it has one of its own.
+
+        Raises RendererMissing: pages are to be drawn, and what that needs is not there.
+        """
+        self._limits, self._traffic, self._sessions = limits, traffic, sessions
+        self._within = limits.within.get(source, ())
+        self._stop = threading.Event()
+        self._resources: Resources | None = None
+        self._delay = 0.0
+        self._lend: Lend = borrowed
+        self._browser = self._own_browser = None
+        # whether other pages are drawn than before: what is known of unchanged ones says nothing then
+        self.differs = live is not None and limits.render != _mode_of(live, source)
+        if limits.render != _OFF:
+            check_installed()
+            self._own_browser = None if browser else Browser()
+            self._browser = browser or self._own_browser
+
+    def enter(self, site: str, robots: Robots, turns: Turns, lend: Lend) -> None:
+        """Take the site (`scheme://host:port`), its rules, its turns, and what gives the processes that read pages."""
+        if self._browser is None:
+            return
+        if self._resources is not None:
+            self._resources.close()
+        self._delay, self._lend = turns.delay, lend
+        limits, within = self._limits, self._within
+        self._resources = Resources(site, robots, limits, turns, within, self._traffic, self._sessions)
+
+    def close(self) -> None:
+        """Stop at once, whatever is being drawn."""
+        self._stop.set()
+        if self._browser is not None:
+            self._browser.wake()
+        if self._resources is not None:
+            self._resources.close()
+        if self._own_browser is not None:
+            self._own_browser.close()
+
+    def refused(self) -> list[Skip]:
+        """Return what scripts asked for and were refused since the last time."""
+        return self._resources.refused() if self._resources is not None else []
+
+    def wants(self, page: Page) -> bool:
+        """Return whether a page is to be drawn. Raises FetchError if that cannot be found out."""
+        if self._resources is None or page.content_type not in _MARKUP:
+            return False
+        return self._limits.render == "on" or self._needs(page)
+
+    def draw(self, page: Page, links: Links) -> tuple[Page, Links]:
+        """Return a page, and its links, as its scripts draw it; `links` are those of the page as it was fetched.
+
+        What comes of it depends on more than its own address, so it has no validators: the next build asks for it, and
+        draws it, again.
+
+        Raises:
+            Unavailable: it has no text yet, and not all that it needs was there; or it could not be drawn this time.
+            FetchError: its document cannot be read, or the crawl is being stopped.
+            SourceError: the browser does not start, or the site cannot be asked as its session wants it.
+        """
+        assert self._browser is not None and self._resources is not None  # noqa: S101, PT018 - `wants` said so
+        budget = Budget(self._limits.render_bytes)
+        kind = f"{page.content_type}; charset={page.charset}" if page.charset else page.content_type
+        drawn = self._browser.draw(
+            Order(
+                url=page.url,
+                content_type=kind,
+                body=page.body,
+                seconds=self._limits.render_timeout,
+                delay=self._delay,
+                most=self._limits.max_bytes,
+                load=partial(self._resources.load, budget=budget),
+            ),
+            self._stop,
+        )
+        done = self._page(page, drawn)
+        if (why := self._missing(drawn, budget)) and self._needs(done):
+            raise Unavailable(f"its scripts have not drawn it: {why}")
+        found = read_links(done, self._lend)
+        moves = (normalise(page.url, url) for url in drawn.moves)
+        there = (url for url in moves if url is not None and origin(url) == origin(page.url))
+        asks = links.asks_password or found.asks_password
+        return done, replace(found, urls=(*dict.fromkeys([*found.urls, *there]),), asks_password=asks)
+
+    def _page(self, page: Page, drawn: Drawn) -> Page:
+        if len(drawn.html) > self._limits.max_bytes:
+            raise FetchError(f"larger than {self._limits.max_bytes:,} bytes once it is drawn")
+        return replace(
+            page,
+            body=drawn.html,
+            content_type="text/html",
+            charset="utf-8",
+            etag=None,
+            last_modified=None,
+            content_hash="",  # taken anew
+        )
+
+    def _missing(self, drawn: Drawn, budget: Budget) -> str:
+        late = f"they were not done within {self._limits.render_timeout:g} s" if drawn.is_late else ""
+        return budget.unavailable or late
+
+    def _needs(self, page: Page) -> bool:
+        """Whether scripts are to draw a page, by `indexer.read.html.scripts`."""
+        if b"<script" not in page.body.lower():
+            return False
+        try:
+            with self._lend() as process, closing(process.ask(SCRIPTS, page.charset, page.body)) as answers:
+                [(answer, _)] = answers
+        except ParseError as error:
+            raise FetchError(f"its markup cannot be read: {error}") from error
+        return answer.get("is_drawn") is True
+
+
+def _mode_of(live: Manifest, source: str) -> str:
+    """Which pages of a source were drawn in the build of a generation."""
+    crawl = live.settings.get("crawl", {})
+    mode = crawl.get("own", {}).get(source, {}).get("render") or crawl.get("render") or _OFF
+    return str(mode)
