@@ -38,7 +38,6 @@ _LAST = 3.0  # seconds to read a document whose time is up
 _STORAGE = 10_000_000  # bytes that a site may store while it is drawn
 _LIFE = 50  # documents before a page is replaced
 _SIZE = {"width": 1280, "height": 4000}  # what comes into view is drawn by many only then
-_BLANK = "about:blank"
 
 # Resolves when nothing has changed for so long, or when it is time to take what is there.
 _WAIT = """([quiet, restless]) => new Promise(done => {
@@ -234,7 +233,7 @@ class _Tab:
                 await self._close()
                 return
             async with asyncio.timeout(_LAST):
-                await self._page.goto(_BLANK, timeout=0)
+                await self._page.goto(drawn.url, timeout=0)  # there is nothing there any more, see `_answer`
                 await self._context.clear_cookies()  # type: ignore[union-attr]  # opened with the page
                 where = urlsplit(drawn.url)
                 await self._tools.send(  # type: ignore[union-attr]
@@ -281,8 +280,10 @@ class _Tab:
 
     async def _answer(self, route: Route, request: Request) -> None:
         drawn, kind = self._drawn, request.resource_type
-        if drawn is None or not request.url.startswith(("http://", "https://")):
+        if not request.url.startswith(("http://", "https://")):
             await route.abort()
+        elif drawn is None:  # an empty page of the same site, for which the browser needs no other process
+            await (route.fulfill(content_type="text/html", body="") if kind == "document" else route.abort())
         elif kind == "document":
             await self._open(route, request, drawn)
         elif kind == "stylesheet":
