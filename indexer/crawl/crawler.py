@@ -158,16 +158,15 @@ class _Crawl:
         """Wait for what was asked for first."""
         queued, future = self._running.popleft()
         try:
-            items = self._give(queued, future.result())
+            return self._give(queued, future.result())
         except NotWanted as error:
-            items = [Skip(queued.url, str(error))]
+            return [Skip(queued.url, str(error))]
         except FetchError as error:
-            items = [Failure(queued.url, str(error))]
-        return [*self._renderer.refused(), *items]
+            return [Failure(queued.url, str(error))]
 
     def rest(self) -> list[Item]:
-        """Say of what was never asked for why."""
-        return [Skip(queued.url, self._over) for queued in self._waiting]
+        """Say of what was never asked for why, and what scripts were refused."""
+        return [*self._renderer.refused(), *(Skip(queued.url, self._over) for queued in self._waiting)]
 
     @property
     def _over(self) -> str:

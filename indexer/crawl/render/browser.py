@@ -31,6 +31,7 @@ _GRACE = 10.0  # seconds beyond a document's own, for the browser to say that it
 _LIFE = 400  # documents before the browser is replaced, so that what it leaks does not add up
 _LONGEST = 1 << 30  # bytes of a message
 _LOADERS = 6  # requests of documents that are answered at the same time
+_LONGEST_PLACE = 48  # characters of the folder for temporary files: Chromium has sockets below it
 _STOPPED = "the crawl is being stopped"
 
 
@@ -83,7 +84,10 @@ class Browser:
             if process is not None and process.count >= _LIFE:
                 process.retire()
                 process = None
-            if process is None or process.is_lost:
+            if process is not None and process.is_lost:
+                process.close()
+                process = None
+            if process is None:
                 process = self._process = _Process(self._pages)
             process.enter()
             return process
@@ -101,7 +105,9 @@ class _Process:
         self._numbers = count()
         self._orders: dict[int, tuple[Order, threading.Event, Future[Drawn]]] = {}
         self._ready: Future[None] = Future()
-        self._folder = tempfile.mkdtemp(prefix="pilotlight-browser-")
+        place = tempfile.gettempdir()
+        short = place if len(place) < _LONGEST_PLACE else "/tmp"  # noqa: S108 - a private folder is made there
+        self._folder = tempfile.mkdtemp(prefix="pilotlight-", dir=short)
         self._pool = ThreadPoolExecutor(_LOADERS, thread_name_prefix="load")
         environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
         self._process = subprocess.Popen(
@@ -187,7 +193,7 @@ class _Process:
             self._process.kill()
             self._process.wait()
         self._listener.join()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)  # what they fetch nobody wants any more
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _send(self, fields: dict[str, Any], body: bytes = b"") -> None:

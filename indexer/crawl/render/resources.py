@@ -36,11 +36,10 @@ class Budget:
     unavailable: str = ""  # why something may be there at another time
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, size: int) -> bool:
-        """Use some of it; False if that is more than is left."""
+    def take(self, size: int) -> None:
+        """Use some of it; the last answer may be longer than what is left."""
         with self.lock:
             self.bytes -= size
-            return self.bytes >= 0
 
 
 class Resources:
@@ -98,8 +97,11 @@ class Resources:
         with self._lock:
             kept = self._kept.get(url) if ask.is_script else None
         if kept is not None:
-            return kept if budget.take(len(kept.body)) else None
+            budget.take(len(kept.body))
+            return kept
         try:
+            if budget.bytes <= 0:
+                raise NotWanted(f"over the limit of {self._limits.render_bytes:,} bytes that a page may load")
             given = self._fetch(url, ask.headers)
         except NotWanted as error:
             self._refuse(url, str(error))
@@ -112,9 +114,7 @@ class Resources:
                 return Given(error.status, "text/plain", b"")
             self._refuse(url, str(error))
             return None
-        if not budget.take(len(given.body)):
-            self._refuse(url, f"over the limit of {self._limits.render_bytes:,} bytes that a page may load")
-            return None
+        budget.take(len(given.body))
         if ask.is_script and given.status == 200:
             self._keep(url, given)
         return given

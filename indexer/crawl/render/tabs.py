@@ -37,6 +37,7 @@ _RESTLESS = 2_000  # milliseconds after the last answer in which it may go on ch
 _LAST = 3.0  # seconds to read a document whose time is up
 _STORAGE = 10_000_000  # bytes that a site may store while it is drawn
 _LIFE = 50  # documents before a page is replaced
+_TELLING = ("FATAL", "No usable sandbox", "error while loading", "not permitted")  # in what Chromium logs
 _SIZE = {"width": 1280, "height": 4000}  # what comes into view is drawn by many only then
 
 # Resolves when nothing has changed for so long, or when it is time to take what is there.
@@ -46,7 +47,7 @@ _WAIT = """([quiet, restless]) => new Promise(done => {
   const again = () => { clearTimeout(still); still = setTimeout(end, quiet); };
   const watch = new MutationObserver(again), last = setTimeout(end, restless);
   watch.observe(document, {subtree: true, childList: true, characterData: true});
-  again();
+  if (document.readyState === "complete") again(); else addEventListener("load", again);
 })"""
 
 # The document as HTML, with what stands in open shadow trees; null where it is too long. Shadow trees are put in place
@@ -97,7 +98,7 @@ async def launched(program: str, *, sandbox: bool) -> Browser:
 def first_line(error: Exception) -> str:
     """Return the line of an error that says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines()]
-    marked = [line for line in lines if "FATAL" in line or "sandbox" in line.lower() or "error while" in line]
+    marked = [line for line in lines if any(word in line for word in _TELLING)]
     return (marked or [line for line in lines if line] or [type(error).__name__])[0][:300]
 
 
@@ -206,7 +207,7 @@ class _Tab:
         try:
             async with end:
                 await self._quota(drawn.url)
-                await page.goto(drawn.url, wait_until="load", timeout=0)
+                await page.goto(drawn.url, wait_until="commit", timeout=0)
                 asked = -1
                 while asked != drawn.asked or drawn.waiting:
                     asked = drawn.asked

@@ -15,6 +15,7 @@ from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
 from embedder.pairs.head import read_head
 from indexer.crawl.access.material import check_credential
+from indexer.crawl.render.installation import check_installed, describe
 from indexer.errors import ParseError
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections
@@ -71,6 +72,7 @@ def examine(settings: Settings) -> dict[str, Any]:
     _reranker(settings, report, warnings)
     _index(settings, plan, report, warnings)
     _readers(report, warnings)
+    _renderer(settings, report, warnings)
     _credentials(settings, report, warnings)
     return report | {"warnings": warnings}
 
@@ -231,6 +233,20 @@ def _readers(report: dict[str, Any], warnings: list[str]) -> None:
         box.close()
     if missing := [name for name, means in report["readers"].items() if means is None]:
         warnings.append(f"document readers run without {', '.join(missing)}: this kernel does not offer or allow it")
+
+
+def _renderer(settings: Settings, report: dict[str, Any], warnings: list[str]) -> None:
+    """Add what draws pages; what is missing matters only where pages are to be drawn."""
+    report["rendering"] = {"mode": settings.render, **describe()}
+    if settings.render == "off":
+        return
+    try:
+        check_installed()
+    except PilotlightError as error:
+        warnings.append(str(error))
+        return
+    if os.geteuid() == 0:
+        warnings.append("Chromium has no sandbox of its own as root: build as another user to draw pages of strangers")
 
 
 def _credentials(settings: Settings, report: dict[str, Any], warnings: list[str]) -> None:

@@ -1,0 +1,300 @@
+"""Real Chromium: pages are drawn, nothing of them reaches the network by itself, and nothing outlives the build."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawl.crawler import crawl
+from indexer.crawl.render import browser as browser_module
+from indexer.crawl.render.browser import Browser
+from indexer.crawl.render.drawing import Order
+from indexer.errors import FetchError
+from indexer.records import Failure, Item, Page, Skip
+from tests.indexer.crawl.render.sites import JSON, SCRIPT, drawn_site, shell
+from tests.indexer.server import Reply, Site, redirect
+
+pytestmark = pytest.mark.browser
+NEAR = CrawlLimits(timeout=5.0, allow_private=("127.0.0.2/32",), render="auto")
+ROOT = Path(__file__).parents[4]
+NO_NAMESPACE = (  # as where the kernel does not allow one: the browser's own flags must do
+    "import sys; sys.path[:] = sys.argv[1:]; import indexer.crawl.render.containment as held; "
+    "held.leave_network = lambda: False; from indexer.crawl.render.browser_main import main; main()"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser in the network of the test, so that nothing but what this program does keeps it from there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(browser_module, "_START", NO_NAMESPACE)
+        found = Browser()
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    server = Site("127.0.0.2")
+    yield server
+    server.close()
+
+
+def items(url: str, browser: Browser, limits: CrawlLimits = NEAR) -> list[Item]:
+    return list(crawl(url, limits, lambda due: None, browser=browser))
+
+
+def test_every_page_of_a_site_that_scripts_draw_is_found(site: Site, browser: Browser) -> None:
+    drawn_site(site, 10)
+    found = items(site.url, browser)
+    pages = {item.url: item.body.decode() for item in found if isinstance(item, Page)}
+    assert set(pages) == {f"{site.url}/", *(f"{site.url}/{number}" for number in range(10))}
+    assert all("tells of lamps" in body and 'lang="en"' in body for body in pages.values())
+    assert site.hits.count("/app.js") == 1, "scripts are loaded once"
+    assert "/logo.png" not in site.hits
+    assert "/a.css" not in site.hits
+    assert site.agents == {NEAR.user_agent}
+
+
+ATTEMPTS = """
+const at = "127.0.0.1:%(port)d", told = [];
+const tell = async (name, attempt) => {
+  const slow = new Promise((_, fail) => setTimeout(() => fail("late"), 800));
+  try { await Promise.race([attempt(), slow]); told.push(name + " DONE"); } catch { told.push(name + " refused"); }
+};
+const element = (tag, fields) => new Promise((done, fail) =>
+  document.body.append(Object.assign(document.createElement(tag), {onload: done, onerror: fail}, fields)));
+const socket = make => new Promise((done, fail) => {
+  const made = make(); made.onopen = made.onmessage = done; made.onerror = fail;
+});
+const worker = code => new Promise((done, fail) => {
+  const made = new Worker(URL.createObjectURL(new Blob([code], {type: "text/javascript"})));
+  made.onmessage = done; made.onerror = fail;
+});
+const call = servers => new Promise((done, fail) => {
+  const peer = new RTCPeerConnection({iceServers: servers});
+  peer.createDataChannel("a");
+  peer.onicecandidate = event => event.candidate ? (/srflx|relay/.test(event.candidate.candidate) && done()) : fail();
+  peer.createOffer().then(offer => peer.setLocalDescription(offer));
+});
+const waits = setInterval(() => document.getElementById("root").append("still trying "), 100);
+Promise.all([
+  tell("fetch", () => fetch(`http://${at}/`, {mode: "no-cors"})),
+  tell("post", () => fetch(`http://${at}/`, {mode: "no-cors", method: "POST", body: "a"})),
+  tell("localhost", () => fetch(`http://localhost:%(port)d/`, {mode: "no-cors"})),
+  tell("number", () => fetch(`http://2130706433:%(port)d/`, {mode: "no-cors"})),
+  tell("mapped", () => fetch(`http://[::ffff:127.0.0.1]:%(port)d/`, {mode: "no-cors"})),
+  tell("kept alive", () => fetch(`http://${at}/`, {mode: "no-cors", keepalive: true})),
+  tell("redirect", () => fetch("/hop", {mode: "no-cors"})),
+  tell("file", () => fetch("file:///etc/passwd")),
+  tell("image", () => element("img", {src: `http://${at}/a.png`})),
+  tell("script", () => element("script", {src: `http://${at}/a.js`})),
+  tell("style", () => element("link", {rel: "stylesheet", href: `http://${at}/a.css`}).then(() => {
+    if (![...document.styleSheets].some(sheet => sheet.cssRules.length)) throw 0; })),
+  tell("prefetch", () => element("link", {rel: "prefetch", href: `http://${at}/p`})),
+  tell("connect", () => element("link", {rel: "preconnect", href: `http://${at}`})),
+  tell("video", () => new Promise((done, fail) => Object.assign(new Audio(`http://${at}/a.mp3`),
+    {onloadeddata: done, onerror: fail}).load())),
+  tell("socket", () => socket(() => new WebSocket(`ws://${at}/`))),
+  tell("own socket", () => socket(() => new WebSocket(`ws://${location.host}/`))),
+  tell("events", () => socket(() => new EventSource(`http://${at}/`))),
+  tell("stun", () => call([{urls: "stun:127.0.0.1:%(udp)d"}])),
+  tell("turn", () => call([{urls: `turn:${at}?transport=tcp`, username: "a", credential: "b"}])),
+  tell("transport", async () => { await new WebTransport(`https://127.0.0.1:%(udp)d/`).ready; }),
+  tell("worker", () => worker(`fetch("http://${at}/", {mode: "no-cors"}).then(postMessage)`)),
+  tell("imported", () => worker(`importScripts("http://${at}/a.js"); postMessage(1)`)),
+  tell("shared", () => new Promise((done, fail) => {
+    const made = new SharedWorker("/shared.js"); made.port.onmessage = done; made.onerror = fail; })),
+  tell("service", () => navigator.serviceWorker.register("/service.js").then(found => {
+    if (!found) throw 0; })),
+]).then(() => {
+  clearInterval(waits);
+  navigator.sendBeacon(`http://${at}/beacon`, "a");
+  const frame = document.createElement("iframe");
+  frame.src = `http://${at}/frame`;
+  document.body.append(frame);
+  for (const where of ["file:///etc/passwd", `http://${at}/file.zip`]) {
+    const link = Object.assign(document.createElement("a"), {href: where, download: "a"});
+    document.body.append(link);
+    link.click();
+  }
+  window.open(`http://${at}/opened`);
+  document.body.insertAdjacentHTML("beforeend", `<form id=f method=post action="http://${at}/form"></form>`);
+  document.getElementById("f").submit();
+  location.href = `http://${at}/moved`;
+  document.getElementById("root").innerHTML = `<h1>Attempts</h1><p>${told.join(", ")}</p>`;
+});
+"""
+
+
+def test_nothing_private_is_reached(site: Site, browser: Browser) -> None:
+    sentinel = Site("127.0.0.1")
+    connections: list[Any] = []
+    accept = sentinel._server.process_request
+    sentinel._server.process_request = lambda *came: (connections.append(came), accept(*came))  # type: ignore[method-assign]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        datagrams.bind(("127.0.0.1", 0))
+        datagrams.setblocking(False)
+        script = ATTEMPTS % {"port": sentinel.port, "udp": datagrams.getsockname()[1]}
+        site.routes["/"] = shell(more="<script src=/try.js></script>")
+        site.routes["/app.js"] = Reply(b"", 200, SCRIPT)
+        site.routes["/try.js"] = Reply(script.encode(), 200, SCRIPT)
+        site.routes["/hop"] = redirect(f"{sentinel.url}/hop")
+        site.routes["/shared.js"] = site.routes["/service.js"] = Reply(b"onconnect = 1", 200, SCRIPT)
+        found = items(site.url, browser)
+        with pytest.raises(BlockingIOError):
+            datagrams.recv(1)
+    sentinel.close()
+    [page] = [item for item in found if isinstance(item, Page)]
+    told = page.body.decode().partition("<h1>Attempts</h1><p>")[2].partition("</p>")[0].split(", ")
+    assert len(told) == 24, "all were made"
+    assert [attempt for attempt in told if not attempt.endswith(" refused")] == []
+    assert connections == []
+    assert "/service.js" not in site.hits
+    reasons = {item.url: item.reason for item in found if isinstance(item, Skip)}
+    assert "loopback address" in reasons[f"{sentinel.url}/"], "the report says so"
+    assert "redirect to another site" in reasons[f"{site.url}/hop"]
+
+
+def test_a_name_that_points_elsewhere_later(site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first connections go to the site; when its data is asked for, the name is that of a private address."""
+    sentinel, real, private = Site("127.0.0.1", site.port), socket.getaddrinfo, threading.Event()
+
+    def resolve(host: str, port: int, *args: Any, **kw: Any) -> Any:
+        if host != "docs.test":
+            return real(host, port, *args, **kw)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1" if private.is_set() else "127.0.0.2", port))]
+
+    def app(handler: Any) -> None:
+        private.set()
+        body = (
+            b"fetch('/data').then(() => 'DONE', () => 'refused').then(t => document.body.innerHTML = `<h1>${t}</h1>`)"
+        )
+        handler.close_connection = True
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/javascript\r\nConnection: close\r\n")
+        handler.wfile.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    site.routes["/"], site.routes["/app.js"] = shell(), app
+    found = items(f"http://docs.test:{site.port}/", browser)
+    sentinel.close()
+    assert [b"<h1>refused</h1>" in item.body for item in found if isinstance(item, Page)] == [True]
+    assert sentinel.hits == []
+    assert "/data" not in site.hits
+
+
+def test_what_a_page_may_use_up(site: Site, browser: Browser) -> None:
+    scripts = {
+        "busy": "while (true) {}",
+        "large": "document.body.textContent = 'x'.repeat(200_000)",
+        "restless": "setInterval(() => document.body.append('tick '), 20)",
+        "hungry": "Promise.all([...Array(40).keys()].map(n => fetch('/data?' + n).then(a => a.text()))).catch(e => e)"
+        ".then(() => document.body.innerHTML = '<h1>Hungry</h1>')",
+        "leading": "location.href = '/led'",
+    }
+    links = "".join(f"<a href=/{name}>{name}</a>" for name in scripts)
+    site.routes["/"] = f"<h1>Start</h1><p>{'Words of the start page. ' * 20}</p>{links}"
+    site.routes["/led"] = f"<h1>Led</h1><p>{'Words of where a script leads. ' * 20}</p>"
+    site.routes["/app.js"] = Reply(b"", 200, SCRIPT)
+    for name, script in scripts.items():
+        site.routes[f"/{name}"] = shell(more=f"<script>{script}</script>")
+    for number in range(40):
+        site.routes[f"/data?{number}"] = Reply(b"x" * 10_000, 200, JSON)
+    limits = CrawlLimits(
+        timeout=5.0, allow_private=("127.0.0.2/32",), render="auto", render_timeout=3.0, render_bytes=100_000,
+        max_bytes=100_000,
+    )  # fmt: skip
+    found = items(site.url, browser, limits)
+    failed = {item.url.rpartition("/")[2]: item.reason for item in found if isinstance(item, Failure)}
+    pages = {item.url.rpartition("/")[2]: item.body for item in found if isinstance(item, Page)}
+    assert "never end" in failed.pop("busy")
+    assert "made more than 100,000 characters" in failed.pop("large")
+    assert failed == {}
+    assert b"tick tick" in pages["restless"]
+    assert b"Hungry" in pages["hungry"]
+    assert sum(hit.startswith("/data?") for hit in site.hits) < 30
+    assert any("that a page may load" in item.reason for item in found if isinstance(item, Skip))
+    assert b"where a script leads" in pages["led"]
+
+
+def test_a_browser_that_is_killed_is_replaced(browser: Browser) -> None:
+    lost = b"<script>document.title = 'A'</script>"
+    order = Order("https://docs.test/", "text/html", lost, 10.0, 0.0, 10_000, lambda ask: None)
+    assert b"<title>A</title>" in browser.draw(order, threading.Event()).html
+    process = browser._process
+    assert process is not None
+    process._process.kill()
+    process._listener.join()
+    assert b"<title>A</title>" in browser.draw(order, threading.Event()).html
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(FetchError, match="being stopped"):
+        browser.draw(order, stopped)
+
+
+_BUILD = """
+import sys
+from indexer.config import CrawlLimits
+from indexer.crawl.crawler import crawl
+for item in crawl(sys.argv[1], CrawlLimits(allow_private=True, timeout=60.0, render="on"), lambda due: None):
+    print(item.url, flush=True)
+"""
+
+
+def test_nothing_outlives_a_build_that_is_killed(site: Site, tmp_path: Path) -> None:
+    stuck = threading.Event()
+    site.routes["/"] = "<p>Start</p><a href=/stuck>x</a>"
+    site.routes["/stuck"] = shell()
+
+    def keep(handler: Any) -> None:
+        stuck.set()
+        site.stopping.wait(60)
+
+    site.routes["/app.js"] = keep
+    build = subprocess.Popen(
+        [sys.executable, "-c", _BUILD, site.url], cwd=ROOT, stdout=subprocess.PIPE,
+        env=os.environ | {"PATH": f"{os.environ['PATH']}:{tmp_path}"},  # which all that it starts can be told by
+    )  # fmt: skip
+    assert stuck.wait(60)
+    below = {pid for pid in started_by(tmp_path) if pid != build.pid}
+    folders = {folder for pid in below for folder in temporary(pid)}
+    handles = [os.pidfd_open(pid) for pid in below]
+    assert len(below) > 3, "Chromium's processes, and what drives them"
+    build.send_signal(signal.SIGKILL)
+    build.communicate()
+    deadline = time.monotonic() + 30
+    for handle in handles:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        assert waiting.poll(max(0.0, deadline - time.monotonic()) * 1_000), "a process is still there"
+        os.close(handle)
+    assert list(started_by(tmp_path)) == []
+    assert len(folders) == 1
+    assert not any(map(os.path.exists, folders))
+
+
+def temporary(pid: int) -> list[str]:
+    """Where a process has its temporary files."""
+    told = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return [line.removeprefix("TMPDIR=") for line in told if line.startswith("TMPDIR=")]
+
+
+def started_by(folder: Path) -> Iterator[int]:
+    """Processes that have this folder in their environment."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (path / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in told:
+            yield int(path.name)

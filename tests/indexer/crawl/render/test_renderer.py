@@ -1,0 +1,203 @@
+"""Which pages are drawn, and what becomes of them in a crawl and in the builds after it; the browser is a fake."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawl.answers import Unavailable
+from indexer.crawl.crawler import crawl
+from indexer.crawl.render import installation
+from indexer.crawl.render.browser import Browser
+from indexer.crawl.render.drawing import Ask, Drawn, Order
+from indexer.errors import ConfigError, RendererMissing
+from indexer.records import Failure, Item, Page, Skip
+from tests.indexer.build.incremental import Versioned, Work
+from tests.indexer.server import Reply, Site
+
+TEXT = "Words of a page that a script has drawn. " * 12
+SHELL = "<html><head><title>Docs</title><script src=/app.js></script></head><body><div id=root></div>"
+WRITTEN = f"<script src=/menu.js></script><h1>Written</h1><p>{'Words of a page that needs no script. ' * 12}</p>"
+AUTO = CrawlLimits(allow_private=True, timeout=5.0, render="auto")
+
+
+@dataclass
+class Drawer:
+    """Stands for the browser: loads what it is told to, and fills the empty element with an answer."""
+
+    data: str = ""  # path that every page's script asks for
+    text: str = TEXT
+    moves: tuple[str, ...] = ()
+    is_late: bool = False
+    lost: bool = False
+    drawn: list[str] = field(default_factory=list)
+
+    def draw(self, order: Order, stop: threading.Event) -> Drawn:
+        self.drawn.append(order.url)
+        if self.lost:
+            raise Unavailable("the browser was lost")
+        text = self.text
+        if self.data:
+            given = order.load(Ask(order.url.rpartition("/")[0] + self.data, False, {}))
+            text = given.body.decode() if given else ""
+        html = order.body.decode().replace("<div id=root></div>", f"<div id=root>{text}</div>")
+        return Drawn(html.encode(), self.moves, self.is_late)
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def drawer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawer]:
+    fake = Drawer()
+    monkeypatch.setattr("indexer.sources.round_robin.Browser", lambda: fake)
+    monkeypatch.setattr("indexer.crawl.render.renderer.check_installed", lambda: None)
+    return fake
+
+
+def items(site: Site, drawer: Drawer, limits: CrawlLimits = AUTO) -> list[Item]:
+    return list(crawl(site.url, limits, lambda due: None, browser=drawer))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("off", []), ("auto", ["/shell"]), ("on", ["/", "/shell", "/written"])])
+def test_which_pages_are_drawn(site: Site, drawer: Drawer, mode: str, expected: list[str]) -> None:
+    site.routes["/"] = WRITTEN + "<a href=/shell>a</a><a href=/written>b</a><a href=/plain.txt>c</a><a href=/no>d</a>"
+    site.routes |= {"/shell": SHELL, "/written": WRITTEN, "/no": SHELL + "<meta name=robots content=noindex>"}
+    site.routes["/plain.txt"] = Reply(b"<script src=a></script>", 200, {"Content-Type": "text/plain"})
+    items(site, drawer, replace(AUTO, render=mode))
+    assert sorted(url.removeprefix(site.url) for url in drawer.drawn) == expected
+
+
+def test_what_a_script_draws_counts_as_the_page(site: Site, drawer: Drawer) -> None:
+    drawer.text = TEXT + "<a href=/made>made</a>"
+    drawer.moves = (f"{site.url}/led", "http://other.test/", "file:///etc/passwd")
+    site.routes["/"] = Versioned(SHELL, etag='"1"', modified="Wed, 01 Jan 2020 00:00:00 GMT")
+    site.routes["/made"] = site.routes["/led"] = WRITTEN
+    found = items(site, drawer)
+    assert [item.url.removeprefix(site.url) for item in found] == ["/", "/made", "/led"]
+    page = found[0]
+    assert isinstance(page, Page)
+    assert (page.content_type, page.charset, page.etag, page.last_modified) == ("text/html", "utf-8", None, None)
+    assert TEXT.encode() in page.body
+
+
+def test_a_page_that_says_noindex_once_it_is_drawn(site: Site, drawer: Drawer) -> None:
+    drawer.text = TEXT + '<meta name="robots" content="noindex, nofollow"><a href=/further>x</a>'
+    site.routes["/"] = SHELL
+    [page] = items(site, drawer)
+    assert isinstance(page, Page)
+    assert (page.noindex, page.links) == (True, ())
+
+
+@pytest.mark.parametrize("trouble", ["data", "late", "lost"])
+def test_a_page_that_was_not_drawn_this_time_is_kept(site: Site, drawer: Drawer, work: Work, trouble: str) -> None:
+    site.routes["/"] = f"{WRITTEN}<a href=/shell>x</a>"
+    site.routes["/shell"], site.routes["/data"] = SHELL, TEXT
+    drawer.data = "/data"
+    assert work.build(site.url, limits=AUTO).documents == 2
+    if trouble == "data":
+        site.routes["/data"] = Reply(b"", 503)
+    else:
+        drawer.data, drawer.text, drawer.lost, drawer.is_late = "", "Loading", trouble == "lost", True
+    report = work.build(site.url, limits=AUTO)
+    assert report.documents == 2
+    [kept] = report.kept
+    assert {"data": "/data: HTTP 503", "late": "not done within 15 s", "lost": "lost"}[trouble] in kept.reason
+
+
+def test_a_page_that_was_never_drawn_is_a_failure(site: Site, drawer: Drawer) -> None:
+    drawer.lost = True
+    site.routes["/"], site.routes["/shell"] = f"{WRITTEN}<a href=/shell>x</a>", SHELL
+    assert [type(item) for item in items(site, drawer)] == [Page, Failure]
+
+
+def test_drawn_pages_are_drawn_again_and_others_are_not_read(site: Site, drawer: Drawer, work: Work) -> None:
+    """The document of a page says nothing of what its scripts load."""
+    shell, written = Versioned(SHELL, etag='"1"'), Versioned(f"{WRITTEN}<a href=/shell>x</a>", etag='"2"')
+    site.routes |= {"/": written, "/shell": shell}
+    assert work.build(site.url, limits=AUTO).documents == 2
+    same = work.build(site.url, limits=AUTO)
+    assert (same.published, same.unchanged, work.embedded) == (False, 2, 0)
+    assert (written.sent, shell.sent, len(drawer.drawn)) == (1, 2, 2)
+    drawer.text = TEXT.replace("drawn", "sketched")
+    changed = work.build(site.url, limits=AUTO)
+    assert changed.changed.examples == [f"{site.url}/shell"]
+    assert changed.unchanged == 1
+
+
+def test_another_mode_reads_every_page_again(site: Site, drawer: Drawer, work: Work) -> None:
+    site.routes["/"] = Versioned(f"{WRITTEN}<a href=/shell>x</a>", etag='"1"')
+    site.routes["/shell"] = Versioned(SHELL, etag='"2"')
+    off = replace(AUTO, render="off")
+    assert work.build(site.url, limits=off).documents == 1
+    report = work.build(site.url, limits=AUTO)
+    assert report.documents == 2
+    assert [str(change) for change in report.settings] == [f"{site.url}: render off -> auto"]
+    assert not work.build(site.url, limits=AUTO).published
+    assert work.build(site.url, limits=off).documents == 1
+    assert not work.build(site.url, limits=off).published
+
+
+def test_scripts_that_were_refused_are_told(site: Site, drawer: Drawer) -> None:
+    site.routes["/robots.txt"], site.routes["/"] = "User-agent: *\nDisallow: /data", SHELL
+    drawer.data = "/data"
+    [_, skip] = items(site, drawer)
+    assert isinstance(skip, Skip)
+    assert (skip.url, skip.reason) == (f"{site.url}/data", "asked for by a script: robots.txt disallows it")
+
+
+def test_what_is_missing_says_so_before_anything_is_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.routes["/"] = WRITTEN
+    monkeypatch.setattr(installation, "find_spec", lambda name: None)
+    with pytest.raises(RendererMissing, match=r"pip install 'pilotlight\[render\]'"):
+        list(crawl(site.url, AUTO, lambda due: None))
+    monkeypatch.setattr(installation, "find_spec", importlib.util.find_spec)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(RendererMissing, match="apt-get install chromium"):
+        list(crawl(site.url, AUTO, lambda due: None))
+    assert site.hits == []
+
+
+def test_a_browser_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "chromium"
+    program.write_text("#!/bin/sh\necho 'FATAL: No usable sandbox!' >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    browser = Browser()
+    order = Order("https://docs.test/", "text/html", b"", 5.0, 0.0, 1_000, lambda ask: None)
+    with pytest.raises(
+        RendererMissing, match=r"^Chromium does not start \(.*No usable sandbox!\); repair it, or"
+    ) as told:
+        browser.draw(order, threading.Event())
+    assert "\n" not in str(told.value)
+    browser.close()
+
+
+@pytest.mark.parametrize("wrong", [{"render": "yes"}, {"render_timeout": 0}, {"render_bytes": 0}])
+def test_settings_that_make_no_sense(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        CrawlLimits(**wrong)  # type: ignore[arg-type]
+
+
+def test_pages_that_need_no_script_load_and_start_nothing(site: Site) -> None:
+    site.routes["/"] = WRITTEN
+    program = (
+        "import json, sys\nfrom indexer.config import CrawlLimits\nfrom indexer.crawl.crawler import crawl\n"
+        "import subprocess\nstarted = []\nreal = subprocess.Popen.__init__\n"
+        "def note(self, args, *a, **kw):\n    started.append(args)\n    real(self, args, *a, **kw)\n"
+        "subprocess.Popen.__init__ = note\n"
+        "pages = list(crawl(sys.argv[1], CrawlLimits(allow_private=True, render='auto'), lambda due: None))\n"
+        "browsers = [args for args in started if 'browser_main' in str(args)]\n"
+        "print(json.dumps([len(pages), 'playwright' in sys.modules, len(browsers)]))"
+    )
+    root = Path(__file__).parents[4]
+    ran = subprocess.run([sys.executable, "-c", program, site.url], cwd=root, capture_output=True, check=True)
+    assert json.loads(ran.stdout) == [1, False, 0]

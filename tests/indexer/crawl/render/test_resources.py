@@ -1,0 +1,159 @@
+"""What scripts of a page may load, without a browser: the crawler's own rules hold for each request."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawl.access.session import Sessions
+from indexer.crawl.render.drawing import Ask, Given
+from indexer.crawl.render.resources import Budget, Resources
+from indexer.crawl.robots import Robots
+from indexer.crawl.turns import Turns
+from indexer.credentials import Credential, InEnvironment
+from tests.indexer.server import Reply, Site, redirect
+
+NEAR = ("127.0.0.2/32", "127.0.0.3/32")
+JSON = {"Content-Type": "application/json; charset=utf-8"}
+Make = Callable[..., Resources]
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    server = Site("127.0.0.2")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def other() -> Iterator[Site]:
+    server = Site("127.0.0.3")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def make(site: Site) -> Iterator[Make]:
+    made: list[Resources] = []
+
+    def of(rules: str = "", sessions: Sessions | None = None, within: tuple[str, ...] = (), **limits: object):  # type: ignore[no-untyped-def]
+        allowed = CrawlLimits(**{"allow_private": NEAR, "timeout": 5.0, "render": "on", **limits})  # type: ignore[arg-type]
+        robots = Robots(rules, allowed.user_agent)
+        made.append(Resources(site.url, robots, allowed, Turns(0.0), within, None, sessions))
+        return made[-1]
+
+    yield of
+    for one in made:
+        one.close()
+
+
+def load(resources: Resources, url: str, *, script: bool = False, left: int = 10**6, **headers: str) -> Given | None:
+    return resources.load(Ask(url, script, headers), Budget(left))
+
+
+def test_an_answer_has_what_the_page_may_see_of_it(site: Site, make: Make) -> None:
+    seen: list[dict[str, str]] = []
+    site.came = lambda handler: seen.append(dict(handler.headers))  # type: ignore[method-assign]
+    open_to_all = {"Access-Control-Allow-Origin": "*", "Set-Cookie": "sid=secret", "X-Own": "1"}
+    site.routes["/data"] = Reply(b"{}", 200, JSON | open_to_all)
+    given = load(make(), f"{site.url}/data", accept="application/json", origin="http://a.test", cookie="sid=of-page")
+    assert given == Given(200, "application/json; charset=utf-8", b"{}", {"access-control-allow-origin": "*"})
+    assert seen[0]["Accept"] == "application/json"
+    assert seen[0]["Origin"] == "http://a.test"
+    assert "Cookie" not in seen[0]
+    missing = load(make(), f"{site.url}/missing")
+    assert missing is not None
+    assert missing.status == 404
+
+
+def test_robots_of_each_origin_are_asked(site: Site, other: Site, make: Make) -> None:
+    resources = make("User-agent: *\nDisallow: /private")
+    other.routes["/robots.txt"] = "User-agent: *\nDisallow: /api"
+    other.routes["/api"] = other.routes["/lib.js"] = site.routes["/private"] = "x"
+    assert load(resources, f"{site.url}/private") is None
+    assert load(resources, f"{other.url}/api") is None
+    assert load(resources, f"{other.url}/lib.js") is not None
+    assert (site.hits, other.hits) == ([], ["/robots.txt", "/lib.js"])
+    assert {skip.reason for skip in resources.refused()} == {"asked for by a script: robots.txt disallows it"}
+    assert resources.refused() == [], "each is told once"
+
+
+def test_private_addresses_of_others_need_to_be_named(site: Site, other: Site, make: Make) -> None:
+    """Leave for all private addresses was given to reach the site, not for what its pages name."""
+    site.routes["/data"] = other.routes["/data"] = "x"
+    resources = make(allow_private=True)
+    assert load(resources, f"{site.url}/data") is not None
+    for url in (other.url, other.url.replace("127.0.0.3", "localhost"), "http://[::ffff:127.0.0.3]:1", "file:///etc"):
+        assert load(resources, f"{url}/data") is None
+    assert other.hits == []
+    assert load(make(), f"{other.url}/data") is not None
+
+
+@pytest.mark.parametrize("target", ["{other}/data", "file:///etc/passwd", "/private", "/loop"])
+def test_redirects_stay_on_their_origin(site: Site, other: Site, make: Make, target: str) -> None:
+    site.routes["/hop"], site.routes["/loop"] = redirect(target.format(other=other.url)), redirect("/loop")
+    assert load(make("User-agent: *\nDisallow: /private"), f"{site.url}/hop") is None
+    assert other.hits == []
+
+
+def test_credentials_go_to_the_site_alone(site: Site, other: Site, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "a-very-secret-token")
+    sessions = Sessions([Credential(one.url, bearer=InEnvironment("A_TOKEN")) for one in (site, other)])
+    sent: dict[str, list[str | None]] = {"site": [], "other": []}
+    site.came = lambda handler: sent["site"].append(handler.headers.get("Authorization"))  # type: ignore[method-assign]
+    other.came = lambda handler: sent["other"].append(handler.headers.get("Authorization"))  # type: ignore[method-assign]
+    site.routes["/data"] = other.routes["/data"] = Reply(b"told: a-very-secret-token", 200, JSON)
+    resources = make(sessions=sessions)
+    given = load(resources, f"{site.url}/data", authorization="Bearer of-page")
+    assert load(resources, f"{other.url}/data") is not None
+    assert load(resources, f"{site.url}/logout") is None
+    assert sent == {"site": ["Bearer a-very-secret-token"], "other": [None, None]}
+    assert given is not None
+    assert given.body == b"told: ", "what a site repeats of a secret does not reach the browser"
+
+
+def test_a_job_loads_nothing_outside_of_its_places(site: Site, other: Site, make: Make) -> None:
+    site.routes["/docs/a"] = site.routes["/b"] = other.routes["/a"] = "x"
+    resources = make(within=(f"{site.url}/docs/",))
+    found = [load(resources, url) for url in (f"{site.url}/docs/a", f"{site.url}/b", f"{other.url}/a")]
+    assert [given is not None for given in found] == [True, False, False]
+    assert (site.hits, other.hits) == (["/docs/a"], [])
+
+
+def test_limits(site: Site, make: Make) -> None:
+    site.routes["/app.js"] = site.routes["/data"] = Reply(b"x" * 1_000)
+    resources, budget = make(max_bytes=2_000), Budget(1_500)
+    for _ in range(4):
+        resources.load(Ask(f"{site.url}/app.js", True, {}), budget)
+    assert site.hits == ["/app.js"], "a script is loaded once"
+    assert resources.load(Ask(f"{site.url}/data", False, {}), budget) is None, "but counts for each page"
+    site.routes["/large"] = Reply(b"x" * 3_000)
+    assert load(resources, f"{site.url}/large") is None
+    assert sorted(skip.reason.partition(": ")[2] for skip in resources.refused()) == [
+        "larger than 2,000 bytes", "over the limit of 20,000,000 bytes that a page may load",
+    ]  # fmt: skip
+
+
+def test_what_is_unavailable_is_remembered_for_the_page(site: Site, make: Make) -> None:
+    site.routes["/data"] = Reply(b"", 503)
+    budget = Budget(1_000)
+    assert make().load(Ask(f"{site.url}/data", False, {}), budget) is None
+    assert budget.unavailable.endswith("/data: HTTP 503")
+
+
+def test_closing_ends_what_is_under_way(site: Site, make: Make) -> None:
+    came, ended = threading.Event(), threading.Event()
+
+    def slow(handler: object) -> None:
+        came.set()
+        site.stopping.wait(30)
+
+    site.routes["/slow"] = slow
+    resources = make(timeout=30.0)
+    waiting = threading.Thread(target=lambda: (load(resources, f"{site.url}/slow"), ended.set()))
+    waiting.start()
+    assert came.wait(10)
+    resources.close()
+    assert ended.wait(10)
+    waiting.join()
