@@ -15,6 +15,7 @@ overload: a server under wrk, at what it can do and at ten times that for --repe
 hostile: keyed searches and probes beside 2,000 hostile connections for --repeat seconds
 soak:  a server for --repeat seconds of mixed queries and five hot swaps: whether it grows
 push:  documents pushed to a server of --source: from being accepted to being found
+render: --chunks pages that scripts draw, beside the same pages written
 git:   a repository of --chunks files as a source, built again after ten have changed
 checkouts: searches and starts of this checkout beside those of another one, --against FOLDER, with its own .venv
 """

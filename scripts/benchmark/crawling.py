@@ -36,7 +36,7 @@ def crawl(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
         if not folder.is_dir():
             rows.append({"name": manual, "contestant": "not installed"})
             continue
-        with _served(folder) as url:
+        with served(folder) as url:
             rates: dict[str, list[dict[str, Any]]] = {name: [] for name in _CONTESTANTS}
             for _, (name, kind) in itertools.product(range(repeat), _CONTESTANTS.items()):
                 rates[name].append(_run(kind, url))
@@ -51,7 +51,8 @@ def crawl(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 @contextmanager
-def _served(folder: Path) -> Iterator[str]:
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on loopback, by a process of its own; gives the address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(folder)]

@@ -32,6 +32,7 @@ _COLUMNS = {
     "threads": "threads",
     "rss_half_mb": "RSS MB at half",
     "rss_mb": "RSS MB",
+    "pss_half_mb": "PSS MB at half",
     "pss_mb": "PSS MB",
     "peak_percent": "% of peak",
     "bytes_per_chunk": "bytes/chunk",

@@ -19,6 +19,7 @@ from benchmark.load import load
 from benchmark.overload import overload
 from benchmark.pushing import push
 from benchmark.ray_build import ray_build
+from benchmark.rendering import render
 from benchmark.report import Row
 from benchmark.repository import git
 from benchmark.rerank import rerank
@@ -162,5 +163,6 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "soak": (soak, 1200, 2_000),
     "push": (push, 8, 10_000),  # for this one, all passages of --source
     "git": (git, 3, 10_000),  # files
+    "render": (render, 3, 50),  # pages
     "checkouts": (checkouts, 40, 10_000),
 }
