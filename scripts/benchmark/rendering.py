@@ -53,9 +53,9 @@ def render(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 def _write(work: Path, pages: int) -> None:
-    """Pages of which each leads to the next three, with a script each, drawn by it and written."""
+    """Pages of which each leads to the next eight, with a script each, drawn by it and written."""
     for number in range(pages):
-        title, further = f"Page {number}", range(number + 1, min(number + 4, pages))
+        title, further = f"Page {number}", range(number + 1, min(number + 9, pages))
         text = f"<p>{f'{title} tells of lamps and of their wicks, which draw the oil upwards. ' * 12}</p>" * 4
         links = "".join(f'<a href="../{other}/">Page {other}</a> ' for other in further)
         html = f"<main><h1>{title}</h1>{text}{links}</main>"

@@ -110,14 +110,9 @@ class _Process:
         self._folder = tempfile.mkdtemp(prefix="pilotlight-", dir=short)
         self._pool = ThreadPoolExecutor(_LOADERS, thread_name_prefix="load")
         environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-        self._process = subprocess.Popen(
+        self._process = _started(
             [sys.executable, "-I", "-X", "utf8", "-c", _START, *map(os.path.abspath, sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=environment | {"HOME": self._folder, "TMPDIR": self._folder, "XDG_RUNTIME_DIR": self._folder},
-            start_new_session=True,  # an interrupt from the keyboard is for the build, which then ends this
+            environment | {"HOME": self._folder, "TMPDIR": self._folder, "XDG_RUNTIME_DIR": self._folder},
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -249,6 +244,21 @@ class _Process:
                 answer |= {"status": given.status, "type": given.content_type, "headers": dict(given.headers)}
             with suppress(OSError):
                 self._send(answer, given.body if given is not None else b"")
+
+
+def _started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=environment,
+            start_new_session=True,  # an interrupt from the keyboard is for the build, which then ends this
+        )
+    except OSError as error:
+        raise RendererMissing(f"no process to draw pages in can be started: {error.strerror}") from error
 
 
 def _fail(future: "Future[Any]", error: Exception) -> None:
