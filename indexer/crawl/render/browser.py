@@ -110,10 +110,14 @@ class _Process:
         self._folder = tempfile.mkdtemp(prefix="pilotlight-", dir=short)
         self._pool = ThreadPoolExecutor(_LOADERS, thread_name_prefix="load")
         environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-        self._process = _started(
-            [sys.executable, "-I", "-X", "utf8", "-c", _START, *map(os.path.abspath, sys.path)],
-            environment | {"HOME": self._folder, "TMPDIR": self._folder, "XDG_RUNTIME_DIR": self._folder},
-        )
+        try:
+            self._process = _started(
+                [sys.executable, "-I", "-X", "utf8", "-c", _START, *map(os.path.abspath, sys.path)],
+                environment | {"HOME": self._folder, "TMPDIR": self._folder, "XDG_RUNTIME_DIR": self._folder},
+            )
+        except RendererMissing:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         try:
