@@ -27,12 +27,15 @@ OWN = (  # what a source can have of its own
 )
 _OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
 _OF_REPOSITORIES = ("timeout", "max_bytes", "max_total_bytes", "include", "exclude", "allow_private", "link_template")
+_OF_BUCKETS = ("timeout", "max_bytes", "max_total_bytes", "include", "exclude", "concurrency", "link_template")
 
 
 def own_names(source: str) -> tuple[str, ...]:
-    """Return the names of the settings that a source can have of its own: a site, a repository, a folder or file."""
+    """Return the names of the settings that a source can have of its own: site, repository, bucket, folder or file."""
     if "://" not in source:
         return _OF_FILES
+    if source.lower().startswith(("s3:", "gs:", "az:")):
+        return _OF_BUCKETS
     return _OF_REPOSITORIES if source.lower().startswith("git+") else tuple(n for n in OWN if n != "link_template")
 
 
@@ -63,7 +66,7 @@ class CrawlLimits:
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
     within: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by source: places that it may not leave
     user_agent: str = field(default_factory=default_user_agent)
-    link_template: str = ""  # addresses of the files of a repository, see `indexer.link_template`
+    link_template: str = ""  # addresses of the files of a repository or bucket, see `indexer.link_template`
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by source: values by names of OWN, or None
 
     def __post_init__(self) -> None:
