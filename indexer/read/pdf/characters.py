@@ -15,11 +15,14 @@ from indexer.read.extraction import tidy
 _MOST_CHARACTERS = 200_000  # of a page whose layout is looked at
 _MOST_WORDS = 30_000
 _MOST_OBJECTS = 5_000  # of a page whose drawn lines are looked at
+_MOST_FORMS = 100  # pictures and pages within it
 _TURNED = 0.2  # share of words that are not upright above which a page is no page of lines
 _RIGHT_TO_LEFT = 0.1  # share of letters
 _THIN = 3.0  # points: what is drawn lower than this is a line
 _LONG = 15.0  # points: and longer than this
+_SHORT = 5.0  # points: a vertical one is longer than this
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u00ad\u200b]+[\x02\ufffe\u00ad]?")
+_HALF = re.compile("[\ud800-\udfff]")
 _HYPHENS = ("\x02", "\ufffe", "\u00ad")  # what PDFium gives for a hyphen that only ends a line, and soft ones
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
@@ -29,6 +32,9 @@ _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w*bx|bx\d|[a-z]TB|-B\
 _BOLD = 600  # font weight
 _INVISIBLE = 3  # text render mode
 _TURNS = {0: (1, 0, 0, 1), 1: (0, 1, -1, 0), 2: (-1, 0, 0, -1), 3: (0, -1, 1, 0)}  # x' = ax + by, y' = cx + dy
+
+
+Matrix = tuple[float, float, float, float, float, float]  # as PDF has it: x' = ax + cy + e, y' = bx + dy + f
 
 
 class Word(NamedTuple):
@@ -50,13 +56,21 @@ class Rule(NamedTuple):
     y: float
 
 
+class Upright(NamedTuple):
+    """A vertical line that is drawn."""
+
+    x: float
+    bottom: float
+    top: float
+
+
 @dataclass(frozen=True, slots=True)
 class Characters:
     """What is on a page."""
 
     text: str  # as PDFium orders it, for a page whose layout is not followed
     words: tuple[Word, ...] = ()  # in the order of the file; none where the layout cannot be followed
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule | Upright, ...] = ()
     height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
     aside: tuple[str, ...] = ()  # words that are not upright on a page of lines
     is_recognised: bool = False  # whether its text is invisible, above a scan
@@ -117,14 +131,12 @@ def _simple(text_page: Any) -> str:
 
 
 def _all_text(text_page: Any, count: int) -> str:
-    """Return a character of text for each that PDFium counts."""
+    """Return a character for each that PDFium counts, which are units of UTF-16: some letters are two of them."""
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(text_page, 0, count, buffer) == count + 1:
-        text = bytes(buffer)[:-2].decode("utf-16-le", "replace")
-        if len(text) == count:
-            return text
+        return "".join(map(chr, buffer[:count]))
     codes = (pdfium.FPDFText_GetUnicode(text_page, place) for place in range(count))
-    return "".join(chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else " " for code in codes)
+    return "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
 
 
 def _words(page: Any, text_page: Any, text: str) -> Iterator[tuple[Word, bool]]:
@@ -140,6 +152,8 @@ def _words(page: Any, text_page: Any, text: str) -> Iterator[tuple[Word, bool]]:
         if not (west <= x.value <= east and south <= y.value <= north):
             continue
         word = found[0]
+        if _HALF.search(word):
+            word = word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         if word[-1] in _HYPHENS:
             word = word[:-1] + "-"
         pdfium.FPDFText_GetMatrix(text_page, first, matrix)
@@ -183,19 +197,47 @@ def _is_invisible(text_page: Any, words: list[Word]) -> bool:
     return bool(things) and all(pdfium.FPDFTextObj_GetTextRenderMode(thing) == _INVISIBLE for thing in things)
 
 
-def _rules(page: Any) -> Iterator[Rule]:
-    count = pdfium.FPDFPage_CountObjects(page)
-    if count > _MOST_OBJECTS:
-        return
+def _rules(page: Any) -> Iterator[Rule | Upright]:
     a, b, c, d = _TURNS[pdfium.FPDFPage_GetRotation(page) % 4]
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     sides = [ctypes.byref(side) for side in (left, bottom, right, top)]
-    for place in range(count):
-        thing = pdfium.FPDFPage_GetObject(page, place)
-        if pdfium.FPDFPageObj_GetType(thing) != pdfium.FPDF_PAGEOBJ_PATH:
-            continue
-        pdfium.FPDFPageObj_GetBounds(thing, *sides)
-        xs = sorted((a * left.value + b * bottom.value, a * right.value + b * top.value))
-        ys = sorted((c * left.value + d * bottom.value, c * right.value + d * top.value))
-        if xs[1] - xs[0] >= _LONG and ys[1] - ys[0] <= _THIN:
-            yield Rule(xs[0], xs[1], (ys[0] + ys[1]) / 2)
+    count = pdfium.FPDFPage_CountObjects(page)
+    looked_at = 0
+    todo: list[tuple[Any, Any, int, Matrix]] = [(page, pdfium.FPDFPage_GetObject, count, (a, c, b, d, 0.0, 0.0))]
+    while todo:
+        holder, get, count, matrix = todo.pop()
+        looked_at += count
+        if looked_at > _MOST_OBJECTS:
+            return
+        for place in range(count):
+            thing = get(holder, place)
+            kind = pdfium.FPDFPageObj_GetType(thing)
+            if kind == pdfium.FPDF_PAGEOBJ_FORM and len(todo) < _MOST_FORMS:
+                inner = _times(_matrix_of(thing), matrix)
+                todo.append((thing, pdfium.FPDFFormObj_GetObject, pdfium.FPDFFormObj_CountObjects(thing), inner))
+            if kind != pdfium.FPDF_PAGEOBJ_PATH:
+                continue
+            pdfium.FPDFPageObj_GetBounds(thing, *sides)
+            corners = [_at(matrix, left.value, bottom.value), _at(matrix, right.value, top.value)]
+            (west, east), (low, high) = (sorted(values) for values in zip(*corners, strict=True))
+            if east - west >= _LONG and high - low <= _THIN:
+                yield Rule(west, east, (low + high) / 2)
+            elif high - low >= _SHORT and east - west <= _THIN:
+                yield Upright((west + east) / 2, low, high)
+
+
+def _matrix_of(thing: Any) -> Matrix:
+    own = pdfium.FS_MATRIX(1, 0, 0, 1, 0, 0)
+    pdfium.FPDFPageObj_GetMatrix(thing, own)
+    return own.a, own.b, own.c, own.d, own.e, own.f
+
+
+def _times(one: Matrix, two: Matrix) -> Matrix:
+    a, b, c, d, e, f = one
+    m, n, o, p, q, r = two
+    return a * m + b * o, a * n + b * p, c * m + d * o, c * n + d * p, e * m + f * o + q, e * n + f * p + r
+
+
+def _at(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
+    a, b, c, d, e, f = matrix
+    return a * x + c * y + e, b * x + d * y + f

@@ -40,7 +40,7 @@ def by_outline(entries: Sequence[Entry], pages: Sequence[Sequence[Block]]) -> di
             known = (place for key in _keys(entry.title) for place in places.get(key, ()) if (page, place) not in found)
             place = min(known, key=lambda place: (place <= after, place), default=-1)
             if place >= 0:
-                found[page, place] = entry.level, entry.title
+                found[page, place] = entry.level, _plain(pages[page][place])
                 after = place
     return found
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 
-from indexer.read.pdf.characters import Rule, Word
+from indexer.read.pdf.characters import Rule, Upright, Word
 from indexer.read.pdf.lines import Line, line_of, rows_of
 from indexer.records import COLUMNS
 
 _ALIKE = 4.0  # points between the ends of lines that belong to one table
+_MOST_STACKS = 40  # sets of drawn lines on a page that are looked at
 _TOUCH = 2.0  # points between parts of a drawn line
 _LEAST_ROWS = 3  # of a table without drawn lines
 _STRIP = 0.4  # of the size: least white space between columns
@@ -51,23 +53,35 @@ def _row_text(cells: Sequence[str]) -> str:
     return COLUMNS.join(cells).rstrip(" |") if any(cells) else ""
 
 
-def ruled(lines: Sequence[Line], rules: Sequence[Rule]) -> tuple[list[Table], list[Line]]:
+def ruled(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[Line]]:
     """Return the tables between drawn lines, and the lines of text that are in none."""
     tables: list[Table] = []
     left = sorted(lines, key=lambda line: -line.base)
-    for stack in _stacks(_whole(rules)):
-        inside = [
-            line
-            for line in left
-            if stack[0].left - _ALIKE <= line.left
-            and line.right <= stack[0].right + _ALIKE
-            and stack[-1].y - 1 <= line.base + 0.3 * line.size <= stack[0].y
-        ]
-        for table, used in _between(inside, stack):
+    uprights = _tall([line for line in drawn if isinstance(line, Upright)])
+    for stack in _stacks(_whole([line for line in drawn if isinstance(line, Rule)])):
+        west, east = stack[0].left - _ALIKE, stack[0].right + _ALIKE
+        own = [line for line in uprights if west + 2 * _ALIKE < line.x < east - 2 * _ALIKE]
+        stack = list(_closed(stack, own))
+        inside = [line for line in left if west <= line.left and line.right <= east and _is_below(line, stack[0])]
+        for table, used in _between(inside, stack, own):
             tables.append(table)
             gone = set(map(id, used))
             left = [line for line in left if id(line) not in gone]
     return tables, left
+
+
+def _closed(stack: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[Rule]:
+    """Yield drawn lines of one width, and where vertical ones end between them: some tables are open below."""
+    for upper, lower in zip_longest(stack, stack[1:]):
+        yield upper
+        ends = [line.bottom for line in uprights if line.bottom < upper.y - _ALIKE and line.top >= upper.y - _ALIKE]
+        foot = min(ends, default=upper.y)
+        if ends and (lower is None or foot > lower.y + _ALIKE):
+            yield Rule(upper.left, upper.right, foot)
+
+
+def _is_below(line: Line, rule: Rule) -> bool:
+    return line.base + 0.3 * line.size <= rule.y
 
 
 def _whole(rules: Sequence[Rule]) -> list[Rule]:
@@ -75,15 +89,27 @@ def _whole(rules: Sequence[Rule]) -> list[Rule]:
     found: list[Rule] = []
     for rule in sorted(rules, key=lambda rule: (-round(rule.y), rule.left)):
         last = found[-1] if found else None
-        if last and abs(last.y - rule.y) <= 1.0 and rule.left <= last.right + _TOUCH:
+        if last and abs(last.y - rule.y) <= 1.0 and last.left <= rule.left <= last.right + _TOUCH:
             found[-1] = Rule(last.left, max(last.right, rule.right), last.y)
         else:
             found.append(rule)
     return found
 
 
-def _stacks(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
-    """Lines of one width, from the top down; two at least."""
+def _tall(uprights: Sequence[Upright]) -> list[Upright]:
+    """Vertical lines, those that go on in another piece as one."""
+    found: list[Upright] = []
+    for line in sorted(uprights, key=lambda line: (round(line.x), line.bottom)):
+        last = found[-1] if found else None
+        if last and abs(last.x - line.x) <= 1.0 and line.bottom <= last.top + _TOUCH:
+            found[-1] = Upright(last.x, last.bottom, max(last.top, line.top))
+        else:
+            found.append(line)
+    return found
+
+
+def _stacks(rules: Sequence[Rule]) -> list[list[Rule]]:
+    """Lines of one width, from the top down, two at least; the most first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
     for rule in rules:
         key = round(rule.left / _ALIKE), round(rule.right / _ALIKE)
@@ -92,28 +118,54 @@ def _stacks(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
         stack = stacks.setdefault(home, [])
         if not stack or stack[-1].y - rule.y > _TOUCH:
             stack.append(rule)
-    return (stack for stack in stacks.values() if len(stack) > 1)
+    found = sorted((stack for stack in stacks.values() if len(stack) > 1), key=len, reverse=True)
+    return found[:_MOST_STACKS]
 
 
-def _between(inside: Sequence[Line], stack: Sequence[Rule]) -> Iterator[tuple[Table, list[Line]]]:
+def _between(
+    inside: Sequence[Line], stack: Sequence[Rule], uprights: Sequence[Upright]
+) -> Iterator[tuple[Table, list[Line]]]:
     """Tables between drawn lines of one width; what is no row of cells parts them."""
-    parts: list[list[list[Line]]] = [[]]
-    ordered = sorted(inside, key=lambda line: -line.base)
+    parts: list[tuple[tuple[float, ...], list[list[Line]]]] = [((), [])]
     place = 0
-    for lower in stack[1:]:
+    for upper, lower in pairwise(stack):
         rows: list[Line] = []
-        while place < len(ordered) and ordered[place].base + 0.3 * ordered[place].size > lower.y:
-            rows.append(ordered[place])
+        while place < len(inside) and not _is_below(inside[place], lower):
+            rows.append(inside[place])
             place += 1
-        if rows and _are_cells(rows):
-            parts[-1].append(rows)
-        elif rows:
-            parts.append([])
-    for part in parts:
+        walls = _walls(upper, lower, uprights)
+        if not rows:
+            continue
+        if walls != parts[-1][0]:
+            parts.append((walls, []))
+        if walls or _are_cells(rows):
+            parts[-1][1].append(rows)
+        else:
+            parts.append((walls, []))
+    for walls, part in parts:
         flat = [line for group in part for line in group]
-        table = _table(flat, part) if flat else None
+        table = (_walled(flat, part, walls) if walls else _table(flat, part)) if flat else None
         if table:
             yield table, flat
+
+
+def _walls(upper: Rule, lower: Rule, uprights: Sequence[Upright]) -> tuple[float, ...]:
+    """Places of the vertical lines that reach from one drawn line to the next, from left to right."""
+    reaching = sorted(line.x for line in uprights if line.bottom <= lower.y + _ALIKE and line.top >= upper.y - _ALIKE)
+    found: list[float] = []
+    for x in reaching:
+        if not found or x - found[-1] > _ALIKE:
+            found.append(float(round(x)))
+    return tuple(found)
+
+
+def _walled(lines: Sequence[Line], groups: Sequence[Sequence[Line]], walls: Sequence[float]) -> Table:
+    """Return a table all of whose cells are drawn."""
+    rows = [_merged([_cells(row, walls) for row in rows_of(group)]) for group in groups]
+    first = [line for line in groups[0] if line.words]
+    others = [line for group in groups[1:] for line in group]
+    is_head = bool(others) and all(line.is_bold for line in first) and not all(line.is_bold for line in others)
+    return _made(rows, 1 if is_head else 0, lines)
 
 
 def _are_cells(lines: Sequence[Line]) -> bool:
@@ -214,14 +266,18 @@ def _table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] | None) -> Ta
         heads = 1 if is_grid else len(ruled_rows[0]) if len(ruled_rows[0]) <= 3 else 0
     elif rows[0] and all(line.is_bold for line in rows[0]) and not all(line.is_bold for line in lines):
         heads = 1
+    return _made(cells, min(heads, len(cells)), lines)
+
+
+def _made(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[Line]) -> Table:
     return Table(
         tuple(map(tuple, cells)),
-        min(heads, len(cells)),
+        heads,
         min(line.left for line in lines),
         max(line.right for line in lines),
         max(line.top for line in lines),
         min(line.bottom for line in lines),
-        size,
+        max(line.size for line in lines),
     )
 
 
