@@ -31,12 +31,15 @@ OWN = (  # what a source can have of its own
 RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
 _OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
 _OF_REPOSITORIES = ("timeout", "max_bytes", "max_total_bytes", "include", "exclude", "allow_private", "link_template")
+_OF_BUCKETS = ("timeout", "max_bytes", "max_total_bytes", "include", "exclude", "concurrency", "link_template")
 
 
 def own_names(source: str) -> tuple[str, ...]:
-    """Return the names of the settings that a source can have of its own: a site, a repository, a folder or file."""
+    """Return the names of the settings that a source can have of its own: site, repository, bucket, folder or file."""
     if "://" not in source:
         return _OF_FILES
+    if source.lower().startswith(("s3:", "gs:", "az:")):
+        return _OF_BUCKETS
     return _OF_REPOSITORIES if source.lower().startswith("git+") else tuple(n for n in OWN if n != "link_template")
 
 
@@ -70,7 +73,7 @@ class CrawlLimits:
     render: str = "off"  # one of RENDER
     render_timeout: float = 15.0  # seconds in which the scripts of a page draw it
     render_bytes: int = 20_000_000  # bytes that they may load, after decompression
-    link_template: str = ""  # addresses of the files of a repository, see `indexer.link_template`
+    link_template: str = ""  # addresses of the files of a repository or bucket, see `indexer.link_template`
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by source: values by names of OWN, or None
 
     def __post_init__(self) -> None:

@@ -144,7 +144,7 @@ class Settings:
     )
     link_template: str = setting(
         "",
-        "address of a repository's files, such as https://HOST/{ref}/{path}#L{line}; empty = shown from the index",
+        "address of the files of a repository or bucket, such as https://HOST/{path}; empty = shown from the index",
         "crawl",
     )
     credentials_file: str = setting(

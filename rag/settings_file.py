@@ -10,8 +10,7 @@ from indexer.config import OWN, CrawlLimits, own_names
 from indexer.credentials import Credential
 from indexer.errors import ConfigError, SourceError
 from indexer.read.metadata import collect
-from indexer.sources.git.address import is_repository
-from indexer.sources.names import full_name, refuse_secret
+from indexer.sources.names import address_kind, full_name, refuse_secret
 from indexer.sources.schedule import read_interval
 from rag.credential_tables import read_credentials
 from rag.errors import SettingsError
@@ -97,8 +96,12 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
         refuse_secret(name)
     except SourceError as error:
         raise SettingsError(f"{where}: {error}") from None
-    if (kind == "url") != (name.lower().startswith(("http://", "https://")) or is_repository(name)):
-        what = "an http, https, git+https or git+file address" if kind == "url" else "a folder or file, not an address"
+    if (kind == "url") != (address_kind(name) is not None):
+        what = (
+            "an http, https, git+https, git+file, s3, gs or az address"
+            if kind == "url"
+            else "a folder or file, not an address"
+        )
         raise SettingsError(f"{where}: {kind} must be {what}, not {name!r}")
     every = None
     if "every" in table:
@@ -128,8 +131,7 @@ def _own(table: Mapping[str, Any], source: str, where: str) -> Mapping[str, Any]
         if "path" in table and name != "max_bytes":
             raise SettingsError(f"{where}: {name} limits a crawl: it needs a url, and this source is a path")
         if name not in own_names(source) and "path" not in table:
-            kind = "a repository" if is_repository(source) else "a site"
-            raise SettingsError(f"{where}: {name} is not for {kind}")
+            raise SettingsError(f"{where}: {name} is not for a {address_kind(source)}")
         given[name] = BY_NAME[name].read(table[name], f"{where}: {name}")
     own = own_limits(given)
     try:

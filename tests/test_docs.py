@@ -173,7 +173,7 @@ def test_json_fields_are_described():
 
 
 def test_metrics_are_the_table():
-    metrics = Metrics(lambda: {"ready": True})
+    metrics = Metrics(lambda: {"ready": True}, lambda: {})
     metrics.refuse("queue")
     exposed = {family.name: family for family in text_string_to_metric_families(metrics.text().decode())}
     page = (DOCS / "monitoring.md").read_text(encoding="utf-8")

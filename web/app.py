@@ -54,7 +54,9 @@ def create_app(
     app.extensions["limits"] = settings
     app.extensions["jobs"] = builds
     app.extensions["pushes"] = pushes
-    telemetry.install(app, retriever, log_queries=settings.log_queries)  # first, so that it sees what others refuse
+    telemetry.install(
+        app, retriever, pushes, log_queries=settings.log_queries
+    )  # first, so that it sees what others refuse
     for part in PARTS:
         app.register_blueprint(part.blueprint)
     branding.register(app, settings)

@@ -125,3 +125,6 @@ class Pushes(Protocol):
 
     def queue(self, collection: str = "default") -> dict[str, Any]:
         """Return how much waits, and the latest changes. Raises DocumentRefused."""
+
+    def waiting(self) -> dict[str, dict[str, Any]]:
+        """Return how much waits and has failed, by collection. Raises sqlite3.Error or OSError."""

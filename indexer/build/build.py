@@ -54,7 +54,7 @@ def build(
     was live stays live.
 
     Args:
-        sources: http or https addresses, repositories, folders or files: all that the index is to hold.
+        sources: http or https addresses, repositories, buckets, folders or files: all that the index is to hold.
         index_dir: folder of the index; made if it is missing.
         embedder: makes the vectors; its fingerprint goes into the index. Asked for nothing else while nothing is new.
         config: the settings: limits, chunk sizes, how many generations to keep, what to read again.

@@ -223,7 +223,7 @@ class Fetcher:
                 raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=pause or 0.0)
             if not 200 <= status < 300:
                 raise FetchError(f"HTTP {status}", status=status)
-            content_type, charset = _content_type(headers.get("Content-Type", ""))
+            content_type, charset = media_type(headers.get("Content-Type", ""))
             if order.types is not None and content_type not in order.types:
                 raise NotWanted(f"content type {content_type or 'missing'} is not read")
             limit = self._limits.max_bytes if order.cut_at is None else order.cut_at
@@ -291,7 +291,8 @@ class Fetcher:
         return bytes(body)
 
 
-def _content_type(header: str) -> tuple[str, str | None]:
+def media_type(header: str) -> tuple[str, str | None]:
+    """Return the media type and the charset that a Content-Type header names."""
     message = Message()
     message["Content-Type"] = header
     charset = message.get_param("charset")

@@ -78,6 +78,7 @@ MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
 MODULES = {  # below `indexer.read`: reader: module that reads what strangers wrote
     **{name: f"files.{name}" for name in _READERS},
     **{name: f"office.{name}" for name in ("epub", "sheets", "slides", "word")},
+    "pdf": "pdf.document",
     HTML: "html.main_content",
     TEMPLATE: "html.template",
     LINKS: "links.page_links",

@@ -2,13 +2,30 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from indexer.errors import SourceError
 from indexer.read.formats import content_type_of
 from indexer.urls import has_user
 
+AddressKind = Literal["site", "repository", "bucket"]
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _HOST = re.compile(r"(?P<name>localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(?P<port>:\d+)?(?P<path>/.*)?$", re.IGNORECASE)
+_KINDS: dict[str, AddressKind] = {  # of sources at an address
+    "http": "site",
+    "https": "site",
+    "git+https": "repository",
+    "git+file": "repository",
+    "s3": "bucket",
+    "gs": "bucket",
+    "az": "bucket",
+}
+
+
+def address_kind(source: str) -> AddressKind | None:
+    """Return the kind of a source that is named by its address; None for a path, and for what is no source."""
+    scheme = SCHEME.match(source)
+    return _KINDS.get(scheme[1].lower()) if scheme else None
 
 
 def full_name(source: str) -> str:

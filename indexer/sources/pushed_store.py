@@ -159,6 +159,13 @@ class PushedStore:
             queued = database.execute(of_queue).fetchone()
             return QueueFacts(*queued, *database.execute("SELECT documents, bytes, trouble FROM totals").fetchone())
 
+    def failed(self) -> int:
+        """Return how many documents could not be read, and were not sent again or withdrawn since."""
+        newer = "SELECT 1 FROM changes AS later WHERE later.url = changes.url AND later.id > changes.id"
+        failed = f"SELECT count(*) FROM changes WHERE state = 'failed' AND NOT EXISTS ({newer})"  # noqa: S608 - no input
+        with self._connected() as database:
+            return int(database.execute(failed).fetchone()[0])
+
     def has(self, url: str) -> bool:
         """Return whether there is a document of an address: here, or in a live generation that came from elsewhere."""
         with self.read() as here:

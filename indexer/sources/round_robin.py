@@ -20,6 +20,8 @@ from indexer.sources.git.address import is_repository
 from indexer.sources.git.mirror import Mirrors
 from indexer.sources.git.repository import read_repository
 from indexer.sources.names import SCHEME
+from indexer.sources.objects.address import is_bucket
+from indexer.sources.objects.objects import read_objects
 from indexer.sources.pushed import read_pushed
 from indexer.sources.pushed_store import SOURCE, PushedReader
 from indexer.sources.templates import Items, Templates
@@ -78,7 +80,7 @@ def read_sources(
     A site whose template is to be learnt gives nothing in its first turns.
 
     Args:
-        sources: http or https addresses, repositories, folders or files, and `pushed_store.SOURCE`.
+        sources: http or https addresses, repositories, buckets, folders or files, and `pushed_store.SOURCE`.
         limits: for sites; `max_bytes` for files too.
         found: told how many pages are due in all, as far as is known.
         earlier: what an earlier build knows, if there was one; unchanged pages of a site are not read again.
@@ -157,9 +159,11 @@ def _read_one(
         return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()), study)
     if is_repository(source):
         return read_repository(source, limits, found, mirrors, earlier, study)
+    if is_bucket(source):
+        return read_objects(source, limits, found, earlier, study)
     if scheme[1].lower() not in ("http", "https"):
         raise SourceError(
             f"{source}: cannot index this scheme; name an http or https address, git+https:// or git+file:// and a "
-            "repository, a folder or a file"
+            "repository, s3://, gs:// or az:// and a bucket, a folder or a file"
         )
     return crawl(source, limits, found, earlier, traffic, journal, sessions, browser)

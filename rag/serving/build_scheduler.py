@@ -23,7 +23,7 @@ from indexer.errors import IndexerError, NothingToIndex, SourceError
 from indexer.generation.previous import READER_VERSION, live_sources
 from indexer.publish.collections import list_collections
 from indexer.publish.publish import disk_errors
-from indexer.sources.git.address import is_repository
+from indexer.sources.names import address_kind
 from indexer.sources.read_times import ReadTimes
 from indexer.sources.schedule import Schedule, ScheduledSource
 from indexer.sources.watch import Watcher
@@ -205,19 +205,18 @@ def scheduled_sources(
     Args:
         sources: what says how often it is to be read, or that it is to be watched, keeps to that.
         collection: of the sources that name none.
-        every: seconds for the others; with `watch`, for the sites and repositories among them.
+        every: seconds for the others; with `watch`, for those among them that are no paths.
         watch: whether the paths among them are watched.
 
     Raises:
-        SourceError: `watch` is asked for, and a site or repository has no interval.
+        SourceError: `watch` is asked for, and a source that is no path has no interval.
     """
     entries = {}
     for one in sources:
-        is_far = one.source.lower().startswith(("http://", "https://")) or is_repository(one.source)
-        watched = not is_far and (one.watch or (watch and one.every is None))
+        kind = address_kind(one.source)
+        watched = kind is None and (one.watch or (watch and one.every is None))
         interval = one.every or (None if watched else every)
-        if is_far and watch and interval is None:
-            kind = "a repository" if is_repository(one.source) else "a site"
-            raise SourceError(f"{one.source} is {kind} and cannot be watched: set an interval, such as --every 6h")
+        if kind is not None and watch and interval is None:
+            raise SourceError(f"{one.source} is a {kind} and cannot be watched: set an interval, such as --every 6h")
         entries[ScheduledSource(one.source, one.collection or collection, interval, watched)] = one.metadata
     return entries

@@ -163,7 +163,20 @@ class PushedQueue:
         """Return how much waits, why it could not be indexed, and the latest changes, the last one first."""
         store = PushedStore(self._folder(collection))
         changes = [_described(change, collection) for change in store.changes(MOST_SHOWN)]
-        return {"collection": collection, **store.facts().as_dict(), "changes": changes}
+        return {"collection": collection, **store.facts().as_dict(), "failed": store.failed(), "changes": changes}
+
+    def waiting(self) -> dict[str, dict[str, Any]]:
+        """Return how much waits and has failed in each collection that anything was pushed to, JSON-ready, by name.
+
+        `oldest_seconds` is how long the first one waits; 0 where none does.
+        """
+        now, found = datetime.now(UTC), {}
+        for name, folder in pushed_folders(self._settings.index_dir).items():
+            store = PushedStore(folder)
+            facts = store.facts()
+            waits = (now - datetime.fromisoformat(facts.oldest)).total_seconds() if facts.oldest else 0.0
+            found[name] = facts.as_dict() | {"failed": store.failed(), "oldest_seconds": max(0.0, waits)}
+        return found
 
     def _folder(self, collection: str) -> Path:
         if not is_collection_name(collection):

@@ -1,6 +1,5 @@
 """The sources that a collection was made from, each with what it gave."""
 
-import re
 import sqlite3
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -12,12 +11,11 @@ from indexer.generation.document_database import open_read_only
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import DOCUMENTS, corrupt, read_manifest
 from indexer.publish.source_settings import own_of
-from indexer.sources.git.address import is_repository
+from indexer.sources.names import address_kind
 from indexer.sources.pushed_store import SOURCE as PUSHED
 
-Kind = Literal["site", "repository", "folder", "file", "pushed", "missing"]
+Kind = Literal["site", "repository", "bucket", "folder", "file", "pushed", "missing"]
 
-_SITE = re.compile(r"https?://", re.IGNORECASE)
 # Last-Modified is written in many ways, so the newest is told by the day that was read from it, if any.
 _BY_SOURCE = """
 SELECT source, count(*), coalesce(sum(chunks), 0), max(fetched_at), max(date) FROM documents GROUP BY source
@@ -62,11 +60,9 @@ def read_sources(index_dir: Path) -> tuple[str, list[SourceFacts]]:
 
 def kind_of(source: str) -> Kind:
     """Return the kind of a source, by its name and by what lies there now."""
-    if _SITE.match(source):
-        return "site"
     if source == PUSHED:
         return "pushed"
-    if is_repository(source):
-        return "repository"
+    if (kind := address_kind(source)) is not None:
+        return kind
     path = Path(source)
     return "folder" if path.is_dir() else "file" if path.is_file() else "missing"

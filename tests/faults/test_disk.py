@@ -17,7 +17,7 @@ from tests.faults.world import ACTIONS, World, assert_tidy, live, rebuild, state
 
 @pytest.mark.parametrize(
     ("action", "stride"),  # test_kill.py stops at each of them
-    [("first build", 4), ("build", 2), ("remove", 7), ("rollback", 1), ("import", 3)],
+    [("first build", 9), ("build", 5), ("remove", 15), ("rollback", 2), ("import", 7)],
 )
 def test_the_disk_fills_at_steps_of_every_kind(
     disturb: Disturb, undisturbed: Undisturb, world: World, action: str, stride: int

@@ -43,7 +43,7 @@ class Site:
                 else:
                     route(self)
 
-            do_POST = do_GET  # routes that take forms look at `command`
+            do_POST = do_HEAD = do_GET  # routes that take forms look at `command`
 
             def log_message(self, *args: object) -> None:
                 return
@@ -93,4 +93,5 @@ def send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
         handler.send_header(name, value)
     handler.send_header("Content-Length", str(len(reply.body)))
     handler.end_headers()
-    handler.wfile.write(reply.body)
+    if handler.command != "HEAD":
+        handler.wfile.write(reply.body)

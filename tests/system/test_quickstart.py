@@ -51,13 +51,24 @@ def site(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A fresh clone, with the environment that `scripts/run` makes of it at its first start."""
+    """A fresh clone, with the environment that `scripts/run` makes of it at its first start.
+
+    Of its documentation, all of which would take a minute to embed, there is what leads to three pages.
+    """
     folder = tmp_path / "clone"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+    kept = {"index", "concepts", "faq", "search"}
+    for page in (folder / "docs").glob("*.md"):
+        if page.stem not in kept:
+            page.unlink()
+    index = folder / "docs" / "index.md"
+    lines = index.read_text(encoding="utf-8").splitlines(keepends=True)
+    linked = [(set(re.findall(r"\]\(([\w-]+)\.md", line)), line) for line in lines]
+    index.write_text("".join(line for names, line in linked if names <= kept), encoding="utf-8")
     venv.create(folder / ".venv", symlinks=True)
     [packages] = (folder / ".venv" / "lib").glob("python*/site-packages")
     (packages / "clone.pth").write_text("\n".join([str(folder), *sys.path[1:]]) + "\n")

@@ -91,6 +91,7 @@ QUEUE = define(
             "collection": STRING,
             "queued": COUNT | {"description": "changes that wait to be indexed"},
             "oldest": MAYBE | {"description": "when the first of them came"},
+            "failed": COUNT | {"description": "documents that could not be read, as far back as changes are kept"},
             "documents": COUNT | {"description": "documents that were pushed and not withdrawn"},
             "bytes": COUNT,
             "error": MAYBE | {"description": "why what waits could not be indexed when it was last tried"},

@@ -1,6 +1,7 @@
 """Metrics that are looked up when `/metrics` is asked for: the index that is served, and the worker processes."""
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from importlib import metadata
@@ -13,11 +14,17 @@ from prometheus_client.registry import Collector
 from web.observe.worker_folder import workers
 
 Status = Callable[[], dict[str, Any]]
+Waiting = Callable[[], dict[str, dict[str, Any]]]
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _INDEX = {  # fields of a collection's status
     "documents": "Documents of the generation that is served.",
     "chunks": "Passages of the generation that is served.",
+}
+_PUSHED = {  # name of the metric: field of `PushedQueue.waiting`
+    "waiting": ("queued", "Changes that wait to be indexed."),
+    "failed": ("failed", "Documents that could not be read."),
+    "oldest_wait_seconds": ("oldest_seconds", "How long the first of the changes waits."),
 }
 
 
@@ -53,6 +60,25 @@ class IndexCollector(Collector):
             family = GaugeMetricFamily(f"pilotlight_index_{name}", text, labels=("collection",))
             for each in served:
                 family.add_metric((each["name"],), each[name])
+            yield family
+
+
+class PushedCollector(Collector):
+    """Documents that were pushed and are not indexed yet, by collection; nothing where they cannot be counted."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what `PushedQueue.waiting` says."""
+        try:
+            collections = self._waiting()
+        except (OSError, sqlite3.Error):  # a disk that is full or failing says so elsewhere
+            return
+        for name, (field, text) in _PUSHED.items():
+            family = GaugeMetricFamily(f"pilotlight_pushed_{name}", text, labels=("collection",))
+            for collection, facts in collections.items():
+                family.add_metric((collection,), facts[field])
             yield family
 
 

@@ -24,7 +24,7 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 
 from rag.query.results import Answer
-from web.observe.gauges import IndexCollector, Status, WorkerCollector
+from web.observe.gauges import IndexCollector, PushedCollector, Status, Waiting, WorkerCollector
 from web.observe.throughput import Minute, Throughput
 from web.observe.worker_folder import FOLDER_VARIABLE, claim_number
 from web.openapi import Content, operation
@@ -54,7 +54,7 @@ class Overview:
 class Metrics:
     """The counters of one application; safe to use from several threads."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: Status, waiting: Waiting | None = None) -> None:
         self._registry = CollectorRegistry()
         folder = Path(os.environ[FOLDER_VARIABLE]) if FOLDER_VARIABLE in os.environ else None
         self._slot = claim_number(folder) if folder else None  # held as long as this object
@@ -81,6 +81,8 @@ class Metrics:
             multiprocess.MultiProcessCollector(self._collected, str(folder))  # type: ignore[no-untyped-call]
         self._collected.register(IndexCollector(status))
         self._collected.register(WorkerCollector(folder))
+        if waiting is not None:
+            self._collected.register(PushedCollector(waiting))
 
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
         """Count one search that was answered."""

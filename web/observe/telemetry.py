@@ -11,7 +11,7 @@ from flask import Flask, Response, current_app, g, has_app_context, has_request_
 from rag.query.results import Answer
 from web.observe import logs, metrics, traces
 from web.observe.metrics import NO_ROUTE, Metrics
-from web.retriever import Retriever
+from web.retriever import Pushes, Retriever
 
 HEADER = "X-Request-Id"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -86,9 +86,9 @@ class Telemetry:
         logs.write(level, "request", fields)
 
 
-def install(app: Flask, retriever: Retriever, *, log_queries: bool) -> None:
+def install(app: Flask, retriever: Retriever, pushes: Pushes | None, *, log_queries: bool) -> None:
     """Watch an application. Call it before anything else adds hooks, so that what these refuse is seen too."""
-    counted = Metrics(lambda: retriever.status())
+    counted = Metrics(lambda: retriever.status(), pushes.waiting if pushes else None)
     telemetry = Telemetry(counted, traces.start(), log_queries=log_queries)
     app.extensions["metrics"] = counted
     app.extensions["telemetry"] = telemetry

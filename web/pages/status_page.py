@@ -1,5 +1,6 @@
 """The operator's page: what is served, how fresh it is, and how fast."""
 
+import sqlite3
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +13,7 @@ from web.observe.metrics import Metrics
 from web.openapi import HTML, operation
 from web.pages import charts
 from web.pages.display_urls import link_to
+from web.retriever import Pushes
 
 STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}
 BUILD_STAGES = ("fetch", "parse", "chunk", "embed", "write", "publish")  # as they follow each other
@@ -37,6 +39,10 @@ def show() -> str:
     with suppress(NotReady):  # the page says why, by the status
         index = retriever().describe(collection)
     overview = metrics.overview()
+    pushed: dict[str, Any] | None = None
+    with suppress(OSError, sqlite3.Error):  # nothing can be pushed either, then, and who does is told
+        pushes: Pushes | None = current_app.extensions["pushes"]
+        pushed = pushes.waiting().get(collection) if pushes else None
     total = overview.stages.get("total", [])
     columns, most = charts.throughput(overview.minutes)
     return render_template(
@@ -44,6 +50,7 @@ def show() -> str:
         status=status,
         collection=collection,
         index=index,
+        pushed=pushed,
         **(_of_index(index) if index else {}),
         histogram=charts.histogram(total),
         searches=sum(count for _, count in total),

@@ -1,3 +1,3 @@
-"""Files of text, mail and PDF in, content out: one module a format.
+"""Files of text and mail in, content out: one module a format.
 
 May import `html`, which some of them hold."""

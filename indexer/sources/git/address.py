@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from indexer.errors import SourceError
 from indexer.urls import normalise
@@ -53,7 +53,3 @@ class GitAddress:
     def is_commit(self) -> bool:
         """Whether the ref is a commit, which never changes."""
         return _COMMIT.fullmatch(self.ref) is not None
-
-    def name_of(self, path: bytes) -> str:
-        """Return the address of a file that stays the same over all commits."""
-        return f"{self.source}/{quote(path)}"

@@ -1,24 +1,22 @@
 """Pages of a repository: what has the same blob as when it was last read is known, and not read again."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
-from urllib.parse import quote
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
 
 from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
-from indexer.link_template import LinkTemplate
 from indexer.read.container import expand
-from indexer.read.formats import CONTAINER, HTML, MAIL, content_type_of, is_source_code, reader_of
-from indexer.records import Failure, Item, Known, Page, Skip
+from indexer.read.formats import CONTAINER, HTML, MAIL, content_type_of, reader_of
+from indexer.records import Item, Page, Skip
 from indexer.sources.git.address import GitAddress
 from indexer.sources.git.mirror import TIP, Mirrors
 from indexer.sources.git.program import Git, require
 from indexer.sources.git.tree import Blobs, Entry, commit_of, entries_of
+from indexer.sources.stored_files import StoredFiles
 from indexer.sources.templates import spread
 
-_LINK, _SUBMODULE = "120000", "160000"  # modes
+_SPECIAL = {"120000": "symbolic link", "160000": "a submodule"}  # modes
 _POINTER, _LONGEST_POINTER = b"version https://git-lfs.github.com/spec/", 1_024  # bytes
 
 
@@ -79,19 +77,25 @@ class _Reading:
     def __init__(
         self, address: GitAddress, commit: str, git: Git, limits: CrawlLimits, earlier: PreviousGeneration | None
     ) -> None:
-        self._address = address
         self._commit = commit
         self._git = git
-        self._limits = limits
-        self._earlier = earlier if earlier is not None and earlier.is_trusted else None
-        self._template = LinkTemplate(limits.link_template) if limits.link_template else None
-        self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._max_bytes = limits.max_bytes
+        self._files = StoredFiles(
+            address.source,
+            address.source,
+            limits,
+            earlier,
+            ref=address.ref,
+            commit=commit,
+            read_anyway=(CONTAINER, MAIL),  # whose parts are known by themselves
+        )
 
     def items(
         self, found: Callable[[int], None], study: Callable[[Iterable[Item]], None] | None
     ) -> Generator[Item, None, None]:
         """Yield what becomes of each file. Raises SourceError."""
-        entries = list(self._wanted(entries_of(self._git, self._commit)))
+        there = entries_of(self._git, self._commit)
+        entries = list(self._files.wanted(there, (_SPECIAL.get(entry.mode, "") for entry in there)))
         files = [entry for entry in entries if isinstance(entry, Entry)]
         found(len(files))
         with Blobs.of(self._git) as blobs:
@@ -103,77 +107,16 @@ class _Reading:
                 if reader != CONTAINER:
                     yield item
                 if isinstance(item, Page) and reader in (CONTAINER, MAIL):
-                    yield from expand(item, self._limits.max_bytes)
-
-    def _wanted(self, entries: Iterable[Entry]) -> Iterator[Entry | Skip | Failure]:
-        """Files that are to be read, and of the others why not; of a hidden folder that is said once."""
-        hidden: set[bytes] = set()
-        for entry in entries:
-            url, name = self._url(entry.path), entry.path.decode("utf-8", "replace")
-            steps = entry.path.split(b"/")
-            dotted = next((place for place, step in enumerate(steps, 1) if step.startswith(b".")), 0)
-            if dotted:
-                top = b"/".join(steps[:dotted])
-                if top not in hidden:
-                    hidden.add(top)
-                    yield Skip(self._url(top), "hidden")
-            elif entry.mode == _SUBMODULE:
-                yield Skip(url, "a submodule")
-            elif entry.mode == _LINK:
-                yield Skip(url, "symbolic link")
-            elif content_type_of(name) is None:
-                suffix = PurePosixPath(name).suffix.lower() or "without suffix"
-                yield Skip(url, f"file type {suffix} is not read")
-            elif refusal := self._limits.scope.refusal(f"file:///{quote(entry.path)}"):
-                yield Skip(url, refusal)
-            elif entry.size > self._limits.max_bytes:
-                yield Failure(url, f"larger than {self._limits.max_bytes:,} bytes")
-            else:
-                yield entry
+                    yield from expand(item, self._max_bytes)
 
     def _item(self, entry: Entry, blobs: Blobs) -> Item:
         """What is known of a file that has not changed, else its page."""
-        known = self._known(entry)
-        if known is not None:
+        for known in self._files.known(entry.path, entry.blob):
             return known
-        url, body = self._url(entry.path), blobs.read(entry)
+        body = blobs.read(entry)
         if len(body) < _LONGEST_POINTER and body.startswith(_POINTER):
-            return Skip(url, "a Git LFS pointer")
-        content_type = content_type_of(entry.path.decode("utf-8", "replace")) or ""
-        return Page(
-            url=url,
-            source=self._address.source,
-            body=body,
-            content_type=content_type,
-            charset=None,
-            etag=self._validator(entry),
-            last_modified=None,  # a commit has a date, its files have none
-            fetched_at=self._fetched_at,
-            requested=self._address.name_of(entry.path),
-            line_fragment=self._fragment(content_type),
-        )
-
-    def _known(self, entry: Entry) -> Known | None:
-        if self._earlier is None or _type(entry) in (CONTAINER, MAIL):  # whose parts are known by themselves
-            return None
-        record = self._earlier.page_behind(self._address.name_of(entry.path))
-        if record is None or record.source != self._address.source or record.etag != self._validator(entry):
-            return None
-        is_there = self._template.is_of(record.url, entry.path, self._address.ref) if self._template else None
-        return Known(record) if is_there or (is_there is None and record.url == self._url(entry.path)) else None
-
-    def _validator(self, entry: Entry) -> str:
-        """Stands for all that decides what is read from a file at one address."""
-        fragment = self._fragment(content_type_of(entry.path.decode("utf-8", "replace")) or "")
-        return f'"{entry.blob}{fragment and f"#{fragment}"}"'
-
-    def _fragment(self, content_type: str) -> str:
-        return self._template.fragment if self._template and is_source_code(content_type) else ""
-
-    def _url(self, path: bytes) -> str:
-        if self._template is None:
-            return self._address.name_of(path)
-        return self._template.url(path, self._address.ref, self._commit)
+            return Skip(self._files.url(entry.path), "a Git LFS pointer")
+        return self._files.page(entry.path, body, entry.blob)  # a commit has a date, its files have none
 
 
 def _type(entry: Entry) -> str | None:

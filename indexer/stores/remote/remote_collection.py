@@ -4,13 +4,9 @@ Such a place is laid out as an index folder is, so a folder that `pilotlight ind
 is read from it is trusted before its checksum has been compared.
 """
 
-import errno
-import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,17 +15,13 @@ from urllib.parse import unquote, urlsplit
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreRefused, StoreUnreachable
 from indexer.generation.layout import COLLECTIONS, CURRENT, DEFAULT, GENERATIONS, is_collection_name
 from indexer.generation.manifest import LARGEST, MANIFEST, FileRecord, Manifest, is_generation_id, parse_manifest
+from indexer.stores.remote.client import CREDENTIALS, EXTRA, Trouble, first_line, open_bucket, trouble
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+    from obstore.store import ObjectStore
 
 BLOCK = 8 * 1024 * 1024  # bytes asked for at once
 _PART = 32 * 1024 * 1024  # bytes sent at once: an object has 10,000 parts at most
-_CLIENT: "ClientConfig" = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=30)}
-_RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
-# what the client says of a request, which takes another time at every try
-_REQUEST = re.compile(r"Generic S3 error: |Error performing list request: |Error performing \w+ \S+ in .*? - ")
-_METADATA_SERVICE = "169.254.169.254"  # where a machine in the cloud is asked for its credentials
 
 
 class RemoteCollection:
@@ -185,30 +177,25 @@ class RemoteCollection:
 
         try:
             yield
-        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError) as error:
-            raise StoreRefused(
-                f"{self._shown(name)}: the store does not allow it ({_first_line(error)}); "
-                "check the credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and their rights"
-            ) from error
-        except FileNotFoundError as error:
-            if "NoSuchBucket" in str(error):
-                raise self._without_bucket() from error
-            raise
         except (exceptions.BaseError, OSError) as error:
-            text = str(error)
-            if "NoSuchBucket" in text:
-                raise self._without_bucket() from error
-            if _METADATA_SERVICE in text:
+            kind, said = trouble(error), first_line(error)
+            if kind is Trouble.MISSING:
+                raise
+            if kind is Trouble.REFUSED:
                 raise StoreRefused(
-                    f"{self.url}: there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                    f"{self._shown(name)}: the store does not allow it ({said}); "
+                    f"check the credentials in {CREDENTIALS['s3']}, and their rights"
                 ) from error
-            remedy = "free some space" if "No space left" in text else "check the address and the network"
+            if kind is Trouble.NO_BUCKET:
+                raise StoreUnreachable(
+                    f"{self.url}: there is no such bucket; make it, or correct the address"
+                ) from error
+            if kind is Trouble.NO_CREDENTIALS:
+                raise StoreRefused(f"{self.url}: there are no credentials; set {CREDENTIALS['s3']}") from error
+            remedy = "free some space" if "No space left" in str(error) else "check the address and the network"
             raise StoreUnreachable(
-                f"{self._shown(name)}: the store does not answer as it should ({_first_line(error)}); {remedy}"
+                f"{self._shown(name)}: the store does not answer as it should ({said}); {remedy}"
             ) from error
-
-    def _without_bucket(self) -> StoreUnreachable:
-        return StoreUnreachable(f"{self.url}: there is no such bucket; make it, or correct the address")
 
 
 def path_of(generation_id: str, file: str) -> str:
@@ -233,24 +220,15 @@ def _opener(url: str) -> "Callable[[], ObjectStore]":
     if parts.scheme == "file" and (parts.netloc not in ("", "localhost") or path in ("", "/")):
         raise StoreAddressError(f"{url}: write file:///FOLDER, with the whole path of the folder")
     try:
-        from obstore.store import LocalStore, S3Store
+        from obstore.store import LocalStore
     except ModuleNotFoundError as error:
-        raise StoreAddressError(f"{url}: this needs the extra remote: pip install 'pilotlight[remote]'") from error
+        raise StoreAddressError(f"{url}: {EXTRA}") from error
 
     def open_store() -> "ObjectStore":
         if parts.scheme == "file":
             if not Path(path).is_dir():
                 raise OSError(f"there is no folder {path}")
             return LocalStore(path, automatic_cleanup=True)
-        # an endpoint without TLS is one that was named so
-        plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
-        client: ClientConfig = {**_CLIENT, "allow_http": True} if plain else _CLIENT
-        return S3Store(parts.netloc, prefix=path.strip("/") or None, client_options=client, retry_config=_RETRY)
+        return open_bucket("s3", parts.netloc, path.strip("/") or None)
 
     return cache(open_store)
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno in errno.errorcode:
-        return error.strerror or str(error)
-    return _REQUEST.sub("", str(error).partition("\n")[0]).partition(": <?xml")[0]

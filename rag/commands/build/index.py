@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "source",
     nargs=-1,
     type=click.Path(readable=False),
-    help="address of a site or repository (git+https://…), or path of a file or folder "
+    help="address of a site, repository (git+https://…) or bucket (s3://…), or path of a file or folder "
     "(default: the sources of the live index)",
 )
 @click.option("--add", is_flag=True, help="add these sources to those of the live index")

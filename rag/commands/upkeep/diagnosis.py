@@ -20,8 +20,9 @@ from indexer.errors import ParseError
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections
 from indexer.read.reader_process import ReaderProcess
-from indexer.sources.git.address import is_repository
 from indexer.sources.git.program import version as git_version
+from indexer.sources.names import address_kind
+from indexer.stores.remote.client import version as obstore_version
 from rag.commands.published import published
 from rag.query.retriever import check_fingerprint
 from rag.serving.store_access import TOKEN
@@ -30,6 +31,11 @@ from rag.settings_file import credentials_of
 from rag.suggestions import nearest
 
 PREFIX = "PILOTLIGHT_"
+_OPTIONAL = {  # what sources may need: which version of it is here, and how it gets here
+    "git": (git_version, "apt-get install git"),
+    "obstore": (obstore_version, "pip install 'pilotlight[remote]'"),
+}
+_NEEDED = {"repository": "git", "bucket": "obstore"}  # by the kind of a source
 _OTHERS = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")  # that are no settings
 
 
@@ -51,7 +57,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "versions": {name: metadata.version(name) for name in ("pilotlight", "faiss-cpu", "tokenizers")}
         | {"torch": torch_version() or None, "python": platform.python_version()},
         "compiler": find_compiler(),
-        "git": git_version() or None,
+        "sources": {name: version() or None for name, (version, _) in _OPTIONAL.items()},
         "environment": {name: os.environ.get(name) for name in _variables(processor)},
     }
     warnings += processor.notes
@@ -210,8 +216,10 @@ def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnin
         "documents": generation.document_count,
         "chunks": generation.chunk_count,
     }
-    if report["git"] is None and any(map(is_repository, generation.manifest.sources)):
-        warnings.append("git is not installed, which reads the repositories of this index: apt-get install git")
+    for kind in sorted({address_kind(source) or "" for source in generation.manifest.sources}):
+        name = _NEEDED.get(kind)
+        if name and report["sources"][name] is None:
+            warnings.append(f"{name} is not installed, which reads each {kind} of this index: {_OPTIONAL[name][1]}")
     try:
         if plan:
             check_fingerprint(generation, plan.fingerprint)
@@ -277,6 +285,7 @@ _LABELS = {
     "package": "compiled package",
     "created_at": "built at",
     "readers": "document readers",
+    "sources": "for sources",
     "cpu": "CPU",
     "seccomp": "system calls",
     "landlock": "Landlock",

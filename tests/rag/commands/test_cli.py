@@ -267,6 +267,26 @@ def test_a_misspelled_variable_is_told(monkeypatch: pytest.MonkeyPatch, run: Run
     assert told == ["nothing reads PILOTLIGHT_MODLE, did you mean PILOTLIGHT_MODEL?"]
 
 
+def test_what_sources_need_is_told_where_it_is_missing(run: Run, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import obstore
+    from obstore.store import S3Store
+
+    source = bucket.removesuffix("/indexes/docs")
+    there = S3Store(source.removeprefix("s3://"), client_options={"allow_http": True})
+    obstore.put(there, "cats.md", b"# Cats\n\nCats sleep.")
+    assert run("index", source, "--json")["documents"] == 1
+    report = run("doctor", "--json")
+    assert set(report["sources"]) == {"git", "obstore"}
+    assert report["sources"]["obstore"] == obstore.__version__
+    assert not any("obstore" in warning for warning in report["warnings"])
+    missing = {"obstore": (lambda: "", "pip install 'pilotlight[remote]'")}
+    monkeypatch.setattr("rag.commands.upkeep.diagnosis._OPTIONAL", missing)
+    assert (
+        "obstore is not installed, which reads each bucket of this index: pip install 'pilotlight[remote]'"
+        in run("doctor", "--json")["warnings"]
+    )
+
+
 def test_a_cross_encoder_that_is_not_there_is_told(run: Run) -> None:
     report = run("doctor", "--json", "--rerank-model", "nowhere")
     assert report["reranker"] is None

@@ -13,10 +13,17 @@ from flask import Flask
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.config import BuildConfig
 from rag.errors import NotReady
 from rag.query.results import Answer
+from rag.serving.pushed_queue import PushedQueue
+from rag.settings import load
+from tests.dummy import DummyEmbedder
 from tests.web.fakes import FakeRetriever
 from tests.web.server.test_server import Running, until
+from web.app import create_app
 from web.observe import throughput
 from web.observe.metrics import SECONDS, STAGES, Metrics
 from web.observe.worker_folder import claim_number, workers
@@ -224,3 +231,30 @@ def kill_one_and_count(running: Running) -> None:
     after = scrape()
     assert after[searched] == answered
     assert after["pilotlight_http_requests_in_progress"] == 1
+
+
+def test_pushed_documents_that_wait_or_failed_are_counted(tmp_path: Path) -> None:
+    settings = load({"index": str(tmp_path / "index")}, {})
+    queue = PushedQueue(settings)  # which nobody has told to index
+    client = create_app(FakeRetriever(), settings, None, queue).test_client()
+    assert not any("_pushed_" in name for name in values(client.get("/metrics").text))
+    queue.put("https://a.test/good", b"Cats sleep.", "text/plain")
+    queue.put("https://a.test/bad", b"%PDF-1.4 nothing", "application/pdf")
+    build([], tmp_path / "index", DummyEmbedder(), BuildConfig(), progress=Progress(sys.stderr, "quiet"))
+
+    def told() -> list[float]:
+        found = values(client.get("/metrics").text)
+        names = ("waiting", "failed", "oldest_wait_seconds")
+        return [found[f'pilotlight_pushed_{name}{{collection="default"}}'] for name in names]
+
+    assert told() == [0, 1, 0]
+    queue.put("https://a.test/late", b"Dogs bark.", "text/plain")
+    waiting, failed, oldest = told()
+    assert (waiting, failed) == (1, 1)
+    assert 0 <= oldest < 60
+    assert queue.queue()["failed"] == 1
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", client.get("/status").text))
+    assert "3 in all; 1 change waits, the first for" in text
+    assert "1 could not be read." in text
+    queue.delete("https://a.test/bad")
+    assert told()[:2] == [2, 0]

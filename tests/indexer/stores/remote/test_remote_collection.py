@@ -187,7 +187,7 @@ def test_a_store_that_cannot_be_reached(bucket, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    monkeypatch.setattr("indexer.stores.remote.remote_collection._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("indexer.stores.remote.client._RETRY", {"max_retries": 0})
     told = set()
     for _ in range(3):
         with pytest.raises(StoreUnreachable) as caught:
@@ -245,6 +245,6 @@ def test_without_the_extra(monkeypatch):
 
 
 def test_an_index_in_a_folder_needs_no_client_of_stores():
-    modules = "rag.commands.cli, rag.serving.replica_retriever, rag.commands.upkeep"
+    modules = "rag.commands.cli, rag.serving.replica_retriever, rag.commands.upkeep, indexer.build.build"
     code = f"import sys, {modules}; sys.exit('obstore' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

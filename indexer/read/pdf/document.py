@@ -1,0 +1,85 @@
+"""PDF to content: sections under its headings in reading order, each with the page it begins on.
+
+Uses PDFium, because it is the engine of a browser: fast, and fuzzed every day. Text outside the visible page is left
+out; invisible text is kept, because scanned pages carry their recognised text that way.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from indexer.errors import ParseError
+from indexer.read.extraction import Extraction
+from indexer.read.metadata import Declared
+from indexer.read.pdf.characters import Characters, read_page
+from indexer.read.pdf.headings import by_outline, by_type, paths
+from indexer.read.pdf.outline import entries
+from indexer.read.pdf.pages import Page, laid_out
+from indexer.read.pdf.paragraphs import Block
+from indexer.read.pdf.running_heads import NEAR, running
+from indexer.read.pdf.sections import sections_of
+
+_MOST_PAGES = 20_000
+_LONGEST = 20_000_000  # characters of the whole document
+_LEAST_ENTRIES = 3  # of an outline that says where sections begin
+_MADE_UP = re.compile(r"^(?:Microsoft \w+ - |untitled)|\.(?:docx?|dvi|tex|indd|pptx?|xlsx?|pdf)$", re.IGNORECASE)
+_DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)(\d\d)")
+
+
+def read(body: bytes, charset: str | None) -> Extraction:
+    """Read a PDF file; raises ParseError."""
+    try:
+        document = pypdfium2.PdfDocument(body)
+    except pypdfium2.PdfiumError as error:
+        if error.err_code == pdfium.FPDF_ERR_PASSWORD:
+            raise ParseError("encrypted: it opens only with a password") from error
+        raise ParseError("truncated or damaged: it is not a readable PDF") from error
+    try:
+        return _content(document)
+    finally:
+        document.close()
+
+
+def _content(document: Any) -> Extraction:
+    if len(document) > _MOST_PAGES:
+        raise ParseError(f"more than {_MOST_PAGES:,} pages")
+    pages, length = [], 0
+    for blocks in _pages(document):
+        length += sum(len(block.text) for block in blocks)
+        if length > _LONGEST:
+            raise ParseError(f"more than {_LONGEST:,} characters of text")
+        pages.append(blocks)
+    outline = entries(document)
+    headings = by_outline(outline, pages)
+    if len(headings) < _LEAST_ENTRIES:
+        headings = by_type(pages)
+    title = document.get_metadata_value("Title").strip()
+    changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
+    day = _DATE.match(changed)
+    return Extraction(
+        None if _MADE_UP.search(title) else title,
+        sections_of(pages, paths(headings)),
+        Declared(date="-".join(day.groups()) if day else None),
+    )
+
+
+def _pages(document: Any) -> Iterator[list[Block]]:
+    """Yield the blocks of each page; only those near it are in memory with all their words."""
+    count = len(document)
+    near: dict[int, Page] = {}
+    for index in range(count + NEAR):
+        if index < count:
+            near[index] = Page(_characters_of(document, index))
+        page = index - NEAR
+        if page >= 0:
+            heads = running(page, {number: other.edges for number, other in near.items()})
+            yield laid_out(near[page], heads)
+            near.pop(page - NEAR, None)
+
+
+def _characters_of(document: Any, index: int) -> Characters:
+    """What is on a page: its own text, which a scan without a layer of text has none of."""
+    return read_page(document, index)

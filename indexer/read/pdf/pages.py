@@ -1,0 +1,32 @@
+"""A page's words to blocks in reading order."""
+
+from collections.abc import Collection
+
+from indexer.read.pdf.characters import Characters
+from indexer.read.pdf.columns import in_order
+from indexer.read.pdf.lines import Line, lines_of
+from indexer.read.pdf.paragraphs import Block, blocks_of
+from indexer.read.pdf.running_heads import edges_of
+from indexer.read.pdf.tables import Table, ruled, unruled
+
+
+class Page:
+    """A page that is read but not laid out yet, as its neighbours tell what its running heads are."""
+
+    def __init__(self, characters: Characters) -> None:
+        self.characters = characters
+        self.lines = lines_of(characters.words, characters.bold)
+        self.edges = edges_of(self.lines, *characters.height) if self.lines else []
+
+
+def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
+    """Return the blocks of a page in reading order, without the lines of these identities."""
+    found = page.characters
+    if not found.words:
+        return [Block("page", found.text)] if found.text.strip() else []
+    tables, lines = ruled([line for line in page.lines if id(line) not in heads], found.rules)
+    units: list[Line | Table] = [*tables, *lines]
+    blocks = [block for column in in_order(units) for block in blocks_of(unruled(column, found.bold))]
+    if found.aside:
+        blocks.append(Block("text", " ".join(found.aside)))
+    return blocks

@@ -1,0 +1,126 @@
+"""Lines of a column to paragraphs, items of lists, headings and tables."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from indexer.read.pdf.columns import typical_pitch
+from indexer.read.pdf.lines import Line
+from indexer.read.pdf.tables import Table
+
+HYPHEN = "\u00ad"  # stands where a line ended in a hyphen, until the whole document tells whether it belongs there
+_ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
+_ENDS_IN_HYPHEN = re.compile(r"[^\W\d_]-$")
+_WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
+_FAR = 1.25  # of the usual step between lines: a greater one opens a paragraph
+_OTHER_SIZE = 0.08  # share by which sizes of one paragraph may differ
+_INDENT = 0.6  # of the size: a first line that begins further in than this
+_MOST_LINES = 4  # of a heading
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph, an item of a list, a table, or the text of a page whose layout is not followed."""
+
+    kind: str  # "text", "item", "table", "page"
+    text: str
+    size: float = 0.0
+    is_bold: bool = False
+    is_short: bool = False  # it may be a heading by its length
+    head: str = ""  # of a table
+    top: float = 0.0
+    goes_on: bool = False  # it ends where its column does, in the middle of a sentence
+
+
+def blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
+    """Yield the blocks of a column, from the top down."""
+    pitch = typical_pitch(column)
+    right = _right(column)
+    run: list[Line] = []
+    for unit in column:
+        if isinstance(unit, Table):
+            yield from _block(run, right)
+            run = []
+            yield Block("table", unit.text, unit.size, head=unit.head, top=unit.top)
+            continue
+        if run and _opens(unit, run, pitch, right):
+            yield from _block(run, right)
+            run = []
+        run.append(unit)
+    yield from _block(run, right)
+
+
+def _right(column: Iterable[Line | Table]) -> float:
+    """Where full lines of a column end."""
+    ends = sorted(unit.right for unit in column if isinstance(unit, Line))
+    return ends[len(ends) * 9 // 10] if ends else 0.0
+
+
+def is_item(text: str) -> bool:
+    """Return whether a line begins with the mark of an item."""
+    mark, _, rest = text.partition(" ")
+    return bool(rest) and bool(_ITEM.fullmatch(mark))
+
+
+def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
+    """Whether a line begins another paragraph than the one before it belongs to."""
+    last = run[-1]
+    step = last.base - line.base
+    usual = max(pitch, 1.05 * line.size)
+    if step > _FAR * usual or step < -line.size:
+        return True
+    if abs(line.size - last.size) > _OTHER_SIZE * max(line.size, last.size):
+        return True
+    if line.is_bold != last.is_bold and (last.is_bold or _is_stop(last)):
+        return True
+    if is_item(line.text) and (is_item(run[0].text) or _is_stop(last) or line.left > last.left - 1):
+        return True
+    hangs = len(run) > 1 and abs(run[-1].left - line.left) > _INDENT * line.size and line.left < run[-1].left
+    if is_item(run[0].text):
+        return line.left <= run[0].left + 1 and len(run) >= 1 and (hangs or (len(run) == 1 and _is_stop(last)))
+    left = min(one.left for one in run[-3:])
+    if line.left > left + _INDENT * line.size and line.left > last.left + _INDENT * line.size:
+        return _is_stop(last) or last.right < right - 2 * line.size
+    return False
+
+
+def _is_stop(line: Line) -> bool:
+    return line.words[-1].text.rstrip("”\"')]»").endswith((".", ":", "!", "?", "。"))
+
+
+def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
+    if not run:
+        return
+    text = run[0].text
+    for before, line in pairwise(run):
+        text = joined(text, line.text, is_wrapped=_is_wrapped(before, line, right))
+    first = run[0]
+    yield Block(
+        "item" if is_item(first.text) and len(first.words) > 1 else "text",
+        text,
+        round(max(line.size for line in run) * 2) / 2,
+        all(line.is_bold for line in run),
+        len(run) <= _MOST_LINES,
+        top=first.top,
+        goes_on=not _is_stop(run[-1]) and run[-1].right > right - 4 * first.size,
+    )
+
+
+def _is_wrapped(line: Line, after: Line, right: float) -> bool:
+    """Whether a line goes on in the next because there was no more room: its first word would not have fitted."""
+    word = after.words[0]
+    return line.right + 0.25 * line.size + (word.right - word.left) > right - 2.0 * line.size or (
+        not _is_stop(line) and after.words[0].text[0].islower()
+    )
+
+
+def joined(text: str, after: str, *, is_wrapped: bool) -> str:
+    """Return a text with the line after it."""
+    if not is_wrapped:
+        return f"{text}\n{after}"
+    if _ENDS_IN_HYPHEN.search(text) and after[:1].isalnum():
+        return f"{text[:-1]}{HYPHEN}{after}" if after[0].islower() else text + after
+    if _WIDE_SCRIPT.match(text[-1:]) and _WIDE_SCRIPT.match(after[:1]):
+        return text + after
+    return f"{text} {after}"

@@ -1,0 +1,107 @@
+"""Running heads and feet: what stands at the edge of several pages near each other, or counts them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from indexer.read.pdf.lines import Line, rows_of
+
+NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
+_ROWS = 3  # at each edge
+_SHARE = 0.17  # of the height, at each edge
+_ALIKE = 6.0  # points between heights that are one
+_EQUAL = 1.0  # points between heights of heads whose texts differ
+_OFTEN = 3  # pages near, at least, on which something stands apart where they stand
+_APART = 1.6  # of the size: more than lines of text are from each other
+_LONGEST = 200  # characters
+_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}", re.IGNORECASE)
+_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
+
+
+class Edge(NamedTuple):
+    """A row at the upper or lower edge of a page."""
+
+    is_top: bool
+    place: int  # from the edge: 0 is the outermost
+    y: float
+    key: str  # its text without digits
+    numbers: tuple[int, ...]  # at its beginning and end
+    is_apart: bool  # whether it is not larger than the text, and further from the next row than lines of text are
+    lines: tuple[int, ...]  # identities of its lines
+
+
+def edges_of(lines: Sequence[Line], bottom: float, top: float) -> list[Edge]:
+    """Return the rows at both edges of a page that reaches from `bottom` to `top`, in points."""
+    height = top - bottom
+    rows = rows_of(lines)
+    sizes = sorted(line.size for line in lines)
+    usual = sizes[len(sizes) // 2]
+    found = []
+    for is_top, inwards in ((True, rows), (False, rows[::-1])):
+        for place, row in enumerate(inwards[:_ROWS]):
+            if row[0].base > top - _SHARE * height if is_top else row[0].base < bottom + _SHARE * height:
+                step = abs(inwards[place + 1][0].base - row[0].base) if place + 1 < len(inwards) else 0.0
+                is_apart = step > _APART * usual and max(line.size for line in row) <= 1.05 * usual
+                edge = _edge(row, is_top, place, is_apart)
+                found += [edge] if edge else []
+    return found
+
+
+def _edge(row: Sequence[Line], is_top: bool, place: int, is_apart: bool) -> Edge | None:
+    text = " ".join(line.text for line in row)
+    if len(text) > _LONGEST:
+        return None
+    words = text.split()
+    ends = {words[0].strip("[]()–—-.,:"), words[-1].strip("[]()–—-.,:")}
+    numbers = tuple(number for word in ends if (number := _value(word)))
+    return Edge(is_top, place, row[0].base, _DIGITS.sub("#", text).casefold(), numbers, is_apart, tuple(map(id, row)))
+
+
+def _value(word: str) -> int:
+    """Return a number in Arabic or Roman digits; 0 for what is none."""
+    if not _NUMBER.fullmatch(word):
+        return 0
+    if word.isdecimal():
+        return int(word)
+    values = [_ROMAN[letter] for letter in word.lower()]
+    return sum(-one if one < after else one for one, after in zip(values, [*values[1:], 0], strict=True))
+
+
+def running(page: int, edges: Mapping[int, Sequence[Edge]]) -> set[int]:
+    """Return the identities of the lines of a page that are a running head or foot.
+
+    Args:
+        page: its number.
+        edges: by page, those of the page and of the ones near it.
+    """
+    others = [(number, edge) for number, found in edges.items() if number != page for edge in found]
+    found: set[int] = set()
+    for is_top in (True, False):
+        own = sorted((edge for edge in edges[page] if edge.is_top == is_top), key=lambda edge: edge.place)
+        deepest = max((edge.place for edge in own if _comes_again(page, edge, others)), default=-1)
+        # what is further out than a running head is one as well, like the lines of a letterhead
+        found |= {line for edge in own if edge.place <= deepest for line in edge.lines}
+    return found
+
+
+def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
+    if edge.place == 0 and edge.is_apart:
+        alike = {
+            number
+            for number, other in others
+            if other.is_top == edge.is_top and other.place == 0 and other.is_apart and abs(other.y - edge.y) <= _EQUAL
+        }
+        if len(alike) >= _OFTEN:
+            return True
+    return any(
+        other.is_top == edge.is_top
+        and abs(other.y - edge.y) <= _ALIKE
+        and (other.key == edge.key or (edge.place == 0 == other.place and _counts(edge, other, number - page)))
+        for number, other in others
+    )
+
+
+def _counts(edge: Edge, other: Edge, pages: int) -> bool:
+    """Whether a number at the end of a row grows with the pages."""
+    return any(before + pages == after for before in edge.numbers for after in other.numbers)

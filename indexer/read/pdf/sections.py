@@ -1,0 +1,103 @@
+"""Blocks of all pages to sections: under headings, or pages where there are none, with the anchors of all pages."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from indexer.read.pdf.headings import Place
+from indexer.read.pdf.paragraphs import HYPHEN, Block
+from indexer.records import Section, Whole
+
+_LONG = 10_000  # characters after which the next page begins another section of the same heading
+_PARTED = re.compile(rf"([^\W\d_]+){HYPHEN}([^\W\d_]+)")
+_COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]+-[^\W\d_]+(?![^\W\d_])")
+_MOST_COMPOUNDS = 100_000
+
+
+@dataclass(slots=True)
+class _Draft:
+    path: tuple[str, ...]
+    page: int
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    wholes: list[Whole] = field(default_factory=list)
+    last: Block | None = None
+
+
+def sections_of(pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]]) -> tuple[Section, ...]:
+    """Return the sections of a document whose headings have these paths; without any, one for each page."""
+    compounds = _compounds(pages)
+    return tuple(_section(draft) for draft in _drafts(pages, paths, compounds))
+
+
+def _drafts(
+    pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]], compounds: set[str]
+) -> Iterator[_Draft]:
+    draft: _Draft | None = None
+    for page, blocks in enumerate(pages):
+        if draft is None or not paths or draft.length > _LONG or draft.path == (f"Page {draft.page + 1}",):
+            if draft:
+                yield draft
+            is_below = draft and paths and draft.path != (f"Page {draft.page + 1}",)
+            draft = _Draft(draft.path if draft and is_below else (f"Page {page + 1}",), page)
+        is_first = True
+        for place, block in enumerate(blocks):
+            path = paths.get((page, place))
+            text = _whole_words(block.text, compounds)
+            if path is not None:
+                yield draft
+                draft = _Draft(path, page)
+                is_first = False
+                continue
+            _add(draft, block, text, page if is_first else None)
+            is_first = False
+    if draft:
+        yield draft
+
+
+def _add(draft: _Draft, block: Block, text: str, page: int | None) -> None:
+    """Put a block at the end of a section; `page` is given where it is the first of its page."""
+    last = draft.last
+    gap = ""
+    if last:
+        goes_on = last.goes_on and last.kind == block.kind == "text" and text[:1].islower() and last.size == block.size
+        gap = " " if goes_on else "\n" if last.kind == block.kind == "item" else "\n\n"
+        if goes_on and draft.parts[-1].endswith("-"):
+            gap = ""
+            draft.parts[-1] = draft.parts[-1][:-1]
+            draft.length -= 1
+    draft.parts.append(gap)
+    draft.length += len(gap)
+    if page is not None and page != draft.page:
+        draft.marks.append((draft.length, f"page={page + 1}"))
+    if block.kind == "table":
+        draft.wholes.append(Whole(draft.length, draft.length + len(text), block.head))
+    draft.parts.append(text)
+    draft.length += len(text)
+    draft.last = block
+
+
+def _section(draft: _Draft) -> Section:
+    return Section(draft.path, f"page={draft.page + 1}", "".join(draft.parts), tuple(draft.marks), tuple(draft.wholes))
+
+
+def _compounds(pages: Iterable[Iterable[Block]]) -> set[str]:
+    """Words that the document writes with a hyphen in the middle of a line."""
+    found: set[str] = set()
+    for page in pages:
+        for block in page:
+            if len(found) < _MOST_COMPOUNDS:
+                found.update(word.casefold() for word in _COMPOUND.findall(block.text))
+    return found
+
+
+def _whole_words(text: str, compounds: set[str]) -> str:
+    """Join words that were parted at the end of a line, with a hyphen if the document writes them so elsewhere."""
+    if HYPHEN not in text:
+        return text
+
+    def whole(found: re.Match[str]) -> str:
+        return f"{found[1]}-{found[2]}" if f"{found[1]}-{found[2]}".casefold() in compounds else found[1] + found[2]
+
+    return _PARTED.sub(whole, text).replace(HYPHEN, "")

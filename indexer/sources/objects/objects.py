@@ -1,0 +1,187 @@
+"""Pages of the objects of a bucket: what has the same ETag as when it was last read is known, and not fetched."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import NamedTuple
+
+from indexer.config import CrawlLimits
+from indexer.errors import FetchError, SourceError
+from indexer.generation.previous import PreviousGeneration
+from indexer.read.container import expand
+from indexer.read.formats import CONTAINER, CONTENT_TYPES, HTML, MAIL, content_type_of, reader_of
+from indexer.records import Failure, Item, Page, Skip
+from indexer.sources.objects.address import BucketAddress
+from indexer.sources.objects.bucket import Bucket, Entry, Unlisted
+from indexer.sources.stored_files import StoredFiles
+from indexer.sources.templates import spread
+
+_MOST_FAILURES = 20  # objects in a row that the store does not give, after which it is taken to be down
+
+
+def read_objects(
+    source: str,
+    limits: CrawlLimits,
+    found: Callable[[int], None],
+    earlier: PreviousGeneration | None = None,
+    study: Callable[[Iterable[Item]], None] | None = None,
+) -> Generator[Item, None, None]:
+    """Read the objects below a prefix, or one of that name.
+
+    All of them are listed before the first is given, so a listing that fails leaves out nothing. Of objects that fail
+    to be read this time, their records are given.
+
+    Args:
+        source: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`.
+        limits: how large objects may be, which are wanted, how many are fetched at a time, where a person can see them.
+        found: told how many objects there are to read.
+        earlier: what an earlier build knows.
+        study: shown pages from all over the bucket, before any is given.
+
+    Raises:
+        SourceError: there is no such bucket or prefix, it may not be listed, or the store does not answer.
+    """
+    address = BucketAddress.read(source)
+    yield from _Reading(address, Bucket(address, limits), limits, earlier).items(found, study)
+
+
+class _Reading:
+    """One bucket, and what is known of its objects."""
+
+    def __init__(
+        self, address: BucketAddress, bucket: Bucket, limits: CrawlLimits, earlier: PreviousGeneration | None
+    ) -> None:
+        self._address = address
+        self._bucket = bucket
+        self._limits = limits
+        # an archive is none of the pages that are known by themselves
+        self._files = StoredFiles(address.source, address.root, limits, earlier, read_anyway=(CONTAINER,))
+        self._studied: dict[bytes, list[Item]] = {}  # read before their turn
+        self._failed = 0  # in a row
+        manifest = earlier.manifest if earlier else None
+        self._was_read = manifest is not None and address.source in manifest.sources
+
+    def items(
+        self, found: Callable[[int], None], study: Callable[[Iterable[Item]], None] | None
+    ) -> Generator[Item, None, None]:
+        """Yield what becomes of each object. Raises SourceError."""
+        listed = self._bucket.entries()
+        if not listed and not self._was_read:
+            raise SourceError(f"{self._address.source}: there are no objects of this name, or below it")
+        there, doubled = _first_of_each([one for one in listed if isinstance(one, Entry)])
+        special = ("empty, as what marks a folder is" if not entry.size else "" for entry in there)
+        wanted = list(self._files.wanted(there, special, types_are_told=True))
+        entries = [one for one in wanted if isinstance(one, Entry)]
+        if sum(entry.size for entry in entries) > (most := self._limits.max_total_bytes):
+            raise SourceError(f"{self._address.source}: larger than --max-total-bytes {most:,}")
+        found(len(entries))
+        if study is not None:
+            pages = spread([entry for entry in entries if _type(entry) == HTML])
+            study(item for entry in pages for item in self._sampled(entry))
+        for entry in doubled:
+            yield Skip(self._files.url(entry.path), "has the name of another object but for a slash at an end")
+        for one in listed:
+            if isinstance(one, Unlisted):
+                yield Failure(f"{self._files.url(one.path)}/", one.reason)
+                yield from self._files.kept_below(one.path, one.reason)
+        with closing(self._read(wanted)) as items:
+            for item in items:
+                reader = reader_of(item.content_type) if isinstance(item, Page) else None
+                if reader != CONTAINER:
+                    yield item
+                if isinstance(item, Page) and reader in (CONTAINER, MAIL):
+                    yield from expand(item, self._limits.max_bytes)
+
+    def _read(self, wanted: list[Entry | Skip | Failure]) -> Generator[Item, None, None]:
+        """What becomes of each, in order; so many are fetched ahead as may be at a time."""
+        ahead: deque[Future[_Fetched] | list[Item]] = deque()
+        with ThreadPoolExecutor(self._limits.concurrency, thread_name_prefix="objects") as pool:
+            try:
+                for one in wanted:
+                    ahead.append(self._begun(one, pool))
+                    if len(ahead) > self._limits.concurrency:
+                        yield from self._given(ahead.popleft())
+                while ahead:
+                    yield from self._given(ahead.popleft())
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _begun(self, one: Entry | Skip | Failure, pool: ThreadPoolExecutor) -> Future["_Fetched"] | list[Item]:
+        if not isinstance(one, Entry):
+            return [one]
+        if (items := self._studied.pop(one.path, None)) is not None:
+            return items
+        return [*self._files.known(one.path, one.version)] or pool.submit(self._fetched, one)
+
+    def _given(self, one: Future["_Fetched"] | list[Item]) -> list[Item]:
+        if isinstance(one, list):
+            return one
+        items, trouble = one.result()
+        self._failed = self._failed + 1 if trouble else 0
+        if self._failed >= _MOST_FAILURES:
+            raise SourceError(
+                f"{self._address.source}: {_MOST_FAILURES} objects in a row could not be read ({trouble})"
+            )
+        return items
+
+    def _sampled(self, entry: Entry) -> Iterator[Item]:
+        """An object before its turn; it is not fetched again when that comes."""
+        known: list[Item] = [*self._files.known(entry.path, entry.version)]
+        if not known:
+            items, trouble = self._fetched(entry)
+            if not trouble:  # else it is tried again
+                known = self._studied[entry.path] = items
+        yield from known
+
+    def _fetched(self, entry: Entry) -> "_Fetched":
+        """The page of an object; where there is none, why, and what is known of it."""
+        url = self._files.url(entry.path)
+        is_named = content_type_of(entry.path.decode("utf-8", "replace")) is not None
+        try:
+            content = self._bucket.read(entry, None if is_named else CONTENT_TYPES)
+        except FetchError as error:
+            return _Fetched([Failure(url, str(error))])
+        except FileNotFoundError:
+            return _Fetched([Skip(url, "not there under this name: it was removed meanwhile, or ends with a slash")])
+        except Exception as error:
+            if not self._bucket.is_trouble(error):
+                raise
+            said = self._bucket.said(error)
+            return _Fetched([*self._files.kept(entry.path, said)] or [Failure(url, said)], said)
+        if isinstance(content, str):
+            return _Fetched([Skip(url, f"media type {content or 'unknown'} is not read")])
+        page = self._files.page(
+            entry.path,
+            content.body,
+            content.version,
+            content_type=content.content_type,
+            charset=content.charset,
+            last_modified=entry.last_modified,
+        )
+        return _Fetched([page])
+
+
+class _Fetched(NamedTuple):
+    """What became of an object, and what its store has against giving it."""
+
+    items: list[Item]
+    trouble: str = ""
+
+
+def _first_of_each(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Return one object of each name, one with content where there is one; and the others that have content."""
+    first: dict[bytes, Entry] = {}
+    doubled = []
+    for entry in entries:
+        before = first.get(entry.path)
+        if before is None or not before.size:
+            first[entry.path] = entry
+        elif entry.size:
+            doubled.append(entry)
+    return list(first.values()), doubled
+
+
+def _type(entry: Entry) -> str | None:
+    """Name of the reader of an object."""
+    return reader_of(content_type_of(entry.path.decode("utf-8", "replace")) or "")

@@ -1,0 +1,410 @@
+import gzip
+import logging
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.config import CrawlLimits, own_names
+from indexer.errors import SourceError
+from indexer.records import Failure, Item, Page, Skip
+from indexer.scope import Scope
+from indexer.sources.objects.address import BucketAddress
+from indexer.sources.objects.objects import read_objects
+from indexer.sources.templates import SAMPLE
+from tests.indexer.build.incremental import Work
+from tests.indexer.files import zipped
+from tests.indexer.sources.buckets import SECRET, Store, opened
+
+LIMITS = CrawlLimits(timeout=5.0, max_bytes=2_000)
+
+
+@pytest.fixture(params=["s3", "gs", "az"])
+def each(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """Of every kind, one."""
+    yield from opened(request.param, monkeypatch)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    yield from opened("s3", monkeypatch)
+
+
+def zoo(store: Store) -> None:
+    store.put("cats.md", "# Cats\n\nCats sleep most of the day.")
+    store.put("guide/dogs.md", "# Dogs\n\nDogs bark at strangers.")
+
+
+def read(source: str, limits: CrawlLimits = LIMITS) -> dict[str, Item]:
+    return {item.url: item for item in read_objects(source, limits, lambda due: None)}
+
+
+def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
+    found = {url.removeprefix("s3://docs/"): item for url, item in read(source, limits).items()}
+    return {url: item.reason for url, item in found.items() if isinstance(item, Skip | Failure)}
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("s3://docs", ("s3", "docs", "")),
+        ("S3://docs/", ("s3", "docs", "")),
+        ("gs://docs.example.org/a/b/", ("gs", "docs.example.org", "a/b")),
+        ("az://$web/my%20docs/100%25%3F", ("az", "$web", "my docs/100%?")),
+    ],
+)
+def test_addresses(source: str, parts: tuple[str, ...]) -> None:
+    address = BucketAddress.read(source)
+    assert (address.scheme, address.bucket, address.prefix) == parts
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "s3://",
+        "s3:docs",
+        "s3:///a",
+        "s3://docs:80/a",
+        "s3://do cs/a",
+        "s3://docs/a?x",
+        "s3://docs/a#x",
+        "s3://docs/a//b",
+        "s3://docs/%2e%2e/b",
+        "s3://docs/./b",
+        "s3://docs/a%0Ab",
+    ],
+)
+def test_addresses_that_are_none(source: str) -> None:
+    with pytest.raises(SourceError, match=r"write s3://BUCKET/PREFIX|a prefix has no"):
+        BucketAddress.read(source)
+
+
+def test_what_a_bucket_can_have_of_its_own() -> None:
+    assert "link_template" in own_names("S3://docs")
+    assert not {"max_depth", "delay", "allow_private"} & {*own_names("az://docs")}
+
+
+# What is read
+
+
+def test_objects_are_read_and_afterwards_only_what_has_changed(each: Store, work: Work) -> None:
+    zoo(each)
+    report = work.build(each.source)
+    assert (report.documents, report.fetched) == (2, 2)
+    assert each.read == ["cats.md", "guide/dogs.md"]
+    assert {*work.content()} - {"pages"} == {f"{each.source}/cats.md", f"{each.source}/guide/dogs.md"}
+    assert not work.build(each.source).published
+    assert each.read == []
+    each.put("cats.md", "# Cats\n\nCats hunt at night.")
+    report = work.build(each.source)
+    assert (report.fetched, report.unchanged, report.embedded) == (1, 1, 1)
+    assert each.read == ["cats.md"]
+    del each.objects["guide/dogs.md"]
+    assert work.build(each.source).documents == 1
+    assert {*work.content()} - {"pages"} == {f"{each.source}/cats.md"}
+
+
+def test_a_listing_of_many_pages(each: Store) -> None:
+    each.page = 3
+    for number in range(10):
+        each.put(f"{number}.md", f"# {number}\n\nText {number}.")
+    assert len(read(each.source)) == 10
+    assert each.listings == 4
+
+
+def test_a_prefix_is_whole_steps_and_may_be_one_object(store: Store) -> None:
+    for name in ("guide/a.md", "guide/b/c.md", "guides/x.md", "guide.md"):
+        store.put(name, f"# {name}\n\nText.")
+    assert {*read("s3://docs/guide")} == {"s3://docs/guide/a.md", "s3://docs/guide/b/c.md"}
+    assert {*read("s3://docs/guide.md")} == {"s3://docs/guide.md"}
+    with pytest.raises(SourceError, match="no objects of this name"):
+        read("s3://docs/guid")
+
+
+def test_a_prefix_that_has_become_empty_loses_its_documents(store: Store, work: Work, docs: Path) -> None:
+    zoo(store)
+    work.build(store.source, docs)
+    store.objects.clear()
+    work.build(store.source, docs)
+    assert not any(url.startswith("s3:") for url in work.content())
+
+
+def test_types_are_told_by_names_and_else_by_the_store(store: Store) -> None:
+    page = "<title>Cats</title><p>Cats sleep."
+    store.put("about", page, Content_Type="text/html; charset=latin-1")
+    store.put("cats.html", page, Content_Type="binary/octet-stream")
+    store.put("noise", page, Content_Type="application/octet-stream")
+    store.put("packed.html", gzip.compress(page.encode()), Content_Encoding="gzip")
+    store.put("film.mp4", page, Content_Type="text/html")
+    found = {url.removeprefix("s3://docs/"): item for url, item in read(store.source).items()}
+    pages = {name: item for name, item in found.items() if isinstance(item, Page)}
+    assert {name: (item.content_type, item.charset) for name, item in pages.items()} == {
+        "about": ("text/html", "latin-1"),
+        "cats.html": ("text/html", None),
+        "packed.html": ("text/html", None),
+    }
+    assert pages["packed.html"].body == page.encode()
+    assert pages["about"].last_modified == "Tue, 02 Jan 2024 03:04:05 GMT"
+    assert reasons(store.source) == {
+        "noise": "media type application/octet-stream is not read",
+        "film.mp4": "file type .mp4 is not read",
+    }
+    assert "film.mp4" not in store.read
+
+
+def test_what_is_left_out_is_named_and_not_fetched(store: Store) -> None:
+    zoo(store)
+    store.put("huge.md", "x" * 2_001)
+    store.put("guide/", "")
+    store.put(".git/a.md", "# Hidden")
+    store.put(".git/b.md", "# Hidden")
+    store.put("guide/draft.md", "# Draft\n\nText.")
+    limits = CrawlLimits(timeout=5.0, max_bytes=2_000, scope=Scope(exclude=("/guide/draft",)))
+    assert reasons(store.source, limits) == {
+        "huge.md": "larger than 2,000 bytes",
+        "guide": "empty, as what marks a folder is",
+        ".git": "hidden",
+        "guide/draft.md": "excluded by /guide/draft",
+    }
+    assert store.read == ["cats.md", "guide/dogs.md"]
+
+
+def test_a_bomb_and_a_body_longer_than_it_was_listed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo(store)
+    store.put("bomb.md", gzip.compress(b"x" * 1_000_000), Content_Encoding="gzip")
+    store.put("odd.md", "# Odd", Content_Encoding="rot13")
+    assert reasons(store.source) == {
+        "bomb.md": "larger than 2,000 bytes",
+        "odd.md": "content encoding rot13 was not asked for",
+    }
+
+
+def test_more_than_may_be_read_in_all_is_not_begun(store: Store) -> None:
+    zoo(store)
+    with pytest.raises(SourceError, match="larger than --max-total-bytes 50"):
+        read(store.source, CrawlLimits(max_total_bytes=50))
+    assert store.read == []
+
+
+def test_odd_names_are_read(store: Store, work: Work) -> None:
+    names = ["100% of it.md", "a%20b.md", "a%2F..%2Fb.md", "a&<b>.md", "back\\slash.md", "naïve ✓.md", "q?x#y.md"]
+    for number, name in enumerate(names):
+        store.put(name, f"# {number}\n\nText number {number}.")
+    report = work.build(store.source)
+    assert report.documents == len(names)
+    assert store.read == sorted(names)
+    assert "s3://docs/a%252F..%252Fb.md" in work.content()
+    assert not work.build(store.source).published
+
+
+@pytest.mark.parametrize("bad", ["guide//b.md", "guide/../../etc/b.md", "guide/./b.md", "guide/b\t.md", "guide//"])
+def test_names_that_cannot_be_asked_for_cost_their_folder_and_are_named(store: Store, work: Work, bad: str) -> None:
+    zoo(store)
+    store.put("guide/deep/fish.md", "# Fish\n\nFish swim.")
+    store.put("other/birds.md", "# Birds\n\nBirds sing.")
+    assert work.build(store.source).documents == 4
+    store.put(bad, "# Odd\n\nText.")
+    store.put("other/birds.md", "# Birds\n\nBirds fly.")
+    del store.objects["cats.md"]
+    report = work.build(store.source)
+    [failure] = report.failed
+    assert (failure.url, report.embedded) == ("s3://docs/guide/", 1)
+    assert "cannot be listed, as it holds an object that cannot be named: " in failure.reason
+    assert re.sub(r"[\x00-\x1f]", "", failure.reason) == failure.reason
+    assert {url for url in work.content() if url != "pages"} == {
+        f"s3://docs/{name}" for name in ("guide/dogs.md", "guide/deep/fish.md", "other/birds.md")
+    }
+    del store.objects[bad]
+    assert work.build(store.source).failed == ()
+
+
+def test_a_name_at_the_top_that_cannot_be_asked_for_is_an_error(store: Store) -> None:
+    zoo(store)
+    store.put("../b.md", "# Odd")
+    with pytest.raises(SourceError, match=r'^s3://docs: cannot be listed, .*"\.\./b\.md".*; rename it$'):
+        read(store.source)
+
+
+def test_names_that_differ_by_a_slash(store: Store) -> None:
+    store.put("cats.md", "# Cats\n\nCats sleep.")
+    store.put("/cats.md", "# Others\n\nOther cats.")
+    store.put("gone.md/", "# Folder\n\nWith text.")
+    items = list(read_objects(store.source, LIMITS, lambda due: None))
+    assert [(item.url, item.reason) for item in items if isinstance(item, Skip)] == [
+        ("s3://docs/cats.md", "has the name of another object but for a slash at an end"),
+        ("s3://docs/gone.md", "not there under this name: it was removed meanwhile, or ends with a slash"),
+    ]
+    assert [item.body for item in items if isinstance(item, Page)] == [store.objects["cats.md"].body]
+
+
+def test_archives_and_mail(store: Store, work: Work) -> None:
+    store.put("pack.zip", zipped({"a.md": "# Ants\n\nAnts march.", "b.md": "# Bees\n\nBees hum."}))
+    store.put("note.eml", "Subject: Goats\nContent-Type: text/plain\n\nGoats climb.")
+    assert work.build(store.source).documents == 3
+    assert "s3://docs/pack.zip!/a.md" in work.content()
+    assert store.read == ["note.eml", "pack.zip"]
+    assert not work.build(store.source).published
+    assert store.read == ["pack.zip"]  # mail that has not changed is not fetched
+
+
+def test_a_link_template(store: Store, work: Work) -> None:
+    store.put("guide/a b.py", 'def cat():\n    """Feed the cat."""\n    return 1\n')
+    limits = CrawlLimits(own={store.source: {"link_template": "https://docs.test/{path}#L{line}"}})
+    assert work.build(store.source, limits=limits).documents == 1
+    assert "https://docs.test/guide/a%20b.py" in work.content()
+    assert not work.build(store.source, limits=limits).published
+    assert store.read == ["guide/a b.py"]
+
+
+def test_templates_of_pages_are_learnt_and_no_page_is_fetched_twice(store: Store, work: Work) -> None:
+    around = "<nav><p>The menu of all pages</p></nav><header><p>Welcome to the manual of this zoo</p></header>"
+    for n in range(SAMPLE + 5):
+        store.put(f"{n}.html", f"<h1>Page {n}</h1>{around}<p>Text number {n} of many.")
+    work.build(store.source)
+    assert "Welcome to the manual" not in str(work.content())
+    assert len(store.read) == SAMPLE + 5
+
+
+def test_so_many_are_fetched_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(12):
+        store.put(f"{n}.md", f"# {n}\n\nText {n}.")
+    gate, guard = threading.Barrier(3), threading.Lock()
+    running, most = 0, 0
+    real = store._answer
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        nonlocal running, most
+        if "list-type" in handler.path:
+            real(handler)
+            return
+        with guard:
+            running += 1
+            most = max(most, running)
+        gate.wait(10)  # three have to be here at once
+        with guard:
+            running -= 1
+        real(handler)
+
+    monkeypatch.setattr(store, "_answer", answer)
+    assert len(read(store.source, CrawlLimits(concurrency=3))) == 12
+    assert most == 3
+
+
+# What cannot be read
+
+
+@pytest.mark.parametrize("place", [0, 2])
+@pytest.mark.parametrize(("status", "told"), [(403, "does not allow it"), (500, "does not answer as it should")])
+def test_a_listing_that_fails_leaves_the_live_index(
+    each: Store, work: Work, place: int, status: int, told: str
+) -> None:
+    zoo(each)
+    each.put("birds.md", "# Birds\n\nBirds sing.")
+    work.build(each.source)
+    live = (work.index / "CURRENT").read_text()
+    each.page = 2
+    each.broken[f"list {place}"] = status
+    with pytest.raises(SourceError, match=f"^{each.source}: the store {told}") as caught:
+        work.build(each.source)
+    assert "\n" not in str(caught.value)
+    assert (work.index / "CURRENT").read_text() == live
+
+
+def test_an_object_that_is_not_given_keeps_what_is_known_of_it(store: Store, work: Work) -> None:
+    zoo(store)
+    work.build(store.source)
+    store.put("cats.md", "# Cats\n\nCats hunt at night.")
+    store.put("new.md", "# New\n\nNothing yet.")
+    store.broken |= {"cats.md": 500, "new.md": 403}
+    report = work.build(store.source)
+    assert [(one.url, report.documents) for one in report.failed] == [("s3://docs/new.md", 2)]
+    assert [one.url for one in report.kept] == ["s3://docs/cats.md"]
+    assert "Cats sleep" in str(work.content())
+    store.broken.clear()
+    assert work.build(store.source).documents == 3
+    assert "Cats hunt" in str(work.content())
+
+
+def test_a_store_that_gives_nothing_ends_the_build(store: Store, work: Work) -> None:
+    for n in range(30):
+        store.put(f"{n:02}.md", f"# {n}\n\nText {n}.")
+        store.broken[f"{n:02}.md"] = 403
+    with pytest.raises(SourceError, match="20 objects in a row could not be read"):
+        work.build(store.source)
+    assert len(store.read) <= 20 + LIMITS.concurrency
+
+
+def test_a_bucket_that_is_not_there(each: Store) -> None:
+    with pytest.raises(SourceError, match=r"there is no (bucket|container) none"):
+        read(f"{each.scheme}://none/a")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "variable"),
+    [("s3", "AWS_SECRET_ACCESS_KEY"), ("gs", "GOOGLE_SERVICE_ACCOUNT"), ("az", "AZURE_STORAGE_ACCOUNT_KEY")],
+)
+def test_no_credentials(scheme: str, variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("indexer.stores.remote.client._RETRY", {"max_retries": 0})
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(SourceError, match=f"there are no credentials for {scheme}://: set .*{variable}") as caught:
+        read(f"{scheme}://docs", CrawlLimits(timeout=0.5))
+    assert "\n" not in str(caught.value)
+
+
+def test_secrets_are_sent_and_seen_nowhere(
+    each: Store, work: Work, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    zoo(each)
+    work.build(each.source)
+    assert all(each.authorised)
+    told = [work.said, caplog.text]
+    for status in (401, 403, 500):
+        each.broken["list 0"] = status
+        with pytest.raises(SourceError) as caught:
+            work.build(each.source)
+        assert caught.value.__suppress_context__
+        told.append(str(caught.value))
+    told += capfd.readouterr()
+    seen = "".join(told).encode() + b"".join(path.read_bytes() for path in work.index.rglob("*") if path.is_file())
+    assert SECRET.encode() not in seen
+    assert not any(value and value.encode() in seen for value in each.authorised)
+
+
+def test_a_signature_in_an_address_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.stores.remote.client._RETRY", {"max_retries": 0})
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2024&sig=horsebattery%3D")
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(SourceError, match="does not answer as it should") as caught:
+        read("az://docs")
+    assert "horsebattery" not in str(caught.value)
+
+
+def test_without_the_extra_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(SourceError, match=r"^s3://docs: .* pip install 'pilotlight\[remote\]'$"):
+        read("s3://docs")
+
+
+def test_a_real_server_of_s3(bucket: str, work: Work) -> None:
+    import obstore
+    from obstore.store import S3Store
+
+    name: Any = bucket.split("/")[2]
+    there = S3Store(name, client_options={"allow_http": True})
+    obstore.put(there, "guide/a b%.md", b"# Cats\n\nCats sleep.", attributes={"Content-Type": "text/markdown"})
+    obstore.put(there, "about", b"<title>Zoo</title><p>A zoo.", attributes={"Content-Type": "text/html"})
+    assert work.build(f"s3://{name}").documents == 2
+    assert not work.build(f"s3://{name}").published
+    obstore.delete(there, "about")
+    assert work.build(f"s3://{name}").documents == 1
