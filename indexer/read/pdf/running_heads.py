@@ -12,6 +12,7 @@ _SHARE = 0.17  # of the height, at each edge
 _ALIKE = 6.0  # points between heights that are one
 _EQUAL = 1.0  # points between heights of heads whose texts differ
 _OFTEN = 3  # pages near, at least, on which something stands apart where they stand
+_LARGEST = 1.25  # times the size of the text
 _APART = 1.6  # of the size: more than lines of text are from each other
 _LONGEST = 200  # characters
 _DIGITS = re.compile(r"\d+")
@@ -27,7 +28,7 @@ class Edge(NamedTuple):
     y: float
     key: str  # its text without digits
     numbers: tuple[int, ...]  # at its beginning and end
-    is_apart: bool  # whether it is not larger than the text, and further from the next row than lines of text are
+    is_apart: bool  # whether it is further from the next row than lines of text are
     lines: tuple[int, ...]  # identities of its lines
 
 
@@ -42,8 +43,8 @@ def edges_of(lines: Sequence[Line], bottom: float, top: float) -> list[Edge]:
         for place, row in enumerate(inwards[:_ROWS]):
             if row[0].base > top - _SHARE * height if is_top else row[0].base < bottom + _SHARE * height:
                 step = abs(inwards[place + 1][0].base - row[0].base) if place + 1 < len(inwards) else 0.0
-                is_apart = step > _APART * usual and max(line.size for line in row) <= 1.05 * usual
-                edge = _edge(row, is_top, place, is_apart)
+                is_small = max(line.size for line in row) <= _LARGEST * usual  # the title of a slide is no head
+                edge = _edge(row, is_top, place, step > _APART * usual) if is_small else None
                 found += [edge] if edge else []
     return found
 
@@ -86,6 +87,8 @@ def running(page: int, edges: Mapping[int, Sequence[Edge]]) -> set[int]:
 
 
 def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
+    if edge.place and not edge.is_apart:  # the first lines of a form or a table may be alike, too
+        return False
     if edge.place == 0 and edge.is_apart:
         alike = {
             number
