@@ -28,6 +28,7 @@ class Edge(NamedTuple):
     y: float
     key: str  # its text without digits
     numbers: tuple[int, ...]  # at its beginning and end
+    is_small: bool  # whether it is not much larger than the text
     is_apart: bool  # whether it is further from the next row than lines of text are
     lines: tuple[int, ...]  # identities of its lines
 
@@ -43,20 +44,22 @@ def edges_of(lines: Sequence[Line], bottom: float, top: float) -> list[Edge]:
         for place, row in enumerate(inwards[:_ROWS]):
             if row[0].base > top - _SHARE * height if is_top else row[0].base < bottom + _SHARE * height:
                 step = abs(inwards[place + 1][0].base - row[0].base) if place + 1 < len(inwards) else 0.0
-                is_small = max(line.size for line in row) <= _LARGEST * usual  # the title of a slide is no head
-                edge = _edge(row, is_top, place, step > _APART * usual) if is_small else None
+                is_small = max(line.size for line in row) <= _LARGEST * usual
+                edge = _edge(row, is_top, place, is_small, step > _APART * usual)
                 found += [edge] if edge else []
     return found
 
 
-def _edge(row: Sequence[Line], is_top: bool, place: int, is_apart: bool) -> Edge | None:
+def _edge(row: Sequence[Line], is_top: bool, place: int, is_small: bool, is_apart: bool) -> Edge | None:
     text = " ".join(line.text for line in row)
     if len(text) > _LONGEST:
         return None
     words = text.split()
     ends = {words[0].strip("[]()–—-.,:"), words[-1].strip("[]()–—-.,:")}
     numbers = tuple(number for word in ends if (number := _value(word)))
-    return Edge(is_top, place, row[0].base, _DIGITS.sub("#", text).casefold(), numbers, is_apart, tuple(map(id, row)))
+    return Edge(
+        is_top, place, row[0].base, _DIGITS.sub("#", text).casefold(), numbers, is_small, is_apart, tuple(map(id, row))
+    )
 
 
 def _value(word: str) -> int:
@@ -89,6 +92,14 @@ def running(page: int, edges: Mapping[int, Sequence[Edge]]) -> set[int]:
 def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
     if edge.place and not edge.is_apart:  # the first lines of a form or a table may be alike, too
         return False
+    if not edge.is_small:  # the title of a slide is no head
+        return any(
+            other.is_top == edge.is_top
+            and abs(other.y - edge.y) <= _ALIKE
+            and other.key == edge.key
+            and _counts(edge, other, number - page)
+            for number, other in others
+        )
     if edge.place == 0 and edge.is_apart:
         alike = {
             number
