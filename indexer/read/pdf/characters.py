@@ -143,6 +143,7 @@ def _words(page: Any, text_page: Any, text: str) -> Iterator[tuple[Word, bool]]:
     """Words on the visible page, and whether each is upright."""
     west, south, east, north = page.get_bbox()
     a, b, c, d = _TURNS[pdfium.FPDFPage_GetRotation(page) % 4]
+    text_page = text_page.raw  # which each of the many calls below would look up
     x, y, left, right, bottom, top = (ctypes.c_double() for _ in range(6))
     at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (left, right, bottom, top)]
     matrix = pdfium.FS_MATRIX()
@@ -173,9 +174,10 @@ def _bold(text_page: Any, words: list[Word]) -> Iterator[int]:
     """Places of words in bold; words of one size that follow each other in the file share a look at their font."""
     name, flags = ctypes.create_string_buffer(128), ctypes.c_int()
     known: dict[int, bool] = {}
+    text_page = text_page.raw
     for word in words:
         thing = pdfium.FPDFText_GetTextObject(text_page, word.place)
-        key = ctypes.cast(thing, ctypes.c_void_p).value or 0
+        key = ctypes.addressof(thing.contents) if thing else 0
         if key not in known:
             pdfium.FPDFText_GetFontInfo(text_page, word.place, name, 128, ctypes.byref(flags))
             weight = pdfium.FPDFText_GetFontWeight(text_page, word.place)
@@ -201,6 +203,7 @@ def _rules(page: Any) -> Iterator[Rule | Upright]:
     a, b, c, d = _TURNS[pdfium.FPDFPage_GetRotation(page) % 4]
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     sides = [ctypes.byref(side) for side in (left, bottom, right, top)]
+    page = page.raw
     count = pdfium.FPDFPage_CountObjects(page)
     looked_at = 0
     todo: list[tuple[Any, Any, int, Matrix]] = [(page, pdfium.FPDFPage_GetObject, count, (a, c, b, d, 0.0, 0.0))]

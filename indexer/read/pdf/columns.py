@@ -117,7 +117,7 @@ def _rows_beside(units: Sequence[U], x: float, west: float, east: float) -> int:
         texts = [[unit for unit in side if unit.is_prose] for side in (left, right)]
         if min(len(side) for side in texts) < _LEAST or not _overlap(*texts):
             continue
-        if any(2 * len(text) < len(side) for text, side in zip(texts, (left, right), strict=True)):
+        if any(3 * len(text) < len(side) for text, side in zip(texts, (left, right), strict=True)):
             continue
         full_left += [unit.right - unit.left for unit in texts[0]]
         full_right += [unit.right - unit.left for unit in texts[1]]

@@ -24,7 +24,8 @@ def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
     found = page.characters
     if not found.words:
         return [Block("page", found.text)] if found.text.strip() else []
-    tables, lines = ruled([line for line in page.lines if id(line) not in heads], found.rules)
+    own = [line for line in page.lines if id(line) not in heads] or page.lines  # what is all of a page is no head of it
+    tables, lines = ruled(own, found.rules)
     units: list[Line | Table] = [*tables, *lines]
     blocks = [block for column in in_order(units) for block in blocks_of(unruled(column, found.bold))]
     if found.aside:

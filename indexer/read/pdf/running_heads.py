@@ -12,6 +12,7 @@ _SHARE = 0.17  # of the height, at each edge
 _ALIKE = 6.0  # points between heights that are one
 _EQUAL = 1.0  # points between heights of heads whose texts differ
 _OFTEN = 3  # pages near, at least, on which something stands apart where they stand
+_LARGEST = 1.25  # times the size of the text
 _APART = 1.6  # of the size: more than lines of text are from each other
 _LONGEST = 200  # characters
 _DIGITS = re.compile(r"\d+")
@@ -27,7 +28,8 @@ class Edge(NamedTuple):
     y: float
     key: str  # its text without digits
     numbers: tuple[int, ...]  # at its beginning and end
-    is_apart: bool  # whether it is not larger than the text, and further from the next row than lines of text are
+    is_small: bool  # whether it is not much larger than the text
+    is_apart: bool  # whether it is further from the next row than lines of text are
     lines: tuple[int, ...]  # identities of its lines
 
 
@@ -42,20 +44,22 @@ def edges_of(lines: Sequence[Line], bottom: float, top: float) -> list[Edge]:
         for place, row in enumerate(inwards[:_ROWS]):
             if row[0].base > top - _SHARE * height if is_top else row[0].base < bottom + _SHARE * height:
                 step = abs(inwards[place + 1][0].base - row[0].base) if place + 1 < len(inwards) else 0.0
-                is_apart = step > _APART * usual and max(line.size for line in row) <= 1.05 * usual
-                edge = _edge(row, is_top, place, is_apart)
+                is_small = max(line.size for line in row) <= _LARGEST * usual
+                edge = _edge(row, is_top, place, is_small, step > _APART * usual)
                 found += [edge] if edge else []
     return found
 
 
-def _edge(row: Sequence[Line], is_top: bool, place: int, is_apart: bool) -> Edge | None:
+def _edge(row: Sequence[Line], is_top: bool, place: int, is_small: bool, is_apart: bool) -> Edge | None:
     text = " ".join(line.text for line in row)
     if len(text) > _LONGEST:
         return None
     words = text.split()
     ends = {words[0].strip("[]()–—-.,:"), words[-1].strip("[]()–—-.,:")}
     numbers = tuple(number for word in ends if (number := _value(word)))
-    return Edge(is_top, place, row[0].base, _DIGITS.sub("#", text).casefold(), numbers, is_apart, tuple(map(id, row)))
+    return Edge(
+        is_top, place, row[0].base, _DIGITS.sub("#", text).casefold(), numbers, is_small, is_apart, tuple(map(id, row))
+    )
 
 
 def _value(word: str) -> int:
@@ -86,6 +90,16 @@ def running(page: int, edges: Mapping[int, Sequence[Edge]]) -> set[int]:
 
 
 def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
+    if edge.place and not edge.is_apart:  # the first lines of a form or a table may be alike, too
+        return False
+    if not edge.is_small:  # the title of a slide is no head
+        return any(
+            other.is_top == edge.is_top
+            and abs(other.y - edge.y) <= _ALIKE
+            and other.key == edge.key
+            and _counts(edge, other, number - page)
+            for number, other in others
+        )
     if edge.place == 0 and edge.is_apart:
         alike = {
             number

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from indexer.read.pdf.headings import Place
 from indexer.read.pdf.paragraphs import HYPHEN, Block
@@ -28,7 +29,16 @@ class _Draft:
 def sections_of(pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]]) -> tuple[Section, ...]:
     """Return the sections of a document whose headings have these paths; without any, one for each page."""
     compounds = _compounds(pages)
-    return tuple(_section(draft) for draft in _drafts(pages, paths, compounds))
+    drafts = list(_drafts(pages, paths, compounds))
+    for draft, after in zip_longest(drafts, drafts[1:]):
+        is_above = after is not None and after.path[: len(draft.path)] == draft.path
+        if not draft.length and not is_above and not _is_page(draft):  # a heading with nothing below it is a text
+            draft.parts.append(draft.path[-1])
+    return tuple(section for draft in drafts if (section := _section(draft)).text)
+
+
+def _is_page(draft: _Draft) -> bool:
+    return draft.path == (f"Page {draft.page + 1}",)
 
 
 def _drafts(
@@ -36,11 +46,10 @@ def _drafts(
 ) -> Iterator[_Draft]:
     draft: _Draft | None = None
     for page, blocks in enumerate(pages):
-        if draft is None or not paths or draft.length > _LONG or draft.path == (f"Page {draft.page + 1}",):
+        if draft is None or not paths or draft.length > _LONG or _is_page(draft):
             if draft:
                 yield draft
-            is_below = draft and paths and draft.path != (f"Page {draft.page + 1}",)
-            draft = _Draft(draft.path if draft and is_below else (f"Page {page + 1}",), page)
+            draft = _Draft(draft.path if draft and paths and not _is_page(draft) else (f"Page {page + 1}",), page)
         is_first = True
         for place, block in enumerate(blocks):
             path = paths.get((page, place))

@@ -1,0 +1,51 @@
+"""Small PDFs drawn for a test: text and lines at places, pages turned, bookmarks."""
+
+from collections.abc import Sequence
+
+
+def text(x: float, y: float, words: str, *, size: float = 10, bold: bool = False, mode: int = 0) -> str:
+    """A piece of text; `mode` 3 draws what nobody sees."""
+    shown = words.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
+    return f"BT /F{2 if bold else 1} {size} Tf {mode} Tr 1 0 0 1 {x} {y} Tm ({shown}) Tj ET"
+
+
+def lines(x: float, y: float, *texts: str, step: float = 12) -> str:
+    """Lines below each other."""
+    return "\n".join(text(x, y - step * number, line) for number, line in enumerate(texts))
+
+
+def rule(left: float, bottom: float, right: float, top: float) -> str:
+    """A line that is drawn."""
+    return f"0.5 w {left} {bottom} m {right} {top} l S"
+
+
+def drawn(*pages: str, bookmarks: Sequence[tuple[str, int]] = (), turned: int = 0) -> bytes:
+    """Return a PDF of pages of 600 × 800 points; bookmarks are titles with the number of a page from 0."""
+    fonts = "<< /F1 3 0 R /F2 4 0 R >>"
+    first = 6 + len(bookmarks)
+    kids = " ".join(f"{first + 2 * number} 0 R" for number in range(len(pages)))
+    objects = [
+        f"<< /Type /Catalog /Pages 2 0 R {'/Outlines 5 0 R' if bookmarks else ''} >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold >>",
+        f"<< /First 6 0 R /Last {5 + len(bookmarks)} 0 R /Count {len(bookmarks)} >>",
+    ]
+    for number, (title, page) in enumerate(bookmarks):
+        following = f"/Next {7 + number} 0 R" if number + 1 < len(bookmarks) else ""
+        objects.append(f"<< /Title ({title}) /Parent 5 0 R {following} /Dest [{first + 2 * page} 0 R /Fit] >>")
+    for number, stream in enumerate(pages):
+        objects += [
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Rotate {turned} "
+            f"/Contents {first + 1 + 2 * number} 0 R /Resources << /Font {fonts} >> >>",
+            f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
+        ]
+    out, offsets = bytearray(b"%PDF-1.4\n"), []
+    for number, content in enumerate(objects, start=1):
+        offsets.append(len(out))
+        out += f"{number} 0 obj\n{content}\nendobj\n".encode("latin-1")
+    start = len(out)
+    out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n".encode()
+    out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    out += f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n".encode()
+    return bytes(out)

@@ -1,0 +1,156 @@
+"""The layout of PDF pages: columns, tables, headings, running heads, hyphens."""
+
+import re
+from collections import Counter
+
+import pypdfium2
+import pytest
+
+from indexer.read.pdf import characters
+from indexer.read.pdf.document import read
+from indexer.records import Whole
+from tests.indexer.read.pdf.drawn import drawn, lines, rule, text
+
+LEFT = [f"left line {number} of the running text that fills it" for number in range(8)]
+RIGHT = [f"right line {number} of the running text that fills it" for number in range(8)]
+BODY = [f"Sentence {number} of the text is as long as the page is wide, or nearly so." for number in range(6)]
+
+
+def words(content: str) -> Counter[str]:
+    return Counter(re.findall(r"\w+", content))
+
+
+def read_text(*pages: str) -> str:
+    return "\n".join("\n".join((*section.path, section.text)) for section in read(drawn(*pages), None).sections)
+
+
+def test_columns_are_read_one_after_the_other_between_what_spans_them() -> None:
+    both = [text(x, 700 - 12 * row, line) for row, pair in enumerate(zip(LEFT, RIGHT, strict=True))
+            for x, line in zip((50, 310), pair, strict=True)]  # fmt: skip
+    head = text(150, 760, "A title above both of the columns of it", size=10)
+    foot = text(60, 500, "A long line below the two columns, which is as wide as both of them and the gap are")
+    found = read_text("\n".join([head, *both, foot]))
+    places = [found.index(line) for line in ("A title", *LEFT, *RIGHT, "A long line")]
+    assert places == sorted(places)
+
+
+def test_a_table_between_drawn_lines_is_rows_with_their_head() -> None:
+    rows = [("Name", "Size", "Colour"), ("Tom", "30 cm", "black"), ("Ann", "28 cm", "white"), ("Kim", "31 cm", "grey")]
+    cells = [text(x, 700 - 14 * row, cell) for row, line in enumerate(rows)
+             for x, cell in zip((60, 200, 320), line, strict=True)]  # fmt: skip
+    drawings = [rule(50, y, 400, y) for y in (712, 696, 650)]
+    [section] = read(drawn("\n".join([*cells, *drawings, lines(50, 600, *BODY)])), None).sections
+    table = "Name | Size | Colour\nTom | 30 cm | black\nAnn | 28 cm | white\nKim | 31 cm | grey"
+    assert section.text.startswith(f"{table}\n\nSentence 0")
+    assert section.wholes == (Whole(0, len(table), "Name | Size | Colour"),)
+
+
+def test_drawn_cells_hold_several_lines() -> None:
+    cells = [
+        text(60, 690, "first"),
+        lines(200, 696, "a cell of", "two lines"),
+        text(60, 654, "second"),
+        text(200, 654, "b"),
+    ]
+    drawings = [rule(50, y, 400, y) for y in (710, 675, 640)] + [rule(x, 640, x, 710) for x in (50, 190, 400)]
+    [section] = read(drawn("\n".join(cells + drawings)), None).sections
+    assert section.text == "first | a cell of two lines\nsecond | b"
+
+
+def test_columns_without_drawn_lines_are_a_table() -> None:
+    rows = [("Mon", "9 h", "open"), ("Tue", "8 h", "closed"), ("Wed", "7 h", "open")]
+    cells = [text(x, 700 - 14 * row, cell) for row, line in enumerate(rows)
+             for x, cell in zip((60, 200, 320), line, strict=True)]  # fmt: skip
+    assert "Mon | 9 h | open\nTue | 8 h | closed\nWed | 7 h | open" in read_text("\n".join(cells))
+
+
+def test_headings_by_type_lead_to_their_pages() -> None:
+    first = [
+        text(50, 700, "Cats", size=20),
+        lines(50, 660, *BODY),
+        text(50, 500, "Food", bold=True),
+        lines(50, 480, *BODY),
+    ]
+    sections = read(drawn("\n".join(first), lines(50, 700, *BODY)), None).sections
+    assert [(section.path, section.anchor) for section in sections] == [
+        (("Cats",), "page=1"),
+        (("Cats", "Food"), "page=1"),
+    ]
+    [(place, anchor)] = sections[1].marks
+    assert anchor == "page=2"
+    assert sections[1].text[place:].startswith("Sentence 0")
+
+
+def test_headings_by_the_outline() -> None:
+    pages = [f"{text(50, 700, title, size=14)}\n{lines(50, 660, *BODY)}" for title in ("1 Alpha", "2 Beta", "3 Gamma")]
+    found = read(drawn(*pages, bookmarks=[("Alpha", 0), ("Beta", 1), ("Gamma", 2)]), None).sections
+    assert [section.path for section in found] == [("1 Alpha",), ("2 Beta",), ("3 Gamma",)]
+    assert [section.anchor for section in found] == ["page=1", "page=2", "page=3"]
+
+
+def test_running_heads_and_page_numbers_are_left_out() -> None:
+    pages = [
+        f"{text(50, 770, f'Zoo guide {number}')}\n{lines(50, 700, *BODY)}\n{text(300, 30, str(number))}"
+        for number in range(1, 5)
+    ]
+    found = [section.text for section in read(drawn(*pages), None).sections]
+    assert len(found) == 4
+    assert found == ["\n".join(BODY)] * 4 or all("Zoo" not in one and one.startswith("Sentence 0") for one in found)
+    assert all(one.endswith("nearly so.") for one in found)
+    assert "Zoo guide 1" in read(drawn(pages[0]), None).sections[0].text  # one page tells nothing
+
+
+@pytest.mark.parametrize(("elsewhere", "joined"), [("", "sidetrack"), ("A side-track is meant.", "side-track")])
+def test_hyphens_at_line_ends(elsewhere: str, joined: str) -> None:
+    page = lines(50, 700, "They followed him along a narrow side-", "track until the day was nearly over.") + "\n"
+    assert f"narrow {joined} until" in read_text(page + text(50, 600, elsewhere))
+
+
+def test_items_are_lines() -> None:
+    page = lines(50, 700, "They need:", "- water, and that every day of the year, winter", "- food", "- sleep")
+    assert "- water, and that every day of the year, winter\n- food\n- sleep" in read_text(page)
+
+
+TURNED = "\n".join(f"BT /F1 10 Tf 0 1 -1 0 {100 + 12 * n} 100 Tm ({line}) Tj ET" for n, line in enumerate(LEFT))
+
+
+@pytest.mark.parametrize(
+    ("page", "turned"),
+    [
+        (TURNED, 0),  # text that runs upwards
+        (TURNED, 90),  # the same, on a page that is shown upright
+        (f"{lines(50, 700, *BODY)}\n{TURNED.splitlines()[0]}", 0),  # a note in the margin
+        ("\n".join(text(50, 700 - 12 * n, line, mode=3) for n, line in enumerate(BODY)), 0),  # above a scan
+        ("\n".join(text(40 * n, 10 + 97 * n % 700, f"label{n}", size=6 + n) for n in range(14)), 0),  # a picture
+        (text(50, 700, "Deck", size=40) + lines(80, 600, "one point", "another point", step=40), 0),
+    ],
+)
+def test_no_word_is_lost(page: str, turned: int) -> None:
+    body = drawn(page, turned=turned)
+    plain = pypdfium2.PdfDocument(body)[0].get_textpage().get_text_bounded()
+    found = "\n".join("\n".join((*section.path, section.text)) for section in read(body, None).sections)
+    # as letters: PDFium itself runs words together where lines are turned
+    assert Counter("".join(words(plain).elements())) <= Counter("".join(words(found).elements()))
+
+
+def test_pages_that_are_turned_have_columns_too() -> None:
+    found = read(drawn(TURNED, turned=90), None).sections[0].text
+    places = [found.index(line) for line in LEFT]
+    assert places == sorted(places)
+
+
+def test_what_is_off_the_page_is_left_out() -> None:
+    assert "HIDDEN" not in read_text(text(50, 900, "HIDDEN") + text(50, 700, "shown"))
+
+
+def test_a_page_with_too_much_on_it_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "\n".join([text(50, 600, "second"), text(50, 700, "first")])
+    assert read_text(page).split()[-2:] == ["first", "second"]
+    monkeypatch.setattr(characters, "_MOST_CHARACTERS", 5)
+    assert read_text(page).split()[-2:] == ["second", "first"]
+
+
+def test_a_page_of_many_lines_takes_time_in_proportion() -> None:
+    rules = "\n".join(rule(50, y / 10, 400, y / 10) for y in range(4_000))
+    found = read_text(rules + "\n" + "\n".join(text(x, y, "w") for y in range(0, 800, 10) for x in range(0, 600, 20)))
+    assert words(found)["w"] == 2_400
