@@ -2,9 +2,10 @@
 
 import ipaddress
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from indexer.credentials import Credential
 from indexer.errors import ConfigError
@@ -12,6 +13,8 @@ from indexer.link_template import LinkTemplate
 from indexer.number_format import plain
 from indexer.scope import Scope
 
+OCR_MODES = ("auto", "on", "off")
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
 OWN = (  # what a source can have of its own
     "max_pages",
     "max_depth",
@@ -124,11 +127,44 @@ class ChunkConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OcrConfig:
+    """How images, and pages of a PDF that have no text, are read."""
+
+    mode: str = "auto"  # off, on, or auto: where all that it needs is installed
+    languages: tuple[str, ...] = ("deu", "eng")  # as Tesseract names them
+    confidence: int = 60  # of 100: lines of which the engine is less sure are left out
+    pages: int = 1_000  # most pages of one document
+
+    def __post_init__(self) -> None:
+        if self.mode not in OCR_MODES:
+            raise ConfigError(f"ocr must be one of {', '.join(OCR_MODES)}, not {self.mode!r}")
+        for language in self.languages:
+            if not _LANGUAGE.fullmatch(language):
+                raise ConfigError(f"ocr_languages must be names that Tesseract knows, such as eng, not {language!r}")
+        if not self.languages:
+            raise ConfigError("ocr_languages must name a language, such as eng")
+        _whole("ocr_confidence", self.confidence, 0, 100)
+        _whole("ocr_pages", self.pages, 1, 1_000_000)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what decides which text is found, JSON-ready, for the manifest of an index that was built with it."""
+        return {"languages": ",".join(self.languages), "confidence": self.confidence, "pages": self.pages}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any] | None) -> Self:
+        """Return the config that `as_dict` was taken of; one that is off for None."""
+        if given is None:
+            return cls(mode="off")
+        return cls(languages=tuple(given["languages"].split(",")), confidence=given["confidence"], pages=given["pages"])
+
+
+@dataclass(frozen=True, slots=True)
 class BuildConfig:
     """Everything a build is told besides its sources, folder and embedder."""
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
+    ocr: OcrConfig = field(default_factory=OcrConfig)
     keep_generations: int = 2  # generations to keep, including the live one
     vector_index: str = "auto"  # kind of the vector index, see indexer/generation/dense/vectors.py
     tokens: bool | None = None  # keep what late interaction needs of every token; None means as the live generation
@@ -143,7 +179,8 @@ class BuildConfig:
     def as_dict(self) -> dict[str, Any]:
         """Return what an index is made with, JSON-ready, for the manifest."""
         kept = {"keep_generations": self.keep_generations, "vector_index": self.vector_index}
-        return {"crawl": asdict(self.crawl), "chunk": asdict(self.chunk)} | kept
+        ocr = {"mode": self.ocr.mode} | self.ocr.as_dict()
+        return {"crawl": asdict(self.crawl), "chunk": asdict(self.chunk), "ocr": ocr} | kept
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:

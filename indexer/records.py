@@ -164,6 +164,18 @@ def anchor_at(section: Section, place: int) -> str | None:
     return next((anchor for start, anchor in reversed(section.marks) if start <= place), section.anchor)
 
 
+class ScanCounts(NamedTuple):
+    """What OCR made of the pages of a document that have no text, and of which it made nothing."""
+
+    pages: int = 0  # that were read
+    lines: int = 0  # found on them
+    left_out: int = 0  # lines of which it was not sure enough
+    unread: tuple[tuple[int, str], ...] = ()  # numbers of pages, from 1, and why
+
+
+NO_SCANS = ScanCounts()
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A page as text: its title, sections and metadata."""
@@ -180,6 +192,7 @@ class Document:
     language: str | None = None  # primary subtag in lower case: "en", not "en-GB"
     date: str | None = None  # YYYY-MM-DD: when it was last changed, else published, as far as it says
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the author's own
+    scans: ScanCounts = NO_SCANS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 from embedder.cache import default_folder
 from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.model.spec import PACKAGED
-from indexer.config import RENDER, BuildConfig, ChunkConfig, CrawlLimits
+from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig
 from indexer.generation.layout import KEYS, collection_dir, is_url
 from indexer.scope import Scope, patterns
 from rag.declaration import WORDS, Setting, setting
@@ -152,6 +152,17 @@ class Settings:
     )
     chunk_tokens: int = setting(200, "length of a passage, in tokens", "chunk", low=16, high=100_000)
     chunk_overlap: int = setting(0, "tokens to repeat from the previous passage", "chunk", low=0, high=50_000)
+    ocr: str = setting(
+        "auto",
+        "read scanned pages and images by OCR; auto = if pilotlight[ocr] is installed, on = fail if it is not",
+        "ocr",
+        choices=OCR_MODES,
+    )
+    ocr_languages: str = setting("deu,eng", "languages of scans, as Tesseract names them", "ocr")
+    ocr_confidence: int = setting(
+        60, "leave out lines of a scan of which OCR is less sure than this, of 100", "ocr", low=0, high=100
+    )
+    ocr_pages: int = setting(1_000, "most pages to read by OCR in one document", "ocr", low=1, high=1_000_000)
     host: str = setting("127.0.0.1", "address to listen on", "serve")
     port: int = setting(8642, "port to listen on", "serve", low=1, high=65_535)
     workers: int = setting(
@@ -308,10 +319,15 @@ class Settings:
                 within={source: tuple(places) for source, places in (within or {}).items()},
             ),
             chunk=ChunkConfig(tokens=self.chunk_tokens, overlap=self.chunk_overlap),
+            ocr=self.ocr_config(),
             keep_generations=self.keep_generations,
             vector_index=self.vector_index,
             tokens={"yes": True, "no": False}.get(self.tokens),
         )
+
+    def ocr_config(self) -> OcrConfig:
+        """Return how scans are read. Raises ConfigError."""
+        return OcrConfig(self.ocr, patterns(self.ocr_languages), self.ocr_confidence, self.ocr_pages)
 
     def as_environment(self) -> dict[str, str]:
         """Return the variables that make `load` give these settings in another process."""

@@ -24,7 +24,8 @@ from indexer.generation.layout import JOURNAL, REPOSITORIES
 from indexer.generation.manifest import SCHEMA_VERSION, TOKENS
 from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
 from indexer.publish.source_settings import changes, credentialed, with_kept
-from indexer.read.parsing import LinkList
+from indexer.read.ocr.installation import find
+from indexer.read.parsing import Unwanted
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
 from indexer.sources.git.mirror import Mirrors
 from indexer.sources.names import full_name, refuse_secret
@@ -72,6 +73,7 @@ def build(
         ClusterError: the cluster cannot do its part.
         CredentialsError, LoginFailed, SessionEnded: a site cannot be asked as the config wants it.
     """
+    ocr = find(config.ocr)
     store = PushedStore(index_dir)
     if not sources and not store.last():
         raise SourceError("no source given; name a site, folder or file")
@@ -93,7 +95,7 @@ def build(
             sources = [*(source for source in sources if source != SOURCE), SOURCE]
         if config.tokens is None:
             config = replace(config, tokens=earlier.manifest is not None and TOKENS in earlier.manifest.files)
-        context = BuildContext(with_kept(config, sources, earlier.manifest), earlier, embedder, progress, cluster)
+        context = BuildContext(with_kept(config, sources, earlier.manifest), earlier, embedder, progress, ocr, cluster)
         mirrors = Mirrors(index_dir / REPOSITORIES, config.credentials)
         with closing(_Build(sources, folder, embedder, context, pushed, mirrors)) as work:
             if config.full:
@@ -127,7 +129,8 @@ class _Build:
         self._progress = context.progress
         self._live = live = self._earlier.manifest
         self._fingerprint = dict(embedder.fingerprint)
-        self._settings = config.as_dict() | {"reading": READER_VERSION}
+        ocr = None if context.ocr.obstacle else config.ocr.as_dict()
+        self._settings = config.as_dict() | {"ocr": ocr, "reading": READER_VERSION}
         self._settings |= {"metadata": config.metadata} if config.metadata else {}
         if asked := credentialed(config, sources, live):
             self._settings["credentials"] = asked
@@ -196,9 +199,10 @@ class _Build:
             Sessions(config.credentials),
             self._pushed,
             self._mirrors,
+            self._context.ocr.obstacle,
         )
         fetching = partial(self._ledger.stopwatch.timed, "fetch")
-        ahead = read_ahead(items, self._is_new, config.chunk, self._context.cluster, fetching)
+        ahead = read_ahead(items, self._is_new, config.chunk, self._context.ocr, self._context.cluster, fetching)
         with closing(items), closing(ahead):  # whatever happens here, fetchers and readers stop at once
             for item, parsed in ahead:
                 self._take(item, parsed)
@@ -271,7 +275,7 @@ class _Build:
         try:
             with nullcontext() if self._context.cluster else self._ledger.stopwatch.timed("parse"):
                 parsed = to_come.result()  # what comes from a cluster brings its seconds with it
-        except LinkList as error:
+        except Unwanted as error:
             return self._skip(page.url, str(error))
         except ParseError as error:
             self._ledger.failures.append(Failure(page.url, str(error)))
@@ -304,8 +308,13 @@ class _Build:
         if chunks is None:
             with self._ledger.stopwatch.timed("chunk"):
                 chunks = self._chunker.split(document)
+        scans = document.scans
+        if scans.pages:
+            self._ledger.scanned(scans)
         if not chunks:
-            return self._skip(document.url, "no text")
+            return self._skip(document.url, f"no text: {scans.unread[0][1]}" if scans.unread else "no text")
+        for page, reason in scans.unread:
+            self._ledger.skip(Skip(f"{document.url}#page={page}", f"a page without text: {reason}"))
         if len(chunks) > MOST_CHUNKS:
             del chunks[MOST_CHUNKS:]
             self._ledger.skip(Skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document"))

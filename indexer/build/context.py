@@ -8,6 +8,7 @@ from indexer.build.progress import Progress
 from indexer.build.report import Ledger
 from indexer.config import BuildConfig
 from indexer.generation.previous import PreviousGeneration
+from indexer.read.ocr.installation import Ocr
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,5 +19,6 @@ class BuildContext:
     earlier: PreviousGeneration  # the live generation
     embedder: Embedder | None  # None where nothing is embedded
     progress: Progress
+    ocr: Ocr  # reads scans, or says why they are not read
     cluster: Machines | None = None  # reads, cuts and embeds instead of this machine
     ledger: Ledger = field(default_factory=Ledger)

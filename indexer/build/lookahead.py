@@ -9,6 +9,7 @@ from embedder import cpu
 from indexer import memory
 from indexer.build.machines import AHEAD, Machines, Readers, ToCome
 from indexer.config import ChunkConfig
+from indexer.read.ocr.installation import NO_OCR, Ocr
 from indexer.read.parsing import parse
 from indexer.read.reader_process import ReaderPool
 from indexer.records import Item, Page, Parsed
@@ -27,8 +28,8 @@ class _LocalReaders:
     def pages(self) -> int:
         return memory.share(AHEAD)
 
-    def read(self, page: Page, chunk: ChunkConfig) -> Future[Parsed]:
-        return self._pool.submit(self._read, page)
+    def read(self, page: Page, chunk: ChunkConfig, ocr: Ocr) -> Future[Parsed]:
+        return self._pool.submit(self._read, page, ocr)
 
     def close(self) -> None:
         """Stop at once, whatever is being read."""
@@ -36,15 +37,16 @@ class _LocalReaders:
         self._lender.close()
         self._pool.shutdown(wait=True)
 
-    def _read(self, page: Page) -> Parsed:
+    def _read(self, page: Page, ocr: Ocr) -> Parsed:
         with self._lender.borrowed() as process:
-            return Parsed(parse(page, process))
+            return Parsed(parse(page, process, ocr, self._lender.spare))
 
 
 def read_ahead(
     items: Iterator[Item],
     is_wanted: Callable[[Page], bool],
     chunk: ChunkConfig,
+    ocr: Ocr = NO_OCR,
     cluster: Machines | None = None,
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Generator[tuple[Item, ToCome[Parsed] | None], None, None]:
@@ -54,6 +56,7 @@ def read_ahead(
         items: what the sources give.
         is_wanted: whether a page is to be read; asked as soon as the page is there.
         chunk: how a cluster cuts documents; this machine leaves them whole.
+        ocr: reads scans, or says why they are not read.
         cluster: reads instead of this machine. An error of reading a page is raised by its result.
         waiting: entered while the next item is waited for.
     """
@@ -65,7 +68,8 @@ def read_ahead(
                 item = next(items, None)
             if item is None:
                 break
-            queue.append((item, readers.read(item, chunk) if isinstance(item, Page) and is_wanted(item) else None))
+            wanted = item if isinstance(item, Page) and is_wanted(item) else None
+            queue.append((item, readers.read(wanted, chunk, ocr) if wanted is not None else None))
             while len(queue) > readers.pages:
                 yield queue.popleft()
         yield from queue

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 from embedder.late_interaction import DocumentTokens
 from indexer.config import ChunkConfig
+from indexer.read.ocr.installation import Ocr
 from indexer.records import Page, Parsed
 
 AHEAD = 16  # items taken from the source before the build has dealt with the first of them
@@ -25,7 +26,7 @@ class Readers(Protocol):
     def pages(self) -> int:
         """How many pages may be on their way."""
 
-    def read(self, page: Page, chunk: ChunkConfig) -> ToCome[Parsed]:
+    def read(self, page: Page, chunk: ChunkConfig, ocr: Ocr) -> ToCome[Parsed]:
         """Begin to read a page, and to cut it where that is done elsewhere; its result may raise ParseError."""
 
 

@@ -15,6 +15,7 @@ from indexer.generation.layout import GENERATIONS, REPOSITORIES
 from indexer.generation.manifest import TOKENS, Manifest, read_manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.publish.source_settings import without
+from indexer.read.ocr.installation import NO_OCR
 from indexer.sources.git.mirror import Mirrors
 from indexer.sources.names import full_name
 from indexer.sources.pushed_store import SOURCE, PushedStore
@@ -59,7 +60,7 @@ def remove_sources(
             vector_index=manifest.settings["vector_index"],
             tokens=TOKENS in manifest.files,
         )
-        context = BuildContext(config, earlier, None, progress)
+        context = BuildContext(config, earlier, None, progress, NO_OCR)
         with closing(Draft(folder, manifest.counts.dimension, context)) as draft:
             report = _publish_without(removed, manifest, context, draft, index_dir)
             Mirrors(index_dir / REPOSITORIES).keep(source for source in known if source not in removed)

@@ -11,7 +11,7 @@ from indexer.crawl.traffic import Traffic
 from indexer.generation.manifest import Counts
 from indexer.number_format import counted
 from indexer.publish.source_settings import SettingChange
-from indexer.records import Failure, Host, Skip
+from indexer.records import NO_SCANS, Failure, Host, ScanCounts, Skip
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
@@ -102,6 +102,7 @@ class BuildReport:
     embedded: int = 0  # chunks
     carried: int = 0  # chunks whose vectors were taken over from the build before
     settings: tuple[SettingChange, ...] = ()  # of sources that were there before
+    ocr: ScanCounts = NO_SCANS  # of the documents that were read this time
     hosts: tuple[Host, ...] = ()  # that were asked, the slowest first
     biggest: tuple[DocumentSize, ...] = ()  # of the documents that were read this time; the one of most chunks first
 
@@ -125,6 +126,7 @@ class BuildReport:
                 for group in self.skipped
             ],
             "failed": [{"url": failure.url, "reason": failure.reason} for failure in self.failed],
+            "ocr": {"pages": self.ocr.pages, "lines": self.ocr.lines, "left_out": self.ocr.left_out},
             "settings": [asdict(change) for change in self.settings],
             "hosts": [_host(host) for host in self.hosts],
             "biggest": [{"url": size.url, "bytes": size.bytes, "chunks": size.chunks} for size in self.biggest],
@@ -156,6 +158,11 @@ class BuildReport:
         lines.append(f"skipped      {sum(group.count for group in self.skipped):,}")
         lines += [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in self.skipped]
         lines += _failures("failed", self.failed)
+        if self.ocr.pages:
+            lines.append(
+                f"OCR          {counted(self.ocr.pages, 'page')} read; "
+                f"{self.ocr.left_out:,} of {counted(self.ocr.lines, 'line')} left out as uncertain"
+            )
         if self.settings:
             lines.append("settings     changed since the last build")
             lines += [f"  {change}" for change in self.settings]
@@ -202,11 +209,17 @@ class Ledger:
         self._skips: dict[str, Tally] = {}  # by reason: of a hostile site they are too many to keep
         self.failures: list[Failure] = []
         self.biggest: list[DocumentSize] = []
+        self.ocr = NO_SCANS
         self.settings: tuple[SettingChange, ...] = ()
 
     def size(self, url: str, size: int, chunks: int) -> None:
         """Note how many bytes and chunks a document has that was read."""
         self.biggest = heapq.nlargest(_BIGGEST, [*self.biggest, DocumentSize(chunks, size, url)])
+
+    def scanned(self, scans: ScanCounts) -> None:
+        """Note what OCR found in a document."""
+        before = self.ocr
+        self.ocr = ScanCounts(before.pages + scans.pages, before.lines + scans.lines, before.left_out + scans.left_out)
 
     def skip(self, skip: Skip) -> None:
         """Note what was left out."""
@@ -240,6 +253,7 @@ class Ledger:
             skipped=self._groups(),
             failed=tuple(self.failures),
             settings=self.settings,
+            ocr=self.ocr,
             hosts=self.traffic.hosts(),
             biggest=tuple(self.biggest),
             seconds=self.stopwatch.read(),

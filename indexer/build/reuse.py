@@ -52,8 +52,11 @@ def reuse_of(
 def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that decide what passages a page is cut into, by the names that users know."""
     chunk = settings.get("chunk", {})
+    ocr = settings.get("ocr") or {}
     read = {"reading": settings.get("reading"), "metadata": settings.get("metadata", {})}
-    return {f"chunk_{name}": value for name, value in chunk.items()} | read
+    read["ocr"] = "on" if ocr else "off"
+    parts = (("chunk", chunk), ("ocr", ocr))
+    return {f"{part}_{name}": value for part, given in parts for name, value in given.items()} | read
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

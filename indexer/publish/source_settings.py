@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from indexer.config import BuildConfig, ChunkConfig, CrawlLimits, own_names
+from indexer.config import BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, own_names
 from indexer.credentials import credential_for
 from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
@@ -77,6 +77,7 @@ def config_of(manifest: Manifest) -> BuildConfig:
     return BuildConfig(
         crawl=CrawlLimits(**crawl),
         chunk=ChunkConfig(**settings.get("chunk", {})),
+        ocr=OcrConfig.from_dict(settings.get("ocr")),
         vector_index=settings.get("vector_index", "auto"),
         metadata=settings.get("metadata", {}),
     )

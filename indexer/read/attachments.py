@@ -20,8 +20,8 @@ _AS_IT_CAME = policy.default.clone(refold_source="none")  # folding a long param
 _TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # what headers make the parser trip over
 
 
-def members(body: bytes, max_bytes: int) -> Iterator[Member]:
-    """Yield the attachments of a message, in its order; runs in the reader process.
+def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
+    """Yield the attachments of a message, in its order; runs in the reader process. For `no_images` see `expand`.
 
     Raises:
         ParseError: there is more than an archive may hold.
@@ -43,7 +43,7 @@ def members(body: bytes, max_bytes: int) -> Iterator[Member]:
                 continue
             data = content if isinstance(content, bytes) else b""
             budget.spend(len(data))
-            if reason := unwanted(name):
+            if reason := unwanted(name, no_images):
                 yield Member(name, skipped=reason)
             elif len(data) > max_bytes:
                 yield Member(name, failed=f"larger than {max_bytes:,} bytes")

@@ -18,7 +18,7 @@ from typing import IO, BinaryIO, cast
 from urllib.parse import quote
 
 from indexer.errors import ParseError
-from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
+from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
 from indexer.read.office.zipped import DAMAGED
 from indexer.read.reader_process import borrowed
 from indexer.records import Failure, Page, Skip
@@ -43,19 +43,21 @@ class Member:
     failed: str = ""
 
 
-def expand(page: Page, max_bytes: int) -> Iterator[Page | Skip | Failure]:
+def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Page | Skip | Failure]:
     """Yield the pages of an archive, or the attachments of an e-mail, in order; a damaged one or a bomb is one failure.
 
     Args:
         page: the archive or e-mail.
         max_bytes: longest member read.
+        no_images: why images are not read, if they are not.
     """
     is_mail = reader_of(page.content_type) == MAIL
     urls: set[str] = set()
+    limits = f"{max_bytes}\n{no_images}"
     try:
         with (
             borrowed() as process,
-            closing(process.ask(ATTACHMENTS if is_mail else CONTAINER, str(max_bytes), page.body)) as answers,
+            closing(process.ask(ATTACHMENTS if is_mail else CONTAINER, limits, page.body)) as answers,
         ):
             for answer, body in answers:
                 name = str(answer.get("name"))
@@ -72,20 +74,21 @@ def expand(page: Page, max_bytes: int) -> Iterator[Page | Skip | Failure]:
                     member = replace(page, url=url, body=body, content_type=content_type, content_hash="")
                     yield member
                     if not is_mail and reader_of(content_type) == MAIL:
-                        yield from expand(member, max_bytes)
+                        yield from expand(member, max_bytes, no_images)
     except ParseError as error:
         yield Failure(page.url, f"what comes with it cannot be read: {error}" if is_mail else str(error))
 
 
-def members(body: bytes, max_bytes: int) -> Iterator[Member]:
-    """Yield the members of an archive; runs in the reader process.
+def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
+    """Yield the members of an archive; runs in the reader process. For `no_images` see `expand`.
 
     Raises:
         ParseError: the archive is damaged, encrypted or a bomb.
     """
     budget = Budget(len(body))
     try:
-        yield from _zip(body, max_bytes, budget) if body.startswith(b"PK") else _tar(body, max_bytes, budget)
+        read = _zip if body.startswith(b"PK") else _tar
+        yield from read(body, max_bytes, budget, no_images)
     except _DAMAGED as error:
         raise ParseError("truncated or damaged archive") from error
 
@@ -110,7 +113,7 @@ class Budget:
             raise ParseError(f"more than {_MOST_MEMBERS:,} files in the archive")
 
 
-def _zip(body: bytes, max_bytes: int, budget: Budget) -> Iterator[Member]:
+def _zip(body: bytes, max_bytes: int, budget: Budget, no_images: str) -> Iterator[Member]:
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         for info in archive.infolist():
             budget.member()
@@ -119,7 +122,7 @@ def _zip(body: bytes, max_bytes: int, budget: Budget) -> Iterator[Member]:
             name = info.filename
             if stat.S_ISLNK(info.external_attr >> 16):
                 yield Member(name, skipped="symbolic link")
-            elif reason := unwanted(name):
+            elif reason := unwanted(name, no_images):
                 yield Member(name, skipped=reason)
             elif info.flag_bits & 1:
                 yield Member(name, failed="encrypted")
@@ -131,7 +134,7 @@ def _zip(body: bytes, max_bytes: int, budget: Budget) -> Iterator[Member]:
                     yield Member(name, failed="damaged in the archive")
 
 
-def _tar(body: bytes, max_bytes: int, budget: Budget) -> Iterator[Member]:
+def _tar(body: bytes, max_bytes: int, budget: Budget, no_images: str) -> Iterator[Member]:
     raw: BinaryIO = io.BytesIO(body)
     opener = next((opener for magic, opener in _COMPRESSED if body.startswith(magic)), None)
     file = cast(BinaryIO, opener(raw)) if opener else raw
@@ -140,7 +143,7 @@ def _tar(body: bytes, max_bytes: int, budget: Budget) -> Iterator[Member]:
             budget.member()
             if info.isdir():
                 continue
-            reason = "symbolic link, pipe or device" if not info.isreg() else unwanted(info.name)
+            reason = "symbolic link, pipe or device" if not info.isreg() else unwanted(info.name, no_images)
             content = None if reason else archive.extractfile(info)
             if content is None:
                 yield Member(info.name, skipped=reason or "no file")
@@ -173,8 +176,8 @@ def _read(name: str, file: IO[bytes], max_bytes: int, budget: Budget | None) -> 
     return Member(name, b"".join(pieces))
 
 
-def unwanted(name: str) -> str:
-    """Say why a member is not read; empty if it is."""
+def unwanted(name: str, no_images: str) -> str:
+    """Say why a member is not read; empty if it is. For `no_images` see `expand`."""
     steps = name.split("/")
     if len(name) > _LONGEST_NAME or "\\" in name or ":" in steps[0] or not name.isprintable():
         return "a name that is not for a file"
@@ -182,8 +185,6 @@ def unwanted(name: str) -> str:
         return "a path that leads out of the archive"
     if any(step.startswith(".") and step != "." for step in steps):
         return "hidden"
-    content_type = content_type_of(name)
-    if content_type is None:
-        suffix = name[name.rindex(".") :].lower() if "." in steps[-1] else "without suffix"
-        return f"file type {suffix} is not read"
-    return "an archive in an archive" if reader_of(content_type) == CONTAINER else ""
+    if refusal := refusal_of(name, no_images):
+        return refusal
+    return "an archive in an archive" if reader_of(content_type_of(name) or "") == CONTAINER else ""

@@ -35,6 +35,7 @@ class Extraction:
     declared: Declared = field(default_factory=Declared)
     is_link_list: bool = False  # an index or a table of contents rather than text
     detected: str | None = None  # language of the text, where it does not declare one and it is plain
+    scanned: tuple[int, ...] = ()  # pages, from 1, that show something but have no text
 
 
 def to_json(content: Extraction) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
         "metadata": {name: list(values) for name, values in content.declared.metadata.items()},
         "is_link_list": content.is_link_list,
         "detected": _detect(content),
+        "scanned": content.scanned,
     }
 
 
@@ -84,7 +86,8 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
         pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
         declared = Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs))
         title, is_link_list = _line(answer["title"] or "") or None, answer.get("is_link_list") is True
-        return Extraction(title, sections, declared, is_link_list, language_of(answer.get("detected")))
+        scanned = tuple(page for page in answer.get("scanned", ()) if isinstance(page, int))
+        return Extraction(title, sections, declared, is_link_list, language_of(answer.get("detected")), scanned)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError("the reader process returned invalid data") from error
 

@@ -1,8 +1,9 @@
 """The process that reader processes are forked from: it has loaded once what all of them need, and reads no document.
 
-It is told over a Unix socket, see `reader_main`: a message is the memory that a reader may have, with the descriptors
-of the reader's standard input, its standard output, and a socket that stands for it. When the build closes its end of
-that, or ends, the reader is killed; when the reader has ended, its exit code comes back.
+It is told over a Unix socket, see `reader_main`: a message is the memory that a reader may have and the engine of OCR
+that it needs, which is loaded here when it is first asked for, with the descriptors of the reader's standard input, its
+standard output, and a socket that stands for it. When the build closes its end of that, or ends, the reader is killed;
+when the reader has ended, its exit code comes back.
 """
 
 import os
@@ -17,12 +18,14 @@ from contextlib import ExitStack, suppress
 
 from indexer.read.isolation.confinement import hide
 
-REQUEST = struct.Struct("!Q")  # bytes of memory
+REQUEST = struct.Struct("!Q")  # bytes of memory; the name of an engine follows
+LONGEST_REQUEST = 8_192  # bytes
 EXIT_CODE = struct.Struct("!i")  # as `subprocess` has it: negative for a signal
 _LOST = -signal.SIGKILL  # exit code of a reader whose server is gone
-# One thread: on many cores the memory that numpy sets aside for each would be more than there may be.
+# One thread: on many cores the memory that numpy sets aside for each would be more than there may be, and a reader may
+# not start any, as Tesseract does where it is built with OpenMP.
 _START = (
-    "import os, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path[:] = sys.argv[1:]; {}"
+    "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; {}"
     "from indexer.read.reader_main import main; main()"
 )
 
@@ -78,8 +81,13 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
-    def fork(self, memory: int) -> Forked:
-        """Return a new reader, which may have so many bytes of memory, before it is ready. Raises OSError."""
+    def fork(self, memory: int, engine: str = "") -> Forked:
+        """Return a new reader, before it is ready; raises OSError.
+
+        Args:
+            memory: bytes that it may have.
+            engine: what it needs for OCR, see `indexer.read.ocr.recogniser.load`; empty for nothing.
+        """
         with self._lock, ExitStack() as theirs, ExitStack() as ours:
             control = self._connected()
             (stdin, to), (from_, stdout), (ended, status) = os.pipe(), os.pipe(), socket.socketpair()
@@ -89,7 +97,7 @@ class ForkServer:
             for handle in (to, from_):
                 ours.callback(os.close, handle)
             ours.callback(ended.close)
-            socket.send_fds(control, [REQUEST.pack(memory)], [stdin, stdout, status.fileno()])
+            socket.send_fds(control, [REQUEST.pack(memory) + engine.encode()], [stdin, stdout, status.fileno()])
             ours.pop_all()
             return Forked(to, from_, ended)
 

@@ -60,10 +60,16 @@ _READERS = {  # reader: media type: suffixes
         "application/x-xz": ".txz .tar.xz",
     },
 }
-_READER_OF = {kind: reader for reader, kinds in _READERS.items() for kind in kinds}
-_TYPE_OF = {
-    suffix: kind for kinds in _READERS.values() for kind, suffixes in kinds.items() for suffix in suffixes.split()
+_IMAGES = {  # read by OCR, and by nothing else
+    "image/png": ".png",
+    "image/jpeg": ".jpg .jpeg",
+    "image/tiff": ".tif .tiff",
+    "image/webp": ".webp",
+    "image/bmp": ".bmp",
 }
+_KINDS = (*_READERS.items(), ("scans", _IMAGES))
+_READER_OF = {kind: reader for reader, kinds in _KINDS for kind in kinds}
+_TYPE_OF = {suffix: kind for _, kinds in _KINDS for kind, suffixes in kinds.items() for suffix in suffixes.split()}
 # ls.1, SSL_read.3ssl: no version (1.2.1), library (libz.so.1) or log that was put away (boot.log.1)
 _MANUAL = re.compile(r"(?!.*\.(?:so|log)\.)(?!.*\d\.\d).*[^.\d]\d*\.[1-9][a-z]{0,4}")
 _NAMED = frozenset({"markdown", "restructured", "csv_text", "json_text", "notebook", "mail", "source_code"})
@@ -73,6 +79,8 @@ MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes
 LINKS, LISTING, FORMS = "links", "listing", "forms"  # readers of links and forms in a page, and of sitemaps and feeds
 SCRIPTS = "scripts"  # reader of whether scripts draw a page
 HTML, TEMPLATE = "html", "html_template"  # readers of a page, and of what it may have in common with others
+SCANS = "scans"  # reader of pages that are pictures
+OCR_OFF = "OCR is off"  # why images are not read where nobody says otherwise
 LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
 MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
 MODULES = {  # below `indexer.read`: reader: module that reads what strangers wrote
@@ -88,10 +96,12 @@ MODULES = {  # below `indexer.read`: reader: module that reads what strangers wr
     CONTAINER: CONTAINER,
     ATTACHMENTS: ATTACHMENTS,
 }
+OCR_MODULES = {SCANS: "ocr.scans"}  # the same, but loaded only when there is a page for it
 PACKED_READERS = _NAMED | {HTML, TEMPLATE, "plain", "man"}  # readers of formats that folders may have packed with gzip
 TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
-# Media types that are read from a site: archives on one are copies of its pages, or programs.
-CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader != CONTAINER)
+# Media types that are read from a site: archives on one are copies of its pages, or programs, and images decoration.
+CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
+IMAGE_TYPES = frozenset(_IMAGES)
 
 
 def content_type_of(name: str) -> str | None:
@@ -102,6 +112,19 @@ def content_type_of(name: str) -> str | None:
         packed = content_type_of(path.stem)
         return packed if packed is not None and _READER_OF[packed] in PACKED_READERS else None
     return "text/troff" if known is None and _MANUAL.fullmatch(path.name) else known
+
+
+def refusal_of(name: str, no_images: str = OCR_OFF) -> str:
+    """Say why a file is not read, by the end of its name; empty if it is.
+
+    Args:
+        name: of the file, which may be a path.
+        no_images: why images are not read, if they are not.
+    """
+    content_type = content_type_of(name)
+    if content_type is None:
+        return f"file type {PurePosixPath(name).suffix.lower() or 'without suffix'} is not read"
+    return f"an image: {no_images}" if no_images and content_type in IMAGE_TYPES else ""
 
 
 def effective_type(content_type: str, name: str) -> str:

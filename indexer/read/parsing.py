@@ -1,6 +1,9 @@
 """A page to a document, by its media type."""
 
 import hashlib
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -15,6 +18,7 @@ from indexer.read.formats import (
     CONTENT_TYPES,
     HTML,
     PACKED_READERS,
+    SCANS,
     TEXT_READERS,
     content_type_of,
     effective_type,
@@ -22,22 +26,33 @@ from indexer.read.formats import (
 )
 from indexer.read.gzipped import MAGIC
 from indexer.read.metadata import day_of
+from indexer.read.ocr.installation import NO_OCR, Ocr
+from indexer.read.ocr.pages import Scans, Spare, count_pages, nobody, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import Document, Page, Section
 
-__all__ = ["CONTENT_TYPES", "LinkList", "content_type_of", "parse"]
+__all__ = ["CONTENT_TYPES", "LinkList", "Unwanted", "content_type_of", "parse"]
+
+CONFIDENCE = "ocr_confidence"  # key of the metadata
+_PAGE = re.compile(r"page=(\d+)")  # how a section of a PDF names its page
 
 
-class LinkList(ParseError):
+class Unwanted(ParseError):
+    """A page that is left out on purpose."""
+
+
+class LinkList(Unwanted):
     """A page that is an index or a table of contents: nothing of its own to find."""
 
 
-def parse(page: Page, process: ReaderProcess | None = None) -> Document:
+def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, spare: Spare = nobody) -> Document:
     """Read a page's title and sections, and what it says about itself.
 
     Args:
         page: what was fetched.
         process: the process that reads it; None for any that is free.
+        ocr: reads images, and pages of a PDF that have no text.
+        spare: lends another process where one is free, for scans of many pages.
 
     Raises:
         ParseError: the page is not what it says it is, cannot be read, or takes too much time or memory. A document
@@ -55,35 +70,72 @@ def parse(page: Page, process: ReaderProcess | None = None) -> Document:
         raise ParseError("binary data instead of text")
     if reader is None or reader == CONTAINER:
         raise ParseError(f"content type {content_type} is not read")
-    content = _read(reader, page, process)
+    if process is None:
+        with borrowed() as process:
+            return parse(page, process, ocr, spare)
+    content, scans = _read(reader, page, process, ocr, spare)
     if content.is_link_list:
         raise LinkList("a list of links")
+    sections = tuple(_in_order(content.sections, scans.sections))
     declared, stated = content.declared, page.stated
     return Document(
         url=page.url,
         source=page.source,
         title=stated.title or content.title or _name(page.url),
-        sections=_linked(content.sections, page.line_fragment),
+        sections=_linked(sections, page.line_fragment),
         content_hash=hashlib.sha256(page.body).hexdigest(),
         etag=page.etag,
         last_modified=page.last_modified,
         fetched_at=page.fetched_at,
         content_type=content_type,
-        language=stated.language or declared.language or page.language or content.detected,
+        language=stated.language or declared.language or page.language or content.detected or scans.language,
         date=stated.date or declared.date or day_of(page.last_modified),
-        metadata={**declared.metadata, **dict(stated.metadata)},
+        metadata={**declared.metadata, **_confidence(scans), **dict(stated.metadata)},
+        scans=scans.counts,
     )
 
 
-def _read(reader: str, page: Page, process: ReaderProcess | None) -> Extraction:
-    """Have a page read in another process, which may die of it."""
-    if process is None:
-        with borrowed() as process:
-            return _read(reader, page, process)
+def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr, spare: Spare) -> tuple[Extraction, Scans]:
+    """Have a page read in another process, which may die of it: its text, and what is on pages that have none."""
+    if reader == SCANS:
+        if ocr.obstacle:
+            raise Unwanted(f"an image: {ocr.obstacle}")
+        process.use(ocr.engine)
+        pages = range(1, 1 + count_pages(page.body, page.content_type, process))
+        scans = read_scans(page.body, page.content_type, pages, ocr, process, spare)
+        if len(pages) == 1:  # it is no page of anything
+            if scans.counts.unread:
+                raise ParseError(scans.counts.unread[0][1])
+            scans.sections = [replace(section, path=(), anchor=None) for section in scans.sections]
+        return Extraction(None, ()), scans
     argument = f"{page.charset or ''}\n{page.template}" if reader == HTML and page.template else page.charset
     with closing(process.ask(reader, argument, page.body)) as answers:
         [(answer, _)] = answers
-    return from_json(answer)
+    content = from_json(answer)
+    if not content.scanned:
+        return content, Scans()
+    return content, read_scans(page.body, page.content_type, content.scanned, ocr, process, spare)
+
+
+def _in_order(sections: Sequence[Section], scanned: Sequence[Section]) -> Iterator[Section]:
+    """Sections by their pages: those that were read by OCR before the first that begins on a later page."""
+    waiting = deque(scanned)
+    for section in sections:
+        page = _page_of(section)
+        while waiting and _page_of(waiting[0]) < page:
+            yield waiting.popleft()
+        yield section
+    yield from waiting
+
+
+def _page_of(section: Section) -> int:
+    """Number of the page that a section begins on; 0 where it says none."""
+    named = _PAGE.fullmatch(section.anchor or "")
+    return int(named[1]) if named else 0
+
+
+def _confidence(scans: Scans) -> dict[str, tuple[str, ...]]:
+    return {} if scans.confidence is None else {CONFIDENCE: (f"{scans.confidence:.0f}",)}
 
 
 def _linked(sections: tuple[Section, ...], fragment: str) -> tuple[Section, ...]:

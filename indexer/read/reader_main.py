@@ -23,7 +23,7 @@ from docutils.parsers.rst import directives
 from indexer.errors import ParseError
 from indexer.read import language
 from indexer.read.extraction import to_json
-from indexer.read.fork_server import EXIT_CODE, REQUEST
+from indexer.read.fork_server import EXIT_CODE, LONGEST_REQUEST, REQUEST
 from indexer.read.formats import (
     ATTACHMENTS,
     CONTAINER,
@@ -31,7 +31,9 @@ from indexer.read.formats import (
     LINKS,
     LISTING,
     MODULES,
+    OCR_MODULES,
     PACKED_READERS,
+    SCANS,
     SCRIPTS,
     TEMPLATE,
 )
@@ -73,10 +75,12 @@ def main() -> None:
 
 def _forked(control: socket.socket, readers: dict[int, socket.socket]) -> bool:
     """Fork what is asked for; return whether anybody asks any more."""
-    request, handles, *_ = socket.recv_fds(control, REQUEST.size, 3)
+    request, handles, *_ = socket.recv_fds(control, LONGEST_REQUEST, 3)
     if not request:
         return False
     stdin, stdout, status = handles
+    if engine := request[REQUEST.size :].decode():
+        load_ocr(engine)
     process = os.fork()
     if not process:
         signal.set_wakeup_fd(-1)
@@ -85,7 +89,7 @@ def _forked(control: socket.socket, readers: dict[int, socket.socket]) -> bool:
         os.dup2(stdout, 1)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         try:
-            serve(*REQUEST.unpack(request))
+            serve(*REQUEST.unpack(request[: REQUEST.size]))
         finally:
             os._exit(0)  # nothing of what the server has open is closed twice
     os.close(stdin)
@@ -136,6 +140,18 @@ def preload() -> None:
                 import_module(module.name)
 
 
+def load_ocr(engine: str) -> None:
+    """Load what reads pictures, once for all readers; what goes wrong is told to whoever asks for a page."""
+    try:
+        loaded = {name: import_module(f"indexer.read.{module}") for name, module in OCR_MODULES.items()}
+        for module in loaded.values():
+            module.load(engine)
+    except (ImportError, SyntaxError, RuntimeError, OSError) as error:  # the fault of the installation
+        _missing[SCANS] = str(error)
+    else:
+        _readers.update(loaded)
+
+
 def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Yield what a reader finds, as messages; the last one says `done`, or the `error` that ended it."""
     module = _readers.get(reader)
@@ -144,10 +160,11 @@ def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dic
         return
     try:
         if reader in (CONTAINER, ATTACHMENTS):
-            for member in module.members(body, int(argument or 0)):
+            most, _, no_images = (argument or "0").partition("\n")
+            for member in module.members(body, int(most), no_images):
                 fields = asdict(member)
                 yield fields, fields.pop("body")
-        elif reader in (LINKS, LISTING, FORMS, SCRIPTS):
+        elif reader in (LINKS, LISTING, FORMS, SCANS, SCRIPTS):
             yield module.find(body, argument) | {"done": True}, b""
             return
         else:

@@ -29,12 +29,15 @@ _PIECE = 1 << 20  # bytes taken from a pipe at a time
 _LONGEST_BODY = 1 << 30  # bytes of a member; the limits of the build are stricter
 _STARTING = 60.0  # seconds until a process has loaded what it needs, on a busy machine
 _GRACE = 1.0  # seconds for a process to be gone that has closed its pipes
+_OCR_MEMORY = 192 << 20  # bytes of address space more, for the engine and a page
 _LIFE = 5_000  # documents read before it is replaced, so that what libraries leak does not add up
 _MOST = 4  # processes that read at the same time, beside those of archives
+MOST_SPARE = _MOST - 1  # processes that help others with scans
 _free: list["ReaderProcess"] = []
 _server = ForkServer()
 Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
 _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
+_spare = threading.BoundedSemaphore(memory.readers(min(_MOST, cpu.detect().cores)) - 1)
 
 
 class ReaderProcess:
@@ -46,6 +49,8 @@ class ReaderProcess:
         self._server = server
         self._process: Forked | None = None
         self._asked = 0
+        self._engine = ""
+        self._is_interrupted = False
         self.confinement: dict[str, str] = {}  # what holds the process, by name; empty where the system has none of it
 
     def ask(
@@ -62,6 +67,8 @@ class ReaderProcess:
             ParseError: it cannot be read, or reading it took too long or too much memory.
         """
         done = False
+        if self._is_interrupted:
+            raise ParseError("interrupted")
         if self._asked >= _LIFE or (self._process is not None and self._process.poll() is not None):
             self.close()
         self._asked += 1
@@ -80,11 +87,22 @@ class ReaderProcess:
             if not done:  # whatever it still has to say would be taken for the next answer
                 self.close()
 
+    def use(self, engine: str) -> None:
+        """Be one that has loaded an engine of OCR, see `indexer.read.ocr.installation`, until it is lent again."""
+        if engine != self._engine:
+            self.close()
+            self._engine = engine
+
     def interrupt(self) -> None:
-        """End what it reads just now, from another thread."""
+        """End what it reads just now, from another thread; until it is lent again, it reads nothing."""
+        self._is_interrupted = True
         process = self._process
         if process is not None:
             process.kill()
+
+    def resume(self) -> None:
+        """Read again, after an interrupt."""
+        self._is_interrupted = False
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -105,7 +123,7 @@ class ReaderProcess:
 
     def _fork(self) -> Forked:
         try:
-            process = self._process = self._server.fork(self._memory)
+            process = self._process = self._server.fork(self._allowed, self._engine)
         except OSError as error:
             raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
         try:
@@ -115,6 +133,11 @@ class ReaderProcess:
             raise
         process.pid, self.confinement = int(answer["pid"]), dict(answer["confinement"])
         return process
+
+    @property
+    def _allowed(self) -> int:
+        """Bytes of memory that the process may have."""
+        return self._memory + (_OCR_MEMORY if self._engine else 0)
 
     def _exchange(
         self, process: Forked, request: dict[str, Any], body: bytes, seconds: float
@@ -134,7 +157,7 @@ class ReaderProcess:
         if answer is None:
             if process.wait(_GRACE) == -signal.SIGSYS:
                 raise ParseError("its reader was stopped: it made a forbidden system call")
-            raise ParseError(f"reading it crashed, or took more than {self._memory >> 20:,} MB of memory")
+            raise ParseError(f"reading it crashed, or took more than {self._allowed >> 20:,} MB of memory")
         return answer
 
 
@@ -184,7 +207,24 @@ class ReaderPool:
     @contextmanager
     def borrowed(self) -> Iterator[ReaderProcess]:
         """Lend a process until the end of the block, as soon as one is free; raises ParseError if closed."""
-        with _places, borrowed() as process:
+        with _places, self._lending() as process:
+            yield process
+
+    @contextmanager
+    def spare(self) -> Iterator[ReaderProcess | None]:
+        """Lend a process beyond the usual number where there is a core for it, else None; raises as `borrowed`."""
+        if not _spare.acquire(blocking=False):
+            yield None
+            return
+        try:
+            with self._lending() as process:
+                yield process
+        finally:
+            _spare.release()
+
+    @contextmanager
+    def _lending(self) -> Iterator[ReaderProcess]:
+        with borrowed() as process:
             self._lent.add(process)
             try:
                 if self._is_closed:
@@ -207,6 +247,7 @@ def borrowed() -> Iterator[ReaderProcess]:
         process = _free.pop()
     except IndexError:
         process = ReaderProcess()
+    process.resume()
     try:
         yield process
     finally:

@@ -14,7 +14,7 @@ from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.allowed_places import folder_above
 from indexer.read.container import expand
-from indexer.read.formats import CONTAINER, HTML, MAIL, content_type_of, reader_of
+from indexer.read.formats import CONTAINER, HTML, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
 from indexer.records import Failure, Item, Known, Page, PageRecord, Skip
 from indexer.sources.folder_tree import Tree
 from indexer.sources.templates import spread
@@ -38,6 +38,7 @@ def read_path(
     earlier: PreviousGeneration | None = None,
     within: Sequence[str] = (),
     study: Callable[[Iterable[Item]], None] | None = None,
+    no_images: str = OCR_OFF,
 ) -> Generator[Item, None, None]:
     """Read one file, or every readable file below a folder.
 
@@ -50,6 +51,7 @@ def read_path(
         earlier: what an earlier build knows; of files that fail to be read this time, its record is given.
         within: folders that the source may not leave, whatever links lead to it; none means that it may be anywhere.
         study: shown up to `SAMPLE` pages from all over a folder, before any is given.
+        no_images: why images are not read, if they are not.
 
     Raises:
         SourceError: there is no such file or folder, or it cannot be read.
@@ -68,10 +70,10 @@ def read_path(
     is_folder, content_type = stat.S_ISDIR(kind), content_type_of(root.name)
     if not is_folder and not stat.S_ISREG(kind):
         raise SourceError(f"cannot read {source}: it is neither a file nor a folder")
-    if not is_folder and content_type is None:
-        raise SourceError(f"cannot read {source}: file type {root.suffix.lower() or 'without suffix'} is not read")
+    if not is_folder and (refusal := refusal_of(root.name, no_images)):
+        raise SourceError(f"cannot read {source}: {refusal}")
     with closing(_tree(root, top) if is_folder else _tree(root.parent, top if top != root else root.parent)) as tree:
-        entries = list(_walk(tree, source, earlier)) if is_folder else [_Entry(root, content_type or "")]
+        entries = list(_walk(tree, source, earlier, no_images)) if is_folder else [_Entry(root, content_type or "")]
         found(sum(isinstance(entry, _Entry) for entry in entries))
         if is_folder and study is not None:
             pages = [one for one in entries if isinstance(one, _Entry) and reader_of(one.content_type) == HTML]
@@ -84,7 +86,7 @@ def read_path(
                 if reader != CONTAINER:
                     yield item
                 if isinstance(item, Page) and reader in (CONTAINER, MAIL):  # of an e-mail, itself and what is in it
-                    yield from expand(item, max_bytes)
+                    yield from expand(item, max_bytes, no_images)
 
 
 def _tree(root: Path, top: Path) -> Tree:
@@ -94,7 +96,7 @@ def _tree(root: Path, top: Path) -> Tree:
         raise SourceError(f"cannot read {root}: {error.strerror}") from error
 
 
-def _walk(tree: Tree, source: str, earlier: PreviousGeneration | None) -> Iterator[_Found]:
+def _walk(tree: Tree, source: str, earlier: PreviousGeneration | None, no_images: str) -> Iterator[_Found]:
     todo = [tree.root]
     while todo:
         here = todo.pop()
@@ -116,7 +118,6 @@ def _walk(tree: Tree, source: str, earlier: PreviousGeneration | None) -> Iterat
         below = []
         for name, kind in found:
             path = here / name
-            content_type = content_type_of(name)
             if stat.S_ISDIR(kind):
                 if name.startswith("."):
                     yield Skip(path.as_uri(), "hidden")
@@ -128,10 +129,10 @@ def _walk(tree: Tree, source: str, earlier: PreviousGeneration | None) -> Iterat
                 yield Skip(path.as_uri(), "pipe, socket or device")
             elif name.startswith("."):
                 yield Skip(path.as_uri(), "hidden")
-            elif content_type is None:
-                yield Skip(path.as_uri(), f"file type {path.suffix.lower() or 'without suffix'} is not read")
+            elif refusal := refusal_of(name, no_images):
+                yield Skip(path.as_uri(), refusal)
             else:
-                yield _Entry(path, content_type)
+                yield _Entry(path, content_type_of(name) or "")
         todo += reversed(below)
 
 

@@ -5,13 +5,17 @@ from dataclasses import replace
 
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.container import expand
-from indexer.read.formats import MAIL, reader_of
+from indexer.read.formats import MAIL, OCR_OFF, reader_of
 from indexer.records import Item, Known, Page
 from indexer.sources.pushed_store import SOURCE, PushedReader
 
 
 def read_pushed(
-    documents: PushedReader, max_bytes: int, found: Callable[[int], None], earlier: PreviousGeneration
+    documents: PushedReader,
+    max_bytes: int,
+    found: Callable[[int], None],
+    earlier: PreviousGeneration,
+    no_images: str = OCR_OFF,
 ) -> Generator[Item, None, None]:
     """Give every document that was sent and not withdrawn, in the order of their addresses.
 
@@ -23,6 +27,7 @@ def read_pushed(
         max_bytes: longest attachment of an e-mail that is read.
         found: told how many documents there are.
         earlier: what an earlier build knows; of what is unchanged since then, its record is given.
+        no_images: why images are not read, if they are not.
     """
     found(documents.count)
     for url, content_hash, content_type in documents.listed():
@@ -35,7 +40,7 @@ def read_pushed(
         if page is not None:  # else it has been withdrawn meanwhile
             yield page
             if reader_of(page.content_type) == MAIL:
-                for item in expand(page, max_bytes):
+                for item in expand(page, max_bytes, no_images):
                     if isinstance(item, Page):  # which has a title of its own
                         item = replace(item, stated=page.stated._replace(title=""), content_hash="")
                     yield item

@@ -13,6 +13,7 @@ from indexer.crawl.render.browser import Browser
 from indexer.crawl.traffic import Traffic
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
+from indexer.read.formats import OCR_OFF
 from indexer.records import Item
 from indexer.sources.duplicates import Duplicates
 from indexer.sources.folder import read_path
@@ -70,6 +71,7 @@ def read_sources(
     sessions: Sessions | None = None,
     pushed: PushedReader | None = None,
     mirrors: Mirrors | None = None,
+    no_images: str = OCR_OFF,
 ) -> Items:
     """Read every source; of pages with the same address or the same content only the first is given.
 
@@ -91,6 +93,7 @@ def read_sources(
         sessions: what origins are asked with.
         pushed: documents that were sent.
         mirrors: copies of remote repositories; without them, only local ones are read.
+        no_images: why images are not read, if they are not.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -108,11 +111,13 @@ def read_sources(
 
     def start(source: str) -> Items:
         study = partial(templates.study, source) if templates is not None else None
-        lane = (source, limits.of(source), told(source), earlier, traffic, journal, study, sessions, mirrors, browser)
+        own, due = limits.of(source), told(source)
+        lane = (source, own, due, earlier, traffic, journal, study, sessions, mirrors, browser, no_images)
         return _read_one(*lane)
 
     if SOURCE in sources and pushed is not None:
-        for item in read_pushed(pushed, limits.max_bytes, told(SOURCE), earlier or PreviousGeneration.nothing()):
+        known = earlier or PreviousGeneration.nothing()
+        for item in read_pushed(pushed, limits.max_bytes, told(SOURCE), known, no_images):
             yield duplicates.left_out(item)
     hosts: dict[str, list[str]] = {}
     for source in sources:
@@ -151,16 +156,17 @@ def _read_one(
     sessions: Sessions | None,
     mirrors: Mirrors | None,
     browser: Browser,
+    no_images: str,
 ) -> Items:
     scheme = SCHEME.match(source)
     if scheme is None:
         if not source.strip():
             raise SourceError("empty source; name a site, folder or file")
-        return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()), study)
+        return read_path(source, limits.max_bytes, found, earlier, limits.within.get(source, ()), study, no_images)
     if is_repository(source):
-        return read_repository(source, limits, found, mirrors, earlier, study)
+        return read_repository(source, limits, found, mirrors, earlier, study, no_images)
     if is_bucket(source):
-        return read_objects(source, limits, found, earlier, study)
+        return read_objects(source, limits, found, earlier, study, no_images)
     if scheme[1].lower() not in ("http", "https"):
         raise SourceError(
             f"{source}: cannot index this scheme; name an http or https address, git+https:// or git+file:// and a "

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from indexer.config import CrawlLimits
 from indexer.generation.previous import PreviousGeneration
 from indexer.link_template import LinkTemplate
-from indexer.read.formats import MAIL, content_type_of, is_source_code, reader_of
+from indexer.read.formats import MAIL, OCR_OFF, content_type_of, is_source_code, reader_of, refusal_of
 from indexer.records import Failure, Known, Page, Skip
 
 
@@ -41,6 +41,7 @@ class StoredFiles:
         *,
         ref: str = "",
         commit: str = "",
+        no_images: str = OCR_OFF,
         read_anyway: Collection[str] = (),
     ) -> None:
         """Ask for nothing yet.
@@ -52,12 +53,14 @@ class StoredFiles:
             earlier: what an earlier build knows.
             ref: for the template of addresses.
             commit: the same.
+            no_images: why images are not read, if they are not.
             read_anyway: readers of files that are read although they have not changed.
         """
         self._source = source
         self._root = root
         self._limits = limits
         self._earlier = earlier
+        self._no_images = no_images
         self._read_anyway = read_anyway
         self._template = LinkTemplate(limits.link_template) if limits.link_template else None
         self._ref, self._commit = ref, commit
@@ -78,7 +81,6 @@ class StoredFiles:
             url, name = self.url(file.path), file.path.decode("utf-8", "replace")
             steps = file.path.split(b"/")
             dotted = next((place for place, step in enumerate(steps, 1) if step.startswith(b".")), 0)
-            suffix = PurePosixPath(name).suffix.lower()
             if dotted:
                 top = b"/".join(steps[:dotted])
                 if top not in hidden:
@@ -86,8 +88,8 @@ class StoredFiles:
                     yield Skip(self.url(top), "hidden")
             elif reason:
                 yield Skip(url, reason)
-            elif content_type_of(name) is None and (suffix or not types_are_told):
-                yield Skip(url, f"file type {suffix or 'without suffix'} is not read")
+            elif (PurePosixPath(name).suffix or not types_are_told) and (refusal := refusal_of(name, self._no_images)):
+                yield Skip(url, refusal)
             elif refusal := self._limits.scope.refusal(f"file:///{quote(file.path)}"):
                 yield Skip(url, refusal)
             elif file.size > self._limits.max_bytes:

@@ -22,6 +22,7 @@ from indexer.build.ray.serialisation import pack, pack_page, unpack_parsed
 from indexer.build.ray.tasks import Work
 from indexer.config import ChunkConfig
 from indexer.errors import ClusterError
+from indexer.read.ocr.installation import Ocr
 from indexer.records import Page, Parsed
 
 _RETRIES = 8  # of one task, when nodes are lost
@@ -79,9 +80,9 @@ class Cluster:
         """How many blocks of texts may be under way."""
         return self._room() + _SPARE
 
-    def read(self, page: Page, chunk: ChunkConfig) -> Result[Parsed]:
+    def read(self, page: Page, chunk: ChunkConfig, ocr: Ocr) -> Result[Parsed]:
         """Start to parse and chunk a page; its result may raise ParseError."""
-        return Result(self, self._read.remote(pack_page(page), page.body, chunk, self._work), unpack_parsed)
+        return Result(self, self._read.remote(pack_page(page), page.body, chunk, ocr, self._work), unpack_parsed)
 
     def encode(
         self, texts: Sequence[str], took: Callable[[Mapping[str, float]], None], *, tokens: bool = False

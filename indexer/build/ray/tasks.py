@@ -3,7 +3,7 @@
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
@@ -15,6 +15,7 @@ from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import NodeDiffers
 from indexer.generation.previous import READER_VERSION
+from indexer.read.ocr.installation import Ocr, find
 from indexer.read.parsing import parse
 from indexer.records import Parsed
 
@@ -43,12 +44,16 @@ def check(work: Work) -> None:
     _embedder(work)
 
 
-def read(fields: bytes, body: bytes, chunk: ChunkConfig, work: Work) -> bytes:
-    """Read and cut a page: what `pack_page` made of it, to what `pack_parsed` makes. Raises ParseError, NodeDiffers."""
+def read(fields: bytes, body: bytes, chunk: ChunkConfig, ocr: Ocr, work: Work) -> bytes:
+    """Read and cut a page: what `pack_page` made of it, to what `pack_parsed` makes.
+
+    Raises ParseError, NodeDiffers, or ConfigError where this machine has no OCR and the one that builds does.
+    """
     embedder = _embedder(work)
     page = unpack_page(fields, body)
     began = time.perf_counter()
-    document = parse(page)
+    here = ocr if ocr.obstacle else find(replace(ocr.config, mode="on"))  # its folders may be other ones
+    document = parse(page, ocr=here)
     read_at = time.perf_counter()
     chunks = Chunker(embedder, chunk).split(document)
     seconds = {"parse": read_at - began, "chunk": time.perf_counter() - read_at}

@@ -95,6 +95,18 @@ def read_page(document: Any, index: int) -> Characters:
         page.close()
 
 
+def shows_something(document: Any, index: int) -> bool:
+    """Return whether there is anything on a page, such as the picture of one."""
+    try:
+        page = document[index]
+    except pypdfium2.PdfiumError:
+        return False
+    try:
+        return bool(pdfium.FPDFPage_CountObjects(page))
+    finally:
+        page.close()
+
+
 def _characters(page: Any, text_page: Any) -> Characters:
     count = pdfium.FPDFText_CountChars(text_page)
     text = _all_text(text_page, count) if 0 < count <= _MOST_CHARACTERS else ""

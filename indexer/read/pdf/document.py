@@ -14,7 +14,7 @@ import pypdfium2.raw as pdfium
 from indexer.errors import ParseError
 from indexer.read.extraction import Extraction
 from indexer.read.metadata import Declared
-from indexer.read.pdf.characters import Characters, read_page
+from indexer.read.pdf.characters import read_page, shows_something
 from indexer.read.pdf.headings import by_outline, by_type, paths
 from indexer.read.pdf.outline import entries
 from indexer.read.pdf.pages import Page, laid_out
@@ -46,8 +46,8 @@ def read(body: bytes, charset: str | None) -> Extraction:
 def _content(document: Any) -> Extraction:
     if len(document) > _MOST_PAGES:
         raise ParseError(f"more than {_MOST_PAGES:,} pages")
-    pages, length = [], 0
-    for blocks in _pages(document):
+    pages, scanned, length = [], list[int](), 0
+    for blocks in _pages(document, scanned):
         length += sum(len(block.text) for block in blocks)
         if length > _LONGEST:
             raise ParseError(f"more than {_LONGEST:,} characters of text")
@@ -63,23 +63,25 @@ def _content(document: Any) -> Extraction:
         None if _MADE_UP.search(title) else title,
         sections_of(pages, paths(headings)),
         Declared(date="-".join(day.groups()) if day else None),
+        scanned=tuple(scanned),
     )
 
 
-def _pages(document: Any) -> Iterator[list[Block]]:
-    """Yield the blocks of each page; only those near it are in memory with all their words."""
+def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
+    """Yield the blocks of each page; only those near it are in memory with all their words.
+
+    Pages that have no text but show something are added to `scanned`.
+    """
     count = len(document)
     near: dict[int, Page] = {}
     for index in range(count + NEAR):
         if index < count:
-            near[index] = Page(_characters_of(document, index))
+            found = read_page(document, index)
+            if not (found.words or found.text.strip()) and shows_something(document, index):
+                scanned.append(index + 1)
+            near[index] = Page(found)
         page = index - NEAR
         if page >= 0:
             heads = running(page, {number: other.edges for number, other in near.items()})
             yield laid_out(near[page], heads)
             near.pop(page - NEAR, None)
-
-
-def _characters_of(document: Any, index: int) -> Characters:
-    """What is on a page: its own text, which a scan without a layer of text has none of."""
-    return read_page(document, index)

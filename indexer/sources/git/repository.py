@@ -7,7 +7,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.container import expand
-from indexer.read.formats import CONTAINER, HTML, MAIL, content_type_of, reader_of
+from indexer.read.formats import CONTAINER, HTML, MAIL, OCR_OFF, content_type_of, reader_of
 from indexer.records import Item, Page, Skip
 from indexer.sources.git.address import GitAddress
 from indexer.sources.git.mirror import TIP, Mirrors
@@ -27,6 +27,7 @@ def read_repository(
     mirrors: Mirrors | None = None,
     earlier: PreviousGeneration | None = None,
     study: Callable[[Iterable[Item]], None] | None = None,
+    no_images: str = OCR_OFF,
 ) -> Generator[Item, None, None]:
     """Read the files of a commit; a remote repository is fetched first.
 
@@ -37,6 +38,7 @@ def read_repository(
         mirrors: copies of remote repositories; without them, only local ones are read.
         earlier: what an earlier build knows.
         study: shown pages from all over the repository, before any is given.
+        no_images: why images are not read, if they are not.
 
     Raises:
         SourceError: there is no such repository or ref, or it cannot be read.
@@ -58,7 +60,7 @@ def read_repository(
         what = "no commit" if ref == "HEAD" else f"no branch, tag or commit {ref}"
         raise SourceError(f"{source}: {git.folder} is no repository, or has {what}")
     try:
-        yield from _Reading(address, commit, git, limits, earlier).items(found, study)
+        yield from _Reading(address, commit, git, limits, earlier, no_images).items(found, study)
     except SourceError as error:
         if mirrors is None or address.is_local:
             raise SourceError(f"{source}: {error}; git fsck says more") from error
@@ -75,11 +77,18 @@ class _Reading:
     """One commit, and what is known of its files."""
 
     def __init__(
-        self, address: GitAddress, commit: str, git: Git, limits: CrawlLimits, earlier: PreviousGeneration | None
+        self,
+        address: GitAddress,
+        commit: str,
+        git: Git,
+        limits: CrawlLimits,
+        earlier: PreviousGeneration | None,
+        no_images: str,
     ) -> None:
         self._commit = commit
         self._git = git
         self._max_bytes = limits.max_bytes
+        self._no_images = no_images
         self._files = StoredFiles(
             address.source,
             address.source,
@@ -87,6 +96,7 @@ class _Reading:
             earlier,
             ref=address.ref,
             commit=commit,
+            no_images=no_images,
             read_anyway=(CONTAINER, MAIL),  # whose parts are known by themselves
         )
 
@@ -107,7 +117,7 @@ class _Reading:
                 if reader != CONTAINER:
                     yield item
                 if isinstance(item, Page) and reader in (CONTAINER, MAIL):
-                    yield from expand(item, self._max_bytes)
+                    yield from expand(item, self._max_bytes, self._no_images)
 
     def _item(self, entry: Entry, blobs: Blobs) -> Item:
         """What is known of a file that has not changed, else its page."""
@@ -122,3 +132,8 @@ class _Reading:
 def _type(entry: Entry) -> str | None:
     """Name of the reader of a file."""
     return reader_of(content_type_of(entry.path.decode("utf-8", "replace")) or "")
+
+
+def _address(entry: Entry) -> str:
+    """An address that has the path of a file, for patterns of paths."""
+    return f"file:///{quote(entry.path)}"

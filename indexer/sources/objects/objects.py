@@ -10,7 +10,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import FetchError, SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.container import expand
-from indexer.read.formats import CONTAINER, CONTENT_TYPES, HTML, MAIL, content_type_of, reader_of
+from indexer.read.formats import CONTAINER, CONTENT_TYPES, HTML, MAIL, OCR_OFF, content_type_of, reader_of
 from indexer.records import Failure, Item, Page, Skip
 from indexer.sources.objects.address import BucketAddress
 from indexer.sources.objects.bucket import Bucket, Entry, Unlisted
@@ -26,6 +26,7 @@ def read_objects(
     found: Callable[[int], None],
     earlier: PreviousGeneration | None = None,
     study: Callable[[Iterable[Item]], None] | None = None,
+    no_images: str = OCR_OFF,
 ) -> Generator[Item, None, None]:
     """Read the objects below a prefix, or one of that name.
 
@@ -38,25 +39,34 @@ def read_objects(
         found: told how many objects there are to read.
         earlier: what an earlier build knows.
         study: shown pages from all over the bucket, before any is given.
+        no_images: why images are not read, if they are not.
 
     Raises:
         SourceError: there is no such bucket or prefix, it may not be listed, or the store does not answer.
     """
     address = BucketAddress.read(source)
-    yield from _Reading(address, Bucket(address, limits), limits, earlier).items(found, study)
+    yield from _Reading(address, Bucket(address, limits), limits, earlier, no_images).items(found, study)
 
 
 class _Reading:
     """One bucket, and what is known of its objects."""
 
     def __init__(
-        self, address: BucketAddress, bucket: Bucket, limits: CrawlLimits, earlier: PreviousGeneration | None
+        self,
+        address: BucketAddress,
+        bucket: Bucket,
+        limits: CrawlLimits,
+        earlier: PreviousGeneration | None,
+        no_images: str,
     ) -> None:
         self._address = address
         self._bucket = bucket
         self._limits = limits
         # an archive is none of the pages that are known by themselves
-        self._files = StoredFiles(address.source, address.root, limits, earlier, read_anyway=(CONTAINER,))
+        self._files = StoredFiles(
+            address.source, address.root, limits, earlier, no_images=no_images, read_anyway=(CONTAINER,)
+        )
+        self._no_images = no_images
         self._studied: dict[bytes, list[Item]] = {}  # read before their turn
         self._failed = 0  # in a row
         manifest = earlier.manifest if earlier else None
@@ -91,7 +101,7 @@ class _Reading:
                 if reader != CONTAINER:
                     yield item
                 if isinstance(item, Page) and reader in (CONTAINER, MAIL):
-                    yield from expand(item, self._limits.max_bytes)
+                    yield from expand(item, self._limits.max_bytes, self._no_images)
 
     def _read(self, wanted: list[Entry | Skip | Failure]) -> Generator[Item, None, None]:
         """What becomes of each, in order; so many are fetched ahead as may be at a time."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rag.settings_file import ConfiguredSource
 
 
-@verb("index", "store", "build", "embedder", "crawl", "chunk", publishes=True)
+@verb("index", "store", "build", "embedder", "crawl", "chunk", "ocr", publishes=True)
 @click.argument(
     "source",
     nargs=-1,

@@ -19,6 +19,7 @@ from indexer.crawl.render.installation import check_installed, describe
 from indexer.errors import ParseError
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections
+from indexer.read.ocr import installation as ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.git.program import version as git_version
 from indexer.sources.names import address_kind
@@ -79,6 +80,7 @@ def examine(settings: Settings) -> dict[str, Any]:
     _index(settings, plan, report, warnings)
     _readers(report, warnings)
     _renderer(settings, report, warnings)
+    _ocr(settings, report, warnings)
     _credentials(settings, report, warnings)
     return report | {"warnings": warnings}
 
@@ -257,6 +259,24 @@ def _renderer(settings: Settings, report: dict[str, Any], warnings: list[str]) -
         warnings.append("Chromium has no sandbox of its own as root: build as another user to draw pages of strangers")
 
 
+def _ocr(settings: Settings, report: dict[str, Any], warnings: list[str]) -> None:
+    """Add what scans are read with, and why they are not."""
+    installed = ocr.is_installed()
+    report["ocr"] = {
+        "tesserocr": metadata.version("tesserocr") if installed else None,
+        "data": ocr.languages() if installed else (),
+        "use": None,
+    }
+    try:
+        found = ocr.find(settings.ocr_config())
+    except PilotlightError as error:
+        warnings.append(str(error))
+        return
+    report["ocr"]["use"] = found.obstacle or ", ".join(found.config.languages)
+    if installed and found.obstacle and settings.ocr != "off":
+        warnings.append(found.obstacle)
+
+
 def _credentials(settings: Settings, report: dict[str, Any], warnings: list[str]) -> None:
     """Add what origins are asked with, and what of it cannot be read by this user; no secret is shown."""
     report["credentials"] = {}
@@ -286,6 +306,9 @@ _LABELS = {
     "created_at": "built at",
     "readers": "document readers",
     "sources": "for sources",
+    "ocr": "OCR",
+    "data": "languages with data",
+    "use": "scans are read",
     "cpu": "CPU",
     "seccomp": "system calls",
     "landlock": "Landlock",

@@ -83,7 +83,7 @@ def test_a_site_and_a_folder_together(tmp_path: Path, docs: Path, site: Site) ->
         z="<p>Zebras have stripes.",
     )
     site.routes["/p"] = Reply(b"x", 200, {"Content-Type": "video/mp4"})
-    (docs / "picture.png").write_bytes(b"x")
+    (docs / "film.mp4").write_bytes(b"x")
     (docs / "copy.txt").write_text((docs / "notes.txt").read_text())
     report = run(tmp_path / "index", site.url, docs, docs / "dogs.md")
     assert report.documents == 5
@@ -91,7 +91,7 @@ def test_a_site_and_a_folder_together(tmp_path: Path, docs: Path, site: Site) ->
     assert [(failure.url, failure.reason) for failure in report.failed] == [(f"{site.url}/gone", "HTTP 404")]
     assert {group.reason: group.count for group in report.skipped} == {
         "content type video/mp4 is not read": 1,
-        "file type .png is not read": 1,
+        "file type .mp4 is not read": 1,
         "same content as another page": 1,
         "already read": 1,
     }
@@ -136,7 +136,7 @@ def test_nothing_to_index_leaves_the_live_index(tmp_path: Path, docs: Path, kind
     source = tmp_path / "source"
     source.mkdir()
     if kind == "unreadable":
-        (source / "a.png").write_bytes(b"x")
+        (source / "a.mp4").write_bytes(b"x")
     elif kind == "no text":
         (source / "a.html").write_text("<script>x</script>")
     elif kind == "links":

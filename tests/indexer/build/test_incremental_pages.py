@@ -18,7 +18,6 @@ from indexer.build import lookahead
 from indexer.errors import SourceError
 from indexer.generation.current import current_id
 from indexer.read.parsing import parse
-from indexer.read.reader_process import ReaderProcess
 from indexer.records import Document, Page
 from tests.indexer.build.incremental import Versioned, Work, link, routes, zoo
 from tests.indexer.server import Reply, Site, page, redirect
@@ -157,9 +156,9 @@ def test_only_changed_files_are_parsed(work: Work, docs: Path, monkeypatch: pyte
     work.build(docs)
     parsed: list[str] = []
 
-    def note(page: Page, reader_process: ReaderProcess) -> Document:
+    def note(page: Page, *given: Any) -> Document:
         parsed.append(page.url)
-        return parse(page, reader_process)
+        return parse(page, *given)
 
     monkeypatch.setattr(lookahead, "parse", note)
     (docs / "cats.html").touch()

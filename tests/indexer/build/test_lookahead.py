@@ -7,6 +7,8 @@ from indexer.build import lookahead
 from indexer.build.lookahead import read_ahead
 from indexer.config import ChunkConfig
 from indexer.errors import ParseError
+from indexer.read.ocr.installation import Ocr
+from indexer.read.ocr.pages import Spare
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Document, Page, Skip
 from tests.indexer.conftest import make_page
@@ -14,13 +16,13 @@ from tests.indexer.conftest import make_page
 
 def test_items_keep_their_order_and_errors_their_page() -> None:
     pages = [make_page(f"<p>page {number}", url=f"http://t.test/{number}") for number in range(40)]
-    bad = make_page(b"x", "image/png", "http://t.test/bad")
+    bad = make_page(b"x", "image/gif", "http://t.test/bad")
     items = [*pages[:20], Skip("http://t.test/no", "no"), bad, *pages[20:]]
     with closing(read_ahead(iter(items), lambda page: page is not pages[0], ChunkConfig())) as ahead:
         for item, (given, document) in zip(items, ahead, strict=True):
             assert given is item
             if item is bad:
-                with pytest.raises(ParseError, match="image/png is not read"):
+                with pytest.raises(ParseError, match="image/gif is not read"):
                     document.result()  # type: ignore[union-attr]
             elif document is not None:
                 assert document.result().document.sections[0].text == f"page {item.url.rpartition('/')[2]}"
@@ -44,7 +46,7 @@ def test_only_so_much_is_read_ahead() -> None:
 def test_closing_waits_for_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = threading.Event()
 
-    def stuck(page: Page, reader_process: ReaderProcess) -> Document:
+    def stuck(page: Page, reader_process: ReaderProcess, ocr: Ocr, spare: Spare) -> Document:
         process = reader_process.start()
         begun.set()
         process.wait()  # a reader that never answers: only its end is waited for

@@ -15,12 +15,12 @@ def run(index: Path, source: Path) -> BuildReport:
 
 
 def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
-    (docs / "x.png").write_bytes(b"x")
+    (docs / "x.mp4").write_bytes(b"x")
     (docs / "bad.txt").write_bytes(b"\x00" * 10)
     report = run(tmp_path / "index", docs)
     content = json.loads(json.dumps(report.as_dict()))
     names = "generation published documents chunks fetched new changed gone unchanged kept embedded carried"
-    assert list(content) == [*names.split(), "skipped", "failed", "settings", "hosts", "biggest", "seconds"]
+    assert list(content) == [*names.split(), "skipped", "failed", "ocr", "settings", "hosts", "biggest", "seconds"]
     assert content["biggest"][0] == {
         "url": (docs / "cats.html").as_uri(),
         "bytes": (docs / "cats.html").stat().st_size,
@@ -32,7 +32,7 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
     assert content["changed"] == content["gone"] == {"count": 0, "examples": []}
     assert (content["published"], content["kept"], content["embedded"], content["carried"]) == (True, [], 5, 0)
     assert content["skipped"] == [
-        {"reason": "file type .png is not read", "count": 1, "examples": [(docs / "x.png").as_uri()]}
+        {"reason": "file type .mp4 is not read", "count": 1, "examples": [(docs / "x.mp4").as_uri()]}
     ]
     assert content["failed"] == [{"url": (docs / "bad.txt").as_uri(), "reason": "binary data instead of text"}]
     table = report.table()

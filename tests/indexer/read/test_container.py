@@ -38,7 +38,7 @@ REASONS = {
     "back%5Cslash.txt": "a name that is not for a file",
     ".hidden/x.txt": "hidden",
     "inner.zip": "an archive in an archive",
-    "pic.png": "file type .png is not read",
+    "pic.png": "an image: OCR is off",
     "big.txt": "larger than 1,000 bytes",
 }
 
@@ -119,7 +119,7 @@ def test_bombs(mode: str) -> None:
 def test_too_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "_MOST_MEMBERS", 2)
     with pytest.raises(ParseError, match="more than 2 files"):
-        list(container.members(zipped(FILES), 1000))
+        list(container.members(zipped(FILES), 1000, ""))
 
 
 def test_archives_of_a_folder(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config.txt").write_text("x")
     assert reasons(read(tmp_path)) == {
-        "pic.png": "file type .png is not read",
+        "pic.png": "an image: OCR is off",
         "README": "file type without suffix is not read",
         ".secret.txt": "hidden",
         ".git": "hidden",

@@ -158,7 +158,7 @@ def test_what_is_left_out_is_named(repository: Repository) -> None:
         "/big.md": "larger than 1,000 bytes",
         "/link.md": "symbolic link",
         "/module": "a submodule",
-        "/pic.png": "file type .png is not read",
+        "/pic.png": "an image: OCR is off",
     }
     only = replace(LIMITS, scope=Scope(("/docs/",)))
     assert reasons(repository.source, only)["/cats.md"] == "excluded by --include"

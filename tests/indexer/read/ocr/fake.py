@@ -1,0 +1,50 @@
+"""An engine that knows what it is shown by the size of it, for tests that are not about Tesseract."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from indexer.config import OcrConfig
+from indexer.read.fork_server import ForkServer
+from indexer.read.ocr.installation import Ocr
+from indexer.read.ocr.recogniser import Line, Raster
+from indexer.read.reader_process import ReaderProcess
+
+BEFORE = """
+import indexer.read.ocr.recogniser as engine
+from tests.indexer.read.ocr.fake import Fake
+engine.Tesseract = Fake
+"""
+
+
+class Fake:
+    """Finds a line that says how wide the image is; what else depends on that: see the code."""
+
+    def __init__(self, folder: str, languages: str) -> None:
+        if folder != "fake":
+            raise RuntimeError(f"no data in {folder}")
+
+    def lines(self, image: Raster, dots: int) -> Iterator[Line]:
+        """Two lines, the second of which is uncertain; on narrow images none."""
+        if image.width == 666:
+            import ctypes
+
+            ctypes.string_at(0)
+        if image.width > 100:
+            yield Line(f"This page is {image.width} pixels wide, at {dots} dots per inch.", 90.0, True)
+            yield Line("Tbis 1ine is rnostly n0ise", 30.0, False)
+
+
+def ocr(**config: object) -> Ocr:
+    return Ocr(OcrConfig(**config), engine="fake\neng")  # type: ignore[arg-type]
+
+
+@contextmanager
+def reading(**options: object) -> Iterator[ReaderProcess]:
+    """A reader process whose engine is the fake."""
+    server = ForkServer("; ".join(BEFORE.strip().splitlines()) + "; ")
+    box = ReaderProcess(server=server, **options)  # type: ignore[arg-type]
+    try:
+        yield box
+    finally:
+        box.close()
+        server.close()

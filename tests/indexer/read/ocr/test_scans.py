@@ -1,0 +1,281 @@
+"""What becomes of pages that are pictures, without and with an engine; that is a fake but in the last tests."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from indexer.config import OcrConfig
+from indexer.errors import ParseError
+from indexer.read.ocr import installation
+from indexer.read.ocr.installation import NO_OCR, Ocr, find
+from indexer.read.ocr.pages import read_scans
+from indexer.read.parsing import Unwanted, parse
+from indexer.read.reader_process import ReaderPool, ReaderProcess
+from indexer.records import Page
+from tests.indexer.conftest import make_page
+from tests.indexer.files import pdf
+from tests.indexer.read.ocr.drawn import encoded, picture, scanned
+from tests.indexer.read.ocr.fake import ocr, reading
+
+FOUND = find(OcrConfig())
+needs_tesseract = pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle)
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[ReaderProcess]:
+    with reading() as process:
+        yield process
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+_HEAD = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+PNG_BOMB = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", _HEAD) + _chunk(b"IDAT", zlib.compress(bytes(1_000_000)))
+
+
+def a_pdf(body: bytes) -> Page:
+    return make_page(body, "application/pdf", "http://t.test/a.pdf")
+
+
+def test_a_page_without_text_is_read_where_it_stands(box: ReaderProcess) -> None:
+    body = scanned(picture(size=(400, 600)), picture(size=(300, 300)))
+    document = parse(a_pdf(body), box, ocr())
+    assert [(section.anchor, section.path) for section in document.sections] == [
+        ("page=1", ("Page 1",)),
+        ("page=2", ("Page 2",)),
+    ]
+    assert document.sections[0].text == "This page is 400 pixels wide, at 200 dots per inch."
+    assert document.scans == (2, 4, 2, ())
+    assert document.metadata == {"ocr_confidence": ("90",)}
+    assert document.language == "en"
+
+
+def test_pages_with_text_are_left_alone(box: ReaderProcess) -> None:
+    document = parse(a_pdf(pdf("Cats sleep", "", "Dogs")), box, ocr())
+    assert [section.text for section in document.sections] == ["Cats sleep", "Dogs"]
+    assert document.scans.pages == 0
+    assert document.metadata == {}
+
+
+def test_scans_come_between_pages_of_text(box: ReaderProcess) -> None:
+    mixed = mixed_pdf()
+    document = parse(a_pdf(mixed), box, ocr())
+    assert [section.anchor for section in document.sections] == ["page=1", "page=2", "page=3"]
+    assert [section.text.split()[0] for section in document.sections] == ["First", "This", "Third"]
+
+
+def mixed_pdf() -> bytes:
+    """Text, a drawing, and text again."""
+    body = pdf("First page", "X", "Third page")
+    start = body.index(b"stream\nBT", body.index(b"First page")) + 7
+    end = body.index(b"ET", start) + 2
+    return body[:start] + b"72 72 300 300 re f".ljust(end - start) + body[end:]
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "WEBP", "BMP"])
+def test_kinds_of_images(box: ReaderProcess, kind: str) -> None:
+    body = encoded(picture(size=(500, 200)), kind)
+    document = parse(make_page(body, f"image/{kind.lower()}", "http://t.test/a"), box, ocr())
+    [section] = document.sections
+    assert (section.path, section.anchor) == ((), None)
+    assert section.text.startswith("This page is 500 pixels wide")
+
+
+def test_pages_of_a_tiff(box: ReaderProcess) -> None:
+    body = encoded(picture(size=(500, 200)), "TIFF", picture(size=(50, 50)), picture(size=(400, 200)))
+    document = parse(make_page(body, "image/tiff", "http://t.test/a.tif"), box, ocr())
+    assert [section.anchor for section in document.sections] == ["page=1", "page=3"]
+    assert document.scans.pages == 3
+
+
+@pytest.mark.parametrize("mode", ["1", "P", "RGB", "RGBA", "LA", "I;16", "CMYK"])
+def test_modes_of_pixels(mode: str) -> None:
+    from indexer.read.ocr.pictures import of_image
+
+    whole = picture("x", mode="L", size=(300, 200))
+    deep = whole.convert("I").point(lambda value: value * 257)
+    image = deep.convert(mode) if mode == "I;16" else whole.convert(mode)
+    raster, _ = of_image(encoded(image, "TIFF" if mode == "CMYK" else "PNG"), 1)
+    assert (raster.width, raster.height, len(raster.pixels)) == (300, 200, 60_000)
+    assert raster.pixels[0] >= 254
+    assert min(raster.pixels) <= 5
+
+
+def test_what_is_transparent_is_white() -> None:
+    from PIL import Image
+
+    from indexer.read.ocr.pictures import of_image
+
+    raster, _ = of_image(encoded(Image.new("RGBA", (10, 10), (0, 0, 0, 0))), 1)
+    assert set(raster.pixels) == {255}
+
+
+def test_large_pages_are_made_smaller() -> None:
+    from indexer.read.ocr.pictures import of_image, of_pdf
+
+    raster, _ = of_image(encoded(picture(size=(5000, 4000))), 1)
+    assert raster.width * raster.height <= 9_010_000
+    raster, dots = of_pdf(pdf("x").replace(b"[0 0 612 792]", b"[0 0 5000 5000]"), 1)
+    assert raster.width * raster.height <= 9_010_000
+    assert dots == 43
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"x", "truncated or damaged: it is not a readable image"),
+        (b"GIF89a" + bytes(50), "not a readable image"),
+        (PNG_BOMB, "an image of 30,000 × 30,000 pixels, more than 40,000,000"),
+    ],
+)
+def test_images_that_are_none_or_bombs(box: ReaderProcess, body: bytes, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        parse(make_page(body, "image/png", "http://t.test/a.png"), box, ocr())
+
+
+def test_a_truncated_image(box: ReaderProcess) -> None:
+    body = encoded(picture("text", size=(500, 200)))
+    with pytest.raises(ParseError, match="not a readable image"):
+        parse(make_page(body[: len(body) // 2], "image/png", "http://t.test/a.png"), box, ocr())
+
+
+def test_a_page_that_ends_the_reader_costs_itself(box: ReaderProcess) -> None:
+    body = scanned(picture(size=(400, 400)), picture(size=(666, 400)), picture(size=(300, 300)))
+    document = parse(a_pdf(body), box, ocr())
+    assert [section.anchor for section in document.sections] == ["page=1", "page=3"]
+    [(page, reason)] = document.scans.unread
+    assert page == 2
+    assert "crashed, or took more than 672 MB" in reason
+
+
+def test_after_three_the_rest_is_given_up(box: ReaderProcess) -> None:
+    body = scanned(*[picture(size=(666, 400))] * 5)
+    document = parse(a_pdf(body), box, ocr())
+    assert [reason for _, reason in document.scans.unread][3:] == ["not tried after 3 pages that could not be read"] * 2
+
+
+def test_the_limit_of_pages(box: ReaderProcess) -> None:
+    body = scanned(*[picture(size=(400, 400))] * 3)
+    document = parse(a_pdf(body), box, ocr(pages=2))
+    assert document.scans == (2, 4, 2, ((3, "over the limit of 2 scanned pages in a document"),))
+
+
+def test_confidence_decides_what_is_kept(box: ReaderProcess) -> None:
+    document = parse(a_pdf(scanned(picture(size=(400, 400)))), box, ocr(confidence=20))
+    assert document.scans.left_out == 0
+    assert document.sections[0].text.endswith("n0ise")
+    document = parse(a_pdf(scanned(picture(size=(400, 400)))), box, ocr(confidence=95))
+    assert (document.scans.left_out, document.sections, document.metadata) == (2, (), {})
+
+
+def test_processes_that_are_free_help(box: ReaderProcess) -> None:
+    body = scanned(*[picture(size=(400, 400))] * 4)
+    lent: list[ReaderProcess] = []
+    with reading() as other:
+
+        @contextmanager
+        def spare() -> Iterator[ReaderProcess | None]:
+            lent.append(other)
+            yield other if len(lent) == 1 else None
+
+        scans = read_scans(body, "application/pdf", range(1, 5), ocr(), box, spare)
+        assert [section.anchor for section in scans.sections] == [f"page={page}" for page in range(1, 5)]
+        assert len(lent) == 3
+        assert other._asked >= 1 or scans.counts.pages == 4
+
+
+def test_a_pool_that_is_closed_ends_scans(box: ReaderProcess) -> None:
+    pool = ReaderPool()
+    with pool.borrowed() as process:
+        pool.close()
+        scans = read_scans(scanned(*[picture()] * 9), "application/pdf", range(1, 10), ocr(), process)
+    assert scans.counts.pages == 0
+    assert scans.counts.unread[0] == (1, "interrupted")
+
+
+def test_without_an_engine_that_is_said(box: ReaderProcess) -> None:
+    body = encoded(picture(size=(300, 300)))
+    with pytest.raises(Unwanted, match="an image: OCR is off"):
+        parse(make_page(body, "image/png", "http://t.test/a.png"), box)
+    missing = Ocr(OcrConfig(), obstacle="OCR needs pip install 'pilotlight[ocr]'")
+    document = parse(a_pdf(mixed_pdf()), box, missing)
+    assert document.scans.unread == ((2, "OCR needs pip install 'pilotlight[ocr]'"),)
+    assert [section.anchor for section in document.sections] == ["page=1", "page=3"]
+
+
+def test_an_engine_that_cannot_be_loaded_is_named() -> None:
+    with reading() as box:
+        broken = Ocr(OcrConfig(), engine="nowhere\neng")
+        document = parse(a_pdf(scanned(picture())), box, broken)
+        assert "cannot be loaded (no data in nowhere)" in document.scans.unread[0][1]
+        assert parse(make_page("text", "text/plain"), box).sections[0].text == "text"
+
+
+def test_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setattr(installation, "is_installed", lambda: False)
+    assert find(OcrConfig()).obstacle == "OCR needs pip install 'pilotlight[ocr]'"
+    assert find(OcrConfig(mode="off")) == Ocr(OcrConfig(mode="off"), obstacle=NO_OCR.obstacle)
+    with pytest.raises(installation.ConfigError, match="ocr is on, but OCR needs pip install"):
+        find(OcrConfig(mode="on"))
+
+
+def test_languages_without_data(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    from pathlib import Path
+
+    folder = Path(str(tmp_path))
+    monkeypatch.setattr(installation, "is_installed", lambda: True)
+    monkeypatch.setattr(installation, "_all", lambda: iter([folder]))
+    (folder / "fra.traineddata").touch()
+    assert find(OcrConfig(languages=("fra",))).engine == f"{folder}\nfra"
+    obstacle = find(OcrConfig(languages=("fra", "chi_sim"))).obstacle
+    assert obstacle.startswith("OCR has no data for chi_sim: apt-get install tesseract-ocr-chi-sim")
+    assert installation.languages() == ("fra",)
+
+
+@pytest.mark.parametrize(
+    "config", [{"mode": "x"}, {"languages": ()}, {"languages": ("../x",)}, {"confidence": 101}, {"pages": 0}]
+)
+def test_configs_that_make_no_sense(config: dict[str, object]) -> None:
+    with pytest.raises(installation.ConfigError, match="ocr"):
+        OcrConfig(**config)  # type: ignore[arg-type]
+
+
+@needs_tesseract
+def test_tesseract_reads_both_languages() -> None:
+    german, english = "Über süße Äpfel freuen sich größere Kühe.", "The quick brown fox jumps over the lazy dog."
+    lines = "The first line of a paragraph has a hy-", "phen at its end.", "", german, "", english
+    image = picture(*lines, size=(1400, 500))
+    box = ReaderProcess()
+    document = parse(make_page(encoded(image), "image/png", "http://t.test/a.png"), box, FOUND)
+    box.close()
+    [section] = document.sections
+    assert section.text == f"The first line of a paragraph has a hyphen at its end.\n\n{german}\n\n{english}"
+    assert int(document.metadata["ocr_confidence"][0]) > 80
+    assert document.scans.lines == 4
+
+
+@needs_tesseract
+def test_pages_that_lie_upside_down_are_turned() -> None:
+    image = picture("The quick brown fox jumps over", "the lazy dog and does not", "look back at it even once.")
+    box = ReaderProcess()
+    document = parse(make_page(encoded(image.rotate(180)), "image/png", "http://t.test/a.png"), box, FOUND)
+    box.close()
+    assert document.sections[0].text.startswith("The quick brown fox jumps over the lazy dog")
+
+
+@needs_tesseract
+def test_nothing_is_read_into_a_texture() -> None:
+    import random
+
+    from PIL import Image
+
+    noise = Image.frombytes("L", (100, 80), random.Random(1).randbytes(8_000)).resize((1000, 800))
+    box = ReaderProcess()
+    document = parse(make_page(encoded(noise), "image/png", "http://t.test/a.png"), box, FOUND)
+    box.close()
+    assert document.sections == ()
