@@ -11,15 +11,21 @@ from typing import Any
 
 import pytest
 
+from indexer.config import OcrConfig
 from indexer.errors import ParseError
 from indexer.read.extraction import from_json
 from indexer.read.fork_server import ForkServer
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
 from indexer.read.isolation import seccomp
+from indexer.read.ocr.installation import find
+from indexer.read.parsing import parse
 from indexer.read.reader_process import ReaderProcess
 from rag.commands.upkeep.diagnosis import _readers
+from tests.indexer.conftest import make_page
 from tests.indexer.read.test_hostile import SEEDS
+from tests.security.bombs import pdf_of_image
 
+FOUND = find(OcrConfig())
 ENDED = "made a forbidden system call"
 # what is tried, as Python with ctypes, a libc, os and the path of a file outside at hand; what becomes of it
 ATTEMPTS = {
@@ -109,6 +115,21 @@ def test_nothing_is_got(box: ReaderProcess, attempt: str, tmp_path: Path) -> Non
         read(box, "taken", f"{secret}\n{attempt}".encode())
     assert secret.read_text() == "secret"
     assert [path.name for path in tmp_path.iterdir()] == ["secret"]
+
+
+@pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle)
+def test_a_reader_with_ocr_is_held_like_others(box: ReaderProcess, tmp_path: Path) -> None:
+    box.start()
+    before = box.confinement
+    box.use(FOUND.engine)
+    for attempt in ("thread", "exec", "read a file", "executable memory"):
+        with pytest.raises(ParseError, match=ATTEMPTS[attempt][1]):
+            read(box, "taken", f"{tmp_path}/x\n{attempt}".encode())
+    assert box.start()
+    assert box.confinement == before
+    document = parse(make_page(pdf_of_image(50), "application/pdf"), box, FOUND)
+    assert document.scans.pages == 1
+    box.use("")
 
 
 def test_the_next_document_is_read(box: ReaderProcess) -> None:

@@ -1,7 +1,5 @@
 """What becomes of pages that are pictures, without and with an engine; that is a fake but in the last tests."""
 
-import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +17,7 @@ from tests.indexer.conftest import make_page
 from tests.indexer.files import pdf
 from tests.indexer.read.ocr.drawn import encoded, picture, scanned
 from tests.indexer.read.ocr.fake import ocr, reading
+from tests.security.bombs import pdf_of_image, png
 
 FOUND = find(OcrConfig())
 needs_tesseract = pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle)
@@ -28,14 +27,6 @@ needs_tesseract = pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle
 def box() -> Iterator[ReaderProcess]:
     with reading() as process:
         yield process
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-_HEAD = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
-PNG_BOMB = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", _HEAD) + _chunk(b"IDAT", zlib.compress(bytes(1_000_000)))
 
 
 def a_pdf(body: bytes) -> Page:
@@ -130,7 +121,7 @@ def test_large_pages_are_made_smaller() -> None:
     [
         (b"x", "truncated or damaged: it is not a readable image"),
         (b"GIF89a" + bytes(50), "not a readable image"),
-        (PNG_BOMB, "an image of 30,000 × 30,000 pixels, more than 40,000,000"),
+        (png(30_000), "an image of 30,000 × 30,000 pixels, more than 40,000,000"),
     ],
 )
 def test_images_that_are_none_or_bombs(box: ReaderProcess, body: bytes, reason: str) -> None:
@@ -279,3 +270,11 @@ def test_nothing_is_read_into_a_texture() -> None:
     document = parse(make_page(encoded(noise), "image/png", "http://t.test/a.png"), box, FOUND)
     box.close()
     assert document.sections == ()
+
+
+@needs_tesseract
+def test_a_page_with_a_huge_image_stays_within_the_limits() -> None:
+    box = ReaderProcess()
+    document = parse(a_pdf(pdf_of_image(30_000)), box, FOUND)
+    box.close()
+    assert (document.sections, document.scans) == ((), (1, 0, 0, ()))
