@@ -88,14 +88,17 @@ class StoredFiles:
                     yield Skip(self.url(top), "hidden")
             elif reason:
                 yield Skip(url, reason)
-            elif (PurePosixPath(name).suffix or not types_are_told) and (refusal := refusal_of(name, self._no_images)):
-                yield Skip(url, refusal)
-            elif refusal := self._limits.scope.refusal(f"file:///{quote(file.path)}"):
+            elif refusal := self._refusal(file.path, name, types_are_told):
                 yield Skip(url, refusal)
             elif file.size > self._limits.max_bytes:
                 yield Failure(url, f"larger than {self._limits.max_bytes:,} bytes")
             else:
                 yield file
+
+    def _refusal(self, path: bytes, name: str, types_are_told: bool) -> str | None:
+        has_type = bool(PurePosixPath(name).suffix) or not types_are_told
+        of_type = refusal_of(name, self._no_images) if has_type else ""
+        return of_type or self._limits.scope.refusal(f"file:///{quote(path)}")
 
     def known(self, path: bytes, version: str) -> list[Known]:
         """Return what is known of a file of this version, and of what comes with it; nothing if it is to be read."""

@@ -132,8 +132,3 @@ class _Reading:
 def _type(entry: Entry) -> str | None:
     """Name of the reader of a file."""
     return reader_of(content_type_of(entry.path.decode("utf-8", "replace")) or "")
-
-
-def _address(entry: Entry) -> str:
-    """An address that has the path of a file, for patterns of paths."""
-    return f"file:///{quote(entry.path)}"
