@@ -1,7 +1,7 @@
 """Render a folder of Markdown to a small HTML site that needs nothing from elsewhere.
 
-Usage: build_docs.py SOURCE TARGET. SOURCE needs an index.md, whose links give the order of the pages, and a site.css;
-drawings (.svg) in it are copied.
+Usage: build_docs.py SOURCE TARGET [SEARCH]. SOURCE needs an index.md, whose links give the order of the pages, and a
+site.css; drawings (.svg) in it are copied. SEARCH is the address of a Pilotlight server whose search box the pages get.
 """
 
 import html
@@ -22,7 +22,7 @@ _PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
 <link rel="icon" type="image/svg+xml" href="icon.svg">
-<link rel="stylesheet" href="site.css">
+<link rel="stylesheet" href="site.css">{search}
 </head>
 <body>
 <nav aria-label="Pages">
@@ -36,6 +36,9 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
+# all that a page needs for the search box; docs/search-box.md says what else the tag may have
+_SEARCH = """
+<script src="{server}/embed.js" data-placeholder="Search the documentation" defer></script>"""
 _LINK = re.compile(r'href="([\w-]+)\.md(#[^"]*)?"')
 _PAGE_IN_INDEX = re.compile(r"\]\(([\w-]+)\.md")
 _HEADING = re.compile(r'<h([1-6]) id="([^"]*)">(.*?)</h\1>', re.DOTALL)
@@ -50,9 +53,10 @@ class _Rendered:
     parts: tuple[tuple[str, str], ...]  # id and HTML of every second-level heading
 
 
-def build(source: Path, target: Path) -> int:
+def build(source: Path, target: Path, search: str = "") -> int:
     """Render every .md file of `source` into `target`; return the number of pages.
 
+    With `search`, the address of a server, every page gets its search box, and needs that server for it.
     Pages of an earlier run are replaced; other files in `target` stay. Raises OSError if a file cannot be read.
     """
     groups = _groups(source)
@@ -64,6 +68,7 @@ def build(source: Path, target: Path) -> int:
         text = _PAGE.format(
             title=_plain(page.title) if page.name == "index" else f"{_plain(page.title)} · Pilotlight",
             nav="\n".join(_group(title, [one for one in pages if one.name in names], page) for title, names in groups),
+            search=_SEARCH.format(server=html.escape(search.rstrip("/"))) if search else "",
             body=page.body,
             before=_neighbour("prev", pages[number - 1]) if number else "",
             after=_neighbour("next", pages[number + 1]) if number + 1 < len(pages) else "",
@@ -138,4 +143,4 @@ def _plain(markup: str) -> str:
 
 
 if __name__ == "__main__":
-    print(f"{build(Path(sys.argv[1]), Path(sys.argv[2]))} pages in {sys.argv[2]}")
+    print(f"{build(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:4])} pages in {sys.argv[2]}")

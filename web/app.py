@@ -13,7 +13,7 @@ from web.api import answers, changes, documents, embeddings, health, jobs, opena
 from web.encoding import JsonProvider
 from web.guards import access, cors, limits
 from web.observe import telemetry
-from web.pages import branding, document_page, search_page, status_page
+from web.pages import branding, document_page, embed, search_page, status_page
 from web.retriever import Jobs, Pushes, Retriever
 from web.security_headers import SECURITY_HEADERS
 from web.sizes import MAX_BODY_BYTES
@@ -32,6 +32,7 @@ PARTS = (
     changes,
     jobs,
     document_page,
+    embed,
 )
 
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers change when the index does
@@ -61,8 +62,8 @@ def create_app(
         app.register_blueprint(part.blueprint)
     branding.register(app, settings)
     problems.register(app)
-    cors.register(app, settings)
     access.register(app, settings)
+    cors.register(app, settings)
     app.after_request(_protect)
     limits.register(app, settings)
     if settings.proxies:

@@ -13,7 +13,7 @@ import secrets
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -29,8 +29,10 @@ __all__ = ["KeyFile", "KeyRing", "check_exposure", "is_loopback"]
 ROLES = ("read", "write")  # who may write may read too
 MIN_BYTES = 16  # of a key that is brought along
 PREFIX = "pl_"  # so that a key is known for one where it turns up by mistake
+ORIGINS_ARE = "it is written as https://docs.example.org or http://localhost:3000, and nothing after that"
 _RANDOM_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
 _VERSION = 1
 _MOST_BYTES = 1_000_000
 
@@ -43,6 +45,7 @@ class Key:
     role: Literal["read", "write"]
     sha256: str
     created: str  # ISO 8601, UTC
+    origins: tuple[str, ...] = ()  # whose pages show it, to everybody: it is good for them alone; empty for a secret
 
 
 class KeyFile:
@@ -62,22 +65,26 @@ class KeyFile:
             raise KeysError(f"{self.path} cannot be read: {error.strerror}") from error
         try:
             content = json.loads(text)
-            keys = tuple(Key(**fields) for fields in content["keys"])
+            keys = tuple(Key(**{**fields, "origins": tuple(fields.get("origins", ()))}) for fields in content["keys"])
             sound = content["version"] == _VERSION and all(
-                _NAME.fullmatch(key.name) and key.role in ROLES and re.fullmatch("[0-9a-f]{64}", key.sha256)
+                _NAME.fullmatch(key.name)
+                and key.role in (("read",) if key.origins else ROLES)
+                and re.fullmatch("[0-9a-f]{64}", key.sha256)
+                and all(map(is_origin, key.origins))
                 for key in keys
             )
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             sound = False
         if not sound:
             raise KeysError(f"{self.path} is not a valid key file: restore it, or delete it and create new keys")
         return keys
 
-    def add(self, name: str, role: str, key: str | None = None) -> str:
+    def add(self, name: str, role: str, key: str | None = None, origins: Iterable[str] = ()) -> str:
         """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
 
+        With `origins`, it is one that pages of these sites may show: good for searches from them alone.
         Raises KeysError: the name is taken or cannot be one, the role is unknown, the key is too short or there
-        already, or the file cannot be written.
+        already, an origin is none, a key for pages is to write, or the file cannot be written.
         """
         if not _NAME.fullmatch(name):
             raise KeysError(
@@ -85,11 +92,17 @@ class KeyFile:
             )
         if role not in ROLES:
             raise KeysError(f"role must be one of {', '.join(ROLES)}, not {role[:80]!r}")
+        origins = tuple(dict.fromkeys(origins))
+        if origins and role != "read":
+            raise KeysError("everybody can see a key in a page: with --origin, the role must be read")
+        for origin in origins:
+            if not is_origin(origin):
+                raise KeysError(f"{origin[:80]!r} is not an origin: {ORIGINS_ARE}")
         if key is None:
             key = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         _check_key(key)
         created = timestamp(datetime.now(UTC))
-        made = Key(name, role, digest(key), created)  # type: ignore[arg-type]  # the role has been checked
+        made = Key(name, role, digest(key), created, origins)  # type: ignore[arg-type]  # the role has been checked
         with self._changing() as keys:
             if any(other.name == name for other in keys):
                 raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")
@@ -123,7 +136,11 @@ class KeyFile:
             os.close(folder)
 
     def _write(self, keys: list[Key]) -> None:
-        text = json.dumps({"version": _VERSION, "keys": [asdict(key) for key in keys]}, indent=1) + "\n"
+        rows = [asdict(key) for key in keys]
+        for row in rows:
+            if not row["origins"]:  # as earlier versions, which know none, wrote and read it
+                del row["origins"]
+        text = json.dumps({"version": _VERSION, "keys": rows}, indent=1) + "\n"
         try:
             # a temporary file is readable by its owner only
             with tempfile.NamedTemporaryFile(
@@ -177,6 +194,11 @@ class KeyRing:
             if hmac.compare_digest(known.sha256, wanted):
                 found = known
         return found
+
+
+def is_origin(text: object) -> bool:
+    """Return whether a text is an origin as browsers write it."""
+    return isinstance(text, str) and bool(_ORIGIN.fullmatch(text))
 
 
 def digest(key: str) -> str:

@@ -25,7 +25,8 @@ from web.observe.worker_folder import shared_file
 from web.openapi import operation_of
 from web.problems import wants_page
 
-PUBLIC = frozenset({"static", "branding.logo", "branding.style"})  # files of the pages, which nothing describes
+PUBLIC = frozenset({"static", "branding.logo", "branding.style", "embed.script"})  # files that pages are made of
+FOR_PAGES = frozenset({"search.search_by_query_string", "search.search_by_body"})  # what a key in a page is good for
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters
 BARRED = "Too many requests without a valid key came from this address: try again later."
@@ -39,6 +40,7 @@ class Caller:
 
     name: str  # of the key; empty without one
     role: str | None  # None: may see what everybody may
+    is_shown: bool = False  # its key stands in pages, so that many share it
 
 
 NOBODY = Caller("", None)
@@ -87,6 +89,13 @@ class Access:
         except KeysError:
             return False  # which says why when it is asked again
 
+    def origins(self) -> frozenset[str]:
+        """Return the origins whose pages have a key; none while the file of keys cannot be used."""
+        try:
+            return frozenset(origin for key in self._ring.keys() or () for origin in key.origins)
+        except KeysError:
+            return frozenset()  # which says why when a key is looked for
+
     def is_barred(self, address: str) -> bool:
         """Return whether an address has been refused so often that its keys are not looked at."""
         return self._refused.wait(network_of(address)) > 0
@@ -113,7 +122,13 @@ class Access:
         found = self._ring.find(key)
         if found is None:
             raise _unauthorized("This key is unknown or has been removed.", role)
-        return Caller(found.name, found.role)
+        if found.origins:
+            if request.endpoint not in FOR_PAGES:
+                raise Forbidden(f"The key {found.name!r} stands in pages of other sites, and is for searching alone.")
+            # which the script of a page cannot change; a program can, so this keeps other sites out, not people
+            if request.headers.get("Origin") not in found.origins:
+                raise Forbidden(f"The key {found.name!r} is only for pages of the sites that it was made for.")
+        return Caller(found.name, found.role, is_shown=bool(found.origins))
 
     def _is_open(self) -> bool:
         if self._anonymous != "auto":

@@ -1,39 +1,36 @@
-"""Other sites whose pages may call the API.
+"""Other sites whose pages may call the API: all of it if the settings name them, and search if a key of pages does.
 
 Keys travel in the Authorization header, so no answer ever allows a browser to send its own credentials: then it does
 not matter who asks, and `*` is safe.
 """
 
-import re
-
 from flask import Flask, Response, request
 
 from rag.errors import SettingsError
+from rag.serving.api_keys import ORIGINS_ARE, is_origin
 from rag.settings import Settings
+from web.guards.access import FOR_PAGES, Access
 
 PATHS = ("/api/", "/v1/", "/openapi.json")
 METHODS = "GET, POST, DELETE"
 REQUEST_HEADERS = "Authorization, Content-Type, X-Request-Id"
 RESPONSE_HEADERS = "Retry-After, X-Request-Id"
 MAX_AGE_S = 600
-_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
 
 
 def parse_origins(text: str) -> frozenset[str]:
     """Read the setting. Raises SettingsError for what is not an origin as browsers write it."""
     origins = frozenset(part.strip() for part in text.split(",") if part.strip())
     for origin in origins:
-        if origin != "*" and not _ORIGIN.fullmatch(origin):
-            raise SettingsError(
-                f"--cors-origins: {origin!r} is not an origin, such as https://docs.example.org or "
-                "http://localhost:3000: scheme, name in lower case, port, and nothing after it"
-            )
+        if origin != "*" and not is_origin(origin):
+            raise SettingsError(f"--cors-origins: {origin!r} is not an origin: {ORIGINS_ARE}")
     return origins
 
 
 def register(app: Flask, settings: Settings) -> None:
     """Answer preflights, and mark what may be read by other origins. Raises SettingsError."""
     allowed = parse_origins(settings.cors_origins)
+    access: Access = app.extensions["access"]
 
     def preflight() -> Response | None:
         asked = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
@@ -58,8 +55,11 @@ def register(app: Flask, settings: Settings) -> None:
 
     def _is_allowed() -> bool:
         origin = request.headers.get("Origin")
-        return request.path.startswith(PATHS) and origin is not None and ("*" in allowed or origin in allowed)
+        if origin is None or not request.path.startswith(PATHS):
+            return False
+        if "*" in allowed or origin in allowed:
+            return True
+        return request.endpoint in FOR_PAGES and origin in access.origins()
 
-    if allowed:
-        app.before_request(preflight)
-        app.after_request(mark)
+    app.before_request(preflight)
+    app.after_request(mark)

@@ -63,8 +63,8 @@ def read_body(most: int) -> bytes:
 
 
 def _who() -> str:
-    """A name for the bucket: of the key, or the address."""
-    name = caller().name
+    """A name for the bucket: of the key, or the address, also where one key serves all readers of a site."""
+    name = "" if caller().is_shown else caller().name
     return f"key {name}" if name else f"address {network_of(request.remote_addr)}"
 
 

@@ -15,7 +15,7 @@ from web.retriever import Pushes, Retriever
 
 HEADER = "X-Request-Id"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>"})  # logged only where they fail
+_QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})  # logged if they fail
 
 
 class Telemetry:

@@ -13,7 +13,7 @@ from web.server.receive_buffer import ReceiveBuffer
 
 THREADS = 32  # that answer; queries that wait in them go through the model together
 _PROBES = ("/livez", "/readyz")
-_PARTS = ("/metrics", "/static/")  # what a page is made of, that of a full queue too; none takes long
+_PARTS = ("/metrics", "/static/", "/embed.js")  # what a page is made of, that of a full queue too; none takes long
 
 
 def _requests_for(*paths: str) -> tuple[bytes, ...]:

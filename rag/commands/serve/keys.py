@@ -1,11 +1,15 @@
 """`pilotlight keys`."""
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rag.commands.verb import Result, one_of, verb
 from rag.settings import Settings
+
+if TYPE_CHECKING:
+    from rag.serving.api_keys import Key
 
 
 @verb("index", "keys", without=("collection",))
@@ -14,24 +18,41 @@ from rag.settings import Settings
 @click.option(
     "--role", metavar="ROLE", default="read", help="what it allows: read (default), or write, which includes read"
 )
+@click.option(
+    "--origin",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="site whose pages show the key, such as https://docs.example.org: it is good for searches from there alone; "
+    "may be repeated",
+)
 @click.option("--stdin", "from_stdin", is_flag=True, help="read the key from standard input instead of generating one")
-def keys(settings: Settings, *, action: str, name: str | None, role: str, from_stdin: bool) -> Result:
+def keys(
+    settings: Settings, *, action: str, name: str | None, role: str, origins: tuple[str, ...], from_stdin: bool
+) -> Result:
     """Make, list or remove keys of the server."""
     from rag.errors import KeysError
     from rag.serving.api_keys import KeyFile
 
     file = KeyFile(settings.keys_file)
     if action == "list":
-        found = [{"name": key.name, "role": key.role, "created": key.created} for key in file.read()]
-        lines = [f"{key['name']:<24}  {key['role']:<5}  {key['created']}" for key in found]
+        found = [_facts(key) for key in file.read()]
+        lines = [
+            f"{key['name']:<24}  {key['role']:<5}  {key['created']}  {' '.join(key['origins'])}".rstrip()
+            for key in found
+        ]
         return {"keys": found}, "\n".join(lines) or "there are no keys"
     if name is None:
         raise KeysError(f"keys {action} needs the NAME of a key")
     if action == "remove":
         key = file.remove(name)
-        return {"name": key.name, "role": key.role, "created": key.created}, f"removed key {key.name}"
+        return _facts(key), f"removed key {key.name}"
     given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
-    shown = file.add(name, role, given)
+    shown = file.add(name, role, given, origins)
     made = next(key for key in file.read() if key.name == name)
     text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
-    return {"name": name, "role": role, "created": made.created, "key": shown}, text
+    return {**_facts(made), "key": shown}, text
+
+
+def _facts(key: "Key") -> dict[str, Any]:
+    return {"name": key.name, "role": key.role, "created": key.created, "origins": list(key.origins)}

@@ -17,7 +17,7 @@ from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 from web.guards import access
-from web.openapi import operation
+from web.openapi import operation, operations
 
 SEARCH = "/api/v1/search?q=index"
 BROWSER = {"Accept": "text/html,*/*;q=0.8"}
@@ -304,3 +304,80 @@ def test_any_origin_never_comes_with_credentials(file: KeyFile) -> None:
 def test_what_is_not_an_origin_is_refused(file: KeyFile, text: str) -> None:
     with pytest.raises(SettingsError, match="is not an origin"):
         make(file, cors_origins=text)
+
+
+SITE = "https://docs.example"
+
+
+@pytest.fixture
+def shown(file: KeyFile) -> dict[str, str]:
+    """The Authorization header of a key that pages of SITE show."""
+    return bearer(file.add("site", "read", origins=[SITE]))
+
+
+def test_a_key_in_a_page_searches_from_its_origins_alone(file: KeyFile, shown: dict[str, str]) -> None:
+    client = make(file)
+    assert client.options("/api/v1/search", headers={"Origin": SITE} | PREFLIGHT).status_code == 204
+    answered = client.post("/api/v1/search", json={"query": "index"}, headers={"Origin": SITE} | shown)
+    assert answered.status_code == 200
+    assert answered.headers["Access-Control-Allow-Origin"] == SITE
+    for origin in ("https://evil.example", "https://docs.example.evil", "http://docs.example", "null", ""):
+        headers = ({"Origin": origin} if origin else {}) | shown
+        refused = client.post("/api/v1/search", json={"query": "index"}, headers=headers)
+        assert_problem(refused, 403)
+        assert "Access-Control-Allow-Origin" not in refused.headers
+        assert (
+            "Access-Control-Allow-Origin" not in client.options("/api/v1/search", headers=headers | PREFLIGHT).headers
+        )
+    retriever = client.application.extensions["retriever"]
+    assert len(retriever.requests) == 1
+
+
+def test_a_key_in_a_page_is_good_for_nothing_else(file: KeyFile, shown: dict[str, str]) -> None:
+    app = make(file).application
+    client = app.test_client()
+    asked = 0
+    for rule, method, described in operations(app):
+        if described.role is None or rule.rule == "/api/v1/search":
+            continue
+        path = rule.build(dict.fromkeys(rule.arguments, "thing"))[1]  # type: ignore[index]
+        refused = client.open(path, method=method, headers={"Origin": SITE} | shown)
+        assert refused.status_code in (403, 429), rule
+        assert "Access-Control-Allow-Origin" not in refused.headers
+        asked += 1
+    assert asked > 20
+
+
+def test_readers_of_a_page_are_counted_one_by_one(file: KeyFile, shown: dict[str, str]) -> None:
+    client = make(file, rate_limit=0.5)
+
+    def search(address: str) -> int:
+        headers = {"Origin": SITE} | shown
+        return client.get(SEARCH, headers=headers, environ_base={"REMOTE_ADDR": address}).status_code
+
+    assert [search("192.0.2.1"), search("192.0.2.1"), search("192.0.2.2")] == [200, 429, 200]
+
+
+def test_a_key_that_is_removed_takes_its_origins_along(file: KeyFile, shown: dict[str, str]) -> None:
+    client = make(file)
+    file.remove("site")
+    told = client.options("/api/v1/search", headers={"Origin": SITE} | PREFLIGHT).headers
+    assert "Access-Control-Allow-Origin" not in told
+
+
+def test_origins_are_kept_and_checked(file: KeyFile) -> None:
+    file.add("secret", "read")
+    assert "origins" not in file.path.read_text()  # so that earlier versions read it
+    file.add("site", "read", origins=[SITE, SITE, "http://localhost:3000"])
+    assert [key.origins for key in file.read()] == [(), (SITE, "http://localhost:3000")]
+    with pytest.raises(KeysError, match="role must be read"):
+        file.add("other", "write", origins=[SITE])
+    for origin in ("*", "null", "https://docs.example/", "docs.example"):
+        with pytest.raises(KeysError, match="is not an origin"):
+            file.add("other", "read", origins=[origin])
+    for change in (f'"{SITE}/"', "7"):
+        broken = file.path.read_text().replace(f'"{SITE}"', change)
+        other = KeyFile(file.path.with_name("broken.json"))
+        other.path.write_text(broken)
+        with pytest.raises(KeysError, match="not a valid key file"):
+            other.read()
