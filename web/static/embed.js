@@ -283,9 +283,9 @@
   // --- what is shown
 
   function show(words, found = []) {
+    hits.scrollTop = 0; // before there is something new, which would have to be laid out for it
     said.textContent = words;
     hits.replaceChildren(...found.map(row));
-    hits.scrollTop = 0;
     box.setAttribute("aria-expanded", String(found.length > 0));
     box.removeAttribute("aria-activedescendant");
   }
@@ -315,9 +315,10 @@
     }
   }
 
-  // spans count code points, of which one may be two units of a string
+  // spans count code points, of which one may be two units of a string; where none is, the string does, and is faster
   function snippet({ text, highlights }) {
-    const letters = [...text];
+    const letters = /[\ud800-\udfff]/.test(text) ? [...text] : text;
+    const cut = (from, to) => (letters === text ? text.slice(from, to) : letters.slice(from, to).join(""));
     const last = letters.length;
     let [best, start] = [0, 0];
     for (const [from] of highlights) {
@@ -333,10 +334,10 @@
     let at = start;
     for (const [from, to] of highlights) {
       if (from < at || to > end) continue;
-      pieces.push(letters.slice(at, from).join(""), make("mark", {}, letters.slice(from, to).join("")));
+      pieces.push(cut(at, from), make("mark", {}, cut(from, to)));
       at = to;
     }
-    pieces.push(letters.slice(at, end).join(""), end < last ? "\u00a0…" : "");
+    pieces.push(cut(at, end), end < last ? "\u00a0…" : "");
     return pieces;
   }
 
