@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -42,13 +43,16 @@ class World:
     asked: int = 0
     kill_at: int = 0  # number of the request at which its sender is killed
     lines: set[bytes] = field(default_factory=set)  # command lines of those that asked
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def come(self, name: str, handler: BaseHTTPRequestHandler) -> None:
-        self.asked += 1
+        with self.lock:  # three servers count
+            self.asked += 1
+            number = self.asked
         self.sent[name].append(f"{handler.requestline}\n{handler.headers}".encode())
         sender = int(handler.headers["User-Agent"].partition("/")[2])
         self.lines.add(Path(f"/proc/{sender}/cmdline").read_bytes())
-        if self.asked == self.kill_at:
+        if number == self.kill_at:
             os.kill(sender, signal.SIGKILL)
 
     def build(self, name: str, *, kill_at: int = 0, dies: str = "", lasts: int = 2, later: int = 100) -> int:
