@@ -67,10 +67,14 @@ def load(layout: Mapping[str, Any], cache: Path) -> bytes:
 def pilotlight(body: bytes) -> dict[int, str]:
     """Text of each page as it is indexed, with its headings."""
     pages: dict[int, list[str]] = {}
+    above: tuple[str, ...] = ()
     for section in read(body, None).sections:
         place, page = 0, _page(section.anchor)
-        heading = section.path[-1]
-        pages.setdefault(page, []).append("" if heading.startswith("Page ") else heading)
+        shared = sum(a == b for a, b in zip(above, section.path[:-1], strict=False))
+        above = section.path
+        # a heading with nothing below it but another heading is only in the path of that
+        headings = [heading for heading in section.path[shared:] if not heading.startswith("Page ")]
+        pages.setdefault(page, []).append("\n\n".join(headings))
         for mark, anchor in [*section.marks, (len(section.text), None)]:
             pages.setdefault(page, []).append(section.text[place:mark])
             place, page = mark, _page(anchor) if anchor else page

@@ -20,9 +20,9 @@ def test_a_page_is_judged_by_its_gold() -> None:
     assert (mixed.right, mixed.kept, mixed.let_in) == (1, 8, 2)
 
 
-def test_half_of_the_documents_are_held_out() -> None:
+def test_about_half_of_the_documents_are_held_out() -> None:
     halves = [layout["half"] for layout in LAYOUTS]
-    assert halves.count("held-out") >= halves.count("development") >= 6
+    assert min(halves.count("held-out"), halves.count("development")) >= 0.4 * len(halves)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout["name"])
@@ -30,6 +30,9 @@ def test_documents_are_read_in_order(layout: dict[str, Any]) -> None:
     if not folder_of(layout["package"], CACHE).is_dir():
         pytest.skip(f"{layout['package']['debian']} was not fetched: python -m tests.quality.layout")
     counts = measure(layout, load(layout, CACHE), others=False)["Pilotlight"]
+    if "fault" in layout:
+        assert counts.right < 0.9 * counts.blocks, "it is mended: take `fault` away"
+        pytest.xfail(layout["fault"])
     assert counts.right >= 0.9 * counts.blocks
     assert counts.kept >= 0.99 * counts.words
     assert counts.let_in == 0

@@ -4,7 +4,7 @@ import ctypes
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pypdfium2
@@ -30,7 +30,8 @@ _FROM_THE_RIGHT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _LETTER = re.compile(r"[^\W\d_]")
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w*bx|bx\d|[a-z]TB|-B\b", re.ASCII)
 _BOLD = 600  # font weight
-_INVISIBLE = 3  # text render mode
+_STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)  # says whether it is bold
+_FIXED = 1  # flag of a font
 _TURNS = {0: (1, 0, 0, 1), 1: (0, 1, -1, 0), 2: (-1, 0, 0, -1), 3: (0, -1, 1, 0)}  # x' = ax + by, y' = cx + dy
 
 
@@ -45,7 +46,8 @@ class Word(NamedTuple):
     right: float
     base: float  # of the line it stands on
     size: float
-    place: int  # of its first character on the page
+    is_bold: bool = False
+    is_fixed: bool = False  # in type of which every letter is as wide as another
 
 
 class Rule(NamedTuple):
@@ -73,8 +75,6 @@ class Characters:
     rules: tuple[Rule | Upright, ...] = ()
     height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
     aside: tuple[str, ...] = ()  # words that are not upright on a page of lines
-    is_recognised: bool = False  # whether its text is invisible, above a scan
-    bold: frozenset[int] = field(default_factory=frozenset)  # places of words in bold
 
 
 def read_page(document: Any, index: int) -> Characters:
@@ -125,8 +125,6 @@ def _characters(page: Any, text_page: Any) -> Characters:
         tuple(_rules(page)),
         _height(page),
         tuple(word.text for word, is_upright in found if not is_upright),
-        _is_invisible(text_page, upright),
-        frozenset(_bold(text_page, upright)),
     )
 
 
@@ -159,6 +157,7 @@ def _words(page: Any, text_page: Any, text: str) -> Iterator[tuple[Word, bool]]:
     x, y, left, right, bottom, top = (ctypes.c_double() for _ in range(6))
     at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (left, right, bottom, top)]
     matrix = pdfium.FS_MATRIX()
+    fonts = _Fonts(text_page)
     for found in _WORD.finditer(text):
         first, last = found.start(), found.end() - 1
         pdfium.FPDFText_GetCharOrigin(text_page, first, *at)
@@ -179,36 +178,36 @@ def _words(page: Any, text_page: Any, text: str) -> Iterator[tuple[Word, bool]]:
         end = max(ends)
         is_upright = along > 0 and abs(across) <= along * 0.1 and end >= start
         is_level = min(lows) <= base + 2 * size and max(lows) >= base - 2 * size
-        yield Word(word, start, end, base, size, first), is_upright and is_level
+        yield Word(word, start, end, base, size, *fonts.style(first)), is_upright and is_level
 
 
-def _bold(text_page: Any, words: list[Word]) -> Iterator[int]:
-    """Places of words in bold; words of one size that follow each other in the file share a look at their font."""
-    name, flags = ctypes.create_string_buffer(128), ctypes.c_int()
-    known: dict[int, bool] = {}
-    text_page = text_page.raw
-    for word in words:
-        thing = pdfium.FPDFText_GetTextObject(text_page, word.place)
+class _Fonts:
+    """Fonts of a page; words of one size that follow each other in the file share a look at theirs."""
+
+    def __init__(self, text_page: Any) -> None:
+        self._text_page = text_page
+        self._name, self._flags = ctypes.create_string_buffer(128), ctypes.c_int()
+        self._known: dict[int, tuple[bool, bool]] = {}
+
+    def style(self, place: int) -> tuple[bool, bool]:
+        """Return whether a character is bold, and whether all of its font are of one width."""
+        thing = pdfium.FPDFText_GetTextObject(self._text_page, place)
         key = ctypes.addressof(thing.contents) if thing else 0
-        if key not in known:
-            pdfium.FPDFText_GetFontInfo(text_page, word.place, name, 128, ctypes.byref(flags))
-            weight = pdfium.FPDFText_GetFontWeight(text_page, word.place)
-            known[key] = weight >= _BOLD or bool(_BOLD_NAME.search(_plain(name.value)))
-        if known[key]:
-            yield word.place
+        if key not in self._known:
+            pdfium.FPDFText_GetFontInfo(self._text_page, place, self._name, 128, ctypes.byref(self._flags))
+            name = _plain(self._name.value)
+            is_bold = bool(_BOLD_NAME.search(name))
+            if not is_bold and not _STANDARD_NAME.match(name):  # others may say it by the width of their stems
+                is_bold = pdfium.FPDFText_GetFontWeight(self._text_page, place) >= _BOLD
+            is_fixed = bool(self._flags.value & _FIXED) or name.startswith("courier")  # which may have no flags
+            self._known[key] = is_bold, is_fixed
+        return self._known[key]
 
 
 def _plain(name: bytes) -> str:
     """A font's name without the tag of a subset, in lower case but for the short forms at its end."""
     text = name.decode("latin-1").rpartition("+")[2]
     return text if text.endswith(("TB", "-B")) else text.lower()
-
-
-def _is_invisible(text_page: Any, words: list[Word]) -> bool:
-    """Whether all of a few words are drawn so that nobody sees them."""
-    some = words[:: max(1, len(words) // 4)]
-    things = [pdfium.FPDFText_GetTextObject(text_page, word.place) for word in some]
-    return bool(things) and all(pdfium.FPDFTextObj_GetTextRenderMode(thing) == _INVISIBLE for thing in things)
 
 
 def _rules(page: Any) -> Iterator[Rule | Upright]:

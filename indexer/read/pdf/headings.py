@@ -79,7 +79,13 @@ def _style(block: Block, usual: float) -> tuple[float, bool]:
 
 
 def _stands_out(block: Block, usual: float) -> bool:
-    if block.kind == "table" or not block.is_short or len(block.text) > _LONGEST or not _WORD.search(block.text):
+    if (
+        block.kind in ("table", "code")
+        or block.is_bullet
+        or not block.is_short
+        or len(block.text) > _LONGEST
+        or not _WORD.search(block.text)
+    ):
         return False
     is_plain = not block.text.endswith(_ENDS_A_SENTENCE)
     if block.size >= _LARGER * usual:

@@ -1,6 +1,6 @@
 """Words to pieces of lines: what stands on one base line with no more than a space between."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ class Line(NamedTuple):
     base: float
     size: float
     is_bold: bool = False
+    is_fixed: bool = False  # all of it is in type of one width, like code
 
     @property
     def top(self) -> float:
@@ -65,7 +66,7 @@ class _Open:
             self.base, self.size = word.base, word.size
 
 
-def lines_of(words: Iterable[Word], bold: Collection[int]) -> list[Line]:
+def lines_of(words: Iterable[Word]) -> list[Line]:
     """Return the pieces of lines, from the top down and from left to right."""
     found: list[_Open] = []
     for word in words:
@@ -73,16 +74,18 @@ def lines_of(words: Iterable[Word], bold: Collection[int]) -> list[Line]:
             found[-1].add(word)
         else:
             found.append(_Open([word], word.right, word.base, word.size))
-    return _joined([line_of(one.words, bold, one.base, one.size) for one in found], bold)
+    return _joined([line_of(one.words, one.base, one.size) for one in found])
 
 
-def line_of(words: Sequence[Word], bold: Collection[int], base: float, size: float) -> Line:
+def line_of(words: Sequence[Word], base: float, size: float) -> Line:
     """Return words as a line."""
     length = sum(len(word.text) for word in words)
     size = _usual(words) or size
-    heavy = sum(len(word.text) for word in words if word.place in bold)
+    heavy = sum(len(word.text) for word in words if word.is_bold)
     right = max(word.right for word in words)
-    return Line(tuple(words), words[0].left, right, base, size, heavy > 0.8 * length)
+    return Line(
+        tuple(words), words[0].left, right, base, size, heavy > 0.8 * length, all(word.is_fixed for word in words)
+    )
 
 
 def _usual(words: Sequence[Word]) -> float:
@@ -96,7 +99,7 @@ def _usual(words: Sequence[Word]) -> float:
     return max(sizes, key=lambda size: sizes[size])
 
 
-def _joined(lines: list[Line], bold: Collection[int]) -> list[Line]:
+def _joined(lines: list[Line]) -> list[Line]:
     """Lines with those joined that the file has in pieces, or not in order."""
     lines.sort(key=lambda line: (-line.base, line.left))
     found: list[Line] = []
@@ -107,7 +110,7 @@ def _joined(lines: list[Line], bold: Collection[int]) -> list[Line]:
             if last and -0.5 * last.size <= gap <= _TIGHT * max(last.size, line.size):
                 words = sorted((*last.words, *line.words), key=lambda word: word.left)
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))
-                last = line_of(words, bold, big.base, big.size)
+                last = line_of(words, big.base, big.size)
                 found[-1] = last
             else:
                 last = line

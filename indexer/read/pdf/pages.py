@@ -15,7 +15,7 @@ class Page:
 
     def __init__(self, characters: Characters) -> None:
         self.characters = characters
-        self.lines = lines_of(characters.words, characters.bold)
+        self.lines = lines_of(characters.words)
         self.edges = edges_of(self.lines, *characters.height) if self.lines else []
 
 
@@ -27,7 +27,7 @@ def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
     own = [line for line in page.lines if id(line) not in heads] or page.lines  # what is all of a page is no head of it
     tables, lines = ruled(own, found.rules)
     units: list[Line | Table] = [*tables, *lines]
-    blocks = [block for column in in_order(units) for block in blocks_of(unruled(column, found.bold))]
+    blocks = [block for column in in_order(units) for block in blocks_of(unruled(column))]
     if found.aside:
         blocks.append(Block("text", " ".join(found.aside)))
     return blocks

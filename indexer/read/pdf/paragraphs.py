@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from indexer.read.pdf.columns import typical_pitch
 from indexer.read.pdf.lines import Line
@@ -16,6 +16,9 @@ _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f
 _FAR = 1.25  # of the usual step between lines: a greater one opens a paragraph
 _OTHER_SIZE = 0.08  # share by which sizes of one paragraph may differ
 _INDENT = 0.6  # of the size: a first line that begins further in than this
+_FAR_CODE = 3.2  # of the size: lines of code that are further from each other are two blocks
+_BLANK = 1.6  # of the usual step: a greater one is an empty line of code
+_WIDEST = 200  # characters of a line of code before its last word
 _MOST_LINES = 4  # of a heading
 
 
@@ -23,13 +26,14 @@ _MOST_LINES = 4  # of a heading
 class Block:
     """A paragraph, an item of a list, a table, or the text of a page whose layout is not followed."""
 
-    kind: str  # "text", "item", "table", "page"
+    kind: str  # "text", "item", "code", "table", "page"
     text: str
     size: float = 0.0
     is_bold: bool = False
     is_short: bool = False  # it may be a heading by its length
     head: str = ""  # of a table
     top: float = 0.0
+    is_bullet: bool = False  # an item without number or letter
     goes_on: bool = False  # it ends where its column does, in the middle of a sentence
 
 
@@ -37,6 +41,7 @@ def blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
     """Yield the blocks of a column, from the top down."""
     pitch = typical_pitch(column)
     right = _right(column)
+    code = set(map(id, _code_lines(column)))
     run: list[Line] = []
     for unit in column:
         if isinstance(unit, Table):
@@ -44,11 +49,25 @@ def blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
             run = []
             yield Block("table", unit.text, unit.size, head=unit.head, top=unit.top)
             continue
-        if run and _opens(unit, run, pitch, right):
+        if run and id(unit) in code and id(run[-1]) in code:
+            is_other = abs(unit.size - run[-1].size) > 0.1 or run[-1].base - unit.base > _FAR_CODE * unit.size
+        else:
+            is_other = bool(run) and (bool({id(unit), id(run[-1])} & code) or _opens(unit, run, pitch, right))
+        if is_other:
             yield from _block(run, right)
             run = []
         run.append(unit)
     yield from _block(run, right)
+
+
+def _code_lines(column: Sequence[Line | Table]) -> Iterator[Line]:
+    """Yield lines in type of one width that follow each other, unless all of the column is set in it."""
+    lines = [unit for unit in column if isinstance(unit, Line)]
+    if not all(line.is_fixed for line in lines):
+        for is_fixed, found in groupby(column, key=lambda unit: isinstance(unit, Line) and unit.is_fixed):
+            run = [unit for unit in found if isinstance(unit, Line)]
+            if is_fixed and len(run) > 1:
+                yield from run
 
 
 def _right(column: Iterable[Line | Table]) -> float:
@@ -70,7 +89,9 @@ def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
     usual = max(pitch, 1.05 * line.size)
     if step > _FAR * usual or step < -line.size:
         return True
-    if abs(line.size - last.size) > _OTHER_SIZE * max(line.size, last.size):
+    if abs(line.size - last.size) > _OTHER_SIZE * max(line.size, last.size) and not (
+        _share_a_size(line, last) and _is_wrapped(last, line, right)
+    ):
         return True
     if line.is_bold != last.is_bold and (last.is_bold or _is_stop(last)):
         return True
@@ -85,12 +106,19 @@ def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
     return False
 
 
+def _share_a_size(one: Line, two: Line) -> bool:
+    return any(abs(word.size - b.size) <= 0.1 for a, b in ((one, two), (two, one)) for word in a.words)
+
+
 def _is_stop(line: Line) -> bool:
     return line.words[-1].text.rstrip("”\"')]»").endswith((".", ":", "!", "?", "。"))
 
 
 def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
     if not run:
+        return
+    if len(run) > 1 and all(line.is_fixed for line in run):
+        yield Block("code", _code(run), run[0].size, top=run[0].top)
         return
     text = run[0].text
     for before, line in pairwise(run):
@@ -103,8 +131,27 @@ def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
         all(line.is_bold for line in run),
         len(run) <= _MOST_LINES,
         top=first.top,
+        is_bullet=is_item(first.text) and not first.text[0].isalnum() and first.text[0] not in "([",
         goes_on=not _is_stop(run[-1]) and run[-1].right > right - 4 * first.size,
     )
+
+
+def _code(run: Sequence[Line]) -> str:
+    """Return lines of code with their spaces, as far as places tell them."""
+    widths = sorted((word.right - word.left) / len(word.text) for line in run for word in line.words)
+    width = max(widths[len(widths) * 3 // 4], 0.2 * run[0].size)
+    left = min(line.left for line in run)
+    pitch = typical_pitch(run)
+    texts: list[str] = []
+    for number, line in enumerate(run):
+        if number and run[number - 1].base - line.base > _BLANK * pitch:
+            texts.append("")
+        text = ""
+        for word in line.words:
+            text = text.ljust(min(round((word.left - left) / width), _WIDEST))
+            text += word.text if not text or text.endswith(" ") else f" {word.text}"
+        texts.append(text)
+    return "\n".join(texts)
 
 
 def _is_wrapped(line: Line, after: Line, right: float) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from indexer.read.pdf.lines import Line, rows_of
 
 NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
-_ROWS = 3  # at each edge
+_ROWS = 6  # at each edge
 _SHARE = 0.17  # of the height, at each edge
 _ALIKE = 6.0  # points between heights that are one
 _EQUAL = 1.0  # points between heights of heads whose texts differ
@@ -15,6 +15,7 @@ _OFTEN = 3  # pages near, at least, on which something stands apart where they s
 _LARGEST = 1.25  # times the size of the text
 _APART = 1.6  # of the size: more than lines of text are from each other
 _LONGEST = 200  # characters
+_MOST_NUMBERS = 20  # words that are looked at for numbers
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}", re.IGNORECASE)
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
@@ -28,6 +29,7 @@ class Edge(NamedTuple):
     y: float
     key: str  # its text without digits
     numbers: tuple[int, ...]  # at its beginning and end
+    inside: tuple[int, ...]  # all of them
     is_small: bool  # whether it is not much larger than the text
     is_apart: bool  # whether it is further from the next row than lines of text are
     lines: tuple[int, ...]  # identities of its lines
@@ -57,9 +59,9 @@ def _edge(row: Sequence[Line], is_top: bool, place: int, is_small: bool, is_apar
     words = text.split()
     ends = {words[0].strip("[]()–—-.,:"), words[-1].strip("[]()–—-.,:")}
     numbers = tuple(number for word in ends if (number := _value(word)))
-    return Edge(
-        is_top, place, row[0].base, _DIGITS.sub("#", text).casefold(), numbers, is_small, is_apart, tuple(map(id, row))
-    )
+    inside = tuple(number for word in words[:_MOST_NUMBERS] if (number := _value(word)))
+    key = _DIGITS.sub("#", text).casefold()
+    return Edge(is_top, place, row[0].base, key, numbers, inside, is_small, is_apart, tuple(map(id, row)))
 
 
 def _value(word: str) -> int:
@@ -97,7 +99,7 @@ def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> b
             other.is_top == edge.is_top
             and abs(other.y - edge.y) <= _ALIKE
             and other.key == edge.key
-            and _counts(edge, other, number - page)
+            and any(before + number - page == after for before in edge.inside for after in other.inside)
             for number, other in others
         )
     if edge.place == 0 and edge.is_apart:

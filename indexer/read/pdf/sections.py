@@ -80,8 +80,9 @@ def _add(draft: _Draft, block: Block, text: str, page: int | None) -> None:
     draft.length += len(gap)
     if page is not None and page != draft.page:
         draft.marks.append((draft.length, f"page={page + 1}"))
-    if block.kind == "table":
-        draft.wholes.append(Whole(draft.length, draft.length + len(text), block.head))
+    if block.kind in ("table", "code"):
+        head = block.head if block.kind == "table" else None
+        draft.wholes.append(Whole(draft.length, draft.length + len(text), head))
     draft.parts.append(text)
     draft.length += len(text)
     draft.last = block

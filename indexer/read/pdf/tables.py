@@ -1,6 +1,6 @@
 """Tables of a page: rows of cells, found by the lines drawn around them, or by the space between them."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
@@ -14,7 +14,10 @@ _TOUCH = 2.0  # points between parts of a drawn line
 _LEAST_ROWS = 3  # of a table without drawn lines
 _STRIP = 0.4  # of the size: least white space between columns
 _NEXT = 2.6  # of the size: rows of a table without drawn lines are no further from each other
+_ACROSS = 0.25  # share of a piece of a line that may reach into the next column
 _CROSSED = 0.1  # share of rows that may reach across
+_ROW = 3  # lines of a cell beside which every other cell has as many
+_LONGEST_ROW = 8  # lines of a cell, where nothing shows that rows are ones
 _LONGEST_HEAD = 500  # characters of the row that names the columns
 
 
@@ -61,9 +64,10 @@ def ruled(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[
     for stack in _stacks(_whole([line for line in drawn if isinstance(line, Rule)])):
         west, east = stack[0].left - _ALIKE, stack[0].right + _ALIKE
         own = [line for line in uprights if west + 2 * _ALIKE < line.x < east - 2 * _ALIKE]
+        sides = [[line for line in uprights if abs(line.x - x) <= 2 * _ALIKE] for x in (stack[0].left, stack[0].right)]
         stack = list(_closed(stack, own))
         inside = [line for line in left if west <= line.left and line.right <= east and _is_below(line, stack[0])]
-        for table, used in _between(inside, stack, own):
+        for table, used in _between(inside, stack, own, is_boxed=all(sides)):
             tables.append(table)
             gone = set(map(id, used))
             left = [line for line in left if id(line) not in gone]
@@ -123,28 +127,35 @@ def _stacks(rules: Sequence[Rule]) -> list[list[Rule]]:
 
 
 def _between(
-    inside: Sequence[Line], stack: Sequence[Rule], uprights: Sequence[Upright]
+    inside: Sequence[Line], stack: Sequence[Rule], uprights: Sequence[Upright], *, is_boxed: bool
 ) -> Iterator[tuple[Table, list[Line]]]:
     """Tables between drawn lines of one width; what is no row of cells parts them."""
     parts: list[tuple[tuple[float, ...], list[list[Line]]]] = [((), [])]
     place = 0
+    found: list[tuple[tuple[float, ...], list[Line]]] = []
     for upper, lower in pairwise(stack):
         rows: list[Line] = []
         while place < len(inside) and not _is_below(inside[place], lower):
             rows.append(inside[place])
             place += 1
-        walls = _walls(upper, lower, uprights)
-        if not rows:
-            continue
+        if rows:
+            found.append((_walls(upper, lower, uprights), rows))
+    sure = [line for walls, rows in found if not walls and _are_cells(rows) for line in rows]
+    borders = _borders(rows_of(sure), max(line.size for line in sure)) if sure else []
+    for walls, rows in found:
         if walls != parts[-1][0]:
             parts.append((walls, []))
-        if walls or _are_cells(rows):
+        if walls or _are_cells(rows) or _keep_within(rows, borders):
             parts[-1][1].append(rows)
         else:
             parts.append((walls, []))
     for walls, part in parts:
         flat = [line for group in part for line in group]
-        table = (_walled(flat, part, walls) if walls else _table(flat, part)) if flat else None
+        if not flat:
+            continue
+        # where the sides are open, there may be columns that no line parts
+        more = [] if is_boxed or not walls else _borders(rows_of(flat), max(line.size for line in flat))
+        table = _walled(flat, part, walls) if walls and len(more) <= len(walls) else _table(flat, part)
         if table:
             yield table, flat
 
@@ -161,7 +172,10 @@ def _walls(upper: Rule, lower: Rule, uprights: Sequence[Upright]) -> tuple[float
 
 def _walled(lines: Sequence[Line], groups: Sequence[Sequence[Line]], walls: Sequence[float]) -> Table:
     """Return a table all of whose cells are drawn."""
-    rows = [_merged([_cells(row, walls) for row in rows_of(group)]) for group in groups]
+    rows = []
+    for group in groups:
+        cells = [_cells(row, walls) for row in rows_of(group)]
+        rows += cells if len(cells) > _ROW and _is_full(cells) else [_merged(cells)]
     first = [line for line in groups[0] if line.words]
     others = [line for group in groups[1:] for line in group]
     is_head = bool(others) and all(line.is_bold for line in first) and not all(line.is_bold for line in others)
@@ -174,7 +188,25 @@ def _are_cells(lines: Sequence[Line]) -> bool:
     return 2 * split >= len(rows) or len(rows) == 1
 
 
-def unruled(column: Sequence[Line | Table], bold: Collection[int]) -> list[Line | Table]:
+def _keep_within(lines: Sequence[Line], borders: Sequence[float]) -> bool:
+    """Whether pieces of lines stand in several of the columns of other rows, and none reaches far across."""
+    if any(min(x - line.left, line.right - x) > _ACROSS * (line.right - line.left) for line in lines for x in borders):
+        return False
+    return len({sum(x < (line.left + line.right) / 2 for x in borders) for line in lines}) > 1
+
+
+def _is_full(rows: Sequence[Sequence[str]]) -> bool:
+    return all(all(cells) for cells in rows)
+
+
+def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a first cell of one piece ends long before one other cell does."""
+    filled = [place for place, cells in enumerate(rows) if cells[0]]
+    is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
+    return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
+
+
+def unruled(column: Sequence[Line | Table]) -> list[Line | Table]:
     """Return a column with the rows that are cells side by side as tables, and the pieces of other rows joined."""
     found: list[Line | Table] = []
     run: list[list[Line]] = []
@@ -184,7 +216,7 @@ def unruled(column: Sequence[Line | Table], bold: Collection[int]) -> list[Line 
         while run and len(run[-1]) == 1:
             waiting[:0] = run.pop()
         table = _table([line for row in run for line in row], None) if len(run) >= _LEAST_ROWS else None
-        found.extend([table] if table else (_joined(row, bold) for row in run))
+        found.extend([table] if table else (_joined(row) for row in run))
         found.extend(waiting)
         run.clear()
         waiting.clear()
@@ -201,7 +233,7 @@ def unruled(column: Sequence[Line | Table], bold: Collection[int]) -> list[Line 
             run.append(group)
         else:
             close()
-            found.append(_joined(group, bold))
+            found.append(_joined(group))
     close()
     return found
 
@@ -235,11 +267,11 @@ def _is_cell_below(line: Line, row: Sequence[Line]) -> bool:
     return is_near and any(abs(line.left - cell.left) <= 0.5 * line.size for cell in row[1:])
 
 
-def _joined(row: Sequence[Line], bold: Collection[int]) -> Line:
+def _joined(row: Sequence[Line]) -> Line:
     if len(row) == 1:
         return row[0]
     big = max(row, key=lambda line: len(line.text))
-    return line_of([word for line in row for word in line.words], bold, big.base, big.size)
+    return line_of([word for line in row for word in line.words], big.base, big.size)
 
 
 def _table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] | None) -> Table | None:
@@ -250,10 +282,15 @@ def _table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] | None) -> Ta
     if not borders or len(rows) < 2:
         return None
     ruled_rows = [rows_of(group) for group in groups or ()]
-    is_grid = len(ruled_rows) >= 3 and sorted(map(len, ruled_rows))[len(ruled_rows) // 2] <= 3
+    split = [[_cells(row, borders) for row in group] for group in ruled_rows]
+    several = [group for group in split if len(group) > 1]
+    ones = sum(map(_is_one_row, several))
+    is_sure = sum(map(_is_full, several)) <= ones > 0
+    is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= _ROW)
     cells: list[list[str]] = []
-    if is_grid and max(map(len, ruled_rows)) <= 8:
-        cells = [_merged([_cells(row, borders) for row in group]) for group in ruled_rows]
+    if is_grid and (is_sure or max(map(len, split)) <= _LONGEST_ROW):
+        for group in split:
+            cells += group if len(group) > _ROW and _is_full(group) else [_merged(group)]
     else:
         for row in rows:
             own = _cells(row, borders)
@@ -289,22 +326,29 @@ def _borders(rows: Sequence[Sequence[Line]], size: float) -> list[float]:
     """Places between columns: the middles of strips that hardly any row of several cells reaches into."""
     several = [row for row in rows if len(row) > 1]
     allowed = int(_CROSSED * len(several))
+    least = max(_STRIP * size, 1.3 * _space(several))
     steps: list[tuple[float, int]] = []
     for row in several:
-        for start, end in _spans(row, _STRIP * size):
+        for start, end in _spans(row, least):
             steps += [(start, 1), (end, -1)]
     steps.sort()
     borders: list[float] = []
     depth, free_from = 0, None
     for x, step in steps:
         if depth <= allowed and step > 0 and depth + step > allowed and free_from is not None:
-            if x - free_from >= _STRIP * size:
+            if x - free_from >= least:
                 borders.append((free_from + x) / 2)
             free_from = None
         depth += step
         if depth <= allowed and step < 0:
             free_from = x
     return borders
+
+
+def _space(rows: Iterable[Sequence[Line]]) -> float:
+    """Return how far words in a piece of a line mostly are from each other, in points; 0 where all are alone."""
+    gaps = sorted(b.left - a.right for row in rows for line in row for a, b in pairwise(line.words))
+    return gaps[len(gaps) // 2] if gaps else 0.0
 
 
 def _spans(row: Sequence[Line], gap: float) -> Iterator[tuple[float, float]]:

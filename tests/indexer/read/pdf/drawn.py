@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 
-def text(x: float, y: float, words: str, *, size: float = 10, bold: bool = False, mode: int = 0) -> str:
+def text(
+    x: float, y: float, words: str, *, size: float = 10, bold: bool = False, fixed: bool = False, mode: int = 0
+) -> str:
     """A piece of text; `mode` 3 draws what nobody sees."""
     shown = words.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
-    return f"BT /F{2 if bold else 1} {size} Tf {mode} Tr 1 0 0 1 {x} {y} Tm ({shown}) Tj ET"
+    return f"BT /F{3 if fixed else 2 if bold else 1} {size} Tf {mode} Tr 1 0 0 1 {x} {y} Tm ({shown}) Tj ET"
 
 
-def lines(x: float, y: float, *texts: str, step: float = 12) -> str:
+def lines(x: float, y: float, *texts: str, step: float = 12, fixed: bool = False) -> str:
     """Lines below each other."""
-    return "\n".join(text(x, y - step * number, line) for number, line in enumerate(texts))
+    return "\n".join(text(x, y - step * number, line, fixed=fixed) for number, line in enumerate(texts))
 
 
 def rule(left: float, bottom: float, right: float, top: float) -> str:
@@ -21,7 +23,7 @@ def rule(left: float, bottom: float, right: float, top: float) -> str:
 
 def drawn(*pages: str, bookmarks: Sequence[tuple[str, int]] = (), turned: int = 0) -> bytes:
     """Return a PDF of pages of 600 × 800 points; bookmarks are titles with the number of a page from 0."""
-    fonts = "<< /F1 3 0 R /F2 4 0 R >>"
+    fonts = "<< /F1 3 0 R /F2 4 0 R /F3 << /Type /Font /Subtype /Type1 /BaseFont /Courier >> >>"
     first = 6 + len(bookmarks)
     kids = " ".join(f"{first + 2 * number} 0 R" for number in range(len(pages)))
     objects = [

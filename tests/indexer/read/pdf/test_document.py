@@ -154,3 +154,20 @@ def test_a_page_of_many_lines_takes_time_in_proportion() -> None:
     rules = "\n".join(rule(50, y / 10, 400, y / 10) for y in range(4_000))
     found = read_text(rules + "\n" + "\n".join(text(x, y, "w") for y in range(0, 800, 10) for x in range(0, 600, 20)))
     assert words(found)["w"] == 2_400
+
+
+def test_code_keeps_its_lines_and_indentation() -> None:
+    prose = lines(50, 700, "The loop below goes over all that was found,", "and uses it.")
+    code = lines(60, 660, "for item in found:", "    if item:", "        use(item)", fixed=True)
+    assert "\n\nfor item in found:\n    if item:\n        use(item)" in read_text(f"{prose}\n{code}")
+
+
+def test_rows_without_lines_between_them_stay_rows_and_wrapped_cells_are_one() -> None:
+    rules = [rule(50, y, 350, y) for y in (700, 680, 610, 590)] + [rule(200, 590, 200, 700)]
+    ends = [text(55, 685, "Name"), text(205, 685, "Use"), text(55, 595, "bee"), text(205, 595, "honey")]
+    rows = [lines(55, 665, "cat", "dog", "cow", "hen"), lines(205, 665, "mouse", "guard", "milk", "eggs")]
+    read = read_text("\n".join([*rules, *ends, *rows]))
+    assert "cat | mouse\ndog | guard\ncow | milk\nhen | eggs\nbee | honey" in read
+    wrapped = [text(55, 665, "cat"), lines(205, 665, "it eats mice", "and sleeps", "all day", "and night")]
+    read = read_text("\n".join([*rules, *ends, *wrapped]))
+    assert "cat | it eats mice and sleeps all day and night\nbee | honey" in read
