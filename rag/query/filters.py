@@ -20,6 +20,7 @@ __all__ = [
     "FilterError",
     "fields_of",
     "key_of",
+    "parameters_of",
 ]
 
 DAYS = ("from", "to")
@@ -37,6 +38,15 @@ def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         name: list(values) for name, values in parameters.items() if name not in DAYS and not name.startswith(METADATA)
     }
     return fields | ({"date": days} if days else {}) | ({"metadata": metadata} if metadata else {})
+
+
+def parameters_of(wanted: Filter | None) -> list[tuple[str, str]]:
+    """Return a filter as the parameters of an address, which `fields_of` reads once they are grouped by name."""
+    if wanted is None:
+        return []
+    pairs = [(name, value) for name in LISTS for value in getattr(wanted, name)]
+    pairs += [(name, day) for name, day in zip(DAYS, (wanted.date_from, wanted.date_to), strict=True) if day]
+    return pairs + [(METADATA + name, value) for name, values in wanted.metadata for value in values]
 
 
 def key_of(field: str) -> str:

@@ -1,7 +1,8 @@
-"""Headings of an index that a reader could search for: what the start page of a search offers.
+"""Headings of an index that a reader could search for: what the start page of a search offers, and what is suggested.
 
-They are told by their grammar: questions come first, then tasks, then plain phrases. A heading that several documents
-have, such as "Reporting bugs", belongs to the site rather than to a subject, and is never offered.
+Those of the start page are told by their grammar: questions come first, then tasks, then plain phrases. A heading that
+several documents have, such as "Reporting bugs", belongs to the site rather than to a subject, and is never offered
+there.
 """
 
 import random
@@ -10,9 +11,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from indexer.generation.lexical.analysis import fold
+from indexer.generation.lexical.headings import Heading
 from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
+from rag.query.results import Suggestion
 
+_FEWEST_TYPED, _MOST_TYPED = 2, 200  # characters; who has typed more is not looking for a heading
+_QUESTIONS = 3  # that are suggested before headings
 SAMPLED = 1000  # passages, from all over the index
 OFFERED = 12
 _SHORTEST, _LONGEST = 2, 9  # words
@@ -74,10 +80,36 @@ def worth_asking(names: Iterable[Named]) -> list[str]:
     return [spelled[key] for _, _, key in sorted(turns, key=lambda turn: turn[:2])][:OFFERED]
 
 
+def without_number(name: str) -> str:
+    """Return a heading without its number, "4.2. Vacuum", unless it is nothing else."""
+    plain = " ".join(name.split())
+    return _NUMBER.sub("", plain, count=1) or plain
+
+
+def is_suggested_for(typed: str) -> bool:
+    """Return whether there can be suggestions for what is typed: neither too little nor too much."""
+    return len(typed.strip()) >= _FEWEST_TYPED and len(typed) <= _MOST_TYPED
+
+
+def suggestions(typed: str, questions: Iterable[str], headings: Iterable[Heading], most: int) -> list[Suggestion]:
+    """Return past questions and headings as suggestions, each text once, without what is typed already.
+
+    Some questions come first, then headings, then the other questions.
+    """
+    asked = [Suggestion(text, "question") for text in questions]
+    named = [Suggestion(without_number(name.text), "title" if name.is_title else "heading") for name in headings]
+    known = {fold(" ".join(typed.split()))}
+    found = []
+    for each in (*asked[:_QUESTIONS], *named, *asked[_QUESTIONS:]):
+        if (key := fold(each.text)) not in known:
+            known.add(key)
+            found.append(each)
+    return found[:most]
+
+
 def _plain(name: str) -> str | None:
     """A heading without its number, as a question if it is one; None where it is no phrase or has too many words."""
-    plain = " ".join(name.split()).rstrip(":")
-    plain = _NUMBER.sub("", plain, count=1) if _NUMBER.match(plain) else plain
+    plain = _NUMBER.sub("", " ".join(name.split()).rstrip(":"), count=1)
     words = plain.split()
     if not _SHORTEST <= len(words) <= _LONGEST or len(plain) > _MOST_CHARACTERS:
         return None

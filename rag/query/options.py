@@ -9,3 +9,4 @@ EXPANSIONS = ("none", "section")
 CLOSE = 0.4  # cosine from which a passage is close to a query whatever its words
 FURTHEST = 1_000  # hits before the first one of an answer, at most
 RERANKED = 20  # candidates that a cross-encoder reads, unless the server is set otherwise
+SUGGESTED, MOST_SUGGESTED = 6, 20  # queries, while somebody types: unless asked otherwise, and at most

@@ -1,7 +1,7 @@
 """Results of a search; `Answer.as_dict` is the body of the REST answer and of `pilotlight search --json`."""
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,13 @@ class Hit(NamedTuple):
         return fields
 
 
+class Suggestion(NamedTuple):
+    """A query that somebody who types may be about to ask."""
+
+    text: str
+    kind: Literal["question", "title", "heading"]
+
+
 class Relevance(NamedTuple):
     """How well texts answer a query, as a cross-encoder says."""
 
@@ -81,6 +88,7 @@ class Answer:
     excluded: list[str] = field(default_factory=list)  # and what none has
     close: bool = True  # whether any hit is close to the query; if not, these are only the nearest
     reranked: Reranked | None = None  # None where it was not asked for
+    did_you_mean: str | None = None  # the query with words of the index for those that it does not have
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, which shares its values with the answer; JSON turns spans into two-element lists."""
@@ -90,6 +98,7 @@ class Answer:
             "next": self.next,
             "facets": self.facets,
             "also_searched": self.also_searched,
+            "did_you_mean": self.did_you_mean,
             "required": self.required,
             "excluded": self.excluded,
             "close": self.close,
@@ -127,6 +136,8 @@ def as_text(answer: dict[str, Any]) -> str:
     if also := answer.get("also_searched"):
         told = "; ".join(f"{', '.join(one['searched'])} ({one['typed']})" for one in also)
         lines = [f"also searched for: {told}", "", *lines]
+    if meant := answer.get("did_you_mean"):
+        lines = [f"did you mean: {meant}", "", *lines]
     for name, what in (("required", "only with"), ("excluded", "without")):
         if bounds := answer.get(name):
             lines = [f"{what}: {', '.join(bounds)}", "", *lines]

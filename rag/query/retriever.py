@@ -17,7 +17,7 @@ from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.lexical.lexical_query import LexicalQuery
-from indexer.generation.manifest import differing_fields
+from indexer.generation.manifest import Manifest, differing_fields
 from indexer.stores.store import Searchable
 from rag.errors import FingerprintMismatch, RerankOff
 from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
@@ -130,7 +130,9 @@ class Retriever:
         request.check(self.limits)
         if request.rerank and self._reranker is None:
             raise RerankOff
-        words = self.generation.read_query(request.query, self._synonyms.current(), self.embedder.has_word)
+        words = self.generation.read_query(
+            request.query, self._synonyms.current(), self.embedder.has_word, request.only
+        )
         search = _Search(request, words, embedded)
         return self._present(search, self._rank(search, self._candidates(search)))
 
@@ -256,6 +258,7 @@ class Retriever:
             excluded=[str(clause) for clause in search.words.excluded],
             close=is_close(search.words.asked, judged, self.limits.close),
             reranked=search.reranked,
+            did_you_mean=search.words.did_you_mean,
         )
 
     @cached_property
@@ -309,16 +312,21 @@ class Retriever:
 
 def check_fingerprint(generation: Searchable, fingerprint: Mapping[str, object]) -> None:
     """Raise FingerprintMismatch naming every field in which an index differs from the embedder."""
-    built = generation.manifest.fingerprint
-    fields = differing_fields(built, fingerprint)
-    if fields:
-        details = "; ".join(
-            f"{name}: index {_short(built.get(name))}, here {_short(fingerprint.get(name))}" for name in fields
-        )
-        raise FingerprintMismatch(
-            f"index generation {generation.id} was built by another embedder ({details}): "
-            "serve it with the settings it was built with, or rebuild it with these"
-        )
+    if differing_fields(generation.manifest.fingerprint, fingerprint):
+        raise mismatch(generation.manifest, fingerprint)
+
+
+def mismatch(manifest: Manifest, fingerprint: Mapping[str, object]) -> FingerprintMismatch:
+    """Return the error for a generation of another embedder, which names every field that differs."""
+    built = manifest.fingerprint
+    details = "; ".join(
+        f"{name}: index {_short(built.get(name))}, here {_short(fingerprint.get(name))}"
+        for name in differing_fields(built, fingerprint)
+    )
+    return FingerprintMismatch(
+        f"index generation {manifest.id} was built by another embedder ({details}): "
+        "serve it with the settings it was built with, or rebuild it with these"
+    )
 
 
 def _short(value: object) -> str:

@@ -9,6 +9,7 @@ import pytest
 from flask import Flask, Response
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from rag.query.results import Suggestion
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import EVIL, assert_legible
@@ -170,6 +171,30 @@ def test_a_reader_searches_by_keys_alone(page: Page, site: Site, key: str) -> No
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url("https://docs.example/**")
+
+
+def test_queries_are_suggested_and_kept(page: Page, site: Site, key: str, retriever: FakeRetriever) -> None:
+    retriever.suggestions = [Suggestion("Partial Indexes", "title"), Suggestion(f"partial {EVIL}", "heading")]
+    retriever.did_you_mean = "meant"
+    page.goto(site.url)
+    page.keyboard.press("/")
+    page.keyboard.type("partial")
+    names = page.get_by_role("group", name="Suggestions").get_by_role("option")
+    expect(names).to_have_text(["Did you mean: meant", "Partial Indexes", f"partial {EVIL}"])
+    expect(page.get_by_role("group", name="Results").get_by_role("option")).to_have_count(4)
+    assert_legible(page)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(box(page)).to_have_value("Partial Indexes")
+    expect(page.get_by_role("option", name="About Partial Indexes")).to_be_visible()
+    names.first.click()
+    expect(box(page)).to_have_value("meant")
+    expect(page.get_by_role("option", name="About meant")).to_be_visible()
+    page.reload()
+    page.keyboard.press("/")
+    expect(box(page)).to_have_value("meant")
+    expect(page.get_by_role("option", name="About meant")).to_be_visible()
 
 
 def test_what_was_indexed_is_text(page: Page, site: Site, key: str) -> None:

@@ -7,11 +7,11 @@ from urllib.parse import unquote, urlencode
 from flask import url_for
 
 from rag.query.facets import FACETS, Share
-from rag.query.filters import METADATA
+from rag.query.filters import METADATA, parameters_of
 from rag.query.options import DEFAULT_COLLECTION, MODES
 from rag.query.results import is_source_code
 from web.api.parameters import collection_field
-from web.filters import filter_from_parameters, parameters_of
+from web.filters import filter_from_parameters
 from web.pages.display_urls import place_of
 
 Pair = tuple[str, str]

@@ -114,6 +114,7 @@ def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> di
         "pages": group_hits(answer.hits, asked),
         "passages": len(answer.hits),
         "is_close": answer.close,
+        "meant": _meant(answer.did_you_mean, asked),
         "also": answer.also_searched,
         "bounds": [(what, ", ".join(names)) for what, names in _bounds(answer) if names],
         "facets": asked.facets(answer.facets or {}),
@@ -125,6 +126,11 @@ def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> di
             (stage, milliseconds(answer.took_ms[stage])) for stage in ("total", *STAGES) if answer.took_ms.get(stage)
         ],
     }
+
+
+def _meant(text: str | None, asked: PageSearch) -> dict[str, str] | None:
+    """The query that was probably meant, and its address."""
+    return {"text": text, "address": replace(asked, query=text).address()} if text else None
 
 
 def _bounds(answer: Answer) -> list[tuple[str, list[str]]]:

@@ -9,6 +9,9 @@
   const DEBOUNCE_MS = 120;
   const SLOW_MS = 400; // before a search is said to be going on
   const RETRY_MS = 2000;
+  const FIRST = 2; // hits that are shown at once; the others follow when these can be seen
+  const NAMES = 3; // titles, headings and past questions that are suggested
+  const KEPT = "pilotlight-search"; // where the tab keeps what was asked last
   const SNIPPET = 220; // characters
   const LEAD = 60; // of them, before the first match
   const PATH = " › "; // between the headings of a section
@@ -16,6 +19,7 @@
   const TEXTS = {
     en: {
       search: "Search", label: "Search this site", close: "Close", results: "Results",
+      names: "Suggestions", meant: "Did you mean: ",
       hint: "Ask in your own words: a full question finds more than a keyword.",
       choose: "to choose", open: "to open", end: "to close", searching: "Searching…",
       one: "1 result", more: (n) => `${n} results`, none: "Nothing found. Try other words or a full question.",
@@ -26,6 +30,7 @@
     },
     de: {
       search: "Suchen", label: "Diese Website durchsuchen", close: "Schließen", results: "Ergebnisse",
+      names: "Vorschläge", meant: "Meinten Sie: ",
       hint: "Fragen Sie in eigenen Worten: Eine ganze Frage findet mehr als ein Stichwort.",
       choose: "zum Auswählen", open: "zum Öffnen", end: "zum Schließen", searching: "Suche läuft…",
       one: "1 Ergebnis", more: (n) => `${n} Ergebnisse`, none: "Nichts gefunden. Versuchen Sie andere Wörter oder eine ganze Frage.",
@@ -36,6 +41,7 @@
     },
     fr: {
       search: "Rechercher", label: "Rechercher sur ce site", close: "Fermer", results: "Résultats",
+      names: "Suggestions", meant: "Vouliez-vous dire : ",
       hint: "Demandez avec vos propres mots : une question complète trouve plus qu’un mot-clé.",
       choose: "pour choisir", open: "pour ouvrir", end: "pour fermer", searching: "Recherche en cours…",
       one: "1 résultat", more: (n) => `${n} résultats`, none: "Aucun résultat. Essayez d’autres mots ou une question complète.",
@@ -46,6 +52,7 @@
     },
     es: {
       search: "Buscar", label: "Buscar en este sitio", close: "Cerrar", results: "Resultados",
+      names: "Sugerencias", meant: "Quizás quiso decir: ",
       hint: "Pregunte con sus propias palabras: una pregunta completa encuentra más que una palabra clave.",
       choose: "para elegir", open: "para abrir", end: "para cerrar", searching: "Buscando…",
       one: "1 resultado", more: (n) => `${n} resultados`, none: "No se encontró nada. Pruebe con otras palabras o una pregunta completa.",
@@ -56,6 +63,7 @@
     },
     ar: {
       search: "بحث", label: "البحث في هذا الموقع", close: "إغلاق", results: "النتائج",
+      names: "اقتراحات", meant: "هل تقصد: ",
       hint: "اسأل بكلماتك: السؤال الكامل يجد أكثر من كلمة مفتاحية.",
       choose: "للاختيار", open: "للفتح", end: "للإغلاق", searching: "جارٍ البحث…",
       one: "نتيجة واحدة", more: (n) => `عدد النتائج: ${n}`, none: "لم يُعثر على شيء. جرّب كلمات أخرى أو سؤالًا كاملًا.",
@@ -118,6 +126,9 @@
     .hit[aria-selected=true], a.hit:hover { background: var(--shade); }
     .hit[aria-selected=true] { outline: 2px solid transparent; outline-offset: -2px; box-shadow: inset 3px 0 var(--accent); }
     [dir=rtl] .hit[aria-selected=true] { box-shadow: inset -3px 0 var(--accent); }
+    .name { padding-block: .35em; cursor: pointer; }
+    .name:hover { background: var(--shade); }
+    .names { margin-block-end: .3em; padding-block-end: .3em; border-block-end: 1px solid var(--border); }
     .title { display: block; color: var(--accent); font-weight: 600; }
     .path { display: block; color: var(--muted); font-size: .8125em; }
     .text { display: block; margin-block-start: .15em; font-size: .9em; }
@@ -207,6 +218,7 @@
     attach();
     if (!dialog.open) {
       dialog.showModal();
+      box.value ||= kept();
       if (!asked || box.value.trim() !== asked) search();
     }
     box.focus();
@@ -244,6 +256,8 @@
     const slow = setTimeout(() => { said.textContent = texts.searching; }, SLOW_MS);
     let status = 0;
     let answer = null;
+    let names = []; // shown if they are there before the hits, which do not wait for them, nor move when they come
+    suggest(query, request.signal).then((found) => { names = found; }, () => {});
     try {
       ({ status, answer } = await ask(query, request.signal));
     } catch {
@@ -252,10 +266,11 @@
     clearTimeout(slow);
     if (mine !== turn) return;
     asked = query;
+    keep(query);
     if (answer) {
       const count = answer.hits.length;
-      if (!count) show(texts.none);
-      else show(answer.close === false ? texts.far : count === 1 ? texts.one : texts.more(count), answer.hits);
+      const words = !count ? texts.none : answer.close === false ? texts.far : count === 1 ? texts.one : texts.more(count);
+      show(words, answer.hits, names, answer.did_you_mean);
     } else if (status === 429 || status === 503) {
       asked = ""; // so that it is tried again
       show(texts.busy);
@@ -270,24 +285,61 @@
   }
 
   async function ask(query, signal) {
-    const { collection, key, k } = script.dataset;
+    const { collection, k } = script.dataset;
     const body = { query, k: Number.parseInt(k, 10) || 8, collection: collection || "default" };
-    const headers = { "Content-Type": "application/json" };
-    if (key) headers.Authorization = `Bearer ${key}`;
-    const reply = await fetch(new URL("api/v1/search", script.src), {
-      method: "POST", credentials: "omit", referrerPolicy: "no-referrer", headers, body: JSON.stringify(body), signal,
-    });
+    const reply = await send("search", signal, { method: "POST", body: JSON.stringify(body) });
     return { status: reply.status, answer: reply.ok ? await reply.json() : null };
+  }
+
+  async function suggest(query, signal) {
+    const asked = new URLSearchParams({ q: query, k: NAMES, collection: script.dataset.collection || "default" });
+    const reply = await send(`suggest?${asked}`, signal);
+    return reply.ok ? (await reply.json()).suggestions : [];
+  }
+
+  function send(path, signal, more = {}) {
+    const { key } = script.dataset;
+    const headers = more.body ? { "Content-Type": "application/json" } : {};
+    if (key) headers.Authorization = `Bearer ${key}`;
+    const policy = { credentials: "omit", referrerPolicy: "no-referrer" };
+    return fetch(new URL(`api/v1/${path}`, script.src), { ...policy, headers, signal, ...more });
+  }
+
+  // a page may not be allowed to keep anything: then the words are gone with it
+  function keep(query) {
+    try {
+      sessionStorage.setItem(KEPT, query);
+    } catch {}
+  }
+
+  function kept() {
+    try {
+      return sessionStorage.getItem(KEPT) ?? "";
+    } catch {
+      return "";
+    }
   }
 
   // --- what is shown
 
-  function show(words, found = []) {
+  function show(words, found = [], names = [], meant = null) {
     hits.scrollTop = 0; // before there is something new, which would have to be laid out for it
     said.textContent = words;
-    hits.replaceChildren(...found.map(row));
-    box.setAttribute("aria-expanded", String(found.length > 0));
+    const queries = names.map(({ text }) => [text, text]);
+    if (meant) queries.unshift([meant, texts.meant + meant]);
+    const list = make("div", { role: "group", "aria-label": texts.results }, ...found.slice(0, FIRST).map(row));
+    const named = make("div", { role: "group", "aria-label": texts.names, class: "names" }, ...queries.map(name));
+    hits.replaceChildren(...(queries.length ? [named] : []), ...(found.length ? [list] : []));
+    box.setAttribute("aria-expanded", String(found.length + queries.length > 0));
     box.removeAttribute("aria-activedescendant");
+    const rest = found.slice(FIRST);
+    if (rest.length) requestAnimationFrame(() => setTimeout(() => {
+      if (list.isConnected) list.append(...rest.map((hit, place) => row(hit, place + FIRST)));
+    }));
+  }
+
+  function name([query, text], place) {
+    return make("div", { class: "hit name", id: `name-${place}`, role: "option", "aria-selected": "false", dir: "auto", "data-query": query }, text);
   }
 
   function row(hit, place) {
@@ -344,7 +396,7 @@
   const selected = () => hits.querySelector("[aria-selected=true]");
 
   function step(by) {
-    const rows = [...hits.children];
+    const rows = [...hits.querySelectorAll("[role=option]")];
     const old = selected();
     const next = old ? rows[rows.indexOf(old) + by] : rows.at(by > 0 ? 0 : -1);
     old?.setAttribute("aria-selected", "false");
@@ -419,6 +471,12 @@
   dialog.addEventListener("pointerdown", (event) => { pressed = event.target; });
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog && pressed === dialog) close(); // beside it
+    const query = event.target.closest("[data-query]")?.dataset.query;
+    if (query) {
+      box.value = query;
+      box.focus();
+      search();
+    }
     const modified = event.ctrlKey || event.metaKey || event.shiftKey || event.altKey;
     if (event.target.closest("a") && !modified) close(); // it may lead to a place on this page
   });

@@ -6,7 +6,7 @@
   const RETRY_MS = 2000;
   const USUAL = { mode: "hybrid", collection: "default" }; // left out of addresses
   const SLOW_MS = 400; // before a search is said to be going on
-  const LONGEST = 8000; // of an address; a longer query is sent in the body, and has none to come back to
+  const LONGEST = 8000; // of an address; a longer query is sent in the body
   const part = (id) => document.getElementById(id);
   const [form, box, results, facets, count] = ["search", "q", "results", "facets", "count"].map(part);
   let turn = 0; // of the latest search; an answer from an earlier turn is stale
@@ -26,16 +26,18 @@
     return url.href;
   }
 
+  // what is too long for an address is kept beside that of the start page, and so is there again after a reload
   function remember(url) {
     asked = url;
-    if (url === location.href || url.length > LONGEST) return;
-    if (settled) history.pushState(null, "", url);
-    else history.replaceState(null, "", url);
+    if (url === location.href && !history.state) return;
+    const entry = url.length > LONGEST ? [{ asked: url }, "", form.action] : [null, "", url];
+    if (settled) history.pushState(...entry);
+    else history.replaceState(...entry);
     settled = false;
   }
 
   function restore() {
-    asked = location.href;
+    asked = history.state?.asked ?? location.href;
     const parameters = new URL(asked).searchParams;
     box.value = parameters.get("q") ?? "";
     for (const [name, usual] of Object.entries(USUAL)) {
@@ -47,13 +49,9 @@
   }
 
   async function go(url) {
-    if (url.length > LONGEST) {
-      asked = url;
-      await load();
-    } else {
-      history.pushState(null, "", url);
-      await restore();
-    }
+    settled = true;
+    remember(url);
+    await restore();
     scrollTo(0, 0);
     // the link that was followed is gone
     if (document.activeElement === document.body) (form.querySelector("#narrowed li:last-child a") ?? box).focus();
@@ -163,12 +161,19 @@
     for (const [selector, role] of Object.entries(roles)) {
       for (const element of results.querySelectorAll(selector)) element.setAttribute("role", role);
     }
-    box.removeAttribute("aria-activedescendant");
-    box.setAttribute("aria-expanded", String(Boolean(list)));
+    if (box.getAttribute("aria-controls") !== "suggestions") point(list);
     if (list) {
       list.id = "hits";
       list.setAttribute("aria-label", "Results");
     }
+  }
+
+  // the box is that of the list
+  function point(list) {
+    box.removeAttribute("aria-activedescendant");
+    box.setAttribute("aria-haspopup", "grid");
+    box.setAttribute("aria-controls", "hits");
+    box.setAttribute("aria-expanded", String(Boolean(list)));
   }
 
   const chosen = () => results.querySelector(".hit[aria-selected=true]");
@@ -308,12 +313,13 @@
     }
   });
 
+  box.addEventListener("suggestionsclose", () => point(results.querySelector(".pages")));
+
   box.setAttribute("role", "combobox");
-  box.setAttribute("aria-haspopup", "grid");
-  box.setAttribute("aria-controls", "hits");
   box.setAttribute("aria-autocomplete", "list");
   dress();
   mark();
+  if (history.state?.asked) restore();
   box.value ||= new URL(location.href).searchParams.get("q") ?? ""; // not in the page of a server too busy to look
   if (results.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
 })();

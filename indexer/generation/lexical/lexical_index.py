@@ -18,6 +18,9 @@ import tantivy
 from tantivy import Occur, Query
 
 from indexer.filter import Filter
+from indexer.generation.lexical.analysis import fold, terms_of_word
+from indexer.generation.lexical.headings import FILES as HEADING_FILES
+from indexer.generation.lexical.headings import Heading, Headings, typed_words
 from indexer.generation.lexical.languages import ENGLISH, STEMMERS
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
@@ -67,8 +70,14 @@ class LexicalReader:
         self._total = self._segments.count
         # generations of older programs have neither words to correct by, nor fields
         self._vocabularies = [Vocabulary(each) for each in folders if (each / FILES[0]).exists()]
+        self._headings = [
+            Headings(each, first)
+            for each, first in zip(folders, self._segments.starts, strict=True)
+            if (each / HEADING_FILES[0]).exists()
+        ]
         self._frequency = lru_cache(_FREQUENCIES)(partial(self._segments.frequency, "text"))
         self._bounds = remembered(self._within, _BOUNDS)
+        self._is_allowed = remembered(self._has_allowed, _FREQUENCIES)
         self._check()
 
     @property
@@ -83,7 +92,11 @@ class LexicalReader:
                 raise corrupt(self._folder, f"has row {row} {found} times")
 
     def read(
-        self, query: str, synonyms: Synonyms = NO_SYNONYMS, is_word: Callable[[str], bool] | None = None
+        self,
+        query: str,
+        synonyms: Synonyms = NO_SYNONYMS,
+        is_word: Callable[[str], bool] | None = None,
+        only: Filter | None = None,
     ) -> LexicalQuery:
         """Read a query for `search`.
 
@@ -91,9 +104,27 @@ class LexicalReader:
             query: as a user types it.
             synonyms: which words stand for which.
             is_word: says of a word that the index does not have whether it is one all the same, and no mistake.
+            only: filter for the passages whose words count as known, and are corrections; None means all.
         """
-        lookups = Lookups(lambda term: self._frequency(term) > 0, is_word or _never, self._corrections)
+
+        def is_known(term: str) -> bool:
+            return self._frequency(term) > 0 and (only is None or self._is_allowed(term, only))
+
+        lookups = Lookups(is_known, is_word or _never, partial(self._corrections, is_known=is_known if only else None))
         return read_query(query, self._languages, lookups, synonyms)
+
+    def suggest(self, typed: str, most: int, allowed: RowSet | None = None) -> list[Heading]:
+        """Return the titles and headings that go on as somebody types, see `Headings.find`; none of older generations.
+
+        Args:
+            typed: what is typed so far.
+            most: how many to return.
+            allowed: rows of which one must have the name; None means all.
+        """
+        if not (begun := typed_words(typed)):
+            return []
+        found = sorted(chain(*(headings.find(begun, most, allowed) for headings in self._headings)))
+        return list({fold(each.text): each for each in reversed(found)}.values())[::-1][:most]
 
     def search(
         self, wanted: LexicalQuery, k: int, filter: Filter | None = None, allowed: RowSet | None = None
@@ -217,11 +248,24 @@ class LexicalReader:
             return Query.phrase_query(self._schema, field, list(terms))
         return Query.term_query(self._schema, field, terms[0], "freq")
 
-    def _corrections(self, word: str) -> tuple[str, ...]:
-        """The words of the index that may have been meant by a word that it does not have, the likeliest first."""
+    def _has_allowed(self, term: str, only: Filter) -> bool:
+        """Whether a passage that a filter allows has a term."""
+        query = Query.boolean_query([(Occur.Must, self._term("text", term)), *self._tests(only)])
+        return len(self._segments.find(query, 1)[1]) > 0
+
+    def _corrections(self, word: str, is_known: Callable[[str], bool] | None = None) -> tuple[str, ...]:
+        """The words of the index that may have been meant by a word that it does not have, the likeliest first.
+
+        Of the index are words of which a term is known, where that is asked.
+        """
         if not word[1:].islower():  # capitals within a word make it a name
             return ()
-        found = _together([vocabulary.corrections(word) for vocabulary in self._vocabularies])
+
+        def is_there(other: str) -> bool:
+            terms = chain(*(terms_of_word(other, language) for language in self._languages))
+            return is_known is None or any(map(is_known, terms))
+
+        found = _together([each.corrections(word, is_known and is_there) for each in self._vocabularies])
         alike = [
             each for each in found if each.edits == found[0].edits and each.passages * _AS_LIKELY >= found[0].passages
         ]

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import fold, is_spaceless, terms_of_word, words
 from indexer.generation.lexical.languages import ENGLISH, is_stop_word, language_of_query
-from indexer.generation.lexical.query_syntax import Part, parse_query
+from indexer.generation.lexical.query_syntax import FIELDS, ParsedQuery, Part, parse_query
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 
 _LONGEST_PHRASE = 32  # words
 _REMEMBERED = 1 << 14  # words
 _MOST_CORRECTED = 4  # words of a query
+_MOST_LOOKED_UP = 128  # of them: what is longer is pasted text
 
 Terms = tuple[str, ...]
 Readings = tuple[Terms, ...]  # of a phrase: its terms by the rules of each language, each different reading once
@@ -65,6 +66,7 @@ class LexicalQuery:
     marked: frozenset[str]  # all terms of these, which are worth showing in a passage
     also: tuple[AlsoSearched, ...]
     meaning: str  # the query without its syntax, for the search by meaning
+    did_you_mean: str | None = None  # the query with its mistakes corrected; None where there are none
 
     @property
     def is_bounded(self) -> bool:
@@ -91,16 +93,15 @@ def read_query(
     expanded = synonyms.expand(words(parsed.words).findall(parsed.words))
     telling = _telling(expanded.words, languages, or_stop_words=not required)
     also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
+    corrector = _Corrector(lookups, languages) if lookups else None
     loose: dict[Terms, None] = {}
     for word in telling:
         forms = _terms_of(word, languages)
         if others := expanded.alternatives.get(word):
             forms = (_joined([*forms, *chain(*(_terms_of(other, languages) for other in others))]),)
-        elif lookups and not any(map(lookups.is_known, chain(*forms))):
-            may_be = sum(each.reason == "correction" for each in also) < _MOST_CORRECTED and not lookups.is_word(word)
-            if may_be and (corrected := tuple(lookups.corrections(word))):
-                also.append(AlsoSearched(word, corrected, "correction"))
-                forms = (_joined(list(chain(*(_terms_of(other, languages) for other in corrected)))),)
+        elif corrector and (corrected := corrector.corrections(word)):
+            also.append(AlsoSearched(word, corrected, "correction"))
+            forms = (_joined(list(chain(*(_terms_of(other, languages) for other in corrected)))),)
         loose |= dict.fromkeys(forms)
     phrases = tuple(filter(None, (readings_of(words(each).findall(each), languages) for each in expanded.phrases)))
     asked = tuple(loose)
@@ -122,7 +123,55 @@ def read_query(
         marked=wanted.union(*chain(*phrases)),
         also=tuple(also),
         meaning=parsed.meaning,
+        did_you_mean=corrector.proposal(text, parsed, set(expanded.alternatives)) if corrector else None,
     )
+
+
+class _Corrector:
+    """Corrects the words of one query, each once, and a few of them at most."""
+
+    def __init__(self, lookups: Lookups, languages: tuple[str, ...]) -> None:
+        self._lookups = lookups
+        self._languages = languages
+        self._corrections: dict[str, tuple[str, ...]] = {}
+        self._corrected = 0
+
+    def corrections(self, word: str) -> tuple[str, ...]:
+        """Return what a word may have been meant to be, the likeliest first; nothing for one that is known."""
+        if word not in self._corrections:
+            may_be = self._corrected < _MOST_CORRECTED and len(self._corrections) < _MOST_LOOKED_UP
+            found = self._look_up(word) if may_be else ()
+            self._corrections[word] = found
+            self._corrected += bool(found)
+        return self._corrections[word]
+
+    def proposal(self, text: str, parsed: ParsedQuery, kept: set[str]) -> str | None:
+        """Return a query with the likeliest correction in place of each word that has one; None where none has.
+
+        Words in quotation marks, too: they are searched for as they stand, and so find nothing. `kept` are words that
+        stay as they are.
+        """
+        kept = kept.union(*(words(part.text).findall(part.text) for part in parsed.excluded))
+        kept.update(*(words(part.text).findall(part.text) for part in parsed.required if part.field == "url"))
+        corrected = 0
+
+        def correct(found: re.Match[str]) -> str:
+            nonlocal corrected
+            word = found[0]
+            is_field = text[found.end() : found.end() + 1] == ":" and word.lower() in FIELDS
+            if word in kept or is_field or not (others := self.corrections(word)):
+                return word
+            corrected += 1
+            return others[0].capitalize() if word[:1].isupper() else others[0]
+
+        proposed = words(text).sub(correct, text)
+        return proposed if corrected else None
+
+    def _look_up(self, word: str) -> tuple[str, ...]:
+        terms = chain(*_terms_of(word, self._languages))
+        if any(map(self._lookups.is_known, terms)) or self._lookups.is_word(word):
+            return ()
+        return tuple(self._lookups.corrections(word))
 
 
 def _clauses(parts: Sequence[Part], languages: tuple[str, ...]) -> tuple[Clause, ...]:

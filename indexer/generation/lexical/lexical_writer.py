@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import tantivy
 
 from indexer.generation.lexical.analysis import joined_terms, rules_for, words
+from indexer.generation.lexical.headings import HeadingWriter
 from indexer.generation.lexical.vocabulary import VocabularyWriter
 
 FIELDS = ("text", "title", "section", "body", "url")  # the first has title, heading path and body, and is scored
@@ -29,6 +30,7 @@ class LexicalWriter:
         self._folder = folder
         self._languages: Counter[str] = Counter()
         self._vocabulary = VocabularyWriter()
+        self._headings = HeadingWriter()
         try:
             index = tantivy.Index(_schema(), str(folder))
             # one thread: rows stay in order, and the build has better uses for the other cores
@@ -70,6 +72,7 @@ class LexicalWriter:
         for name, found in zip(FIELDS, (*_terms_of(title, section, in_text, language), of_url), strict=True):
             entry.add_text(name, found)
         self._vocabulary.add(chain(_repeated_words(title), _repeated_words(section), in_text))
+        self._headings.add(row, url.partition("#")[0], title, section)
         self._languages[rules_for(language)] += 1
         for term in terms:
             entry.add_text("term", term)
@@ -99,6 +102,7 @@ class LexicalWriter:
             if path.name != _META and path.stem not in wanted:  # locks, and segments that were merged into others
                 path.unlink()
         self._vocabulary.write(self._folder)
+        self._headings.write(self._folder)
 
     def close(self) -> None:
         """Give up a folder that has not been finished; the files stay."""

@@ -52,9 +52,10 @@ class Segments:
         self.count: int = searcher.num_docs
         """Rows of all folders."""
         sizes = [sum(segment["max_doc"] for segment in meta["segments"]) for meta in metas]
-        self._starts: list[int] = [0, *accumulate(sizes)][: len(folders)]  # first row of each folder
+        self.starts: list[int] = [0, *accumulate(sizes)][: len(folders)]
+        """First row of each folder."""
         self._of_segments = np.repeat(  # first row of the folder of each segment
-            np.array(self._starts, np.int64), [len(meta["segments"]) for meta in metas] or [0]
+            np.array(self.starts, np.int64), [len(meta["segments"]) for meta in metas] or [0]
         )
 
     def frequency(self, field: str, term: str | int) -> int:
@@ -86,7 +87,7 @@ class Segments:
         return scores[wanted], found[wanted]
 
     def _within_folder(self, row: int) -> int:
-        return row - self._starts[bisect_right(self._starts, row) - 1]
+        return row - self.starts[bisect_right(self.starts, row) - 1]
 
 
 def _joined(folders: Sequence[Path], metas: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ it; `word-folded.npy` and `word-written.npy`, its letters without and with accen
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
@@ -103,21 +103,23 @@ class Vocabulary:
             raise corrupt(folder / FILES[0], "does not match the other words")
         self._known = remembered(self._corrections, _REMEMBERED)
 
-    def corrections(self, word: str) -> tuple[Correction, ...]:
+    def corrections(self, word: str, is_there: Callable[[str], bool] | None = None) -> tuple[Correction, ...]:
         """Return the words that may have been meant by one that is not in the index, the likeliest first.
 
         Those with the fewest edits (a letter inserted, left out or replaced, or two neighbours exchanged), then those
         in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are left alone.
-        Where there are many words, one that a single passage has must begin alike.
+        Where there are many words, one that a single passage has must begin alike. A word for which `is_there` says no
+        is taken for one that the index does not have.
         """
-        return self._known(word)
+        return self._corrections(word, is_there) if is_there else self._known(word)
 
-    def _corrections(self, word: str) -> tuple[Correction, ...]:
+    def _corrections(self, word: str, is_there: Callable[[str], bool] | None = None) -> tuple[Correction, ...]:
         if not is_word(word := fold(word)):
             return ()
         most = 0 if len(word) < _ONE_EDIT else 1 if len(word) < _TWO_EDITS else 2
         for edits in range(min(most, 1), most + 1):
             found = [each for each in self._within(word, edits) if each.edits <= edits]
+            found = [each for each in found if is_there is None or is_there(each.word)]
             if edits > 1 and any(_is_derived(word, fold(each.word)) for each in found):
                 return ()
             if found := [
