@@ -171,6 +171,7 @@ class BuildConfig:
     full: bool = False  # read and cut every page again, whatever its server says, and publish in any case
     refresh: Collection[str] | None = None  # sources to read again, others being taken over; None means all
     metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # by source, for its documents
+    model: Mapping[str, Any] = field(default_factory=dict)  # what the embedder was made with, to be told
     credentials: Sequence[Credential] = ()  # what origins are asked with; no part of what is kept
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from indexer.errors import MemoryShort
 
+CGROUP = "the cgroup"  # name of a limit
 LEAST = 600 << 20  # bytes below which no build is begun
 _PLENTY = 4 << 30  # bytes from which nothing needs to be smaller
 _BUILD = 450 << 20  # bytes of the build's own process, with the default model
@@ -46,11 +47,12 @@ class Limit:
 @cache
 def limit() -> Limit | None:
     """Return the limit, or None where there is none below 4 GB."""
-    found = [found for found in _limits() if found.bytes < _PLENTY]
+    found = [found for found in limits() if found.bytes < _PLENTY]
     return min(found, key=lambda found: found.bytes, default=None)
 
 
-def _limits() -> Iterator[Limit]:
+def limits() -> Iterator[Limit]:
+    """Yield the limits that hold for this process, in no order."""
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if space != resource.RLIM_INFINITY:
         yield Limit(space, "ulimit -v")
@@ -77,7 +79,7 @@ def _of_cgroup(mount: Path, path: str, name: str) -> Iterator[Limit]:
         except OSError:
             continue
         if most.isdecimal():
-            yield Limit(int(most), "the cgroup", place)
+            yield Limit(int(most), CGROUP, place)
 
 
 def prepare() -> None:

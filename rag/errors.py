@@ -8,6 +8,7 @@ RagError
 ├── NotThere            something that is asked for by its name and is not there (HTTP 404)
 │   ├── CollectionMissing  a collection: names those that are
 │   ├── DocumentMissing    a document
+│   ├── ModelMissing       a model that embeds: names those that are
 │   ├── JobMissing         a job that builds the index
 │   ├── PushedMissing      a document that was pushed
 │   └── ChangeMissing      a document that was pushed or withdrawn, by its number
@@ -22,6 +23,8 @@ RagError
 ├── DeadlinePassed      there was not time enough to answer (HTTP 503)
 ├── KeysError           a file of keys, a name or a key that cannot be used
 ├── FingerprintMismatch the index was built by another model or precision: names the fields
+├── ModelUnusable       the model of an index cannot be loaded: says why
+│   └── ModelTooLarge   there is no room for it beside those that are in use
 ├── CopyDiffers         a copy of a generation that is not what it was made from: says in what
 ├── NotPublished        a generation that was built, but did not reach its store
 ├── DatasetError        an evaluation folder that is not in BEIR's layout
@@ -87,6 +90,15 @@ class DocumentMissing(NotThere):
 
     def __init__(self, document: str, collection: str) -> None:
         super().__init__(f"there is no document {document[:80]!r} in collection {collection!r}")
+
+
+class ModelMissing(NotThere):
+    """A model that is not in use here."""
+
+    field = "model"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"there is no model {name[:80]!r} here; there are: {', '.join(known) or 'none yet'}")
 
 
 class OriginalMissing(NotThere):
@@ -180,6 +192,14 @@ class KeysError(RagError):
 
 class FingerprintMismatch(RagError):
     """The index was built by an embedder that gives other vectors."""
+
+
+class ModelUnusable(RagError):
+    """The model that built an index cannot be loaded."""
+
+
+class ModelTooLarge(ModelUnusable):
+    """A model for which there is no room beside those in use."""
 
 
 class CopyDiffers(RagError):

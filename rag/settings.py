@@ -17,6 +17,17 @@ from indexer.scope import Scope, patterns
 from rag.declaration import WORDS, Setting, setting
 from rag.query.options import EXPANSIONS, RERANKED
 
+MODEL_FIELDS = (
+    "model",
+    "revision",
+    "query_model",
+    "query_revision",
+    "query_prompt",
+    "document_prompt",
+    "dimensions",
+    "precision",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -82,6 +93,13 @@ class Settings:
         "precision of the model; auto = bf16 if the CPU has it in hardware, else fp32",
         "embedder",
         choices=PRECISIONS,
+    )
+    other_models: str = setting(
+        "auto",
+        "also use models other than `model`, for generations built with them: auto = those that index or warm has "
+        "prepared with the same cache_dir, off = none",
+        "embedder",
+        choices=("auto", "off"),
     )
     threads: int = setting(
         0,
@@ -171,6 +189,13 @@ class Settings:
         "serve",
         low=0,
         high=256,
+    )
+    model_memory: int = setting(
+        0,
+        "most megabytes for all models in memory; 0 = what the machine or its limit leaves",
+        "serve",
+        low=0,
+        high=10_000_000,
     )
     max_k: int = setting(100, "most hits a query may ask for", "serve", low=1, high=10_000)
     per_document: int = setting(
@@ -268,6 +293,15 @@ class Settings:
         """The package cache folder."""
         return Path(self.cache_dir).expanduser() if self.cache_dir else default_folder()
 
+    def model_values(self) -> dict[str, Any]:
+        """Return what decides which vectors a model makes, `MODEL_FIELDS`, with folders by their full path."""
+        values = {name: getattr(self, name) for name in MODEL_FIELDS}
+        for name in ("model", "query_model"):
+            folder = Path(values[name]).expanduser()
+            if values[name] not in {"", PACKAGED} and folder.is_dir():
+                values[name] = str(folder.absolute())
+        return values
+
     def embedder_config(self) -> EmbedderConfig:
         """Return what the embedder needs."""
         return EmbedderConfig(
@@ -323,6 +357,7 @@ class Settings:
             keep_generations=self.keep_generations,
             vector_index=self.vector_index,
             tokens={"yes": True, "no": False}.get(self.tokens),
+            model=self.model_values(),
         )
 
     def ocr_config(self) -> OcrConfig:

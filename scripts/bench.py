@@ -14,6 +14,7 @@ load:  a server under many clients, beside Flask with SentenceTransformer
 overload: a server under wrk, at what it can do and at ten times that for --repeat seconds
 hostile: keyed searches and probes beside 2,000 hostile connections for --repeat seconds
 soak:  a server for --repeat seconds of mixed queries and five hot swaps: whether it grows
+model-change: a server that changes its model, and back, under 16 clients; --against FOLDER is one more model
 push:  documents pushed to a server of --source: from being accepted to being found
 render: --chunks pages that scripts draw, beside the same pages written
 git:   a repository of --chunks files as a source, built again after ten have changed
@@ -64,7 +65,7 @@ def _run(args: argparse.Namespace, source: Path, work: Path) -> Result:
         options = {"architecture": args.architecture, "lengths": args.lengths, "only": args.only}
         return embed(source, chunks, args.repeat or 12, work, **options)
     run, repeat, chunks = VERBS[args.verb]
-    if args.verb == "checkouts":
+    if args.verb in {"checkouts", "model-change"}:
         run = partial(run, against=args.against)
     others = machine.OtherWork()
     rows = run(source, args.chunks or chunks, args.repeat or repeat, work)
@@ -81,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--work", type=Path, help="search: keep the corpus and its index in this folder, and use them again"
     )
-    parser.add_argument("--against", type=Path, help="checkouts: folder of the other one")
+    parser.add_argument("--against", type=Path, help="checkouts: folder of the other one; model-change: of a model")
     parser.add_argument("--chunks", type=int, help="passages used at most; embed: 0 leaves the bulk out")
     parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")
     parser.add_argument(

@@ -24,6 +24,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
 _ROLES = {"": "Needs no key.", "read": "Needs the role `read`.", "write": "Needs the role `write`."}
 _LONG_FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
+_ABBREVIATIONS = ("ocr",)  # groups of settings
 _SHARED = {  # flags of more than one command
     "--config": "take settings from a [configuration file](settings.md#configuration-file)",
     "--json": "print the result as JSON",
@@ -48,7 +49,8 @@ def with_settings(text: str) -> str:
         def rows(_: str, table: Sequence[tuple[str, ...]] = table) -> Sequence[tuple[str, ...]]:
             return table
 
-        text = _replace(text, group.capitalize(), ("setting, variable, flag", "default", "allowed", "meaning"), rows)
+        heading = group.upper() if group in _ABBREVIATIONS else group.capitalize()
+        text = _replace(text, heading, ("setting, variable, flag", "default", "allowed", "meaning"), rows)
     return text
 
 

@@ -9,7 +9,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from rag.settings import Settings
 from web import compiled_templates, openapi, problems
-from web.api import answers, changes, documents, embeddings, health, jobs, openai, rerank, search
+from web.api import answers, changes, documents, embeddings, health, jobs, openai, rerank, search, suggestions
 from web.encoding import JsonProvider
 from web.guards import access, cors, limits
 from web.observe import telemetry
@@ -20,6 +20,7 @@ from web.sizes import MAX_BODY_BYTES
 
 PARTS = (
     search,
+    suggestions,
     answers,
     search_page,
     status_page,

@@ -24,12 +24,3 @@ def filter_from_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | 
     except FilterError as error:
         field = error.field.removeprefix("filter.").removeprefix("date.").replace("metadata.", METADATA, 1)
         raise FilterError(field, error.detail) from error
-
-
-def parameters_of(wanted: Filter | None) -> list[tuple[str, str]]:
-    """Return the parameters that `filter_from_parameters` reads as this filter."""
-    if wanted is None:
-        return []
-    pairs = [(name, value) for name in LISTS for value in getattr(wanted, name)]
-    pairs += [(name, day) for name, day in zip(DAYS, (wanted.date_from, wanted.date_to), strict=True) if day]
-    return pairs + [(METADATA + name, value) for name, values in wanted.metadata for value in values]

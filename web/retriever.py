@@ -7,12 +7,29 @@ import numpy as np
 import numpy.typing as npt
 
 from rag.document_sections import Section
-from rag.query.options import DEFAULT_COLLECTION
+from rag.query.filters import Filter
+from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
-from rag.query.results import Answer, QueryTokens, Relevance
+from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
 
 Role = Literal["query", "document"]
 Vectors = npt.NDArray[np.float32]  # (n, dim)
+
+
+class Embedding(Protocol):
+    """Texts as a model has embedded them; `rag.models.loaded_models.Embedding` satisfies it."""
+
+    @property
+    def vectors(self) -> Vectors:
+        """Their vectors."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all texts, whatever the model's length."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
 
 
 class Retriever(Protocol):
@@ -42,14 +59,17 @@ class Retriever(Protocol):
             DeadlinePassed: there was not time enough.
         """
 
-    def embed(self, texts: Sequence[str], role: Role = "document") -> Vectors:
-        """Embed texts as float32 (n, dim), together with what others ask for. Raises NotReady or DeadlinePassed."""
+    def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
+        """Embed texts by a model in memory, together with what others ask for; without a name, by the default one.
 
-    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries, with their tokens, as `search` takes them. Raises as `embed` does."""
+        Raises ModelMissing, NotReady or DeadlinePassed.
+        """
 
-    def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
-        """Tokens of each text, whatever the model's length. Raises NotReady."""
+    def embed_queries(self, queries: Sequence[str], collections: Sequence[str] = ()) -> list[QueryTokens]:
+        """Embed queries, with their tokens, as `search` takes them, each by the model of its collection.
+
+        Without `collections` all are for the default one. Raises as `embed` does.
+        """
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
         """Say how well each text answers a query. Raises RerankOff, NotReady or DeadlinePassed."""
@@ -74,6 +94,14 @@ class Retriever(Protocol):
     def headings(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
         """Return headings from all over the index that are worth asking for, best first. Raises as `document` does."""
 
+    def suggest(
+        self, typed: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None, most: int = SUGGESTED
+    ) -> list[Suggestion]:
+        """Return what somebody who types may be about to ask, of documents that a filter allows, likeliest first.
+
+        Raises as `document` does, and FilterError.
+        """
+
     def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[dict[str, Any]]:
         """Return every document of one generation, as `document` does. Raises CollectionMissing or NotReady."""
 
@@ -85,9 +113,15 @@ class Jobs(Protocol):
     """Builds of the index; `rag.serving.job_manager.JobManager` satisfies it, and says what each does and raises."""
 
     def start(
-        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = "default"
+        self,
+        *,
+        sources: Sequence[str] = (),
+        add: bool = False,
+        full: bool = False,
+        collection: str = "default",
+        model: str = "",
     ) -> dict[str, Any]:
-        """Begin one. Raises JobRefused or JobConflict."""
+        """Begin one. Raises JobRefused, JobConflict or ModelMissing."""
 
     def all(self) -> list[dict[str, Any]]:
         """Return those that are remembered, newest first."""

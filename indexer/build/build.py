@@ -132,6 +132,7 @@ class _Build:
         ocr = None if context.ocr.obstacle else config.ocr.as_dict()
         self._settings = config.as_dict() | {"ocr": ocr, "reading": READER_VERSION}
         self._settings |= {"metadata": config.metadata} if config.metadata else {}
+        self._settings |= {"model": dict(config.model)} if config.model else {}
         if asked := credentialed(config, sources, live):
             self._settings["credentials"] = asked
         self._ledger.settings = changes(config, live, context.progress.message)
@@ -140,6 +141,7 @@ class _Build:
         if reuse.refusal:
             self._progress.message(reuse.refusal)
         self._earlier.is_trusted = reuse.passages
+        self._has_vectors = reuse.vectors
         learnt = live.settings.get("templates") if live is not None and reuse.passages else None
         self._templates = Templates(learnt, self._is_new)
         dimension = live.counts.dimension if live is not None and reuse.vectors else 0
@@ -262,7 +264,10 @@ class _Build:
             self._ledger.unchanged += not is_kept
             if source != record.source:  # another source leads to it than before
                 self._draft.differ()
-            self._draft.carry(number, record.source)
+            if self._has_vectors:
+                self._draft.carry(number, record.source)
+            else:
+                self._embed_again(number, record.source)
         elif record.outcome.startswith(_FAILED):
             self._ledger.failures.append(Failure(record.url, record.outcome.removeprefix(_FAILED)))
         else:
@@ -296,6 +301,16 @@ class _Build:
         else:
             self._ledger.changed.add(page.url)
         return outcome
+
+    def _embed_again(self, number: int, source: str) -> None:
+        """Take over the passages of a document, but no vectors; where ours reads less, cut it from them anew."""
+        document, chunks, _ = self._earlier.read(number)
+        with self._ledger.stopwatch.timed("chunk"):
+            again = self._chunker.for_this_model(chunks)
+        if again is None:
+            self._index(replace(document, source=source, sections=sections_of(chunks)))
+        else:
+            self._draft.add(replace(document, source=source), again)
 
     def _cut_again(self, record: PageRecord) -> str:
         """Index a page that is out of reach from the passages there are of it."""

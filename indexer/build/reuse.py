@@ -35,18 +35,24 @@ def reuse_of(
     cuts = _differences(_cutting(live.settings), _cutting(settings))
     if config.tokens and TOKENS not in live.files:
         models = ", ".join(filter(None, [models, "tokens no -> yes"]))
-    passages = not (models or cuts or config.full)
+    passages = not (cuts or config.full)
     has_same = live.settings.get("vector_index") == config.vector_index and live.sources == sources
     has_same &= live.settings.get("credentials") == settings.get("credentials")
     has_same &= live.settings.get("crawl", {}).get("render", "off") == config.crawl.render
     has_same &= bool(config.tokens) == (TOKENS in live.files)
-    rest = " and embedding every page again" if models else " every page again, and embedding what differs"
     return Reuse(
         passages=passages,
         vectors=not models,
-        everything=passages and has_same and are_kept(config, live),
-        refusal=f"{models or cuts}: reading{rest}" if models or cuts else "",
+        everything=passages and not models and has_same and are_kept(config, live),
+        refusal=_refusal(models, cuts),
     )
+
+
+def _refusal(models: str, cuts: str) -> str:
+    if cuts:
+        rest = "and embedding every page again" if models else "every page again, and embedding what differs"
+        return f"{', '.join(filter(None, [models, cuts]))}: reading {rest}"
+    return f"{models}: embedding every passage again; pages that have not changed are not read again" if models else ""
 
 
 def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:

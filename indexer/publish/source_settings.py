@@ -80,6 +80,7 @@ def config_of(manifest: Manifest) -> BuildConfig:
         ocr=OcrConfig.from_dict(settings.get("ocr")),
         vector_index=settings.get("vector_index", "auto"),
         metadata=settings.get("metadata", {}),
+        model=settings.get("model", {}),
     )
 
 

@@ -15,6 +15,7 @@ from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts
 from indexer.generation.document_database import StoredChunk
+from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import Counts, Manifest
@@ -64,9 +65,22 @@ class Searchable(Protocol):
         """Return cosines float32 (n,) and rows int64 (n,) of the k chunks nearest to a vector, best first."""
 
     def read_query(
-        self, query: str, synonyms: Synonyms = NO_SYNONYMS, is_word: Callable[[str], bool] | None = None
+        self,
+        query: str,
+        synonyms: Synonyms = NO_SYNONYMS,
+        is_word: Callable[[str], bool] | None = None,
+        only: Filter | None = None,
     ) -> LexicalQuery:
-        """Read a query, as a user types it, for `search_words`; what `is_word` knows is not corrected."""
+        """Read a query, as a user types it, for `search_words`.
+
+        What `is_word` knows is not corrected, and corrections are words of documents that a filter allows.
+        """
+
+    def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
+        """Return titles and headings that go on as somebody types, of documents that a filter allows, the best first.
+
+        None where the store keeps none for that.
+        """
 
     def within(self, query: LexicalQuery, allowed: Any = None) -> Any:
         """Narrow what `select` gave to what a query with required or excluded parts allows, for `search`."""

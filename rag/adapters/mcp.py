@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from embedder.errors import PilotlightError
 from indexer.generation.catalogue import document_id, is_document_id
 from indexer.number_format import counted
-from rag.answer.prompt import delimited
+from rag.answer.prompt import delimited, neutralise
 from rag.client.results import Document, document_of
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION
@@ -78,6 +78,7 @@ class SearchResult(BaseModel):
     query: str
     generation: str
     close: bool = Field(description="whether any is close to the question; if not, these are only the nearest")
+    did_you_mean: str | None = Field(None, description="the question with words of the index for unknown ones")
     hits: list[Found]
 
 
@@ -145,10 +146,13 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
             )
             for number, hit in enumerate(answer.hits, 1)
         ]
-        result = SearchResult(query=request.query, generation=answer.generation, close=answer.close, hits=hits)
+        meant = answer.did_you_mean
+        result = SearchResult(
+            query=request.query, generation=answer.generation, close=answer.close, did_you_mean=meant, hits=hits
+        )
         order = "best first" if answer.close else "none of them close to the question; the nearest first"
         said = f"{counted(len(hits), 'passage')}, {order}." if hits else "Nothing was found."
-        return _answer(result, said, passages)
+        return _answer(result, f"{said} Did you mean: {neutralise(meant)}" if meant else said, passages)
 
     @server.tool(annotations=READS)
     def read_document(

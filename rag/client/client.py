@@ -11,13 +11,21 @@ import numpy.typing as npt
 from rag.client.answer import WrittenAnswer
 from rag.client.changes import Change, fields_of
 from rag.client.jobs import Job
-from rag.client.results import Document, answer_of, document_of, outcome_of, relevance_of, vectors_of
+from rag.client.results import (
+    Document,
+    answer_of,
+    document_of,
+    outcome_of,
+    relevance_of,
+    suggestions_of,
+    vectors_of,
+)
 from rag.client.transport import Transport
 from rag.errors import ClientError
-from rag.query.filters import Filter
-from rag.query.options import DEFAULT_COLLECTION
+from rag.query.filters import Filter, parameters_of
+from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
-from rag.query.results import Answer
+from rag.query.results import Answer, Suggestion
 
 Options = ParamSpec("Options")
 Asker = TypeVar("Asker")
@@ -46,6 +54,7 @@ class IndexOptions(TypedDict, total=False):
     add: bool  # keep the sources of the index beside those named
     full: bool  # reprocess unchanged pages too
     collection: str
+    model: str  # by its name; without one, it stays that of the index
 
 
 class PushOptions(TypedDict, total=False):
@@ -56,6 +65,7 @@ class PushOptions(TypedDict, total=False):
     language: str  # a tag such as en
     date: str  # YYYY-MM-DD
     collection: str
+    model: str  # by its name; without one, it stays that of the index
 
 
 class Client:
@@ -107,6 +117,13 @@ class Client:
         What is not given is as the server is set.
         """
         return answer_of(self._transport.json("POST", f"{API}/search", _fields(query, options)))
+
+    def suggest(
+        self, typed: str, *, collection: str = DEFAULT_COLLECTION, k: int = SUGGESTED, filter: Filter | None = None
+    ) -> list[Suggestion]:
+        """Return what somebody who types may be about to ask: titles, headings and past questions, likeliest first."""
+        params = (("q", typed), ("collection", collection), ("k", str(k)), *parameters_of(filter))
+        return suggestions_of(self._transport.json("GET", f"{API}/suggest", params=params))
 
     @_with_options
     def search_many(self, queries: Sequence[str], **options: Any) -> list[Answer | ClientError]:

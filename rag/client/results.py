@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rag.client.transport import kind_of, problem_in
 from rag.errors import ClientError
-from rag.query.results import Answer, Hit, Reranked
+from rag.query.results import Answer, Hit, Reranked, Suggestion
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -100,6 +100,12 @@ def document_of(raw: dict[str, Any]) -> Document:
 def citations_of(raw: dict[str, Any]) -> tuple[Citation, ...]:
     """Read the citations of a written answer."""
     return tuple(Citation(*(found[field.name] for field in fields(Citation))) for found in raw["citations"])
+
+
+@_checked
+def suggestions_of(raw: dict[str, Any]) -> list[Suggestion]:
+    """Read suggestions."""
+    return [Suggestion(found["text"], found["kind"]) for found in raw["suggestions"]]
 
 
 @_checked

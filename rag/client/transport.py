@@ -13,6 +13,8 @@ from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.events import MEDIA_TYPE as EVENTS
 from rag.events import Event, EventDecoder
 
+Params = Mapping[str, str] | tuple[tuple[str, str], ...]  # of an address; as pairs, a name may come twice
+
 BUSY = (429, 503)
 LINES = "application/jsonl"
 _MOST_CHARACTERS = 300  # of what a server says, in an error
@@ -41,7 +43,7 @@ class Transport:
         self._closed.set()
         self._http.close()
 
-    def json(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
+    def json(self, method: str, path: str, body: Any = None, params: Params | None = None) -> Any:
         """Return what the server answers, read from JSON; raises ClientError as `stream` does."""
         with self.stream(method, path, body, params) as response:
             content = response.read()
@@ -60,7 +62,7 @@ class Transport:
         method: str,
         path: str,
         body: Any = None,
-        params: Mapping[str, str] | None = None,
+        params: Params | None = None,
         accept: str = "application/json",
     ) -> Iterator[httpx.Response]:
         """Send a request, again where the server is busy and says for how long; give the open answer.
@@ -89,7 +91,7 @@ class Transport:
         except (httpx.TransportError, httpx.StreamError) as error:
             raise Unavailable(f"{self.url} cannot be reached: {str(error) or type(error).__name__}") from error
 
-    def lines(self, path: str, params: Mapping[str, str] | None = None) -> Generator[bytes, None, None]:
+    def lines(self, path: str, params: Params | None = None) -> Generator[bytes, None, None]:
         """Yield the lines of an answer as they come; raises ClientError as `stream` does."""
         with self.stream("GET", path, params=params, accept=LINES) as response:
             rest = b""

@@ -8,8 +8,10 @@ from typing import Any
 
 from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
+from indexer.generation.manifest import Manifest
 from rag.clock import StepTimer
 from rag.lazy_embedder import LazyEmbedder
+from rag.models.known_models import find, remember
 from rag.settings import Settings
 
 
@@ -20,7 +22,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> LazyEmbedder:
     plan = Plan(settings.embedder_config())
 
     def load() -> Any:
-        prepare(plan, quiet=quiet)
+        prepare_embedder(settings, plan, quiet=quiet)
         return load_embedder(settings)
 
     return LazyEmbedder(plan, load)
@@ -52,6 +54,18 @@ def _verify(known: Sequence[Plan]) -> None:
             key = part.package_key
             if key and is_built(part):
                 ensure_package(part, key)
+
+
+def made_for(settings: Settings, manifest: Manifest) -> Settings:
+    """Return the settings with the model that made a generation, if it is known here; else as they are."""
+    known = find(settings, manifest)
+    return known.settings(settings) if known else settings
+
+
+def prepare_embedder(settings: Settings, plan: Plan, *, quiet: bool = False) -> None:
+    """Build what its plan lacks, and remember it as a model that this machine is ready for."""
+    prepare(plan, quiet=quiet)
+    remember(settings, plan)
 
 
 def prepare(plan: Plan, *, quiet: bool = False) -> None:

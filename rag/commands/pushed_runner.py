@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 
 from embedder.errors import PilotlightError
 from indexer import memory
@@ -28,8 +29,7 @@ def main() -> int:
 
     try:
         settings = load()
-        embedder = lazy_embedder(settings, quiet=True)
-        work = PushedBuilder(settings, embedder, publisher_of(settings, quiet=True))
+        work = PushedBuilder(settings, partial(lazy_embedder, quiet=True), publisher_of(settings, quiet=True))
         work.keep(lambda: os.getppid() == server)
     except PilotlightError as error:
         logging.getLogger("pilotlight").error("%s", error)

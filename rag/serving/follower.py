@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
-from embedder.protocol import CrossEncoder, Embedder
+from embedder.protocol import CrossEncoder
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
 from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
+from indexer.generation.manifest import Manifest
 from indexer.publish.self_check import SelfCheck
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.shards.shard_store import ShardStore
 from indexer.stores.shards.sharded_generation import ShardedGeneration
 from indexer.stores.store import Searchable, Store
 from rag import heap
-from rag.query.batcher import QueryBatcher
-from rag.query.fair_share import FairShare, Turns
+from rag.models.loaded_models import LoadedModel, LoadedModels, MakeEmbedder
+from rag.query.fair_share import Turns
 from rag.query.request import Limits
 from rag.query.retriever import Retriever
 from rag.rerank_queue import RerankQueue
@@ -35,19 +36,16 @@ CHECKED_BYTES = 4 * 1024 * 1024  # of each collection's files that are compared 
 ROUND_SECONDS = 600.0  # that such a comparison takes at least, from the first file to the last
 LOADING = "loading the model and the index"
 
-MakeEmbedder = Callable[[Settings], Embedder]
 MakeReranker = Callable[[Settings], CrossEncoder | None]
 
 log = logging.getLogger("pilotlight")
 
 
 @dataclass(frozen=True, slots=True)
-class SharedModel:
-    """The models that all collections share: for queries, and, in turn, for callers who have many texts read."""
+class SharedReranker:
+    """The cross-encoder that all collections share."""
 
-    batcher: QueryBatcher
-    share: FairShare
-    reranker: RerankQueue | None  # None where no cross-encoder is set
+    queue: RerankQueue | None  # None where none is set
     turns: Turns  # of callers who have it read many texts
 
 
@@ -56,12 +54,14 @@ class ServedCollection:
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
+        self.model: LoadedModel | None = None  # of the retriever
         self.away = False  # whether its store could not be asked when it was last tried
         self.reason = LOADING  # what is wrong, or still to come; else empty
         self.missing = False  # whether nothing was ever built there
         self.refused: tuple[str | None, tuple[int, ...]] | None = (
             None  # the generation that could not be opened; it is not tried again
         )
+        self.lacks: Manifest | None = None  # of that generation, if it is its model that is not to be had
         self.suspect = False  # whether a search has found it damaged
         self.round: Iterator[int] = iter(())  # over the files of what is served
         self.rounds = 0.0  # when the next one may begin
@@ -93,13 +93,13 @@ class Follower:
 
     def __init__(self, settings: Settings, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> None:
         self.on_run: Callable[[int, int], None] | None = None
-        self.model: SharedModel | None = None  # one for all collections
+        self.models = LoadedModels(settings, make_embedder, self._ran)
+        self.reranker: SharedReranker | None = None  # once it is loaded
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
         self.tried = False  # whether loading has come to an end, good or bad
         self._has_swapped = False
         self._settings = settings
         self._stores: dict[str, Store] = {}
-        self._make_embedder = make_embedder
         self._make_reranker = make_reranker
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -180,6 +180,8 @@ class Follower:
             except Exception:
                 log.exception("loading collection %s failed", name)
                 served.reason = "an internal error while loading; see the log"
+        used = [served.model for served in self.collections.values() if served.model]
+        self._has_swapped |= self.models.keep(used)
 
     def _look(self) -> dict[str, Store]:
         """The stores to follow; one outside the index folder keeps its connection."""
@@ -201,27 +203,28 @@ class Follower:
             served.reason, served.refused = "", None
             return
         newest = (live, _mark(store, live))
-        if newest == served.refused:
+        if newest == served.refused and not (served.lacks and self.models.may_load(served.lacks)):
             return
-        if self.model is None:
+        served.lacks = None
+        if self.reranker is None:
             model = self._make_reranker(self._settings)
-            reranker = None if model is None else RerankQueue(model)
-            batcher = QueryBatcher(self._make_embedder(self._settings), on_batch=self._ran)
-            self.model = SharedModel(batcher, FairShare(batcher), reranker, Turns())
+            self.reranker = SharedReranker(None if model is None else RerankQueue(model), Turns())
         try:
-            self._serve(name, store, served, self._open(store, live, self.model))
+            self._open(name, store, served, live)
         except PilotlightError as error:
             # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
             may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
             may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore | ShardStore)
             served.refused = None if may_pass else newest
+            lacks = served.lacks
             if served.retriever is None and not isinstance(error, StoreError):
-                self._fall_back(name, store, served, self.model)
+                self._fall_back(name, store, served)
+            served.lacks = lacks
             self._note(name, served, f"{error}{_instead(served)}")
 
     def _check(self, name: str, store: Store, served: ServedCollection) -> None:
         """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
-        if not served.files or served.retriever is None or self.model is None:
+        if not served.files or served.retriever is None:
             return
         manifest = served.retriever.generation.manifest
         try:
@@ -237,38 +240,49 @@ class Follower:
         except IndexCorrupt as error:
             damaged = served.retriever
             served.refused = (manifest.id, _mark(store, manifest.id))
-            self._fall_back(name, store, served, self.model)
+            self._fall_back(name, store, served)
             if served.retriever is damaged:
-                served.retriever, served.files = None, []
+                served.retriever, served.model, served.files = None, None, []
             raise IndexCorrupt(f"{error}{_instead(served)}") from error
 
-    def _fall_back(self, name: str, store: Store, served: ServedCollection, model: SharedModel) -> None:
+    def _fall_back(self, name: str, store: Store, served: ServedCollection) -> None:
         """Serve the newest older generation that can be, in place of a live one that cannot."""
         for generation_id in older_ids(store):
             try:
-                self._serve(name, store, served, self._open(store, generation_id, model))
+                self._open(name, store, served, generation_id)
             except PilotlightError as error:
                 log.warning("collection %s: %s", name, error)
             else:
                 return
 
-    def _open(self, store: Store, generation_id: str | None, model: SharedModel) -> Retriever:
+    def _open(self, name: str, store: Store, served: ServedCollection, generation_id: str | None) -> None:
+        """Serve a generation, once its model is loaded and all is warm; what is served meanwhile answers until then."""
         generation = store.open(generation_id)
         try:
+            model = self._model_of(served, generation.manifest)
             limits = Limits.of(self._settings)
-            batcher = model.batcher
-            retriever = Retriever(generation, batcher.embedder, batcher=batcher, reranker=model.reranker, limits=limits)
+            reranker = self.reranker.queue if self.reranker else None
+            retriever = Retriever(generation, model.embedder, batcher=model.batcher, reranker=reranker, limits=limits)
             retriever.warm()
         except PilotlightError:
             generation.close()
             raise
-        return retriever
+        self._serve(name, served, retriever, model)
 
-    def _serve(self, name: str, store: Store, served: ServedCollection, retriever: Retriever) -> None:
+    def _model_of(self, served: ServedCollection, manifest: Manifest) -> LoadedModel:
+        if served.retriever and not self.models.loaded(manifest):
+            served.reason = f"loading the model of generation {manifest.id}{_instead(served)}"
+        try:
+            return self.models.get(manifest)
+        except PilotlightError:
+            served.lacks = manifest
+            raise
+
+    def _serve(self, name: str, served: ServedCollection, retriever: Retriever, model: LoadedModel) -> None:
         files = [SelfCheck(part.folder, part.manifest) for part in _parts(retriever.generation)]
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
-            served.reason, served.retriever, served.missing = "", retriever, False
+            served.reason, served.retriever, served.model, served.missing = "", retriever, model, False
             served.round, served.rounds = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
             served.files = files
             self._has_swapped = True

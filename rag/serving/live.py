@@ -5,12 +5,12 @@ from itertools import chain
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import CrossEncoder, Embedder, Role
 from embedder.text_embedder import TextEmbedder
 from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError, StoreError
+from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts
 from indexer.generation.layout import DEFAULT
 from indexer.generation.manifest import Manifest
@@ -26,14 +26,20 @@ from rag.errors import (
     QueryError,
     RerankOff,
 )
+from rag.models.loaded_models import EmbeddedQuery, Embedding, LoadedModel, MakeEmbedder
+from rag.query.headings import is_suggested_for, suggestions
+from rag.query.options import SUGGESTED
 from rag.query.request import SearchRequest
-from rag.query.results import Answer, Relevance
+from rag.query.results import Answer, Relevance, Suggestion
 from rag.query.retriever import Retriever
-from rag.serving.follower import LOADING, Follower, MakeEmbedder, MakeReranker, SharedModel
+from rag.serving.follower import LOADING, Follower, MakeReranker
 from rag.serving.search_outcomes import SearchOutcomes
 from rag.settings import Settings
 
 Found = TypeVar("Found")
+
+# questions that go on as somebody types, of a collection, whose answers are in documents that a filter allows
+GoodQuestions = Callable[[str, str, Filter | None], Sequence[str]]
 
 LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
 
@@ -65,6 +71,8 @@ class LiveRetriever:
         self._settings = settings
         self._follower = self._following(make_embedder, make_reranker)
         self._outcomes = SearchOutcomes()
+        self.good_questions: GoodQuestions | None = None
+        """The function that gives past questions that had a good answer, to be suggested."""
 
     def _following(self, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> Follower:
         """Return what follows the index."""
@@ -101,29 +109,37 @@ class LiveRetriever:
         """
         collections, settings = self._follower.collections, self._settings
         first = collections.get(DEFAULT) or next(iter(collections.values()))
-        precision = settings.precision
-        if first.retriever:
-            precision = first.retriever.generation.manifest.fingerprint.get("precision", precision)
+        default = self._follower.models.default
         return {
             "ready": self.ready,
             "reason": self._outcomes.trouble() or first.reason,
             "missing": first.missing,
-            "model": settings.model,
-            "engine": self._engine(),
-            "precision": precision,
+            "model": default.settings.model if default else settings.model,
+            "engine": default.engine if default else settings.engine,
+            "precision": default.precision if default else settings.precision,
             **({"rerank_model": settings.rerank_model} if settings.rerank_model else {}),
             **(first.facts() if DEFAULT in collections else {}),
+            "models": self._models(),
             "collections": [
                 {"name": name, "ready": followed.serving is not None, "reason": followed.reason, **followed.facts()}
                 for name, followed in collections.items()
             ],
         }
 
-    def _engine(self) -> str:
-        """The engine in use, once it is known: the setting may leave it open."""
-        model = self._follower.model
-        plan = getattr(model.batcher.embedder, "plan", None) if model else None
-        return str(getattr(plan, "engine", self._settings.engine))
+    def _models(self) -> list[dict[str, Any]]:
+        """The models in memory, JSON-ready, with the collections that they serve; the default one first."""
+        collections = self._follower.collections
+        return [
+            {
+                "name": name,
+                "engine": model.engine,
+                "precision": model.precision,
+                "dimension": model.embedder.dimension,
+                "bytes": model.bytes,
+                "collections": [name for name, each in collections.items() if each.retriever and each.model is model],
+            }
+            for name, model in self._follower.models.names().items()
+        ]
 
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
         """Return what the generation served is and how it was built, JSON-ready. Raises as `search` does."""
@@ -150,22 +166,37 @@ class LiveRetriever:
             NotReady: nothing could be loaded from it.
             DeadlinePassed: there was not time enough.
         """
-        return self._ask(request.collection, lambda retriever: retriever.search(request, embedded))
 
-    def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
-        """Embed texts as float32 (n, dim), behind all queries and in turn with others who do.
+        def search(retriever: Retriever) -> Answer:
+            is_other = isinstance(embedded, EmbeddedQuery) and embedded.embedder is not retriever.embedder
+            return retriever.search(request, None if is_other else embedded)  # it may have been swapped meanwhile
 
-        Raises NotReady, or DeadlinePassed, at once where it is clear that it would.
+        return self._ask(request.collection, search)
+
+    def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
+        """Embed texts, behind all queries and in turn with others who do.
+
+        Without a name of a model it is that of the settings, or, where no collection uses that one, another in memory.
+
+        Raises ModelMissing; NotReady, or DeadlinePassed, at once where it is clear that it would.
         """
-        return self._loaded().share.encode(texts, role)
+        name, loaded = self._model(model)
+        return loaded.embed(texts, role, name)
 
-    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries, with their tokens, as `search` takes them. Raises as `embed` does."""
-        return self._loaded().share.encode_queries(queries)
+    def embed_queries(self, queries: Sequence[str], collections: Sequence[str] = ()) -> list[QueryTokens]:
+        """Embed queries, with their tokens, as `search` takes them, each by the model of its collection.
 
-    def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
-        """Tokens of each text, whatever the model's length. Raises NotReady."""
-        return self._loaded().batcher.embedder.count_tokens(texts, role=role)
+        Without `collections` all are for the default one. Raises as `embed` does.
+        """
+        _, default = self._model("")
+        found: dict[int, QueryTokens] = {}
+        wanted: dict[LoadedModel, list[int]] = {}
+        for place in range(len(queries)):
+            followed = self._follower.collections.get(collections[place] if collections else DEFAULT)
+            wanted.setdefault((followed and followed.model) or default, []).append(place)
+        for model, places in wanted.items():
+            found |= zip(places, model.embed_queries([queries[place] for place in places]), strict=True)
+        return [found[place] for place in range(len(queries))]
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
         """Say how well each text answers a query, behind all searches and in turn with others who ask for much.
@@ -174,12 +205,13 @@ class LiveRetriever:
         """
         if not self._settings.rerank_model:
             raise RerankOff
-        model = self._loaded()
-        if model.reranker is None:
+        self._model("")
+        shared = self._follower.reranker
+        if shared is None or shared.queue is None:
             raise RerankOff
-        queue, rows = model.reranker, model.reranker.model.pairs(query, texts)
+        queue, rows = shared.queue, shared.queue.model.pairs(query, texts)
         sizes = [len(row) for row in rows]
-        parts = model.turns.take(sizes, lambda start, stop: queue.score(rows[start:stop]))
+        parts = shared.turns.take(sizes, lambda start, stop: queue.score(rows[start:stop]))
         return Relevance(np.concatenate([np.empty(0, np.float32), *parts]), sum(sizes))
 
     def document(self, id: str, collection: str = DEFAULT) -> dict[str, Any]:
@@ -221,6 +253,19 @@ class LiveRetriever:
     def headings(self, collection: str = DEFAULT) -> list[str]:
         """Return headings from all over the index that are worth asking for, best first. Raises as `search` does."""
         return self._ask(collection, lambda retriever: retriever.headings)
+
+    def suggest(
+        self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, most: int = SUGGESTED
+    ) -> list[Suggestion]:
+        """Return what somebody who types may be about to ask, of documents that a filter allows, likeliest first.
+
+        Past questions, where `good_questions` gives them, and titles and headings. Raises as `search` does.
+        """
+        if not is_suggested_for(typed):
+            return []
+        headings = self._ask(collection, lambda retriever: retriever.generation.suggest(typed, most + 1, filter))
+        questions = self.good_questions(typed, collection, filter) if self.good_questions else ()
+        return suggestions(typed, questions, headings, most)
 
     def documents(self, collection: str = DEFAULT) -> Iterator[dict[str, Any]]:
         """Return every document of the generation that is live now, as `document` does. Raises as `search` does."""
@@ -266,12 +311,14 @@ class LiveRetriever:
             raise NotReady(followed.reason if followed else LOADING)
         return retriever
 
-    def _loaded(self) -> SharedModel:
-        if self._follower.model is None:
-            self._follower.await_first(lambda: self._follower.model, min(LOADING_SECONDS, deadline.remaining()))
-        if self._follower.model is None:
+    def _model(self, name: str) -> tuple[str, LoadedModel]:
+        """A model in memory with its name, the default one without a name. Raises NotReady or ModelMissing."""
+        models = self._follower.models
+        if not models.all:
+            self._follower.await_first(lambda: models.all, min(LOADING_SECONDS, deadline.remaining()))
+        if (default := models.default) is None:
             raise NotReady(next(iter(self._follower.collections.values())).reason)
-        return self._follower.model
+        return models.named(name) if name else (default.settings.model, default)
 
 
 def _begun(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

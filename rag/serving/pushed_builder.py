@@ -18,12 +18,13 @@ from indexer.build.report import BuildReport
 from indexer.errors import BuildLocked
 from indexer.generation.current import current_id
 from indexer.generation.layout import GENERATIONS
-from indexer.generation.manifest import differing_fields, read_manifest
+from indexer.generation.manifest import Manifest, differing_fields, read_manifest
 from indexer.publish.collections import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore
 from rag import heap
 from rag.errors import FingerprintMismatch
+from rag.models.known_models import find, how_to_prepare
 from rag.serving.pushed_queue import pushed_folders
 from rag.settings import Settings
 
@@ -39,10 +40,16 @@ log = logging.getLogger("pilotlight")
 class PushedBuilder:
     """Builds a collection again, with what was pushed to it; nothing else is read, nor embedded."""
 
-    def __init__(self, settings: Settings, embedder: Embedder, then: Callable[[Path], object] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        make_embedder: Callable[[Settings], Embedder],
+        then: Callable[[Path], object] | None = None,
+    ) -> None:
         """`then` is given the folder of a collection after every build of it that ended well."""
         self._settings = settings
-        self._embedder = embedder
+        self._make_embedder = make_embedder
+        self._latest: tuple[Settings, Embedder] | None = None  # and no other, as memory may be short
         self._then = then
         self._failures: dict[str, tuple[int, float]] = {}  # by collection: how often, and when to try again
         self._pause = threading.Event()  # never set: it can be interrupted
@@ -72,25 +79,35 @@ class PushedBuilder:
         process are.
 
         Raises:
-            FingerprintMismatch: it was built with another model.
+            FingerprintMismatch: it was built with a model that is not known here.
             IndexCorrupt: the live generation cannot be read.
             PilotlightError: whatever else `build` raises.
         """
-        config, sources = self._settings.build_config(), []
+        config, sources, live = self._settings.build_config(), [], None
         if live_id(folder):
             live = read_manifest(folder / GENERATIONS / current_id(folder))
-            if fields := differing_fields(live.fingerprint, self._embedder.fingerprint):
-                raise FingerprintMismatch(
-                    f"the index was built with another model ({', '.join(fields)}): start the server with that one, "
-                    "or build the index again"
-                )
             config, sources = config_of(live), live.sources
         config = dataclasses.replace(config, refresh=(), keep_generations=self._settings.keep_generations)
         progress = progress_for(sys.stderr, quiet=True)
-        report = build(sources, folder, self._embedder, config, progress=progress, is_brief=True)
+        report = build(sources, folder, self._embedder_of(live), config, progress=progress, is_brief=True)
         if self._then:
             self._then(folder)
         return report
+
+    def _embedder_of(self, live: Manifest | None) -> Embedder:
+        """The embedder that made a generation; that of the settings where there is none yet."""
+        known = find(self._settings, live) if live else None
+        settings = known.settings(self._settings) if known else self._settings
+        if self._latest is None or self._latest[0] != settings:
+            self._latest = None
+            self._latest = settings, self._make_embedder(settings)
+        embedder = self._latest[1]
+        if live and (fields := differing_fields(live.fingerprint, embedder.fingerprint)):
+            raise FingerprintMismatch(
+                f"the index was built with another model ({', '.join(fields)}), which is not known here: run "
+                f"{how_to_prepare(live)}, or build the index again"
+            )
+        return embedder
 
     def _due(self) -> dict[str, Path]:
         now = time.monotonic()

@@ -12,8 +12,9 @@ from indexer.publish.collections import list_collections, live_id
 from indexer.stores.remote.remote_collection import RemoteCollection
 from indexer.stores.remote.replica import Replica
 from rag.errors import NotReady, SettingsError
+from rag.models.loaded_models import MakeEmbedder
 from rag.query.retriever import Retriever
-from rag.serving.follower import Follower, MakeEmbedder, MakeReranker, ServedCollection
+from rag.serving.follower import Follower, MakeReranker, ServedCollection
 from rag.serving.live import LiveRetriever, load_embedder, load_reranker
 from rag.settings import Settings
 

@@ -6,11 +6,12 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError
 from indexer.generation.current import generation_folder
 from indexer.generation.layout import DEFAULT
-from indexer.generation.manifest import differing_fields
+from indexer.generation.manifest import Manifest, differing_fields, read_manifest
 from indexer.publish.collections import list_collections
 from indexer.publish.publish import roll_back as roll_back_folder
 from indexer.publish.verification import Check, verify
@@ -105,6 +106,19 @@ def older_ids(store: Store) -> list[str]:
     """Return the ids older than the live generation's, newest first; all of them where none is live."""
     live = live_id(store)
     return [name for name in store.ids() if live is None or name < live]
+
+
+def manifest_of(store: Store, generation_id: str) -> Manifest | None:
+    """Return the manifest of a generation, None where it cannot be read; nothing else of it is looked at."""
+    try:
+        if isinstance(store, FolderStore):
+            return read_manifest(generation_folder(store.folder, generation_id))
+        if isinstance(store, ShardStore):
+            return read_manifest(store.folders(generation_id)[0])
+        with closing(store.read(generation_id)) as reading:
+            return reading.manifest
+    except PilotlightError:
+        return None
 
 
 def verify_generation(store: Store, generation_id: str, embedder: Embedder | None = None) -> list[Check]:

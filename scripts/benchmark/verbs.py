@@ -16,6 +16,7 @@ from benchmark.crawling import crawl
 from benchmark.floor import floor
 from benchmark.hostile import hostile
 from benchmark.load import load
+from benchmark.model_change import model_change
 from benchmark.overload import overload
 from benchmark.pushing import push
 from benchmark.ray_build import ray_build
@@ -161,6 +162,7 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "overload": (overload, 60, 10_000),  # for these, --repeat is seconds
     "hostile": (hostile, 60, 10_000),
     "soak": (soak, 1200, 2_000),
+    "model-change": (model_change, 4, 2_000),  # seconds of each measurement
     "push": (push, 8, 10_000),  # for this one, all passages of --source
     "git": (git, 3, 10_000),  # files
     "render": (render, 3, 50),  # pages

@@ -5,8 +5,8 @@ import os
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -89,27 +89,31 @@ def test_the_command_gives_the_same_index_with_the_real_model(connected: Machine
 @contextmanager
 def killing(machines: Machines, folder: Path, stages: list[str], kill: Callable[[str, int], None]):
     """While the block runs, kill what holds in each of the stages, and then let the others go on."""
-    killed: list[str] = []
 
-    def work() -> None:
-        for stage in stages:
-            victims: list[list[str]] = []
+    def work() -> list[str]:
+        killed = []
+        try:
+            for stage in stages:
+                victims: list[list[str]] = []
 
-            def held(stage: str = stage, victims: list[list[str]] = victims) -> bool:
-                names = [path.name.split("-")[2:] for path in folder.glob(f"{stage}-held-*")]
-                victims[:] = [name for name in names if name[0] in machines.others()]
-                return bool(victims)
+                def held(stage: str = stage, victims: list[list[str]] = victims) -> bool:
+                    names = [path.name.split("-")[2:] for path in folder.glob(f"{stage}-held-*")]
+                    victims[:] = [name for name in names if name[0] in machines.others()]
+                    return bool(victims)
 
-            wait_for(held)
-            node, pid = victims[0]
-            kill(node, int(pid))
-            killed.append(node)
-            (folder / f"{stage}-go").touch()
+                # the node of the test holds first at times, and Ray may take most of a minute to start another process
+                wait_for(held, 180)
+                node, pid = victims[0]
+                kill(node, int(pid))
+                killed.append(node)
+                (folder / f"{stage}-go").touch()
+        finally:
+            for stage in stages:  # or the build would wait forever
+                (folder / f"{stage}-go").touch()
+        return killed
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    yield killed
-    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(work)
 
 
 def test_nodes_that_are_lost_cost_nothing_but_time(connected: Machines, pages: Path, tmp_path: Path) -> None:
@@ -117,7 +121,7 @@ def test_nodes_that_are_lost_cost_nothing_but_time(connected: Machines, pages: P
     cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
     with killing(connected, tmp_path, ["cut", "embed"], lambda node, pid: connected.kill(node)) as killed:
         result = make(tmp_path / "cluster", pages, cluster)
-    assert len(set(killed)) == 2
+    assert len(set(killed.result())) == 2
     assert result == make(tmp_path / "local", pages)
 
 
@@ -125,7 +129,7 @@ def test_processes_that_are_killed_cost_nothing_but_time(connected: Machines, pa
     cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
     with killing(connected, tmp_path, ["cut", "embed"], lambda node, pid: os.kill(pid, signal.SIGKILL)) as killed:
         result = make(tmp_path / "cluster", pages, cluster)
-    assert len(killed) == 2
+    assert len(killed.result()) == 2
     assert result == make(tmp_path / "local", pages)
 
 

@@ -18,7 +18,7 @@ import tantivy
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
-from indexer.generation.lexical import vocabulary
+from indexer.generation.lexical import headings, vocabulary
 from indexer.generation.manifest import read_manifest
 from indexer.publish.verification import problems_of, verify
 from rag.query.request import SearchRequest
@@ -36,7 +36,7 @@ FILES = (
     "repetition.npy",
     "lexical/meta.json",
     *SEGMENT,
-    *(f"lexical/{name}" for name in vocabulary.FILES),
+    *(f"lexical/{name}" for name in (*vocabulary.FILES, *headings.FILES)),
 )
 
 

@@ -36,7 +36,7 @@ def sentinel() -> Iterator[Site]:
 
 @pytest.fixture
 def limits() -> CrawlLimits:
-    return CrawlLimits(allow_private=True, timeout=5.0)
+    return CrawlLimits(allow_private=True, timeout=20.0)
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from indexer.errors import ConfigError, SourceError
 from indexer.records import Failure, Known, Page, Skip
 from tests.indexer.server import Reply, Site, page, redirect, send
 
-PUBLIC = CrawlLimits(timeout=5.0, concurrency=1)
-NEAR = CrawlLimits(timeout=5.0, allow_private=("127.0.0.2/32",))
+PUBLIC = CrawlLimits(timeout=20.0, concurrency=1)
+NEAR = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",))
 XML = {"Content-Type": "application/xml"}
 Item = Page | Known | Skip | Failure
 
@@ -259,7 +259,7 @@ def test_networks_that_are_none_are_refused(networks: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("target", ["http://127.0.0.1:{port}/robots.txt", "//localhost:{port}/", "http://other.test/"])
 def test_robots_txt_leads_to_no_other_site(target: str, site: Site, sentinel: Site) -> None:
     site.routes |= {"/robots.txt": redirect(target.format(port=sentinel.port)), "/": page("text")}
-    limits = CrawlLimits(timeout=5.0, allow_private=True)
+    limits = CrawlLimits(timeout=20.0, allow_private=True)
     with pytest.raises(SourceError, match=r"robots\.txt redirects to another site"):
         items(site.url, limits)
     assert site.hits == ["/robots.txt"]

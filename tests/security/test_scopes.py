@@ -52,7 +52,7 @@ WAYS: dict[str, dict[str, Reply | str]] = {
 def test_nothing_outside_is_asked_for(way: str, site: Site) -> None:
     site.routes |= {"/robots.txt": Reply(b""), **WAYS[way]}
     start = f"{site.url}/docs/"
-    limits = CrawlLimits(timeout=5.0, allow_private=("127.0.0.2/32",), within={start: (start,)})
+    limits = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",), within={start: (start,)})
     try:
         read = [item for item in crawl(start, limits, lambda due: None) if isinstance(item, Page)]
     except SourceError:  # the start leads nowhere else
@@ -65,7 +65,7 @@ def test_nothing_outside_is_asked_for(way: str, site: Site) -> None:
 
 def test_without_bounds_links_lead_anywhere_on_the_site(site: Site) -> None:
     site.routes |= {"/robots.txt": Reply(b""), "/docs/": WAYS["link"]["/docs/"], "/admin/secret.html": page(SECRET)}
-    limits = CrawlLimits(timeout=5.0, allow_private=("127.0.0.2/32",))
+    limits = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",))
     assert len(list(crawl(f"{site.url}/docs/", limits, lambda due: None))) == 2
 
 

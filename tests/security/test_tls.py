@@ -14,7 +14,7 @@ from indexer.errors import SourceError
 from indexer.records import Page
 from tests.indexer.server import Reply, Site, page, redirect, send
 
-LIMITS = CrawlLimits(timeout=5.0, allow_private=("127.0.0.1/32", "::1/128"))
+LIMITS = CrawlLimits(timeout=20.0, allow_private=("127.0.0.1/32", "::1/128"))
 
 
 def pages(url: str) -> list[str]:

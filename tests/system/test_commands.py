@@ -152,7 +152,8 @@ def test_export_and_import(index, tmp_path):
     assert (imported["generation"], imported["warnings"]) == (exported["generation"], [])
     found = json.loads(run("search", "vacuum", *where, "--json").stdout)
     assert found["generation"] == exported["generation"]
-    engine = ("--engine", "eager", "--precision", {"bf16": "fp32"}.get(precision_of(index), "bf16"))
+    precision = {"bf16": "fp32"}.get(precision_of(index), "bf16")
+    engine = ("--engine", "eager", "--precision", precision, "--other-models", "off")
     assert "warning: serve will refuse it" in run("import", tmp_path / "a.tgz", *where, *engine).stdout
     (tmp_path / "a.tgz").write_bytes(b"garbage")
     refused(run("import", tmp_path / "a.tgz", *where), "cut short")
@@ -254,13 +255,13 @@ def test_bad_input(arguments, told, index, tmp_path):
     refused(run(*map(fill, arguments)), told)
 
 
-def test_an_index_of_another_precision_is_refused_by_field(index):
+def test_an_index_of_another_precision_is_refused_by_field_where_no_other_is_allowed(index):
     other = {"bf16": "fp32", "fp32": "bf16"}
-    precision = other[precision_of(index)]
+    settings = ("--precision", other[precision_of(index)], "--engine", "eager", "--other-models", "off")
     for verb in (["search", "x"], ["serve"]):
-        refused(run(*verb, "--index", index, "--precision", precision, "--engine", "eager"), "precision: index")
+        refused(run(*verb, "--index", index, *settings), "precision: index")
     told = "was built with a different embedder than the settings name (precision)"
-    done = run("verify", "--index", index, "--precision", precision, "--engine", "eager")
+    done = run("verify", "--index", index, *settings)
     assert done.returncode == 2
     assert told in done.stderr
 

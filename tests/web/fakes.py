@@ -5,9 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-import numpy.typing as npt
-
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Role
 from indexer.generation.catalogue import DocumentFacts, document_id
@@ -18,16 +15,20 @@ from rag.errors import (
     JobConflict,
     JobMissing,
     JobRefused,
+    ModelMissing,
     NotReady,
     OriginalMissing,
     RerankOff,
 )
+from rag.models.loaded_models import Embedding
 from rag.query.facets import count_facets
+from rag.query.filters import Filter
 from rag.query.request import SearchRequest
-from rag.query.results import Answer, Hit, Relevance
+from rag.query.results import Answer, Hit, Relevance, Suggestion
 from rag.query.scoring.explanation import Boilerplate, Boosted, BoostRule, Explanation, Match, Part
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
+MODEL = "all-MiniLM-L6-v2"
 CODE = """The example makes a table and asks it:
 
 CREATE TABLE t (
@@ -112,6 +113,9 @@ class FakeRetriever:
         self.closed = threading.Event()
         self.is_close = True
         self.asked_headings: list[str] = ["How is a table made?", "Partial Indexes"]
+        self.suggestions: list[Suggestion] = []
+        self.typed: list[tuple[str, str, Filter | None, int]] = []
+        self.did_you_mean: str | None = None
         self.settings: dict[str, Any] = {}  # of the build
         self.files: dict[str, Path] = {}  # originals, by the id of their document
 
@@ -126,7 +130,17 @@ class FakeRetriever:
             "ready": self.ready,
             "reason": None if self.ready else self.reason,
             "missing": self.missing,
-            "model": "all-MiniLM-L6-v2",
+            "model": MODEL,
+            "models": [
+                {
+                    "name": MODEL,
+                    "engine": "native",
+                    "precision": "fp32",
+                    "dimension": 8,
+                    "bytes": 90_000_000,
+                    "collections": list(self.collections),
+                }
+            ],
             **({"rerank_model": self.rerank_model} if self.rerank_model else {}),
             **facts,
             "collections": [
@@ -158,6 +172,7 @@ class FakeRetriever:
             generation="g1",
             facets=count_facets(found) if request.facets else None,
             close=self.is_close,
+            did_you_mean=self.did_you_mean,
         )
 
     def describe(self, collection: str = "default") -> dict[str, Any]:
@@ -172,16 +187,16 @@ class FakeRetriever:
             "fingerprint": {},
         }
 
-    def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
         self._check("default")
-        return self.embedder.encode(texts, role=role)
+        if model not in {"", MODEL}:
+            raise ModelMissing(model, [MODEL])
+        tokens = sum(self.embedder.count_tokens(texts, role=role))
+        return Embedding(self.embedder.encode(texts, role=role), tokens, MODEL)
 
-    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+    def embed_queries(self, queries: Sequence[str], collections: Sequence[str] = ()) -> list[QueryTokens]:
         self._check("default")
         return self.embedder.encode_query_tokens(queries)
-
-    def count_tokens(self, texts: Sequence[str], role: Role = "document") -> list[int]:
-        return self.embedder.count_tokens(texts, role=role)
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
         if self.rerank_model is None:
@@ -211,6 +226,13 @@ class FakeRetriever:
         self._check(collection)
         return self.asked_headings
 
+    def suggest(
+        self, typed: str, collection: str = "default", filter: Filter | None = None, most: int = 6
+    ) -> list[Suggestion]:
+        self.typed.append((typed, collection, filter, most))
+        self._check(collection)
+        return [each for each in self.suggestions if typed.lower() in each.text.lower()][:most]
+
     def documents(self, collection: str = "default") -> Iterator[dict[str, Any]]:
         self._check(collection)
         hits = self.hits("") if callable(self.hits) else self.hits
@@ -235,14 +257,22 @@ class FakeJobs:
         self.jobs: dict[str, dict[str, Any]] = {}
 
     def start(
-        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = "default"
+        self,
+        *,
+        sources: Sequence[str] = (),
+        add: bool = False,
+        full: bool = False,
+        collection: str = "default",
+        model: str = "",
     ) -> dict[str, Any]:
+        if model not in {"", MODEL}:
+            raise ModelMissing(model, [MODEL])
         if not set(sources) <= {"site"}:
             raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
         if any(job["state"] == "running" for job in self.jobs.values()):
             raise JobConflict("a job is under way")
         job_id = f"20261121T000000-{len(self.jobs):06x}"
-        asked = {"collection": collection, "sources": list(sources), "add": add, "full": full}
+        asked = {"collection": collection, "sources": list(sources), "add": add, "full": full, "model": MODEL}
         made = {"id": job_id, "created_at": "2026-11-21T00:00:00Z", **asked}
         self.jobs[job_id] = made | {
             "state": "running",

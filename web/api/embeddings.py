@@ -1,7 +1,7 @@
 """Vectors over REST; `web.api.openai` has the same for programs that speak OpenAI's protocol."""
 
 import time
-from typing import Any, Literal
+from typing import Literal
 
 from flask import Blueprint, Response, jsonify
 
@@ -17,6 +17,12 @@ INPUT = {
     "anyOf": [TEXT, listed(TEXT, minItems=1, maxItems=MOST_TEXTS)],
     "description": "text to embed; truncated to what the model reads",
 }
+MODEL = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 1000,
+    "description": "a model in use, by its name in /readyz; without one, that of the settings",
+}
 ROLE = {
     "type": "string",
     "enum": ["document", "query"],
@@ -25,7 +31,7 @@ ROLE = {
 }
 VECTOR = listed({"type": "number"})
 
-REQUEST = define("Embed", structure({"input": INPUT}, {"role": ROLE}))
+REQUEST = define("Embed", structure({"input": INPUT}, {"role": ROLE, "model": MODEL}))
 ANSWER = define(
     "Embeddings",
     structure(
@@ -43,20 +49,21 @@ blueprint = Blueprint("embeddings", __name__, url_prefix="/api/v1")
 
 
 @blueprint.post("/embeddings")
-@operation(summary="Turn texts into vectors.", role="read", request=REQUEST, responses={200: ANSWER})
+@operation(summary="Turn texts into vectors.", role="read", request=REQUEST, responses={200: ANSWER}, errors=(404,))
 def embed() -> Response:
     """Answer one vector for each text, in order."""
     fields = read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("input", "role"), "this request")
+    refuse_unknown(fields, ("input", "role", "model"), "this request")
     texts, role = texts_of(fields), role_of(fields)
+    model = str(check("model", fields["model"], MODEL)) if "model" in fields else ""
     began = time.perf_counter()
-    vectors = retriever().embed(texts, role)
+    made = retriever().embed(texts, role, model)
     return jsonify(
         {
-            "model": model_name(),
-            "dimension": vectors.shape[1],
-            "embeddings": vectors.tolist(),
-            "tokens": sum(retriever().count_tokens(texts, role)),
+            "model": made.model,
+            "dimension": made.vectors.shape[1],
+            "embeddings": made.vectors.tolist(),
+            "tokens": made.tokens,
             "took_ms": round((time.perf_counter() - began) * 1000, 3),
         }
     )
@@ -77,9 +84,3 @@ def texts_of(fields: dict[str, object]) -> list[str]:
 def role_of(fields: dict[str, object]) -> Literal["document", "query"]:
     """Return what a request says its texts are. Raises FieldError."""
     return "query" if check("role", fields.get("role", "document"), ROLE) == "query" else "document"
-
-
-def model_name() -> str:
-    """Return the name of the model that is served."""
-    name: Any = retriever().status()["model"]
-    return str(name)

@@ -21,7 +21,13 @@ FLAGS = {
 }
 SOURCES = listed(SOURCE, maxItems=MOST_SOURCES) | {"description": "sources to index; none = those of the live index"}
 NAME = COLLECTION | {"pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
-REQUEST = define("Build", structure({}, {"sources": SOURCES, **FLAGS, "collection": NAME}))
+MODEL = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 1000,
+    "description": "model to build with: that of the settings, or one prepared by warm; none = that of the live index",
+}
+REQUEST = define("Build", structure({}, {"sources": SOURCES, **FLAGS, "collection": NAME, "model": MODEL}))
 _PROGRESS = structure(
     {
         "phase": {"type": "string"},
@@ -42,6 +48,7 @@ JOB = define(
             "sources": listed(STRING),
             "add": {"type": "boolean"},
             "full": {"type": "boolean"},
+            "model": STRING,
             "progress": {"anyOf": [_PROGRESS, {"type": "null"}]},
             "ended_at": MAYBE,
             "report": {"type": ["object", "null"], "description": "what `pilotlight index --json` prints"},
@@ -63,12 +70,12 @@ blueprint = Blueprint("jobs", __name__, url_prefix="/api/v1")
     role="write",
     request=REQUEST,
     responses={202: JOB},
-    errors=_ERRORS,
+    errors=(404, *_ERRORS),
 )
 def start() -> tuple[Response, int, dict[str, str]]:
     """Begin a job and answer what is known of it."""
     fields = read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("sources", *FLAGS, "collection"), "this request")
+    refuse_unknown(fields, ("sources", *FLAGS, "collection", "model"), "this request")
     sources = fields.get("sources", [])
     if not isinstance(sources, list) or len(sources) > MOST_SOURCES:
         raise FieldError("sources", f"sources must be a list of at most {MOST_SOURCES} addresses, folders and files.")
@@ -76,7 +83,8 @@ def start() -> tuple[Response, int, dict[str, str]]:
         check(f"sources.{place}", source, SOURCE)
     flags: dict[str, Any] = {name: check(name, fields.get(name, False), schema) for name, schema in FLAGS.items()}
     collection = str(check("collection", fields.get("collection", NAME["default"]), NAME))
-    job = _jobs().start(sources=sources, collection=collection, **flags)
+    model = str(check("model", fields["model"], MODEL)) if "model" in fields else ""
+    job = _jobs().start(sources=sources, collection=collection, model=model, **flags)
     return jsonify(job), 202, {"Location": url_for("jobs.show", id=job["id"])}
 
 

@@ -5,9 +5,8 @@ import json
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
-from werkzeug.exceptions import NotFound
 
-from web.api.embeddings import INPUT, ROLE, VECTOR, model_name, role_of, texts_of
+from web.api.embeddings import INPUT, MODEL, ROLE, VECTOR, role_of, texts_of
 from web.api.parameters import read_object, retriever
 from web.api.schemas import COUNT, STRING, listed, structure
 from web.fields import FieldError, check, refuse_unknown
@@ -16,7 +15,6 @@ from web.problems import MEDIA_TYPE
 from web.retriever import Vectors
 from web.sizes import MAX_BODY_BYTES
 
-MODEL = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "must be the model that is served"}
 OPTIONS: dict[str, dict[str, Any]] = {
     "encoding_format": {
         "type": "string",
@@ -61,25 +59,23 @@ blueprint = Blueprint("openai", __name__, url_prefix="/v1")
     errors=(404,),
 )
 def embed() -> Response:
-    """Answer one vector for each text, in order, if the model asked for is the one that is served."""
+    """Answer one vector for each text, in order, if the model asked for is in use."""
     fields = read_object(MAX_BODY_BYTES)
     refuse_unknown(fields, ("model", "input", *OPTIONS), "this request")
-    model = check("model", fields.get("model"), MODEL)
+    model = str(check("model", fields.get("model"), MODEL))
     options = {name: check(name, fields[name], schema) for name, schema in OPTIONS.items() if name in fields}
     texts, role = texts_of(fields), role_of(fields)
-    if model != model_name():
-        raise NotFound(f"There is no model {model[:80]!a}; this server has {model_name()}.")
-    vectors = retriever().embed(texts, role)
+    made = retriever().embed(texts, role, model)
+    vectors, tokens = made.vectors, made.tokens
     dimension = vectors.shape[1]
     if options.get("dimensions", dimension) != dimension:
         raise FieldError("dimensions", f"dimensions must be {dimension}, the dimension of the model.")
-    tokens = sum(retriever().count_tokens(texts, role))
     encoded = _in_base64(vectors) if options.get("encoding_format") == "base64" else vectors.tolist()
     return jsonify(
         {
             "object": "list",
             "data": [{"object": "embedding", "index": place, "embedding": one} for place, one in enumerate(encoded)],
-            "model": model,
+            "model": made.model,
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
         }
     )
@@ -88,8 +84,10 @@ def embed() -> Response:
 @blueprint.get("/models")
 @operation(summary="List the models, as OpenAI does.", role="read", responses={200: MODELS})
 def models() -> Response:
-    """Answer the model that embeds, and the one that reranks where there is one."""
-    names = filter(None, [model_name(), retriever().status().get("rerank_model")])
+    """Answer the models that embed, the default one first, and the one that reranks where there is one."""
+    status = retriever().status()
+    names = [model["name"] for model in status.get("models", ())] or [status["model"]]
+    names += [status["rerank_model"]] if "rerank_model" in status else []
     data = [{"id": name, "object": "model", "created": 0, "owned_by": "pilotlight"} for name in names]
     return jsonify({"object": "list", "data": data})
 

@@ -10,7 +10,8 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 from werkzeug.exceptions import NotFound
 
-from web.api.openai import MODEL, with_message
+from web.api.embeddings import MODEL
+from web.api.openai import with_message
 from web.api.parameters import read_object, retriever
 from web.api.schemas import COUNT, STRING, listed, structure
 from web.fields import FieldError, Schema, check, refuse_unknown
@@ -22,7 +23,7 @@ QUERY = {"type": "string", "minLength": 1, "maxLength": 10_000}
 TEXT = {"type": "string", "minLength": 1, "maxLength": 100_000}
 BOOLEAN = {"type": "boolean", "default": False}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "model": MODEL,
+    "model": MODEL | {"description": "must be the model that reranks here"},
     "top_n": {"type": "integer", "minimum": 1, "maximum": 1_000_000, "description": "most results; default: all"},
     "return_documents": BOOLEAN | {"description": "whether to repeat each text in its result"},
     # what the model reads of a text is its own length's matter

@@ -121,6 +121,7 @@ ANSWER_FIELDS = structure(
             structure({"typed": STRING, "searched": listed(STRING), "reason": {"enum": ["correction", "synonym"]}}),
             description="words and phrases that were searched for because of those that were typed",
         ),
+        "did_you_mean": MAYBE | {"description": "the query with words of the index for those that it does not have"},
         "required": listed(STRING, description="phrases and fields that every hit has"),
         "excluded": listed(STRING, description="what no hit has"),
         "close": {
@@ -175,7 +176,12 @@ def search_parameters(limits: Settings) -> list[Parameter]:
         {"name": name, "in": "query", "schema": schema, "description": schema.get("description", "")}
         for name, schema in search_options(limits).items()
     ]
-    lists = [
+    return [query, *options, *filter_parameters()]
+
+
+def filter_parameters() -> list[Parameter]:
+    """Return the parameters of a filter in a query string, but for those of metadata, which have any name."""
+    lists: list[Parameter] = [
         {
             "name": name,
             "in": "query",
@@ -188,4 +194,4 @@ def search_parameters(limits: Settings) -> list[Parameter]:
         {"name": name, "in": "query", "schema": DAY, "description": f"only documents dated {words}"}
         for name, words in (("from", "on this day or later"), ("to", "on this day or before"))
     ]
-    return [query, *options, *lists, *days]
+    return [*lists, *days]

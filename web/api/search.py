@@ -65,8 +65,9 @@ def search_by_batch() -> Response:
     if not isinstance(queries, list) or not 1 <= len(queries) <= MOST_QUERIES:
         raise FieldError("queries", f"queries must be a list of 1 to {MOST_QUERIES} searches.")
     searches = [_checked(query) for query in queries]
-    embedded = [each.meaning for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
-    made = iter(retriever().embed_queries(embedded) if embedded else ())
+    embedded = [each for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
+    texts, collections = [each.meaning for each in embedded], [each.collection for each in embedded]
+    made = iter(retriever().embed_queries(texts, collections) if embedded else ())
     seconds = time.perf_counter() - began
     answers = []
     for search in searches:

@@ -26,7 +26,8 @@ from web.openapi import operation_of
 from web.problems import wants_page
 
 PUBLIC = frozenset({"static", "branding.logo", "branding.style", "embed.script"})  # files that pages are made of
-FOR_PAGES = frozenset({"search.search_by_query_string", "search.search_by_body"})  # what a key in a page is good for
+# what a key in a page is good for
+FOR_PAGES = frozenset({"search.search_by_query_string", "search.search_by_body", "suggestions.suggest"})
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters
 BARRED = "Too many requests without a valid key came from this address: try again later."

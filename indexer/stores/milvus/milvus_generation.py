@@ -13,6 +13,7 @@ from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts, is_document_id
 from indexer.generation.dense.vectors import check_query_vector
 from indexer.generation.document_database import AROUND, StoredChunk, texts_around
+from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.languages import ENGLISH
 from indexer.generation.lexical.lexical_query import LexicalQuery, read_query
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
@@ -117,10 +118,18 @@ class MilvusGeneration(Described):
         return _arrays(self._matching(find, k, within))
 
     def read_query(
-        self, query: str, synonyms: Synonyms = NO_SYNONYMS, is_word: Callable[[str], bool] | None = None
+        self,
+        query: str,
+        synonyms: Synonyms = NO_SYNONYMS,
+        is_word: Callable[[str], bool] | None = None,
+        only: Filter | None = None,
     ) -> LexicalQuery:
         """Read a query, as a user types it, for `search_words`; nothing is corrected."""
         return read_query(query, self.manifest.languages or (ENGLISH,), synonyms=synonyms)
+
+    def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
+        """Return nothing: titles and headings are not in order here."""
+        return []
 
     def within(self, query: LexicalQuery, allowed: str | None = None) -> Within:
         """Return what a query requires and excludes, and what `select` gave, for `search`."""

@@ -18,6 +18,7 @@ from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts
 from indexer.generation.document_database import StoredChunk
 from indexer.generation.generation import FILTERS, MANY_CHUNKS, Generation
+from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
@@ -80,10 +81,21 @@ class ShardedGeneration(Described):
         return scores[best], rows[best]
 
     def read_query(
-        self, query: str, synonyms: Synonyms = NO_SYNONYMS, is_word: Callable[[str], bool] | None = None
+        self,
+        query: str,
+        synonyms: Synonyms = NO_SYNONYMS,
+        is_word: Callable[[str], bool] | None = None,
+        only: Filter | None = None,
     ) -> LexicalQuery:
         """Read a query, as a user types it, for `search_words`; see `LexicalReader.read`."""
-        return self._lexical.read(query, synonyms, is_word)
+        return self._lexical.read(query, synonyms, is_word, only)
+
+    def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
+        """Return the titles and headings that go on as somebody types, of documents that a filter allows.
+
+        See `LexicalReader.suggest`.
+        """
+        return self._lexical.suggest(typed, most, self.select(only) if only else None)
 
     def within(self, query: LexicalQuery, allowed: JointRowSet | None = None) -> JointRowSet:
         """Return the rows, of those that `select` gave, which a query with required or excluded parts allows."""

@@ -1,16 +1,18 @@
 """`pilotlight index`."""
 
 import dataclasses
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from indexer.config import OWN
+from indexer.errors import IndexerError
 from indexer.number_format import counted
 from rag.commands.verb import Given, Result, verb
 from rag.errors import SettingsError
-from rag.settings import Settings, own_limits
+from rag.settings import MODEL_FIELDS, Settings, own_limits
 
 if TYPE_CHECKING:
     from indexer.build.progress import Progress
@@ -44,7 +46,33 @@ def index(given: Given, /, settings: Settings, *, source: Sequence[str], **optio
     memory.prepare()
     own = {name: getattr(settings, name) for name in OWN if name in given.flags}
     configured = given.file.sources if given.file else ()
-    return index_sources(list(source), given.settings(without=OWN), configured=configured, own=own, **options)
+    settings = given.settings(without=OWN)
+    if not given.names(MODEL_FIELDS):
+        settings = as_built(settings, quiet=bool(options.get("quiet")))
+    return index_sources(list(source), settings, configured=configured, own=own, **options)
+
+
+def as_built(settings: Settings, *, quiet: bool = False) -> Settings:
+    """Return the settings with the model that built the live index, where that is known here, and say so if it is new.
+
+    Another one would have to embed everything anew.
+    """
+    from indexer.generation.layout import GENERATIONS
+    from indexer.generation.manifest import read_manifest
+    from indexer.publish.collections import live_id
+    from rag.models.known_models import find
+
+    folder = settings.collection_dir
+    if (live := live_id(folder)) is None:
+        return settings
+    try:
+        known = find(settings, read_manifest(folder / GENERATIONS / live))
+    except IndexerError:  # which the build tells
+        return settings
+    used = known.settings(settings) if known else settings
+    if used is not settings and not quiet:
+        print(f"using model {used.model} ({used.precision}), as the live index; --model names another", file=sys.stderr)
+    return used
 
 
 def index_sources(

@@ -34,7 +34,7 @@ MODE = option("mode", "how to search: hybrid (default), dense or lexical")
     "embedder",
     "rerank",
     "serve",
-    without=("poll", "host", "port", "workers", "log_format", "log_queries"),
+    without=("poll", "host", "port", "workers", "model_memory", "log_format", "log_queries"),
 )
 @click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
 @option("k", "hits to return (default: 10)", "-k")
@@ -60,7 +60,7 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
 
     `options` are those of `SearchRequest`.
     """
-    from rag.commands.embedders import plans, prepare, verifying
+    from rag.commands.embedders import made_for, plans, prepare, verifying
 
     known = plans(settings)
     with verifying(known):
@@ -74,6 +74,8 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
     if not settings.store:
         published(settings)  # says that there is no such collection
     generation = chosen_store(settings).open()
+    if (settings := made_for(own := settings, generation.manifest)) is not own:
+        known = plans(settings)
     for plan in known:
         prepare(plan)
     model = load_reranker(settings)

@@ -32,13 +32,15 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
             library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
         else:
             from indexer.generation.layout import is_url
-            from rag.commands.embedders import plans, prepare
+            from rag.commands.embedders import plans, prepare, prepare_embedder
             from rag.commands.published import published
             from rag.serving.replica_retriever import retriever_of
 
             if not (settings.store or is_url(settings.index)):
                 published(settings)
-            for plan in plans(settings):
+            embedder, *others = plans(settings)
+            prepare_embedder(settings, embedder)
+            for plan in others:
                 prepare(plan)
             retriever = retriever_of(settings)
             retriever.start()

@@ -35,7 +35,7 @@ def serve(settings: Settings) -> Result | None:
     from embedder import cpu
     from indexer.generation.layout import is_url
     from rag.answer.endpoint import Endpoint
-    from rag.commands.embedders import plans, prepare, verifying
+    from rag.commands.embedders import plans, prepare, prepare_embedder, verifying
     from rag.commands.serve.workers import share_cores
     from rag.serving.api_keys import check_exposure
 
@@ -59,7 +59,8 @@ def serve(settings: Settings) -> Result | None:
             raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")
         if check.exitcode:
             sys.exit(2)  # it has said why
-    for each in known:
+    prepare_embedder(settings, plan)
+    for each in known[1:]:
         prepare(each)  # compiles once, here, and not in every worker
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
     settings = dataclasses.replace(settings, engine=plan.engine, precision=plan.precision)  # not auto, in its status

@@ -18,16 +18,20 @@ def import_(settings: Settings, *, file: Path) -> Result:
     from indexer.publish.archive import import_archive
     from indexer.publish.source_settings import leave_lost
     from rag.commands.published import described
+    from rag.models.known_models import find, how_to_prepare
 
     manifest = import_archive(
         settings.index_dir, file, collection=settings.collection, keep_generations=settings.keep_generations
     )
     warnings = []
     try:
-        if fields := differing_fields(manifest.fingerprint, Plan(settings.embedder_config()).fingerprint):
+        if find(settings, manifest) is None and (
+            fields := differing_fields(manifest.fingerprint, Plan(settings.embedder_config()).fingerprint)
+        ):
             names = ", ".join(fields)
             warnings.append(
-                f"serve will refuse it with these settings: it was built with a different embedder ({names})"
+                f"serve will refuse it with these settings: it was built with a different embedder ({names}); make "
+                f"this machine ready for it: {how_to_prepare(manifest)}"
             )
     except PilotlightError as error:
         warnings.append(f"cannot tell whether these settings can serve it: {error}")

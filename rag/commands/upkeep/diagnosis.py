@@ -25,6 +25,7 @@ from indexer.sources.git.program import version as git_version
 from indexer.sources.names import address_kind
 from indexer.stores.remote.client import version as obstore_version
 from rag.commands.published import published
+from rag.models.known_models import find
 from rag.query.retriever import check_fingerprint
 from rag.serving.store_access import TOKEN
 from rag.settings import SETTINGS, Settings
@@ -223,7 +224,7 @@ def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnin
         if name and report["sources"][name] is None:
             warnings.append(f"{name} is not installed, which reads each {kind} of this index: {_OPTIONAL[name][1]}")
     try:
-        if plan:
+        if plan and find(settings, generation.manifest) is None:
             check_fingerprint(generation, plan.fingerprint)
     except PilotlightError as error:
         warnings.append(str(error))

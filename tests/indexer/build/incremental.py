@@ -65,7 +65,7 @@ class Work:
         limits: CrawlLimits | None = None,
         **chunk: int,
     ) -> BuildReport:
-        limits = limits or CrawlLimits(allow_private=True, timeout=1.0, within=within or {})
+        limits = limits or CrawlLimits(allow_private=True, timeout=20.0, within=within or {})
         config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk), full=full)
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]

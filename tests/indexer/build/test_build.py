@@ -24,7 +24,7 @@ from indexer.publish.lock import writer_lock
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site
 
-CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=5.0))
+CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
 
 
 def run(index: Path, *sources: object, config: BuildConfig = CONFIG, full: bool = False) -> BuildReport:

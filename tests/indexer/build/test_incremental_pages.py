@@ -15,6 +15,7 @@ import pytest
 
 from indexer import records
 from indexer.build import lookahead
+from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.generation.current import current_id
 from indexer.read.parsing import parse
@@ -30,7 +31,7 @@ def hang_up(handler: BaseHTTPRequestHandler) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("500", "HTTP 500"), ("429", "HTTP 429"), ("hang up", "peer closed"), ("slow", "no complete answer within 1 s")],
+    [("500", "HTTP 500"), ("429", "HTTP 429"), ("hang up", "peer closed"), ("slow", "no complete answer within 3 s")],
 )
 def test_a_page_out_of_reach_is_kept(work: Work, site: Site, fault: str, reason: str) -> None:
     """The list is out of reach as well; the page behind it is still found."""
@@ -41,14 +42,15 @@ def test_a_page_out_of_reach_is_kept(work: Work, site: Site, fault: str, reason:
         site.stopping.wait(20)
 
     faults: dict[str, Any] = {"500": Reply(b"", 500), "429": Reply(b"", 429), "hang up": hang_up, "slow": slow}
+    limits = CrawlLimits(allow_private=True, timeout=3.0 if fault == "slow" else 20.0)
     site.routes |= {"/dogs": faults[fault], "/list": faults[fault]}
-    report = work.build(site.url)
+    report = work.build(site.url, limits=limits)
     assert [failure.url for failure in report.kept] == [f"{site.url}/dogs", f"{site.url}/list"]
     assert reason in report.kept[0].reason
     assert (report.published, report.failed, report.gone.count, report.unchanged) == (False, (), 0, 3)
     assert "kept         2\n" in report.table()
     pages["cats"].body, pages["cats"].etag = page("<p>Lions roar."), '"cats2"'
-    report = work.build(site.url)
+    report = work.build(site.url, limits=limits)
     assert (report.published, report.changed.count, len(report.kept), report.embedded) == (True, 1, 2, 1)
     assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
     site.routes |= {"/dogs": pages["dogs"], "/list": pages["list"]}

@@ -74,7 +74,7 @@ def test_reading_is_numbered() -> None:
     for body, media_type in ((html, "text/html"), (markdown, "text/markdown"), ("Birds\n\nsing.", "text/plain")):
         document = parse(make_page(body, media_type))
         digest.update(repr((document, chunker.split(document))).encode())
-    assert (READER_VERSION, digest.hexdigest()[:16]) == (10, "ca0c9e6c6f758f30")
+    assert (READER_VERSION, digest.hexdigest()[:16]) == (11, "ca0c9e6c6f758f30")
 
 
 def test_another_model_embeds_everything_anew_and_says_so(work: Work, site: Site) -> None:
@@ -83,9 +83,38 @@ def test_another_model_embeds_everything_anew_and_says_so(work: Work, site: Site
     work.embedder = DummyEmbedder(dimension=32)
     site.routes["/dogs"] = Reply(b"", 503)
     report = work.build(site.url)
-    assert work.said.startswith("dimension 64 -> 32: reading and embedding every page again\n")
+    assert work.said.startswith("dimension 64 -> 32: embedding every passage again; pages that have not changed are")
     assert (report.published, report.embedded, report.carried, len(report.kept)) == (True, first.chunks, 0, 1)
     assert len(work.content()[f"{site.url}/dogs"][2][0]) == 32
+
+
+def test_another_model_gets_the_pages_that_were_read_before(work: Work, site: Site, tmp_path: Path) -> None:
+    pages = zoo(site, "etag")
+    long = "".join(f"<p>Paragraph {number} tells of owls that hunt at night.</p>" for number in range(60))
+    site.routes["/owls"] = Reply(f"<title>Owls</title><h1>Owls</h1><h2>Hunting</h2>{long}".encode())
+    first = work.build(site.url, f"{site.url}/owls")
+    work.embedder = DummyEmbedder(dimension=32)
+    second = work.build(site.url, f"{site.url}/owls")
+    assert (second.published, second.embedded, second.unchanged) == (True, first.chunks, first.documents)
+    assert {route.sent for route in pages.values()} == {1}
+    anew = Work(tmp_path / "anew")
+    anew.embedder = DummyEmbedder(dimension=32)
+    anew.build(site.url, f"{site.url}/owls")
+    ours, theirs = work.content(), anew.content()
+    assert {url: each[:3] for url, each in ours.items() if url != "pages"} == {
+        url: each[:3] for url, each in theirs.items() if url != "pages"
+    }
+
+
+def test_a_model_that_reads_less_gets_passages_that_fit_it(work: Work, tmp_path: Path) -> None:
+    path = tmp_path / "owls.md"
+    path.write_text("# Owls\n\n" + "Owls hunt mice at night, and sleep by day. " * 60, encoding="utf-8")
+    work.build(path)
+    work.embedder = DummyEmbedder(max_length=64)
+    work.build(path)
+    [(_, chunks, *_)] = [each for url, each in work.content().items() if url != "pages"]
+    assert len(chunks) > 10
+    assert "".join(map(str, chunks)).count("Owls hunt mice") == 60
 
 
 def test_everything_can_be_read_anew(work: Work, site: Site) -> None:

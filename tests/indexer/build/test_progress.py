@@ -17,7 +17,7 @@ from indexer.errors import (
 )
 from tests.dummy import DummyEmbedder
 
-CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=5.0))
+CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
 
 
 class Terminal(io.StringIO):

@@ -48,7 +48,7 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
 
 def test_hosts(tmp_path: Path, site: Site) -> None:
     site.pages(index="<h1>Zoo</h1><p>Zebras have stripes.<a href=/gone>gone</a>")
-    config = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=5.0))
+    config = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
     quiet = Progress(sys.stderr, "quiet")
     report = build([site.url], tmp_path / "index", DummyEmbedder(), config, progress=quiet)
     [host] = report.as_dict()["hosts"]

@@ -12,7 +12,7 @@ from indexer.crawl.fetch import Fetcher
 from indexer.errors import FetchError, NotWanted
 from tests.indexer.server import Reply, Site, redirect, send
 
-SMALL = CrawlLimits(allow_private=True, timeout=5.0, max_bytes=10_000)
+SMALL = CrawlLimits(allow_private=True, timeout=20.0, max_bytes=10_000)
 
 
 def get(site: Site, path: str = "/p", limits: CrawlLimits = SMALL) -> bytes:
@@ -215,7 +215,7 @@ def test_abort_wakes_a_waiting_fetch(site: Site) -> None:
 
 def test_delay_spaces_the_requests(site: Site) -> None:
     site.routes["/p"] = "x"
-    with Fetcher(CrawlLimits(allow_private=True, timeout=5.0, delay=0.1)) as fetcher:
+    with Fetcher(CrawlLimits(allow_private=True, timeout=20.0, delay=0.1)) as fetcher:
         began = time.monotonic()
         for _ in range(4):
             fetcher.get(f"{site.url}/p")

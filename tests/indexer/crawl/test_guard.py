@@ -12,7 +12,7 @@ from indexer.errors import NotWanted, SourceError
 from indexer.records import Failure, Page, Skip
 from tests.indexer.server import Site, redirect
 
-PUBLIC = CrawlLimits(timeout=5.0, concurrency=1)
+PUBLIC = CrawlLimits(timeout=20.0, concurrency=1)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from indexer.crawl.traffic import Traffic
 from indexer.errors import FetchError
 from tests.indexer.server import Reply, Site, redirect
 
-LIMITS = CrawlLimits(allow_private=True, timeout=5.0)
+LIMITS = CrawlLimits(allow_private=True, timeout=20.0)
 AGENT = LIMITS.user_agent
 
 

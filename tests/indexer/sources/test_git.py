@@ -27,7 +27,7 @@ from tests.indexer.server import Site, redirect
 from tests.indexer.sources.repositories import GitSite, Repository, serving
 
 pytestmark = pytest.mark.skipif(not version(), reason="git is not installed")
-LIMITS = CrawlLimits(allow_private=True, timeout=5.0, max_bytes=1000)
+LIMITS = CrawlLimits(allow_private=True, timeout=20.0, max_bytes=1000)
 TEMPLATE = "https://code.test/blob/{ref}/{path}#L{line}"
 
 

@@ -25,7 +25,7 @@ def sites() -> Iterator[list[Site]]:
 
 
 def limits(sites: int = 4, concurrency: int = 2) -> CrawlLimits:
-    return CrawlLimits(allow_private=True, timeout=5.0, sites=sites, concurrency=concurrency)
+    return CrawlLimits(allow_private=True, timeout=20.0, sites=sites, concurrency=concurrency)
 
 
 def order(sites: list[Site], limits: CrawlLimits, *sources: str) -> list[str]:

@@ -22,7 +22,7 @@ def test_push_wait_and_withdraw(tmp_path: Path) -> None:
     settings = Settings(index=str(tmp_path / "index"), keys=str(tmp_path / "keys.json"))
     key = KeyFile(settings.keys_file).add("sender", "write")
     queue = PushedQueue(settings, (sys.executable, "-c", ""))
-    builder = PushedBuilder(settings, DummyEmbedder())
+    builder = PushedBuilder(settings, lambda settings: DummyEmbedder())
     with running(create_app(FakeRetriever(), settings, None, queue)) as url, Client(url, key=key) as client:
         text = client.push("https://wiki.test/a", "Cats purr.", title="Cats", metadata={"team": ["a"]})
         page = client.push(

@@ -14,6 +14,7 @@ from rag.client.client import Client
 from rag.errors import ClientError, JobConflict, JobMissing, Refused, Rejected, Unavailable
 from rag.query.filters import Filter
 from rag.query.request import SearchRequest
+from rag.query.results import Suggestion
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.endpoint import FakeEndpoint, fake_endpoint
@@ -232,7 +233,13 @@ def test_jobs(retriever, tmp_path, monkeypatch):
     jobs = FakeJobs()
     with running(create_app(retriever, settings, jobs)) as url, Client(url, key) as client:
         job = client.index("https://a.example/", full=True, collection="notes")
-        assert jobs.asked == {"sources": ["https://a.example/"], "full": True, "add": False, "collection": "notes"}
+        assert jobs.asked == {
+            "sources": ["https://a.example/"],
+            "full": True,
+            "add": False,
+            "collection": "notes",
+            "model": "",
+        }
         assert (job.state, job.running) == ("running", True)
         with pytest.raises(Unavailable, match="still running after 0 seconds"):
             job.wait(timeout=0)
@@ -275,3 +282,11 @@ def test_the_client_loads_no_model_and_no_index():
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "httpx" in loaded
     assert not loaded & {"torch", "faiss", "tantivy", "lxml", "flask", "pydantic", "langchain_core"}
+
+
+def test_suggestions_come_typed(client: Client, retriever: FakeRetriever) -> None:
+    retriever.suggestions = [Suggestion("Partial Indexes", "title")]
+    only = Filter.parse({"language": ["de", "en"], "date": {"from": "2026-01-01"}})
+    assert client.suggest("parti", collection="notes", k=2, filter=only) == [Suggestion("Partial Indexes", "title")]
+    assert retriever.typed == [("parti", "notes", only, 2)]
+    assert client.suggest("other") == []

@@ -37,8 +37,9 @@ def test_the_answer_says_how_the_query_was_read(site):
     answer = retriever.search(SearchRequest('vacum "dead tuples" -title:durability'))
     assert answer.also_searched == [{"typed": "vacum", "searched": ["vacuum"], "reason": "correction"}]
     assert (answer.required, answer.excluded) == (['"dead tuples"'], ["title:durability"])
-    assert as_text(answer.as_dict()).splitlines()[:5:2] == [
-        "without: title:durability", 'only with: "dead tuples"', "also searched for: vacuum (vacum)",
+    assert as_text(answer.as_dict()).splitlines()[:7:2] == [
+        "without: title:durability", 'only with: "dead tuples"',
+        'did you mean: vacuum "dead tuples" -title:durability', "also searched for: vacuum (vacum)",
     ]  # fmt: skip
     [hit] = answer.hits
     assert "vacuum" in {hit.text[start:end].lower() for start, end in hit.highlights}
@@ -61,3 +62,47 @@ def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):
     assert titles("vacuum partial index", boost="path=/*0.1") == ranked  # which holds for all alike
     with pytest.raises(SettingsError, match="boost"):
         titles("vacuum", boost="nonsense")
+
+
+@pytest.fixture
+def asked(site):
+    """What was meant by a query, and the words that were searched for as well, in documents that a filter allows."""
+    (site.source / "secret.md").write_text("# Secret\n\nThe ceratops of max_wal_senders stay hidden, as does vacxum.\n")
+    site.build()
+    retriever = Retriever.open(site.index, DummyEmbedder())
+
+    def ask(query: str, path: str = "") -> tuple[str | None, list[str]]:
+        only = {"path": str(site.source / path)} if path else None
+        answer = retriever.search(SearchRequest(query, filter=only))
+        return answer.did_you_mean, [word for also in answer.also_searched for word in also["searched"]]
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("vacum of dead tuples", "vacuum of dead tuples"),
+        ("Vacum, and (tupels)?", "Vacuum, and (tuples)?"),  # all else stays as it was typed
+        ('"dead tupels"', '"dead tuples"'),  # which is not corrected by itself
+        ("title:vacum title:x", "title:vacuum title:x"),
+        ("vacuum tuples", None),
+        ("max_wal_senders", None),  # names are left alone, those that are there and those that are not
+        ("max_wal_sender maxWalSenders x86", None),
+        ("dead -tupels", None),
+        ("lovers", None),  # which the model has a token for
+        ("q", None),
+    ],
+)
+def test_what_was_meant_is_proposed(asked, query, meant):
+    assert asked(query)[0] == meant
+
+
+def test_corrections_are_words_of_documents_that_may_be_found(asked):
+    assert asked("ceratosp") == ("ceratops", ["ceratops"])
+    assert asked("ceratosp", "vacuum.md") == (None, [])
+    assert asked("ceratosp", "secret.md") == ("ceratops", ["ceratops"])
+    # neither is a word that only other documents have a known one, nor does it stand before a likelier one
+    assert asked("vacxum") == (None, [])
+    assert asked("vacxum", "vacuum.md") == ("vacuum", ["vacuum"])
+    assert asked("vacxumm", "vacuum.md") == asked("vacqumm", "vacuum.md")

@@ -8,4 +8,4 @@ from tests.dummy import DummyEmbedder
 
 if __name__ == "__main__":
     server = os.getppid()
-    PushedBuilder(load(), DummyEmbedder()).keep(lambda: os.getppid() == server, idle=5.0)
+    PushedBuilder(load(), lambda settings: DummyEmbedder()).keep(lambda: os.getppid() == server, idle=5.0)

@@ -19,7 +19,7 @@ from rag.settings_file import ConfiguredSource
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site
 
-CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=1.0))
+CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
 HUNG = 30  # seconds, after which a test that waits for a change that never comes fails
 
 
@@ -178,7 +178,9 @@ def test_a_restart_reads_at_once_what_would_be_read_otherwise(
         (tmp_path / "index" / "readings.json").write_text('{"default": {"x": [')
     if why == "gone":
         keep(tmp_path, ScheduledSource(str(notes), every=0.1), steps=[lambda: None])
-    config = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=1.0, max_depth=3)) if why == "limits" else CONFIG
+    config = (
+        BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0, max_depth=3)) if why == "limits" else CONFIG
+    )
     metadata: dict[str, tuple[str, ...]] = {"team": ("core",)} if why == "metadata" else {}
 
     def say(text: str) -> None:

@@ -5,7 +5,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from rag.errors import DocumentMissing, NotReady, OriginalMissing
+from rag.errors import DocumentMissing, ModelMissing, NotReady, OriginalMissing
 from rag.query.filters import Filter
 from rag.query.request import SearchRequest
 from tests.dummy import DummyEmbedder
@@ -45,10 +45,12 @@ def test_vectors_and_tokens(site, live):
     site.build()
     live.start()
     texts = [f"text number {number}" for number in range(70)]  # more than one run of the model takes
-    assert live.embed(texts).shape == (70, 64)
-    assert (live.embed(texts, "query") == DummyEmbedder().encode(texts)).all()
-    assert live.embed([]).shape == (0, 64)
-    assert live.count_tokens(["one two"]) == [4]
+    assert live.embed(texts).vectors.shape == (70, 64)
+    assert (live.embed(texts, "query").vectors == DummyEmbedder().encode(texts)).all()
+    assert live.embed([]).vectors.shape == (0, 64)
+    assert live.embed(["one two", "three"])[1:] == (7, "all-MiniLM-L6-v2")
+    with pytest.raises(ModelMissing, match="no model 'other' here; there are: all-MiniLM-L6-v2"):
+        live.embed(["a"], model="other")
 
 
 def test_describe(site, live):

@@ -94,9 +94,9 @@ def test_why_it_waits_is_told(site: Site, settings: Settings, queue: PushedQueue
     site.build()
     queue.put("https://wiki.test/a", b"Text.", "text/plain")
     with writer_lock(site.index):
-        PushedBuilder(settings, DummyEmbedder()).keep(lambda: True, idle=0.3)
+        PushedBuilder(settings, lambda settings: DummyEmbedder()).keep(lambda: True, idle=0.3)
     assert "another process is writing" in queue.queue()["error"]
-    PushedBuilder(settings, DummyEmbedder()).keep(lambda: False)
+    PushedBuilder(settings, lambda settings: DummyEmbedder()).keep(lambda: False)
     assert (queue.queue()["error"], queue.queue()["queued"]) == (None, 0)
 
 
@@ -104,7 +104,7 @@ def test_an_index_of_another_model_is_left_alone(site: Site, settings: Settings,
     generation = site.build()
     queue.put("https://wiki.test/a", b"Text.", "text/plain")
     with pytest.raises(FingerprintMismatch, match="another model"):
-        PushedBuilder(settings, DummyEmbedder(dimension=32)).build(site.index)
+        PushedBuilder(settings, lambda settings: DummyEmbedder(dimension=32)).build(site.index)
     with closing(Generation.open(site.index)) as live:
         assert live.id == generation
 
@@ -113,7 +113,9 @@ def test_settings_of_the_index_are_kept(site: Site, settings: Settings, queue: P
     """Those of the server may be others: nothing is read or cut again for that."""
     site.build()
     queue.put("https://wiki.test/a", b"Text.", "text/plain")
-    report = PushedBuilder(load({"index": str(site.index), "chunk_tokens": 50}, {}), DummyEmbedder()).build(site.index)
+    report = PushedBuilder(
+        load({"index": str(site.index), "chunk_tokens": 50}, {}), lambda settings: DummyEmbedder()
+    ).build(site.index)
     assert (report.fetched, report.embedded, report.documents) == (1, 1, 4)
     with closing(Generation.open(site.index)) as live:
         assert live.manifest.settings["chunk"]["tokens"] == 200

@@ -27,8 +27,8 @@ def test_post_answers_with_the_rest_body(client: FlaskClient, retriever: FakeRet
     assert response.mimetype == "application/json"
     body = response.get_json()
     assert list(body) == [
-        "query", "hits", "next", "facets", "also_searched", "required", "excluded", "close", "reranked", "took_ms",
-        "generation",
+        "query", "hits", "next", "facets", "also_searched", "did_you_mean", "required", "excluded", "close", "reranked",
+        "took_ms", "generation",
     ]  # fmt: skip
     assert body["query"] == "partial index"
     assert body["generation"] == "g1"

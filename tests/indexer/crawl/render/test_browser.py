@@ -25,7 +25,7 @@ from tests.indexer.crawl.render.sites import JSON, SCRIPT, drawn_site, shell
 from tests.indexer.server import Reply, Site, redirect
 
 pytestmark = pytest.mark.browser
-NEAR = CrawlLimits(timeout=5.0, allow_private=("127.0.0.2/32",), render="auto")
+NEAR = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",), render="auto")
 ROOT = Path(__file__).parents[4]
 NO_NAMESPACE = (  # as where the kernel does not allow one: the browser's own flags must do
     "import sys; sys.path[:] = sys.argv[1:]; import indexer.crawl.render.containment as held; "
@@ -211,7 +211,7 @@ def test_what_a_page_may_use_up(site: Site, browser: Browser) -> None:
     for number in range(40):
         site.routes[f"/data?{number}"] = Reply(b"x" * 10_000, 200, JSON)
     limits = CrawlLimits(
-        timeout=5.0, allow_private=("127.0.0.2/32",), render="auto", render_timeout=3.0, render_bytes=100_000,
+        timeout=20.0, allow_private=("127.0.0.2/32",), render="auto", render_timeout=3.0, render_bytes=100_000,
         max_bytes=100_000,
     )  # fmt: skip
     found = items(site.url, browser, limits)

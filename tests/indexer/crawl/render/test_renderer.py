@@ -25,7 +25,7 @@ from tests.indexer.server import Reply, Site
 TEXT = "Words of a page that a script has drawn. " * 12
 SHELL = "<html><head><title>Docs</title><script src=/app.js></script></head><body><div id=root></div>"
 WRITTEN = f"<script src=/menu.js></script><h1>Written</h1><p>{'Words of a page that needs no script. ' * 12}</p>"
-AUTO = CrawlLimits(allow_private=True, timeout=5.0, render="auto")
+AUTO = CrawlLimits(allow_private=True, timeout=20.0, render="auto")
 
 
 @dataclass
