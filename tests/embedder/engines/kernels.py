@@ -40,7 +40,9 @@ MODULES = {
     "dense": (("cls", "mean"), ((128, 96, "Tanh", False), (96, 96, "GELU", True), (96, 160, "SiLU", False)), 50),
     "few dense": (("mean",), ((64, 64, "Sigmoid", True), (64, 32, "ReLU", False)), 0),
 }
-PRECISIONS = {"fp32": 0.999999, "bf16": 0.9995, "int8": 0.985}  # lowest cosine with the module in fp32
+# Lowest cosine with the module in fp32. bf16 that is multiplied as such rounds the activations too, twice the error of
+# kernels that widen it; and torch draws other random weights on other processors: the worst text seen is 0.9992.
+PRECISIONS = {"fp32": 0.999999, "bf16": 0.999, "int8": 0.985}
 LONGEST = 64
 DRIVER = Path(__file__).parents[1] / "native"
 OLDEST = {"x86_64": "-march=x86-64", "aarch64": "-march=armv8-a"}
