@@ -1,6 +1,7 @@
 """The search box on the page of another site, which has a strict content security policy, and may be hostile."""
 
 import gzip
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,9 +177,14 @@ def test_a_reader_searches_by_keys_alone(page: Page, site: Site, key: str) -> No
 def test_queries_are_suggested_and_kept(page: Page, site: Site, key: str, retriever: FakeRetriever) -> None:
     retriever.suggestions = [Suggestion("Partial Indexes", "title"), Suggestion(f"partial {EVIL}", "heading")]
     retriever.did_you_mean = "meant"
+    release, found = threading.Event(), retriever.hits
+    retriever.hits = lambda query: found(query) if release.wait(20) and callable(found) else []
     page.goto(site.url)
     page.keyboard.press("/")
-    page.keyboard.type("partial")
+    with page.expect_response(lambda reply: "suggest?q=partial&" in reply.url) as suggested:
+        page.keyboard.type("partial")
+    suggested.value.finished()
+    release.set()  # suggestions that come after the hits are not shown
     names = page.get_by_role("group", name="Suggestions").get_by_role("option")
     expect(names).to_have_text(["Did you mean: meant", "Partial Indexes", f"partial {EVIL}"])
     expect(page.get_by_role("group", name="Results").get_by_role("option")).to_have_count(4)
