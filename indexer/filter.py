@@ -8,7 +8,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -48,6 +48,7 @@ class Filter:
     date_from: str | None = None  # the first day, YYYY-MM-DD; a document without a date never matches
     date_to: str | None = None  # the last day
     metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values), compared exactly, by case too
+    also: "Filter | None" = None  # another that must match too; only `&` makes it
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
@@ -66,7 +67,7 @@ class Filter:
                 raise FilterError(
                     f"filter.{_shown(name)}", f"is not a filter field; known fields are: {', '.join(FIELDS)}"
                 )
-        lists = {name: _texts(f"filter.{name}", fields[name]) for name in LISTS if name in fields}
+        lists: dict[str, Any] = {name: _texts(f"filter.{name}", fields[name]) for name in LISTS if name in fields}
         if not all(_ADDRESS.match(text) for text in lists.get("url_prefix", ())):
             raise FilterError(
                 "filter.url_prefix", "must be an address with its scheme, such as https://docs.example/guide"
@@ -77,6 +78,19 @@ class Filter:
             lists["content_type"] = _unique(text.lower() for text in lists["content_type"])
         first, last = _dates(fields.get("date", {}))
         return cls(date_from=first, date_to=last, metadata=_metadata(fields.get("metadata", {})), **lists)
+
+    def __and__(self, other: "Filter") -> "Filter":
+        """Return the filter for documents that both allow; its `as_dict` is that of the first."""
+        return replace(self, also=self.also & other if self.also else other)
+
+    @property
+    def days(self) -> tuple[str | None, str | None]:
+        """First and last day that all parts allow; None where there is no bound. The first may be after the last."""
+        first, last = self.also.days if self.also else (None, None)
+        return (
+            max(filter(None, (self.date_from, first)), default=None),
+            min(filter(None, (self.date_to, last)), default=None),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form, which `parse` reads; fields that are not given are left out."""
@@ -96,7 +110,7 @@ class Filter:
         groups.append([_term("url", _levels(*_split(value))[-1]) for value in self.url_prefix])
         groups.append([_term("path", _levels("", value)[-1]) for value in self.path])
         groups += [[_term("metadata", value, name) for value in values] for name, values in self.metadata]
-        return [group for group in groups if group]
+        return [group for group in groups if group] + (self.also.terms() if self.also else [])
 
     def select(self, connection: "sqlite3.Connection", total: int) -> "RowSet":
         """Return the rows of the matching documents, of total rows in all.
@@ -111,7 +125,7 @@ class Filter:
             marks = ", ".join("?" * len(group))
             tests.append(f"id IN (SELECT document FROM terms WHERE term IN ({marks}))")  # noqa: S608 - only marks
             values += group
-        for comparison, day in ((">=", self.date_from), ("<=", self.date_to)):
+        for comparison, day in zip((">=", "<="), self.days, strict=True):
             if day is not None:
                 tests.append(f"date {comparison} ?")
                 values.append(day)

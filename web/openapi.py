@@ -65,6 +65,7 @@ class Operation:
     responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None]
     errors: tuple[int, ...]
     description: str
+    whole: bool  # tells of everything: not for keys that may see a part alone
 
 
 def operation(
@@ -76,6 +77,7 @@ def operation(
     responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None],
     errors: Sequence[int] = (),
     description: str = "",
+    whole: bool = False,
 ) -> Callable[[View], View]:
     """Describe a view function; stands below its route.
 
@@ -87,10 +89,12 @@ def operation(
         responses: by status: a schema of JSON, a `Content`, several of these, or None for no body.
         errors: statuses that are answered with a problem, beside those that every such route has.
         description: more, in Markdown.
+        whole: whether it tells of everything, so that a key that may see a part alone is refused.
     """
     common: tuple[int, ...] = () if role is None else GUARDED_ERRORS
     common += BODY_ERRORS if request is not None else ()
-    described = Operation(summary, role, request, parameters, responses, tuple(sorted({*common, *errors})), description)
+    answered = tuple(sorted({*common, *errors}))
+    described = Operation(summary, role, request, parameters, responses, answered, description, whole)
 
     def describe(view: View) -> View:
         setattr(view, _ATTRIBUTE, described)

@@ -74,18 +74,23 @@ class Retriever(Protocol):
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
         """Say how well each text answers a query. Raises RerankOff, NotReady or DeadlinePassed."""
 
-    def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
-        """Return a document with its passages, JSON-ready. Raises DocumentMissing, CollectionMissing or NotReady."""
+    def document(self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
+        """Return a document that a filter allows with its passages, JSON-ready.
+
+        Raises DocumentMissing, CollectionMissing or NotReady.
+        """
 
     def sections(
-        self, id: str, collection: str = DEFAULT_COLLECTION, whole: str = ""
+        self, id: str, collection: str = DEFAULT_COLLECTION, whole: str = "", filter: Filter | None = None
     ) -> tuple[dict[str, Any], list[Section]]:
         """Return a document and, by heading, its passages, in which only that of the id `whole` repeats another.
 
         Raises as `document` does.
         """
 
-    def original(self, id: str, collection: str = DEFAULT_COLLECTION) -> tuple[str, BinaryIO]:
+    def original(
+        self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None
+    ) -> tuple[str, BinaryIO]:
         """Open the file that a document was read from; return its name and the open file, at its beginning.
 
         Raises OriginalMissing, and as `document` does.
@@ -102,8 +107,11 @@ class Retriever(Protocol):
         Raises as `document` does, and FilterError.
         """
 
-    def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[dict[str, Any]]:
-        """Return every document of one generation, as `document` does. Raises CollectionMissing or NotReady."""
+    def documents(self, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
+        """Return every document of one generation that a filter allows, as `document` does.
+
+        Raises CollectionMissing or NotReady.
+        """
 
     def close(self) -> None:
         """Stop background work and release files."""

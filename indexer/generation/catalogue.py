@@ -20,6 +20,7 @@ _AT_ONCE = 64  # documents that are read under the lock: none of them waits long
 _FACTS = """
 SELECT url, source, language, content_type FROM documents WHERE id IN (SELECT value FROM json_each(?))
 """
+_FIRST_ROWS = "SELECT url, first_row FROM documents WHERE id IN (SELECT value FROM json_each(?))"
 _DATES = "SELECT id, date FROM documents WHERE id IN (SELECT value FROM json_each(?))"
 _DOCUMENTS = """
 SELECT id, url, title, source, language, date, content_type, metadata, fetched_at FROM documents
@@ -114,6 +115,14 @@ class Catalogue:
         """Return the facts of a document by its id, its passages unread, or None. Raises IndexCorrupt."""
         found = self.facts(self._numbers(wanted))
         return next((facts for facts in found if document_id(facts.url) == wanted), None)
+
+    def first_row(self, wanted: str) -> int | None:
+        """Return the row of the first passage of a document by its id, or None, which takes as long.
+
+        Raises IndexCorrupt.
+        """
+        found = self._rows(_FIRST_ROWS, json.dumps(self._numbers(wanted) or [self._last]))
+        return next((row for url, row in found if document_id(url) == wanted), None)
 
     def __iter__(self) -> Iterator[StoredDocument]:
         """Yield every document, in the order of the index. Raises IndexCorrupt."""

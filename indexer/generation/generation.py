@@ -223,6 +223,15 @@ class Generation:
         """Return the facts of the document with an id, or None. Raises IndexCorrupt."""
         return self.catalogue.facts_by_id(id)
 
+    def allows(self, id: str, only: Filter) -> bool:
+        """Return whether there is a document with an id that a filter allows; as fast as where there is none.
+
+        Raises IndexCorrupt.
+        """
+        allowed, row = self.select(only), self.catalogue.first_row(id)
+        found = bool(allowed.contains(np.array([row or 0]))[0])
+        return found and row is not None
+
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document with an id and its passages, JSON-ready, or None. Raises IndexCorrupt."""
         found = self.catalogue.find(id)

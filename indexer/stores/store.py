@@ -121,6 +121,9 @@ class Searchable(Protocol):
     def facts_by_id(self, id: str) -> DocumentFacts | None:
         """Return the facts of the document of an id, or None; its passages are not read."""
 
+    def allows(self, id: str, only: Filter) -> bool:
+        """Return whether there is a document of an id that a filter allows; its passages are not read."""
+
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None."""
 

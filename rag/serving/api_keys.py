@@ -15,14 +15,17 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from indexer.generation.layout import is_collection_name
 from indexer.urls import is_loopback
 from rag.clock import timestamp
 from rag.errors import KeysError, SettingsError
+from rag.query.filters import Filter, FilterError
+from rag.serving.scope import EVERYTHING, Scope
 from rag.settings import Settings
 
 __all__ = ["KeyFile", "KeyRing", "check_exposure", "is_loopback"]
@@ -46,6 +49,7 @@ class Key:
     sha256: str
     created: str  # ISO 8601, UTC
     origins: tuple[str, ...] = ()  # whose pages show it, to everybody: it is good for them alone; empty for a secret
+    scope: Scope = EVERYTHING  # what it may see
 
 
 class KeyFile:
@@ -65,26 +69,32 @@ class KeyFile:
             raise KeysError(f"{self.path} cannot be read: {error.strerror}") from error
         try:
             content = json.loads(text)
-            keys = tuple(Key(**{**fields, "origins": tuple(fields.get("origins", ()))}) for fields in content["keys"])
+            keys = tuple(map(_key, content["keys"]))
             sound = content["version"] == _VERSION and all(
                 _NAME.fullmatch(key.name)
-                and key.role in (("read",) if key.origins else ROLES)
+                and key.role in (("read",) if key.origins or key.scope.filter else ROLES)
                 and re.fullmatch("[0-9a-f]{64}", key.sha256)
                 and all(map(is_origin, key.origins))
                 for key in keys
             )
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, FilterError):
             sound = False
         if not sound:
             raise KeysError(f"{self.path} is not a valid key file: restore it, or delete it and create new keys")
         return keys
 
-    def add(self, name: str, role: str, key: str | None = None, origins: Iterable[str] = ()) -> str:
+    def add(
+        self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), scope: Scope = EVERYTHING
+    ) -> str:
         """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
 
         With `origins`, it is one that pages of these sites may show: good for searches from them alone.
+        With a `scope`, nothing else exists for it. Whoever writes changes what others find, so that a key which may
+        write sees collections whole.
+
         Raises KeysError: the name is taken or cannot be one, the role is unknown, the key is too short or there
-        already, an origin is none, a key for pages is to write, or the file cannot be written.
+        already, an origin is none, a key for pages or below a filter is to write, a collection cannot be called so, or
+        the file cannot be written.
         """
         if not _NAME.fullmatch(name):
             raise KeysError(
@@ -95,6 +105,11 @@ class KeyFile:
         origins = tuple(dict.fromkeys(origins))
         if origins and role != "read":
             raise KeysError("everybody can see a key in a page: with --origin, the role must be read")
+        if scope.filter and role != "read":
+            raise KeysError("a key that sees only some documents cannot write: with --filter, the role must be read")
+        for collection in scope.collections or ():
+            if not is_collection_name(collection):
+                raise KeysError(f"{collection[:80]!r} is not a name that a collection can have")
         for origin in origins:
             if not is_origin(origin):
                 raise KeysError(f"{origin[:80]!r} is not an origin: {ORIGINS_ARE}")
@@ -102,7 +117,7 @@ class KeyFile:
             key = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         _check_key(key)
         created = timestamp(datetime.now(UTC))
-        made = Key(name, role, digest(key), created, origins)  # type: ignore[arg-type]  # the role has been checked
+        made = Key(name, role, digest(key), created, origins, scope)  # type: ignore[arg-type]  # the role has been checked
         with self._changing() as keys:
             if any(other.name == name for other in keys):
                 raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")
@@ -136,10 +151,7 @@ class KeyFile:
             os.close(folder)
 
     def _write(self, keys: list[Key]) -> None:
-        rows = [asdict(key) for key in keys]
-        for row in rows:
-            if not row["origins"]:  # as earlier versions, which know none, wrote and read it
-                del row["origins"]
+        rows = list(map(_row, keys))
         text = json.dumps({"version": _VERSION, "keys": rows}, indent=1) + "\n"
         try:
             # a temporary file is readable by its owner only
@@ -194,6 +206,29 @@ class KeyRing:
             if hmac.compare_digest(known.sha256, wanted):
                 found = known
         return found
+
+
+def _key(fields: dict[str, Any]) -> Key:
+    """Read a record of the file. Raises ValueError, TypeError, KeyError, AttributeError or FilterError."""
+    names, wanted = fields.get("collections"), fields.get("filter")
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ValueError("collections must be a list of names")
+    scope = Scope(None if names is None else frozenset(names), None if wanted is None else Filter.parse(wanted))
+    own = {name: value for name, value in fields.items() if name not in ("collections", "filter")}
+    return Key(**{**own, "origins": tuple(fields.get("origins", ())), "scope": scope})
+
+
+def _row(key: Key) -> dict[str, Any]:
+    """Return the record of a key; what it does not have is left out: earlier versions know none of it."""
+    row: dict[str, Any] = {"name": key.name, "role": key.role, "sha256": key.sha256, "created": key.created}
+    row |= {"origins": list(key.origins)} if key.origins else {}
+    return row | scope_fields(key.scope)
+
+
+def scope_fields(scope: Scope) -> dict[str, Any]:
+    """Return what the record of a key says of its scope, JSON-ready."""
+    fields: dict[str, Any] = {} if scope.collections is None else {"collections": sorted(scope.collections)}
+    return fields | ({"filter": scope.filter.as_dict()} if scope.filter else {})
 
 
 def is_origin(text: object) -> bool:

@@ -11,10 +11,10 @@ from embedder.protocol import CrossEncoder, Embedder, Role
 from embedder.text_embedder import TextEmbedder
 from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
-from indexer.generation.catalogue import DocumentFacts
 from indexer.generation.layout import DEFAULT
 from indexer.generation.manifest import Manifest
 from indexer.sources.original import open_original
+from indexer.stores.store import Searchable
 from rag import deadline
 from rag.document_sections import Section, by_section
 from rag.errors import (
@@ -214,36 +214,26 @@ class LiveRetriever:
         parts = shared.turns.take(sizes, lambda start, stop: queue.score(rows[start:stop]))
         return Relevance(np.concatenate([np.empty(0, np.float32), *parts]), sum(sizes))
 
-    def document(self, id: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return a document with its passages, JSON-ready. Raises DocumentMissing, and as `search` does."""
-        found = self._ask(collection, lambda retriever: retriever.generation.document(id))
-        if found is None:
-            raise DocumentMissing(id, collection)
-        return found
+    def document(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
+        """Return a document that a filter allows with its passages, JSON-ready.
 
-    def sections(self, id: str, collection: str = DEFAULT, whole: str = "") -> tuple[dict[str, Any], list[Section]]:
+        Raises DocumentMissing, and as `search` does.
+        """
+        return self._one(id, collection, filter, lambda generation: generation.document(id))[0]
+
+    def sections(
+        self, id: str, collection: str = DEFAULT, whole: str = "", filter: Filter | None = None
+    ) -> tuple[dict[str, Any], list[Section]]:
         """Return a document, and its passages by heading, see `by_section`. Raises as `document` does."""
-
-        def look(retriever: Retriever) -> tuple[dict[str, Any] | None, Manifest]:
-            return retriever.generation.document(id), retriever.generation.manifest
-
-        found, manifest = self._ask(collection, look)
-        if found is None:
-            raise DocumentMissing(id, collection)
+        found, manifest = self._one(id, collection, filter, lambda generation: generation.document(id))
         return found, list(by_section(found, manifest.settings, whole))
 
-    def original(self, id: str, collection: str = DEFAULT) -> tuple[str, BinaryIO]:
+    def original(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> tuple[str, BinaryIO]:
         """Open the file that a document was read from; see `open_original`.
 
         Raises OriginalMissing, and as `document` does.
         """
-
-        def look(retriever: Retriever) -> tuple[DocumentFacts | None, Manifest]:
-            return retriever.generation.facts_by_id(id), retriever.generation.manifest
-
-        found, manifest = self._ask(collection, look)
-        if found is None:
-            raise DocumentMissing(id, collection)
+        found, manifest = self._one(id, collection, filter, lambda generation: generation.facts_by_id(id))
         within = manifest.settings.get("crawl", {}).get("within", {})
         try:
             return open_original(found.url, found.source, within.get(found.source, ()))
@@ -267,9 +257,34 @@ class LiveRetriever:
         questions = self.good_questions(typed, collection, filter) if self.good_questions else ()
         return suggestions(typed, questions, headings, most)
 
-    def documents(self, collection: str = DEFAULT) -> Iterator[dict[str, Any]]:
-        """Return every document of the generation that is live now, as `document` does. Raises as `search` does."""
-        return self._ask(collection, lambda retriever: _begun(retriever.generation.documents()))
+    def documents(self, collection: str = DEFAULT, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
+        """Return every document of the generation that is live now and that a filter allows, as `document` does.
+
+        Raises as `search` does.
+        """
+
+        def begin(retriever: Retriever) -> Iterator[dict[str, Any]]:
+            generation = retriever.generation
+            return _begun(
+                found for found in generation.documents() if filter is None or generation.allows(found["id"], filter)
+            )
+
+        return self._ask(collection, begin)
+
+    def _one(
+        self, id: str, collection: str, filter: Filter | None, read: Callable[[Searchable], Found | None]
+    ) -> tuple[Found, Manifest]:
+        """Read of a document, where a filter allows it, with the manifest. Raises as `document` does."""
+
+        def look(retriever: Retriever) -> tuple[Found | None, Manifest]:
+            generation = retriever.generation
+            allowed = filter is None or generation.allows(id, filter)  # first: what may not be seen is not read
+            return read(generation) if allowed else None, generation.manifest
+
+        found, manifest = self._ask(collection, look)
+        if found is None:
+            raise DocumentMissing(id, collection)
+        return found, manifest
 
     def _ask(self, collection: str, ask: Callable[[Retriever], Found]) -> Found:
         """Ask the retriever of a collection; a store that fails meanwhile makes it not ready."""

@@ -206,17 +206,19 @@ class FakeRetriever:
         rows = model.pairs(query, texts)
         return Relevance(model.logits(rows), sum(map(len, rows)))
 
-    def document(self, id: str, collection: str = "default") -> dict[str, Any]:
+    def document(self, id: str, collection: str = "default", filter: Filter | None = None) -> dict[str, Any]:
         for document in self.documents(collection):
             if document["id"] == id:
                 return document
         raise DocumentMissing(id, collection)
 
-    def sections(self, id: str, collection: str = "default", whole: str = "") -> tuple[dict[str, Any], list[Section]]:
+    def sections(
+        self, id: str, collection: str = "default", whole: str = "", filter: Filter | None = None
+    ) -> tuple[dict[str, Any], list[Section]]:
         document = self.document(id, collection)
         return document, list(by_section(document, self.settings, whole))
 
-    def original(self, id: str, collection: str = "default") -> tuple[str, BinaryIO]:
+    def original(self, id: str, collection: str = "default", filter: Filter | None = None) -> tuple[str, BinaryIO]:
         self.document(id, collection)
         if id not in self.files:
             raise OriginalMissing("it is not where it was when it was indexed")
@@ -233,7 +235,7 @@ class FakeRetriever:
         self._check(collection)
         return [each for each in self.suggestions if typed.lower() in each.text.lower()][:most]
 
-    def documents(self, collection: str = "default") -> Iterator[dict[str, Any]]:
+    def documents(self, collection: str = "default", filter: Filter | None = None) -> Iterator[dict[str, Any]]:
         self._check(collection)
         hits = self.hits("") if callable(self.hits) else self.hits
         return ({"generation": "g1", **document_of(hit)} for hit in hits)

@@ -23,6 +23,7 @@ from web.api.parameters import (
 from web.api.schemas import COUNT, DAY, MAYBE, STRING, VALUE, VALUES_OF, listed, structure
 from web.fields import SOMETHING, FieldError, check, refuse_unknown
 from web.guards.concurrency import ConcurrencyLimit
+from web.guards.scoped_retriever import visible_pushes
 from web.openapi import define, operation
 from web.retriever import Pushes
 from web.sizes import MAX_DOCUMENT_BYTES
@@ -226,4 +227,4 @@ def _pushes() -> Pushes:
     pushes: Pushes | None = current_app.extensions["pushes"]
     if pushes is None:
         raise NotSetUp("This server cannot index documents.")
-    return pushes
+    return visible_pushes(pushes)

@@ -8,6 +8,7 @@ from werkzeug.exceptions import NotImplemented as NotSetUp
 from web.api.parameters import COLLECTION, given_in_address, id_in_path, read_object
 from web.api.schemas import COUNT, MAYBE, STRING, listed, structure
 from web.fields import FieldError, check, refuse_unknown
+from web.guards.scoped_retriever import visible_jobs
 from web.openapi import define, operation
 from web.retriever import Jobs
 from web.sizes import MAX_BODY_BYTES
@@ -128,4 +129,4 @@ def _jobs() -> Jobs:
     jobs: Jobs | None = current_app.extensions["jobs"]
     if jobs is None:
         raise NotSetUp("This server cannot build indexes.")
-    return jobs
+    return visible_jobs(jobs)

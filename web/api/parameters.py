@@ -17,6 +17,7 @@ from rag.settings import Settings
 from web.fields import SOMETHING, FieldError, Schema, check, from_text, quoted, refuse_unknown
 from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
 from web.guards.limits import read_body
+from web.guards.scoped_retriever import visible
 from web.observe.telemetry import searched
 from web.retriever import Retriever
 
@@ -203,6 +204,5 @@ def limits() -> Settings:
 
 
 def retriever() -> Retriever:
-    """Return what the application that answers asks."""
-    found: Retriever = current_app.extensions["retriever"]
-    return found
+    """Return what the application that answers asks, as far as its caller may see."""
+    return visible(current_app.extensions["retriever"])

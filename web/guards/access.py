@@ -19,6 +19,7 @@ from werkzeug.routing import Rule
 
 from rag.errors import KeysError
 from rag.serving.api_keys import KeyRing, is_loopback
+from rag.serving.scope import EVERYTHING, NOTHING, Scope
 from rag.settings import Settings
 from web.guards.token_buckets import TokenBuckets
 from web.observe.worker_folder import shared_file
@@ -42,6 +43,7 @@ class Caller:
     name: str  # of the key; empty without one
     role: str | None  # None: may see what everybody may
     is_shown: bool = False  # its key stands in pages, so that many share it
+    scope: Scope = EVERYTHING  # what it may see
 
 
 NOBODY = Caller("", None)
@@ -70,9 +72,12 @@ class Access:
             return
         role = role_of(request.url_rule)
         if role is None:
+            g.caller = Caller("", None, scope=self._of_everybody())
             return
         try:
             self._check(role)
+            if needs_all(request.url_rule) and not caller().scope.is_all:
+                raise Forbidden(f"The key {caller().name!r} may see a part alone, and this tells of the whole server.")
         except (Unauthorized, Forbidden) as error:
             wait = 0.0 if caller().role else self._refused.take(network_of(request.remote_addr))
             if wait > 0:
@@ -129,7 +134,15 @@ class Access:
             # which the script of a page cannot change; a program can, so this keeps other sites out, not people
             if request.headers.get("Origin") not in found.origins:
                 raise Forbidden(f"The key {found.name!r} is only for pages of the sites that it was made for.")
-        return Caller(found.name, found.role, is_shown=bool(found.origins))
+        return Caller(found.name, found.role, is_shown=bool(found.origins), scope=found.scope)
+
+    def _of_everybody(self) -> Scope:
+        """What is seen without any key: once a key may see a part alone, which parts there are is not told."""
+        try:
+            keys = self._ring.keys() or ()
+        except KeysError:
+            return NOTHING  # which keys there were is not known
+        return EVERYTHING if self._anonymous == "read" or all(key.scope.is_all for key in keys) else NOTHING
 
     def _is_open(self) -> bool:
         if self._anonymous != "auto":
@@ -151,6 +164,12 @@ def role_of(rule: Rule) -> str | None:
         return None
     described = operation_of(current_app.view_functions[rule.endpoint])
     return described.role if described else "write"
+
+
+def needs_all(rule: Rule) -> bool:
+    """Return whether a route tells of everything, so that a key for a part cannot be let in."""
+    described = operation_of(current_app.view_functions[rule.endpoint])
+    return described is not None and described.whole
 
 
 def register(app: Flask, settings: Settings) -> None:

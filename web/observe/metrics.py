@@ -179,6 +179,7 @@ def _apart(cumulative: dict[float, float]) -> list[tuple[float, int]]:
 @operation(
     summary="Counters and times of all workers, in the Prometheus text format.",
     role="read",
+    whole=True,
     responses={200: Content("text/plain", {"type": "string"})},
 )
 def show() -> Response:

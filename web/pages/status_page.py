@@ -26,6 +26,7 @@ blueprint = Blueprint("status", __name__)
 @operation(
     summary="Show the status page",
     role="read",
+    whole=True,
     parameters=[{"name": "collection", "in": "query", "schema": COLLECTION}],
     responses={200: HTML},
     errors=(404,),

@@ -201,11 +201,13 @@ class LexicalReader:
 
     def _tests(self, wanted: Filter) -> list[tuple[Occur, Query]]:
         tests = [_either([self._term("term", term) for term in group]) for group in wanted.terms()]
-        if wanted.date_from or wanted.date_to:
-            first = day_number(wanted.date_from) if wanted.date_from else None
-            last = day_number(wanted.date_to) if wanted.date_to else None
+        first, last = wanted.days
+        if first and last and first > last:
+            tests.append(Query.empty_query())
+        elif first or last:
+            low, high = (day_number(day) if day else None for day in (first, last))
             days = tantivy.FieldType.Integer
-            tests.append(Query.range_query(self._schema, "day", days, first, last, use_inverted_index=True))
+            tests.append(Query.range_query(self._schema, "day", days, low, high, use_inverted_index=True))
         return [(Occur.Must, Query.const_score_query(test, 0.0)) for test in tests]
 
     def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:

@@ -220,6 +220,11 @@ class MilvusGeneration(Described):
         found = self._passages.query(f'document_id == "{id}" and position == 0', ["about"])
         return schema.facts_of(found[0]) if found else None
 
+    def allows(self, id: str, only: Filter) -> bool:
+        """Return whether there is a document of an id that a filter allows."""
+        wanted = f'document_id == "{id}" and position == 0 and {expression(only)}'
+        return is_document_id(id) and bool(self._passages.query(wanted, ["row"]))
+
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of an id with its passages, JSON-ready, or None."""
         if not is_document_id(id):

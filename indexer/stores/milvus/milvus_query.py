@@ -28,9 +28,10 @@ def number_of(term: str) -> int:
 def expression(only: Filter) -> str:
     """Return the expression that is true of the passages of the documents that a filter allows."""
     tests = [f"array_contains_any(terms, [{', '.join(str(number_of(term)) for term in g)}])" for g in only.terms()]
-    if only.date_from or only.date_to:  # which are days, checked when the filter was read
-        tests.append(f'date >= "{only.date_from or "0000-00-00"}"')
-        tests += [f'date <= "{only.date_to}"'] if only.date_to else []
+    first, last = only.days
+    if first or last:  # which are days, checked when the filter was read
+        tests.append(f'date >= "{first or "0000-00-00"}"')
+        tests += [f'date <= "{last}"'] if last else []
     return " and ".join(tests)
 
 

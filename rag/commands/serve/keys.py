@@ -26,33 +26,64 @@ if TYPE_CHECKING:
     help="site whose pages show the key, such as https://docs.example.org: it is good for searches from there alone; "
     "may be repeated",
 )
+@click.option(
+    "--collection",
+    "collections",
+    metavar="NAME",
+    multiple=True,
+    help="collection that the key is for: nothing else is there for it; may be repeated",
+)
+@click.option(
+    "--filter",
+    "filters",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="which documents the key may see, such as meta.team=payments or path=/docs, with the role read; may be "
+    "repeated",
+)
 @click.option("--stdin", "from_stdin", is_flag=True, help="read the key from standard input instead of generating one")
 def keys(
-    settings: Settings, *, action: str, name: str | None, role: str, origins: tuple[str, ...], from_stdin: bool
+    settings: Settings,
+    *,
+    action: str,
+    name: str | None,
+    role: str,
+    origins: tuple[str, ...],
+    collections: tuple[str, ...],
+    filters: tuple[str, ...],
+    from_stdin: bool,
 ) -> Result:
     """Make, list or remove keys of the server."""
+    from rag.commands.search.search import read_filter
     from rag.errors import KeysError
+    from rag.query.filters import parameters_of
     from rag.serving.api_keys import KeyFile
+    from rag.serving.scope import Scope
 
     file = KeyFile(settings.keys_file)
     if action == "list":
-        found = [_facts(key) for key in file.read()]
-        lines = [
-            f"{key['name']:<24}  {key['role']:<5}  {key['created']}  {' '.join(key['origins'])}".rstrip()
-            for key in found
-        ]
-        return {"keys": found}, "\n".join(lines) or "there are no keys"
+        keys = file.read()
+        lines = []
+        for key in keys:
+            parts = [f"{name}={value}" for name, value in parameters_of(key.scope.filter)]
+            said = " ".join([*key.origins, *sorted(key.scope.collections or ()), *parts])
+            lines.append(f"{key.name:<24}  {key.role:<5}  {key.created}  {said}".rstrip())
+        return {"keys": [_facts(key) for key in keys]}, "\n".join(lines) or "there are no keys"
     if name is None:
         raise KeysError(f"keys {action} needs the NAME of a key")
     if action == "remove":
         key = file.remove(name)
         return _facts(key), f"removed key {key.name}"
     given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
-    shown = file.add(name, role, given, origins)
+    scope = Scope(frozenset(collections) or None, read_filter(filters))
+    shown = file.add(name, role, given, origins, scope)
     made = next(key for key in file.read() if key.name == name)
     text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
     return {**_facts(made), "key": shown}, text
 
 
 def _facts(key: "Key") -> dict[str, Any]:
-    return {"name": key.name, "role": key.role, "created": key.created, "origins": list(key.origins)}
+    from rag.serving.api_keys import scope_fields
+
+    fields = {"name": key.name, "role": key.role, "created": key.created, "origins": list(key.origins)}
+    return fields | scope_fields(key.scope)

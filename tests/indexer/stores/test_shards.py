@@ -148,6 +148,16 @@ def test_vectors_score_as_in_one_index(whole, shards, monkeypatch, at_once):
             )
 
 
+def test_the_same_documents_are_allowed(both):
+    one, many = both
+    for only in (Filter.parse({"language": "fr"}), Filter.parse({"language": "en"}) & Filter.parse({"language": "fr"})):
+        allowed = [{found["id"] for found in each.documents() if each.allows(found["id"], only)} for each in both]
+        assert allowed[0] == allowed[1]
+        assert not many.allows("0" * 32, only)
+    assert not allowed[0]
+    assert one.document_count == many.document_count
+
+
 def test_rows_tell_the_same(both):
     one, many = both
     places = {id: row for row, id in enumerate(ids(one, np.arange(one.chunk_count)))}

@@ -15,6 +15,7 @@ from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexMissing, StoreConflict, VectorError
 from indexer.filter import Filter
+from indexer.generation.catalogue import document_id
 from indexer.stores.digest import digest_of
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.milvus.milvus_store import MilvusStore
@@ -229,6 +230,40 @@ def test_filter_by_address(opened):
         rows = theirs.select(only).rows()
         vector = DummyEmbedder().encode(["tuples"])[0]
         assert sorted(ours.search(vector, 100, ours.select(only))[1].tolist()) == rows.tolist() != []
+
+
+BOTH = [
+    ({"language": "en"}, {"content_type": "text/markdown"}),
+    ({"date": {"from": "2020-01-01"}}, {"date": {"to": "2019-01-01"}}),  # no day is in both
+    ({"language": "en"}, {"language": ["de", "fr", "ja"]}),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), BOTH, ids=str)
+def test_filters_within_filters(opened, first, second):
+    theirs, ours = opened
+    parts = [Filter.parse(first), Filter.parse(second)]
+    wanted = set.intersection(*(set(theirs.select(part).rows().tolist()) for part in parts))
+    only, vector = parts[0] & parts[1], DummyEmbedder().encode(["tuples"])[0]
+    query = "tuples 火災 vacuum fsync"
+    for one in (theirs, ours):
+        assert set(one.search(vector, 100, one.select(only))[1].tolist()) == wanted
+        assert set(one.search_words(one.read_query(query), 100, only)[1].tolist()) <= wanted
+        assert {found["id"] for found in one.documents() if one.allows(found["id"], only)} == {
+            found["id"] for found in one.documents() if all(one.allows(found["id"], part) for part in parts)
+        }
+
+
+@pytest.mark.parametrize("fields", FILTERS, ids=str)
+def test_which_documents_a_filter_allows(opened, fields):
+    theirs, ours = opened
+    only = Filter.parse(fields)
+    rows = theirs.select(only).rows()
+    wanted = {document_id(chunk.document_url) for chunk in theirs.chunks(rows)}
+    for one in (theirs, ours):
+        assert {found["id"] for found in one.documents() if one.allows(found["id"], only)} == wanted
+        assert not one.allows("0" * 32, only)
+        assert not one.allows("no id", only)
 
 
 def test_what_is_shown(opened):

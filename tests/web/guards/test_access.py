@@ -11,7 +11,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from rag.errors import KeysError, SettingsError
+from rag.query.filters import Filter
 from rag.serving.api_keys import KeyFile, KeyRing, check_exposure
+from rag.serving.scope import EVERYTHING, Scope
 from rag.settings import Settings, load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
@@ -381,3 +383,51 @@ def test_origins_are_kept_and_checked(file: KeyFile) -> None:
         other.path.write_text(broken)
         with pytest.raises(KeysError, match="not a valid key file"):
             other.read()
+
+
+def test_a_scope_is_kept_in_the_file(file: KeyFile) -> None:
+    wanted = Scope(frozenset({"wiki", "docs"}), Filter.parse({"metadata": {"team": ["b", "a"]}, "path": "/x"}))
+    file.add("all", "write")
+    file.add("part", "read", scope=wanted)
+    assert [key.scope for key in file.read()] == [EVERYTHING, wanted]
+    first, second = json.loads(file.path.read_text())["keys"]
+    assert "collections" not in first
+    assert second["collections"] == ["docs", "wiki"]
+    assert second["filter"] == {"path": ["/x"], "metadata": {"team": ["a", "b"]}}
+
+
+@pytest.mark.parametrize(
+    ("role", "scope", "said"),
+    [
+        ("write", Scope(None, Filter(path=("/x",))), "the role must be read"),
+        ("read", Scope(frozenset({"../x"})), "not a name that a collection can have"),
+    ],
+)
+def test_a_scope_that_cannot_be(file: KeyFile, role: str, scope: Scope, said: str) -> None:
+    with pytest.raises(KeysError, match=said):
+        file.add("part", role, scope=scope)
+    assert not file.path.exists() or not file.read()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"collections": "wiki"}, {"collections": [1]}, {"filter": {"team": "x"}}, {"filter": 1}, {"role": "write"}],
+)
+def test_a_file_whose_scopes_cannot_be_read_lets_nobody_in(file: KeyFile, changed: dict[str, Any]) -> None:
+    file.add("part", "read", scope=Scope(None, Filter(path=("/x",))))
+    content = json.loads(file.path.read_text())
+    content["keys"][0] |= changed
+    file.path.write_text(json.dumps(content))
+    with pytest.raises(KeysError, match="not a valid key file"):
+        file.read()
+
+
+def test_what_tells_of_the_whole_server_is_not_for_a_part(file: KeyFile) -> None:
+    whole, part = file.add("whole", "read"), file.add("part", "read", scope=Scope(frozenset({"default"})))
+    client = make(file)
+    for path in ("/metrics", "/status"):
+        assert client.get(path, headers=bearer(whole)).status_code == 200
+        assert_problem(client.get(path, headers=bearer(part)), 403)
+    assert client.get(SEARCH, headers=bearer(part)).status_code == 200
+    assert_problem(client.get(f"{SEARCH}&collection=notes", headers=bearer(part)), 404)
+    assert client.get(f"{SEARCH}&collection=notes", headers=bearer(whole)).status_code == 200

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from io import StringIO
-from types import SimpleNamespace
 
 import pytest
 from flask import Flask, g
@@ -16,6 +15,7 @@ from flask.testing import FlaskClient
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from web.app import create_app
+from web.guards.access import Caller
 from web.observe import logs
 
 
@@ -69,7 +69,7 @@ def test_the_query_is_logged_only_where_that_is_set(retriever: FakeRetriever, wr
 def test_the_name_of_the_key_is_logged(app: Flask, written: StringIO) -> None:
     @app.before_request
     def caller() -> None:
-        g.caller = SimpleNamespace(name="crawler")
+        g.caller = Caller("crawler", "read")
 
     app.test_client().get("/api/v1/search?q=x")
     assert lines(written)[0]["key"] == "crawler"

@@ -1,0 +1,268 @@
+"""What a caller may see of the index, the builds and the pushed documents: the one place where a scope is enforced.
+
+Every route asks through `visible`, `visible_jobs` or `visible_pushes`. What is outside a scope is answered like what is
+not there, word for word, and found out by the same steps.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, BinaryIO, TypeVar
+
+from rag.document_sections import Section
+from rag.errors import CollectionMissing, DocumentRefused, JobConflict, JobMissing, JobRefused, ModelMissing
+from rag.query.filters import Filter
+from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
+from rag.query.request import SearchRequest
+from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
+from rag.serving.scope import Scope
+from web.guards.access import caller
+from web.retriever import Embedding, Jobs, Pushes, Retriever, Role
+
+Found = TypeVar("Found")
+
+OUTSIDE = "is none that this key may write"  # whether or not there is one
+RUNNING = ("running", "cancelling")
+FACTS = ("generation", "created_at", "documents", "chunks")  # of a collection, in a status
+
+
+def visible(retriever: Retriever) -> Retriever:
+    """Return what the caller of the request under way may see of a retriever."""
+    scope = caller().scope
+    return retriever if scope.is_all else ScopedRetriever(retriever, scope)
+
+
+def visible_jobs(jobs: Jobs) -> Jobs:
+    """Return what the caller of the request under way may see of builds."""
+    scope = caller().scope
+    return jobs if scope.is_all else ScopedJobs(jobs, scope)
+
+
+def visible_pushes(pushes: Pushes) -> Pushes:
+    """Return what the caller of the request under way may see of pushed documents."""
+    scope = caller().scope
+    return pushes if scope.is_all else ScopedPushes(pushes, scope)
+
+
+class ScopedRetriever:
+    """A retriever with the collections and documents of a scope alone; satisfies `web.retriever.Retriever`."""
+
+    def __init__(self, retriever: Retriever, scope: Scope) -> None:
+        self._inner = retriever
+        self._scope = scope
+
+    @property
+    def ready(self) -> bool:
+        """Whether a search would be answered now."""
+        return self._inner.ready
+
+    def status(self) -> dict[str, Any]:
+        """The facts of the whole server, and of the collections that may be seen; without counts below a filter."""
+        status = self._inner.status()
+        hidden = FACTS[2:] if self._scope.filter else ()
+        collections = [
+            {name: value for name, value in each.items() if name not in hidden}
+            for each in status.get("collections", [])
+            if self._scope.has(each["name"])
+        ]
+        first = next((each for each in collections if each["name"] == DEFAULT_COLLECTION), None)
+        names = self._models(status)
+        loading = status.get("reason") if not status["ready"] and first else None
+        return {
+            **{name: value for name, value in status.items() if name not in FACTS},
+            "reason": loading or (first or {}).get("reason") or "",
+            "missing": bool(status.get("missing")) and first is not None,
+            **{name: first[name] for name in FACTS if first and name in first},
+            "models": [
+                model | {"collections": self._scope.among(model["collections"])}
+                for model in status.get("models", [])
+                if model["name"] in names
+            ],
+            "collections": collections,
+        }
+
+    def describe(self, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
+        """Facts of a generation, which count all of its documents: only of collections that are seen whole."""
+        if self._scope.filter:
+            raise self._missing(collection)
+        return self._ask(collection, lambda inner: inner.describe(collection))
+
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
+        """Search among what may be seen."""
+        wanted = replace(request, filter=self._scope.narrowed(request.only))
+        return self._ask(request.collection, lambda inner: inner.search(wanted, embedded))
+
+    def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
+        """Embed texts by the default model, or by one of a collection that may be seen."""
+        if model:
+            names = self._models(self._inner.status())
+            if model not in names:
+                raise ModelMissing(model, names)
+        return self._inner.embed(texts, role, model)
+
+    def embed_queries(self, queries: Sequence[str], collections: Sequence[str] = ()) -> list[QueryTokens]:
+        """Embed queries; those for what may not be seen as for what is not there: by the default model."""
+        seen = [each if self._scope.has(each) else "" for each in collections]
+        return self._inner.embed_queries(queries, seen)
+
+    def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
+        """Say how well each text, which the caller brings, answers a query."""
+        return self._inner.rerank(query, texts)
+
+    def document(self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
+        """Return a document that may be seen."""
+        allowed = self._scope.narrowed(filter)
+        return self._ask(collection, lambda inner: inner.document(id, collection, allowed))
+
+    def sections(
+        self, id: str, collection: str = DEFAULT_COLLECTION, whole: str = "", filter: Filter | None = None
+    ) -> tuple[dict[str, Any], list[Section]]:
+        """Return a document that may be seen, and its passages by heading."""
+        allowed = self._scope.narrowed(filter)
+        return self._ask(collection, lambda inner: inner.sections(id, collection, whole, allowed))
+
+    def original(
+        self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None
+    ) -> tuple[str, BinaryIO]:
+        """Open the file of a document that may be seen."""
+        allowed = self._scope.narrowed(filter)
+        return self._ask(collection, lambda inner: inner.original(id, collection, allowed))
+
+    def headings(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
+        """Headings from all over the index; none where a part of its documents may not be seen."""
+        found = self._ask(collection, lambda inner: inner.headings(collection))
+        return [] if self._scope.filter else found
+
+    def suggest(
+        self, typed: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None, most: int = SUGGESTED
+    ) -> list[Suggestion]:
+        """Suggest from documents that may be seen."""
+        allowed = self._scope.narrowed(filter)
+        return self._ask(collection, lambda inner: inner.suggest(typed, collection, allowed, most))
+
+    def documents(self, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
+        """Return every document that may be seen."""
+        allowed = self._scope.narrowed(filter)
+        return self._ask(collection, lambda inner: inner.documents(collection, allowed))
+
+    def close(self) -> None:
+        """Stop background work and release files."""
+        self._inner.close()
+
+    def _ask(self, collection: str, ask: Callable[[Retriever], Found]) -> Found:
+        """Ask about a collection. Raises CollectionMissing, with those that may be seen, wherever it may not be."""
+        if not self._scope.has(collection):
+            raise self._missing(collection)
+        try:
+            return ask(self._inner)
+        except CollectionMissing as error:
+            raise self._missing(collection) from error
+
+    def _missing(self, collection: str) -> CollectionMissing:
+        names = [each["name"] for each in self._inner.status().get("collections", [])]
+        return CollectionMissing(collection, self._scope.among(names))
+
+    def _models(self, status: dict[str, Any]) -> list[str]:
+        """Names of the models that may be known: the default one, and those of collections that may be seen."""
+        first, *others = status.get("models") or [{"name": status["model"]}]
+        return [first["name"], *(each["name"] for each in others if self._scope.among(each["collections"]))]
+
+
+class ScopedJobs:
+    """The builds of the collections of a scope; satisfies `web.retriever.Jobs`."""
+
+    def __init__(self, jobs: Jobs, scope: Scope) -> None:
+        self._inner = jobs
+        self._scope = scope
+
+    def start(
+        self,
+        *,
+        sources: Sequence[str] = (),
+        add: bool = False,
+        full: bool = False,
+        collection: str = DEFAULT_COLLECTION,
+        model: str = "",
+    ) -> dict[str, Any]:
+        """Begin one. Raises JobRefused for a collection outside, and what `Jobs.start` does."""
+        if not self._scope.has(collection):
+            raise JobRefused("collection", OUTSIDE)
+        try:
+            return self._inner.start(sources=sources, add=add, full=full, collection=collection, model=model)
+        except JobConflict as error:
+            if any(not self._scope.has(job["collection"]) and job["state"] in RUNNING for job in self._inner.all()):
+                raise JobConflict("another build is running: try again when it has ended") from error
+            raise
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return those of collections that may be seen, newest first."""
+        return [job for job in self._inner.all() if self._scope.has(job["collection"])]
+
+    def get(self, job_id: str) -> dict[str, Any]:
+        """Return one. Raises JobMissing."""
+        job = self._inner.get(job_id)
+        if not self._scope.has(job["collection"]):
+            raise JobMissing(job_id)
+        return job
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Tell one to stop. Raises JobMissing or JobConflict."""
+        self.get(job_id)
+        return self._inner.cancel(job_id)
+
+
+class ScopedPushes:
+    """The pushed documents of the collections of a scope; satisfies `web.retriever.Pushes`."""
+
+    def __init__(self, pushes: Pushes, scope: Scope) -> None:
+        self._inner = pushes
+        self._scope = scope
+
+    def put(
+        self,
+        url: str,
+        body: bytes,
+        content_type: str,
+        *,
+        charset: str | None = None,
+        title: str = "",
+        language: str | None = None,
+        date: str | None = None,
+        metadata: Mapping[str, str | Sequence[str]] | None = None,
+        collection: str = DEFAULT_COLLECTION,
+    ) -> dict[str, Any]:
+        """Accept a document. Raises DocumentRefused for a collection outside, and what `Pushes.put` does."""
+        self._check(collection)
+        return self._inner.put(
+            url,
+            body,
+            content_type,
+            charset=charset,
+            title=title,
+            language=language,
+            date=date,
+            metadata=metadata,
+            collection=collection,
+        )
+
+    def delete(self, url: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
+        """Accept that one is to go. Raises as `put` does, and PushedMissing."""
+        self._check(collection)
+        return self._inner.delete(url, collection)
+
+    def change(self, number: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
+        """Return one of these. Raises DocumentRefused or ChangeMissing."""
+        self._check(collection)
+        return self._inner.change(number, collection)
+
+    def queue(self, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
+        """Return how much waits, and the latest changes. Raises DocumentRefused."""
+        self._check(collection)
+        return self._inner.queue(collection)
+
+    def waiting(self) -> dict[str, dict[str, Any]]:
+        """Return how much waits and has failed, by collection that may be seen."""
+        return {name: each for name, each in self._inner.waiting().items() if self._scope.has(name)}
+
+    def _check(self, collection: str) -> None:
+        if not self._scope.has(collection):
+            raise DocumentRefused("collection", OUTSIDE)
