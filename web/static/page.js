@@ -29,7 +29,7 @@
   // what is too long for an address is kept beside that of the start page, and so is there again after a reload
   function remember(url) {
     asked = url;
-    if (url === location.href && !history.state) return;
+    if (url === (history.state?.asked ?? location.href)) return;
     const entry = url.length > LONGEST ? [{ asked: url }, "", form.action] : [null, "", url];
     if (settled) history.pushState(...entry);
     else history.replaceState(...entry);
