@@ -97,6 +97,11 @@ class Cpu:
         return self.isa in BF16_ISAS
 
     @property
+    def runs_bf16(self) -> bool:
+        """Whether bf16 products run in hardware, be it slower than fp32."""
+        return not BF16_ISAS.isdisjoint(self.isas)
+
+    @property
     def torch_isa(self) -> str:
         """Instruction set that torch compiles for, with the length of SVE vectors, to which its Arm code is bound."""
         return f"{self.isa}_sve{self.sve_bits}" if self.sve_bits else self.isa

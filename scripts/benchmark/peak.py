@@ -52,7 +52,7 @@ def products(processor: cpu.Cpu) -> dict[str, list[Maker]]:
     makers: dict[str, list[Maker]] = {
         "fp32": [lambda m, k, n: _dense(m, k, n, torch.float32), lambda m, k, n: _packed(m, k, n, torch.float32)]
     }
-    if processor.has_bf16:
+    if processor.runs_bf16:
         makers["bf16"] = [
             lambda m, k, n: _dense(m, k, n, torch.bfloat16),
             lambda m, k, n: _packed(m, k, n, torch.bfloat16),

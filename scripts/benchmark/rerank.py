@@ -207,7 +207,7 @@ def _openvino(folder: Path, precision: str, arrays: Callable[..., Arrays], sampl
     import openvino.properties as properties
     import openvino.properties.hint as hint
 
-    bf16 = precision != "fp32" and cpu.detect().has_bf16
+    bf16 = precision != "fp32" and cpu.detect().runs_bf16
     if precision == "bf16" and not bf16:
         raise RuntimeError("this processor has no bf16")
     with warnings.catch_warnings():
