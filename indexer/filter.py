@@ -1,20 +1,20 @@
 """Filters that narrow a search. A document has exact terms; a filter is a test on these terms and on the date.
 
-The terms of a document stand in the table `terms` and, with each of its passages, in the lexical index, so that both
-stores mean the same by a filter.
+The terms of a document stand in the table `terms` and, with each of its passages, in the lexical index, so that all
+stores mean the same by a filter: each puts its `conditions` in its own terms.
 """
 
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from indexer.errors import FilterError
-from indexer.records import Document
+from indexer.records import AccessLists, Document
 from indexer.urls import normalise
 
 if TYPE_CHECKING:
@@ -33,6 +33,34 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
 
 
+class HasTerm(NamedTuple):
+    """A document has one of these terms; of none, no document has any."""
+
+    terms: tuple[str, ...]
+
+
+class LacksTerm(NamedTuple):
+    """A document does not have this term."""
+
+    term: str
+
+
+class Dated(NamedTuple):
+    """A document has a date within these days, one of which may be open; the first may be after the last."""
+
+    first: str | None
+    last: str | None
+
+
+class AnyOf(NamedTuple):
+    """All conditions of one of these alternatives hold."""
+
+    alternatives: tuple[tuple["Condition", ...], ...]
+
+
+Condition = HasTerm | LacksTerm | Dated | AnyOf
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """The documents that may be found: all fields that are given must match, by any one of their values.
@@ -48,10 +76,12 @@ class Filter:
     date_from: str | None = None  # the first day, YYYY-MM-DD; a document without a date never matches
     date_to: str | None = None  # the last day
     metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values), compared exactly, by case too
-    also: "Filter | None" = None  # another that must match too; only `&` makes it
+    # names of who asks: a document with access lists is found if each has one of these; None: whatever they have
+    readers: frozenset[str] | None = None
+    also: "frozenset[frozenset[Filter]]" = frozenset()  # of each of these one must match too; `&` and `any_of` make it
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__slots__)
+        return self.readers is not None or any(getattr(self, name) for name in self.__slots__)
 
     @classmethod
     def parse(cls, fields: object) -> "Filter":
@@ -79,18 +109,15 @@ class Filter:
         first, last = _dates(fields.get("date", {}))
         return cls(date_from=first, date_to=last, metadata=_metadata(fields.get("metadata", {})), **lists)
 
+    @classmethod
+    def any_of(cls, filters: "Iterable[Filter]") -> "Filter":
+        """Return the filter for documents that one of these allows; of none, no document is allowed."""
+        alternatives = frozenset(filters)
+        return next(iter(alternatives)) if len(alternatives) == 1 else cls(also=frozenset([alternatives]))
+
     def __and__(self, other: "Filter") -> "Filter":
         """Return the filter for documents that both allow; its `as_dict` is that of the first."""
-        return replace(self, also=self.also & other if self.also else other)
-
-    @property
-    def days(self) -> tuple[str | None, str | None]:
-        """First and last day that all parts allow; None where there is no bound. The first may be after the last."""
-        first, last = self.also.days if self.also else (None, None)
-        return (
-            max(filter(None, (self.date_from, first)), default=None),
-            min(filter(None, (self.date_to, last)), default=None),
-        )
+        return replace(self, also=self.also | {frozenset([other])})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form, which `parse` reads; fields that are not given are left out."""
@@ -102,15 +129,29 @@ class Filter:
             fields["metadata"] = {name: list(values) for name, values in self.metadata}
         return fields
 
-    def terms(self) -> list[list[str]]:
-        """Return groups of terms: a matching document has a term of every group, and a date within range."""
+    def conditions(self) -> tuple[Condition, ...]:
+        """Return what must hold of a document, all of it."""
         groups = [
             [_term(name, value) for value in getattr(self, name)] for name in ("source", "language", "content_type")
         ]
         groups.append([_term("url", _levels(*_split(value))[-1]) for value in self.url_prefix])
         groups.append([_term("path", _levels("", value)[-1]) for value in self.path])
         groups += [[_term("metadata", value, name) for value in values] for name, values in self.metadata]
-        return [group for group in groups if group] + (self.also.terms() if self.also else [])
+        found: list[Condition] = [HasTerm(tuple(group)) for group in groups if group]
+        if self.date_from or self.date_to:
+            found.append(Dated(self.date_from, self.date_to))
+        if self.readers is not None:
+            names = sorted(self.readers)
+            found += (_readable(lists, names) for lists in AccessLists._fields)
+        for alternatives in self.also:
+            each = tuple(one.conditions() for one in alternatives)
+            found += each[0] if len(each) == 1 else (AnyOf(each),)
+        return tuple(found)
+
+    def allows(self, document: Document) -> bool:
+        """Return whether a document matches."""
+        terms = frozenset(terms_of(document))
+        return all(_holds(each, terms, document.date) for each in self.conditions())
 
     def select(self, connection: "sqlite3.Connection", total: int) -> "RowSet":
         """Return the rows of the matching documents, of total rows in all.
@@ -119,18 +160,9 @@ class Filter:
             sqlite3.Error: the database cannot be read.
             ValueError: it does not fit the total.
         """
-        tests: list[str] = []
         values: list[str] = []
-        for group in self.terms():
-            marks = ", ".join("?" * len(group))
-            tests.append(f"id IN (SELECT document FROM terms WHERE term IN ({marks}))")  # noqa: S608 - only marks
-            values += group
-        for comparison, day in zip((">=", "<="), self.days, strict=True):
-            if day is not None:
-                tests.append(f"date {comparison} ?")
-                values.append(day)
-        where = " AND ".join(tests) or "TRUE"
-        query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - of the tests above
+        where = _sql(self.conditions(), values)
+        query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
         from indexer.rowset import RowSet  # brings numpy, which a command line that names a filter can do without
 
         return RowSet.from_ranges(total, connection.execute(query, values))
@@ -145,6 +177,9 @@ def terms_of(document: Document) -> list[str]:
     terms += [_term("url", level) for level in _levels(top, path)]
     terms += [_term("path", level) for level in _levels("", path)]
     terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
+    for lists, names in document.access._asdict().items():
+        if names is not None:
+            terms += [_term(f"access.{lists}", name) for name in ("", *names)]  # the first says that there is one
     return list(dict.fromkeys(terms))
 
 
@@ -168,6 +203,46 @@ def is_day(value: object) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _readable(lists: str, names: Sequence[str]) -> Condition:
+    """Return the condition that a document has no access list of a kind, or one with a name."""
+    field = f"access.{lists}"
+    return AnyOf(((LacksTerm(_term(field, "")),), (HasTerm(tuple(_term(field, name) for name in names)),)))
+
+
+def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
+    """Return the test of a row of `documents` for conditions, all of which must hold; `values` gets its parameters."""
+    tests = []
+    for condition in conditions:
+        match condition:
+            case HasTerm(terms):
+                marks = ", ".join("?" * len(terms))
+                tests.append(f"id IN (SELECT document FROM terms WHERE term IN ({marks}))")  # noqa: S608 - only marks
+                values += terms
+            case LacksTerm(term):
+                tests.append("id NOT IN (SELECT document FROM terms WHERE term = ?)")
+                values.append(term)
+            case Dated(first, last):
+                for comparison, day in ((">=", first), ("<=", last)):
+                    if day is not None:
+                        tests.append(f"date {comparison} ?")
+                        values.append(day)
+            case AnyOf(alternatives):
+                tests.append(f"({' OR '.join(f'({_sql(each, values)})' for each in alternatives) or 'FALSE'})")
+    return " AND ".join(tests) or "TRUE"
+
+
+def _holds(condition: Condition, terms: frozenset[str], day: str | None) -> bool:
+    match condition:
+        case HasTerm(wanted):
+            return not terms.isdisjoint(wanted)
+        case LacksTerm(unwanted):
+            return unwanted not in terms
+        case Dated(first, last):
+            return day is not None and (first or day) <= day <= (last or day)
+        case AnyOf(alternatives):
+            return any(all(_holds(each, terms, day) for each in one) for one in alternatives)
 
 
 def _term(field: str, value: str, name: str = "") -> str:

@@ -12,6 +12,16 @@ SEPARATOR = " › "  # between the headings of a path
 COLUMNS = " | "  # between the cells of a table's row
 
 
+class AccessLists(NamedTuple):
+    """Who may read a document, as `user:NAME` and `group:NAME`: whoever is in both lists, as far as there are any."""
+
+    given: tuple[str, ...] | None = None  # by its sender, or by what lies beside it; of nobody, it is empty
+    declared: tuple[str, ...] | None = None  # by itself
+
+
+EVERYBODY = AccessLists()
+
+
 class Stated(NamedTuple):
     """What the sender of a document says of it, which goes before what the document says of itself."""
 
@@ -193,6 +203,7 @@ class Document:
     date: str | None = None  # YYYY-MM-DD: when it was last changed, else published, as far as it says
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the author's own
     scans: ScanCounts = NO_SCANS
+    access: AccessLists = EVERYBODY
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from indexer.urls import is_loopback
 from rag.clock import timestamp
 from rag.errors import KeysError, SettingsError
 from rag.query.filters import Filter, FilterError
-from rag.serving.scope import EVERYTHING, Scope
+from rag.serving.scope import EVERYTHING, Part, Scope
 from rag.settings import Settings
 
 __all__ = ["KeyFile", "KeyRing", "check_exposure", "is_loopback"]
@@ -36,6 +37,7 @@ ORIGINS_ARE = "it is written as https://docs.example.org or http://localhost:300
 _RANDOM_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
+_SCOPE_FIELDS = ("collections", "filter", "any_of", "readers")
 _VERSION = 1
 _MOST_BYTES = 1_000_000
 
@@ -49,7 +51,13 @@ class Key:
     sha256: str
     created: str  # ISO 8601, UTC
     origins: tuple[str, ...] = ()  # whose pages show it, to everybody: it is good for them alone; empty for a secret
-    scope: Scope = EVERYTHING  # what it may see
+    scope: Scope = EVERYTHING  # what it was made for
+
+    @property
+    def sees(self) -> Scope:
+        """What it may see: one that others have, too, sees documents with an access list if it was made to be in it."""
+        is_passed_on = bool(self.origins) or any(part.filter for part in self.scope.parts)
+        return replace(self.scope, readers=self.scope.readers or frozenset()) if is_passed_on else self.scope
 
 
 class KeyFile:
@@ -72,7 +80,7 @@ class KeyFile:
             keys = tuple(map(_key, content["keys"]))
             sound = content["version"] == _VERSION and all(
                 _NAME.fullmatch(key.name)
-                and key.role in (("read",) if key.origins or key.scope.filter else ROLES)
+                and key.role in (("read",) if key.origins or _is_narrow(key.scope) else ROLES)
                 and re.fullmatch("[0-9a-f]{64}", key.sha256)
                 and all(map(is_origin, key.origins))
                 for key in keys
@@ -105,9 +113,9 @@ class KeyFile:
         origins = tuple(dict.fromkeys(origins))
         if origins and role != "read":
             raise KeysError("everybody can see a key in a page: with --origin, the role must be read")
-        if scope.filter and role != "read":
+        if _is_narrow(scope) and role != "read":
             raise KeysError("a key that sees only some documents cannot write: with --filter, the role must be read")
-        for collection in scope.collections or ():
+        for collection in chain.from_iterable(part.collections or () for part in scope.parts):
             if not is_collection_name(collection):
                 raise KeysError(f"{collection[:80]!r} is not a name that a collection can have")
         for origin in origins:
@@ -210,12 +218,30 @@ class KeyRing:
 
 def _key(fields: dict[str, Any]) -> Key:
     """Read a record of the file. Raises ValueError, TypeError, KeyError, AttributeError or FilterError."""
-    names, wanted = fields.get("collections"), fields.get("filter")
-    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        raise ValueError("collections must be a list of names")
-    scope = Scope(None if names is None else frozenset(names), None if wanted is None else Filter.parse(wanted))
-    own = {name: value for name, value in fields.items() if name not in ("collections", "filter")}
+    wholly = {name: fields[name] for name in ("collections", "filter") if name in fields}
+    several, readers = fields.get("any_of"), fields.get("readers")
+    parts = tuple(map(_part, [wholly] if several is None else several))
+    if not parts or (readers is not None and not _are_texts(readers)):
+        raise ValueError("any_of must name parts, and readers be a list of names")
+    scope = Scope(parts, None if readers is None else frozenset(readers))
+    own = {name: value for name, value in fields.items() if name not in _SCOPE_FIELDS}
     return Key(**{**own, "origins": tuple(fields.get("origins", ())), "scope": scope})
+
+
+def _part(fields: dict[str, Any]) -> Part:
+    names, wanted = fields.get("collections"), fields.get("filter")
+    if fields.keys() - {"collections", "filter"} or (names is not None and not _are_texts(names)):
+        raise ValueError("collections must be a list of names")
+    return Part(None if names is None else frozenset(names), None if wanted is None else Filter.parse(wanted) or None)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_narrow(scope: Scope) -> bool:
+    """Whether a scope has collections of which it sees a part alone."""
+    return scope.readers is not None or any(part.filter for part in scope.parts)
 
 
 def _row(key: Key) -> dict[str, Any]:
@@ -227,8 +253,14 @@ def _row(key: Key) -> dict[str, Any]:
 
 def scope_fields(scope: Scope) -> dict[str, Any]:
     """Return what the record of a key says of its scope, JSON-ready."""
-    fields: dict[str, Any] = {} if scope.collections is None else {"collections": sorted(scope.collections)}
-    return fields | ({"filter": scope.filter.as_dict()} if scope.filter else {})
+    parts = list(map(_part_fields, scope.parts))
+    fields = parts[0] if len(parts) == 1 else {"any_of": parts}
+    return fields if scope.readers is None else {**fields, "readers": sorted(scope.readers)}
+
+
+def _part_fields(part: Part) -> dict[str, Any]:
+    fields: dict[str, Any] = {} if part.collections is None else {"collections": sorted(part.collections)}
+    return fields | ({"filter": part.filter.as_dict()} if part.filter else {})
 
 
 def is_origin(text: object) -> bool:

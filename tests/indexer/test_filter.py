@@ -10,7 +10,7 @@ import pytest
 
 from indexer.errors import FilterError
 from indexer.filter import Filter, terms_of
-from indexer.records import Document
+from indexer.records import EVERYBODY, AccessLists, Document
 
 
 def make(url: str = "https://d.test/a/b.html", **changes: Any) -> Document:
@@ -304,6 +304,57 @@ def test_a_filter_within_another_allows_what_both_do() -> None:
                     assert rows(first & second & third) == rows(first) & rows(second) & rows(third)
                     some += bool(rows(first & second & third))
         assert some > 50
+
+
+def test_any_of_several_filters_and_what_a_document_is_allowed_by() -> None:
+    chance = random.Random(9)
+    documents = [
+        make(
+            f"https://d.test/{chance.choice('ab')}/{number}",
+            date=chance.choice(["2025-05-05", "2026-01-01", None]),
+            metadata={"team": tuple(chance.sample("xyz", chance.randrange(3)))},
+            access=AccessLists(
+                chance.choice([None, None, (), ("user:ann",), ("group:red", "user:bob")]),
+                chance.choice([None, None, ("group:red",), ("group:blue", "user:ann")]),
+            ),
+        )
+        for number in range(100)
+    ]
+    parts = [
+        Filter.parse({"metadata": {"team": ["x", "y"]}}),
+        Filter.parse({"path": "/b", "date": {"from": "2025-12-31"}}),
+        Filter.parse({"date": {"to": "2025-12-31"}}),
+        Filter(),
+        Filter(readers=frozenset({"user:ann"})),
+        Filter(readers=frozenset({"group:red", "user:bob"})),
+        Filter(readers=frozenset()),
+        Filter.any_of([]),
+    ]
+    with closing(store(documents, [1] * 100)) as connection:
+
+        def rows(wanted: Filter) -> set[int]:
+            found = set(wanted.select(connection, 100).rows().tolist())
+            assert found == {number for number, document in enumerate(documents) if wanted.allows(document)}
+            return found
+
+        for first in parts:
+            for second in parts:
+                either = Filter.any_of([first, second])
+                assert either == Filter.any_of([second, first])
+                assert rows(either) == rows(first) | rows(second)
+                for third in parts:
+                    assert rows(either & third) == rows(third & either) == rows(either) & rows(third)
+        assert not rows(parts[-1])
+        assert all(map(bool, parts[4:]))  # nothing of it may pass for no filter
+        open_to_all = {number for number, each in enumerate(documents) if each.access == EVERYBODY}
+        assert rows(Filter(readers=frozenset())) == open_to_all != set()
+        ann = {
+            number
+            for number, document in enumerate(documents)
+            if all(names is None or "user:ann" in names for names in document.access)
+        }
+        assert rows(Filter(readers=frozenset({"user:ann"}))) == ann
+        assert ann > open_to_all
 
 
 def plain_readings() -> Iterator[tuple[dict[str, object], Any]]:

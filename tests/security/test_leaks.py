@@ -19,7 +19,7 @@ from rag.query.filters import Filter
 from rag.serving.api_keys import KeyFile
 from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue
-from rag.serving.scope import Scope
+from rag.serving.scope import Part, Scope
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for
@@ -40,9 +40,17 @@ QUERIES = ("index", "vacuum rows", "bluegamma", "bluegama", "blue", '"blue team"
 VOLATILE = {"took_ms", "generation", "created_at", "fetched_at", "bytes", "at"}
 KEY = "k" * 20
 RED = Filter.parse({"metadata": {"team": ["red"]}})
+MARKDOWN = {"metadata": {"team": "red"}, "content_type": "text/markdown"}
 SCOPES = {
-    "filter": ("read", Scope(None, RED)),
-    "collection and filter": ("read", Scope(frozenset({"default"}), RED)),
+    "filter": Scope.of(["default", "nowhere"], [RED]),
+    "collection and filter": Scope.of(["default"], [RED]),
+    "several filters": Scope(
+        (
+            Part(frozenset({"default"}), Filter.parse(MARKDOWN | {"language": "en"})),
+            Part(frozenset({"default", "nowhere"}), Filter.parse(MARKDOWN | {"date": {"from": "2001-01-01"}})),
+            Part(frozenset({"default"}), Filter.parse({"metadata": {"team": "nobody"}})),
+        )
+    ),
 }
 
 
@@ -249,13 +257,11 @@ def test_every_operation_is_asked(sites: tuple[Site, Site], tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_what_is_outside_changes_no_answer(sites: tuple[Site, Site], tmp_path: Path, name: str) -> None:
-    role, scope = SCOPES[name]
-    scope = Scope(scope.collections or frozenset({"default", "nowhere"}), scope.filter)
     found = []
     for place, site in enumerate(sites):
         folder = tmp_path / str(place)
         folder.mkdir()
-        with world(site, folder, role, scope) as one:
+        with world(site, folder, "read", SCOPES[name]) as one:
             found.append({operation: answers(one, case(sites[0])) for operation, case in CASES.items()})
     statuses = {status for each in found[0].values() for status, _ in each}
     assert {200, 404, 403} <= statuses
@@ -283,7 +289,7 @@ def test_a_key_that_sees_everything_finds_it(sites: tuple[Site, Site], tmp_path:
 
 
 def test_who_writes_a_collection_writes_no_other(sites: tuple[Site, Site], tmp_path: Path) -> None:
-    with world(sites[0], tmp_path, "write", Scope(frozenset({"default"}))) as one:
+    with world(sites[0], tmp_path, "write", Scope.of(["default"])) as one:
         hidden = one.jobs.start(collection="hidden")
         one.pushes.put("https://example.org/x", b"bluesecret", "text/plain", collection="hidden")
         assert one.client.get("/api/v1/index").json == {"jobs": []}
@@ -311,7 +317,7 @@ def test_who_writes_a_collection_writes_no_other(sites: tuple[Site, Site], tmp_p
 
 
 def test_a_collection_whose_name_is_not_known_is_not_told(sites: tuple[Site, Site], tmp_path: Path) -> None:
-    with world(sites[0], tmp_path, "read", Scope(frozenset({"hidden"}))) as one:
+    with world(sites[0], tmp_path, "read", Scope.of(["hidden"])) as one:
         reply = one.client.get("/api/v1/search?q=index")
         assert reply.status_code == 404
         assert "there are: hidden" in reply.text

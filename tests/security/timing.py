@@ -38,7 +38,7 @@ def main(calls: int) -> None:
         hidden, missing = (
             [document_id((site.source / f"{word}.md").as_uri()) for word in group] for group in (unseen, absent)
         )
-        with world(site, folder, "read", Scope(frozenset({"default"}), RED)) as one:
+        with world(site, folder, "read", Scope.of(["default"], [RED])) as one:
             for what, path in {"document": "/api/v1/documents/{}", "page": "/document/{}"}.items():
                 compare(what, one.client, [[path.format(id) for id in ids] for ids in (hidden, missing)], calls)
             names = [["/api/v1/search?q=index&collection=hidden"], ["/api/v1/search?q=index&collection=absent"]]

@@ -134,7 +134,7 @@ class Access:
             # which the script of a page cannot change; a program can, so this keeps other sites out, not people
             if request.headers.get("Origin") not in found.origins:
                 raise Forbidden(f"The key {found.name!r} is only for pages of the sites that it was made for.")
-        return Caller(found.name, found.role, is_shown=bool(found.origins), scope=found.scope)
+        return Caller(found.name, found.role, is_shown=bool(found.origins), scope=found.sees)
 
     def _of_everybody(self) -> Scope:
         """What is seen without any key: once a key may see a part alone, which parts there are is not told."""

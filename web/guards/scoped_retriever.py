@@ -22,7 +22,8 @@ Found = TypeVar("Found")
 
 OUTSIDE = "is none that this key may write"  # whether or not there is one
 RUNNING = ("running", "cancelling")
-FACTS = ("generation", "created_at", "documents", "chunks")  # of a collection, in a status
+COUNTS = ("documents", "chunks")
+FACTS = ("generation", "created_at", *COUNTS)  # of a collection, in a status
 
 
 def visible(retriever: Retriever) -> Retriever:
@@ -56,11 +57,10 @@ class ScopedRetriever:
         return self._inner.ready
 
     def status(self) -> dict[str, Any]:
-        """The facts of the whole server, and of the collections that may be seen; without counts below a filter."""
+        """The facts of the whole server, and of the collections that may be seen; counts of those that are whole."""
         status = self._inner.status()
-        hidden = FACTS[2:] if self._scope.filter else ()
         collections = [
-            {name: value for name, value in each.items() if name not in hidden}
+            {name: value for name, value in each.items() if name not in COUNTS or self._scope.has_whole(each["name"])}
             for each in status.get("collections", [])
             if self._scope.has(each["name"])
         ]
@@ -82,13 +82,13 @@ class ScopedRetriever:
 
     def describe(self, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
         """Facts of a generation, which count all of its documents: only of collections that are seen whole."""
-        if self._scope.filter:
+        if not self._scope.has_whole(collection):
             raise self._missing(collection)
         return self._ask(collection, lambda inner: inner.describe(collection))
 
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Search among what may be seen."""
-        wanted = replace(request, filter=self._scope.narrowed(request.only))
+        wanted = replace(request, filter=self._scope.narrowed(request.collection, request.only))
         return self._ask(request.collection, lambda inner: inner.search(wanted, embedded))
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
@@ -110,38 +110,38 @@ class ScopedRetriever:
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
         """Return a document that may be seen."""
-        allowed = self._scope.narrowed(filter)
+        allowed = self._scope.narrowed(collection, filter)
         return self._ask(collection, lambda inner: inner.document(id, collection, allowed))
 
     def sections(
         self, id: str, collection: str = DEFAULT_COLLECTION, whole: str = "", filter: Filter | None = None
     ) -> tuple[dict[str, Any], list[Section]]:
         """Return a document that may be seen, and its passages by heading."""
-        allowed = self._scope.narrowed(filter)
+        allowed = self._scope.narrowed(collection, filter)
         return self._ask(collection, lambda inner: inner.sections(id, collection, whole, allowed))
 
     def original(
         self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None
     ) -> tuple[str, BinaryIO]:
         """Open the file of a document that may be seen."""
-        allowed = self._scope.narrowed(filter)
+        allowed = self._scope.narrowed(collection, filter)
         return self._ask(collection, lambda inner: inner.original(id, collection, allowed))
 
     def headings(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
         """Headings from all over the index; none where a part of its documents may not be seen."""
         found = self._ask(collection, lambda inner: inner.headings(collection))
-        return [] if self._scope.filter else found
+        return found if self._scope.has_whole(collection) else []
 
     def suggest(
         self, typed: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None, most: int = SUGGESTED
     ) -> list[Suggestion]:
         """Suggest from documents that may be seen."""
-        allowed = self._scope.narrowed(filter)
+        allowed = self._scope.narrowed(collection, filter)
         return self._ask(collection, lambda inner: inner.suggest(typed, collection, allowed, most))
 
     def documents(self, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
         """Return every document that may be seen."""
-        allowed = self._scope.narrowed(filter)
+        allowed = self._scope.narrowed(collection, filter)
         return self._ask(collection, lambda inner: inner.documents(collection, allowed))
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import tantivy
 from tantivy import Occur, Query
 
-from indexer.filter import Filter
+from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
 from indexer.generation.lexical.analysis import fold, terms_of_word
 from indexer.generation.lexical.headings import FILES as HEADING_FILES
 from indexer.generation.lexical.headings import Heading, Headings, typed_words
@@ -200,15 +200,28 @@ class LexicalReader:
         return scores
 
     def _tests(self, wanted: Filter) -> list[tuple[Occur, Query]]:
-        tests = [_either([self._term("term", term) for term in group]) for group in wanted.terms()]
-        first, last = wanted.days
-        if first and last and first > last:
-            tests.append(Query.empty_query())
-        elif first or last:
-            low, high = (day_number(day) if day else None for day in (first, last))
-            days = tantivy.FieldType.Integer
-            tests.append(Query.range_query(self._schema, "day", days, low, high, use_inverted_index=True))
+        tests = map(self._test, wanted.conditions())
         return [(Occur.Must, Query.const_score_query(test, 0.0)) for test in tests]
+
+    def _test(self, condition: Condition) -> Query:
+        match condition:
+            case HasTerm(terms):
+                return _either([self._term("term", term) for term in terms])
+            case LacksTerm(term):
+                return Query.boolean_query([(Occur.Must, Query.all_query()), (Occur.MustNot, self._term("term", term))])
+            case Dated(first, last):
+                if first and last and first > last:
+                    return Query.empty_query()
+                low, high = (day_number(day) if day else None for day in (first, last))
+                days = tantivy.FieldType.Integer
+                return Query.range_query(self._schema, "day", days, low, high, use_inverted_index=True)
+            case AnyOf(alternatives):
+                return _either([self._all(each) for each in alternatives])
+
+    def _all(self, conditions: Sequence[Condition]) -> Query:
+        if not conditions:
+            return Query.all_query()
+        return Query.boolean_query([(Occur.Must, self._test(each)) for each in conditions])
 
     def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
         """Return the rows that have all that is required and nothing that is excluded; one of them is not empty."""

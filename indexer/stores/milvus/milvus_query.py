@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from indexer.filter import Filter
+from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery
 from indexer.generation.lexical.lexical_writer import terms_of_chunk
 
 _PLAIN = re.compile(r"(?!0x)[a-z0-9]+")
+_ALL, _NONE = "row >= 0", "row < 0"  # expressions that are true of every passage, and of none
 _LONGEST = 65_535  # bytes of a text in Milvus, all of which are ASCII here
 
 
@@ -27,12 +28,24 @@ def number_of(term: str) -> int:
 
 def expression(only: Filter) -> str:
     """Return the expression that is true of the passages of the documents that a filter allows."""
-    tests = [f"array_contains_any(terms, [{', '.join(str(number_of(term)) for term in g)}])" for g in only.terms()]
-    first, last = only.days
-    if first or last:  # which are days, checked when the filter was read
-        tests.append(f'date >= "{first or "0000-00-00"}"')
-        tests += [f'date <= "{last}"'] if last else []
-    return " and ".join(tests)
+    return _all_of(only.conditions())
+
+
+def _all_of(conditions: Sequence[Condition]) -> str:
+    return " and ".join(map(_test, conditions)) or _ALL
+
+
+def _test(condition: Condition) -> str:
+    match condition:
+        case HasTerm(terms):
+            return f"array_contains_any(terms, [{', '.join(str(number_of(term)) for term in terms)}])"
+        case LacksTerm(term):
+            return f"not ({_test(HasTerm((term,)))})"
+        case Dated(first, last):  # which are days, checked when the filter was read
+            since = f'date >= "{first or "0000-00-00"}"'
+            return f'{since} and date <= "{last}"' if last else since
+        case AnyOf(alternatives):
+            return f"({' or '.join(f'({_all_of(each)})' for each in alternatives) or _NONE})"
 
 
 @dataclass(frozen=True, slots=True)

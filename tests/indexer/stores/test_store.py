@@ -244,14 +244,38 @@ def test_filters_within_filters(opened, first, second):
     theirs, ours = opened
     parts = [Filter.parse(first), Filter.parse(second)]
     wanted = set.intersection(*(set(theirs.select(part).rows().tolist()) for part in parts))
-    only, vector = parts[0] & parts[1], DummyEmbedder().encode(["tuples"])[0]
-    query = "tuples 火災 vacuum fsync"
+    only = parts[0] & parts[1]
+    check_choice(theirs, ours, only, wanted)
     for one in (theirs, ours):
-        assert set(one.search(vector, 100, one.select(only))[1].tolist()) == wanted
-        assert set(one.search_words(one.read_query(query), 100, only)[1].tolist()) <= wanted
         assert {found["id"] for found in one.documents() if one.allows(found["id"], only)} == {
             found["id"] for found in one.documents() if all(one.allows(found["id"], part) for part in parts)
         }
+
+
+def check_choice(theirs, ours, only, wanted):
+    vector, query = DummyEmbedder().encode(["tuples"])[0], "tuples 火災 vacuum fsync"
+    everything = theirs.search_words(theirs.read_query(query), 100)[1]
+    for one in (theirs, ours):
+        assert set(one.search(vector, 100, one.select(only))[1].tolist()) == wanted
+        assert set(one.search_words(one.read_query(query), 100, only)[1].tolist()) == wanted & set(everything.tolist())
+        assert one.matches(np.arange(one.chunk_count), only).nonzero()[0].tolist() == sorted(wanted)
+
+
+@pytest.mark.parametrize(("first", "second"), BOTH, ids=str)
+def test_one_of_several_filters(opened, first, second):
+    theirs, ours = opened
+    parts = [Filter.parse(first), Filter.parse(second)]
+    wanted = set.union(*(set(theirs.select(part).rows().tolist()) for part in parts))
+    check_choice(theirs, ours, Filter.any_of(parts), wanted)
+    check_choice(
+        theirs, ours, Filter.any_of([Filter.any_of([]), *parts]) & parts[0], wanted & wanted_of(theirs, parts[0])
+    )
+    check_choice(theirs, ours, Filter.any_of([Filter(), *parts]), set(range(theirs.chunk_count)))
+    check_choice(theirs, ours, Filter.any_of([]), set())
+
+
+def wanted_of(generation, only):
+    return set(generation.select(only).rows().tolist())
 
 
 @pytest.mark.parametrize("fields", FILTERS, ids=str)

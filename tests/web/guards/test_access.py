@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from rag.errors import KeysError, SettingsError
 from rag.query.filters import Filter
 from rag.serving.api_keys import KeyFile, KeyRing, check_exposure
-from rag.serving.scope import EVERYTHING, Scope
+from rag.serving.scope import EVERYTHING, Part, Scope, reader_names
 from rag.settings import Settings, load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
@@ -386,7 +386,7 @@ def test_origins_are_kept_and_checked(file: KeyFile) -> None:
 
 
 def test_a_scope_is_kept_in_the_file(file: KeyFile) -> None:
-    wanted = Scope(frozenset({"wiki", "docs"}), Filter.parse({"metadata": {"team": ["b", "a"]}, "path": "/x"}))
+    wanted = Scope.of(["wiki", "docs"], [Filter.parse({"metadata": {"team": ["b", "a"]}, "path": "/x"})])
     file.add("all", "write")
     file.add("part", "read", scope=wanted)
     assert [key.scope for key in file.read()] == [EVERYTHING, wanted]
@@ -396,11 +396,35 @@ def test_a_scope_is_kept_in_the_file(file: KeyFile) -> None:
     assert second["filter"] == {"path": ["/x"], "metadata": {"team": ["a", "b"]}}
 
 
+def test_a_scope_of_several_parts_is_kept_in_the_file(file: KeyFile) -> None:
+    path, team = Filter(path=("/x",)), Filter.parse({"metadata": {"team": "a"}})
+    wanted = Scope((Part(frozenset({"wiki"}), path), Part(None, team)), reader_names(["ann"], ["red"]))
+    file.add("part", "read", scope=wanted)
+    file.add("groups", "read", scope=Scope(readers=reader_names([], ["red"])))
+    first, second = file.read()
+    assert first.scope == first.sees == wanted
+    assert not second.sees.is_all
+    fields = json.loads(file.path.read_text())["keys"][0]
+    assert fields["any_of"] == [
+        {"collections": ["wiki"], "filter": {"path": ["/x"]}},
+        {"filter": {"metadata": {"team": ["a"]}}},
+    ]
+    assert fields["readers"] == ["group:red", "user:ann"]
+
+
+def test_a_key_that_is_passed_on_is_in_no_access_list_unless_it_says_so(file: KeyFile) -> None:
+    file.add("operator", "read", scope=Scope.of(["wiki"]))
+    file.add("bot", "read", scope=Scope.of(["wiki"], [Filter(path=("/x",))]))
+    file.add("page", "read", origins=[SITE])
+    assert [key.sees.readers for key in file.read()] == [None, frozenset(), frozenset()]
+
+
 @pytest.mark.parametrize(
     ("role", "scope", "said"),
     [
-        ("write", Scope(None, Filter(path=("/x",))), "the role must be read"),
-        ("read", Scope(frozenset({"../x"})), "not a name that a collection can have"),
+        ("write", Scope(readers=frozenset({"group:red"})), "the role must be read"),
+        ("write", Scope.of(None, [Filter(path=("/x",))]), "the role must be read"),
+        ("read", Scope.of(["../x"]), "not a name that a collection can have"),
     ],
 )
 def test_a_scope_that_cannot_be(file: KeyFile, role: str, scope: Scope, said: str) -> None:
@@ -411,10 +435,21 @@ def test_a_scope_that_cannot_be(file: KeyFile, role: str, scope: Scope, said: st
 
 @pytest.mark.parametrize(
     "changed",
-    [{"collections": "wiki"}, {"collections": [1]}, {"filter": {"team": "x"}}, {"filter": 1}, {"role": "write"}],
+    [
+        {"collections": "wiki"},
+        {"collections": [1]},
+        {"filter": {"team": "x"}},
+        {"filter": 1},
+        {"role": "write"},
+        {"any_of": []},
+        {"any_of": {}},
+        {"any_of": [[]]},
+        {"any_of": [{"team": "x"}]},
+        {"readers": "group:x"},
+    ],
 )
 def test_a_file_whose_scopes_cannot_be_read_lets_nobody_in(file: KeyFile, changed: dict[str, Any]) -> None:
-    file.add("part", "read", scope=Scope(None, Filter(path=("/x",))))
+    file.add("part", "read", scope=Scope.of(None, [Filter(path=("/x",))]))
     content = json.loads(file.path.read_text())
     content["keys"][0] |= changed
     file.path.write_text(json.dumps(content))
@@ -423,7 +458,7 @@ def test_a_file_whose_scopes_cannot_be_read_lets_nobody_in(file: KeyFile, change
 
 
 def test_what_tells_of_the_whole_server_is_not_for_a_part(file: KeyFile) -> None:
-    whole, part = file.add("whole", "read"), file.add("part", "read", scope=Scope(frozenset({"default"})))
+    whole, part = file.add("whole", "read"), file.add("part", "read", scope=Scope.of(["default"]))
     client = make(file)
     for path in ("/metrics", "/status"):
         assert client.get(path, headers=bearer(whole)).status_code == 200
