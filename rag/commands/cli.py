@@ -20,6 +20,7 @@ VERBS = {  # where each is below `rag.commands`, in a function with the name of 
     "mcp": ("serve.mcp", "offer search and read_document as tools of the Model Context Protocol"),
     "search": ("search.search", "answer one query on the command line"),
     "eval": ("search.evaluate", "measure search quality on a dataset in BEIR format"),
+    "compare": ("search.compare", "show which of two generations, models or settings answers questions better"),
     "verify": ("upkeep.verify", "check the files, counts and a sample of the vectors of a generation"),
     "sources": ("upkeep.sources", "list the sources of the index, with their documents and settings"),
     "generations": ("upkeep.generations", "list the published generations, newest first"),

@@ -22,7 +22,7 @@ from indexer.records import Chunk, Document
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.milvus.milvus_store import MilvusStore
 from indexer.stores.store import ScannedDocument, Searchable
-from rag.commands.search.evaluation import Dataset, read_dataset
+from rag.evaluation.dataset import Dataset, read_dataset
 from rag.query.options import MODES
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever

@@ -10,7 +10,8 @@ import pytest
 
 from embedder import Embeddings
 from embedder.late_interaction import DocumentTokens
-from rag.commands.search.evaluation import Dataset, evaluate, read_dataset
+from rag.evaluation.dataset import Dataset, read_dataset
+from rag.evaluation.evaluation import evaluate
 from tests.quality.milvus import compare
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]

@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from embedder.protocol import Embedder
-from rag.commands.search.evaluation import Dataset, evaluate, read_dataset
+from rag.evaluation.dataset import Dataset, read_dataset
+from rag.evaluation.evaluation import evaluate
 
 _WORD = re.compile(r"[A-Za-z]{4,}")
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")

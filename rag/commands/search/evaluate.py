@@ -18,11 +18,11 @@ from rag.settings import Settings
 def evaluate(settings: Settings, *, beir_dir: Path, mode: str, fusion: str | None, rerank: bool) -> Result:
     """Measure retrieval quality on a BEIR folder."""
     try:
-        from rag.commands.search.evaluation import evaluate as run
-        from rag.commands.search.evaluation import read_dataset
+        from rag.evaluation.evaluation import evaluate as run
     except ModuleNotFoundError as error:
         raise SettingsError("eval is not installed: pip install 'pilotlight[eval]'") from error
     from rag.commands.embedders import plans, prepare
+    from rag.evaluation.dataset import read_dataset
     from rag.serving.live import load_embedder, load_reranker
 
     dataset = read_dataset(beir_dir)

@@ -1,58 +1,25 @@
-"""Retrieval quality on a dataset in BEIR's layout, scored by ir-measures (the trec_eval implementation)."""
+"""Retrieval quality on a dataset: its documents are searched by the code that serves queries."""
 
-import csv
-import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ir_measures
 import numpy as np
-from ir_measures import RR, R, nDCG
 
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import CrossEncoder, Embedder, encode_documents
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
-from rag.errors import DatasetError, QueryError
+from rag.errors import QueryError
+from rag.evaluation.dataset import Dataset
+from rag.evaluation.measures import Run, means, measure
 from rag.query.options import MODES, RERANKED
 from rag.query.retriever import CANDIDATES
 from rag.query.scoring.fusion import FUSIONS, Rows, Scores
 from rag.query.scoring.ranking import Ranking, fused, interacted, reranked, single
 from rag.query.scoring.token_scores import MOST_TOKENS
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """A BEIR test split."""
-
-    corpus: dict[str, str]  # document id: title + " " + text
-    queries: dict[str, str]  # only those that are judged
-    judgements: dict[str, dict[str, int]]  # query id: document id: relevance
-
-
-def read_dataset(folder: Path) -> Dataset:
-    """Read corpus.jsonl, queries.jsonl and qrels/test.tsv. Raises DatasetError naming the file and line."""
-    corpus = {
-        row["_id"]: f"{row.get('title', '')} {row['text']}".strip() for row in _json_lines(folder / "corpus.jsonl")
-    }
-    judgements: dict[str, dict[str, int]] = {}
-    path = folder / "qrels" / "test.tsv"
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t"):
-                judgements.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise DatasetError(
-            f"{path} cannot be read ({error}): it needs query-id, corpus-id and score columns"
-        ) from error
-    queries = {row["_id"]: row["text"] for row in _json_lines(folder / "queries.jsonl") if row["_id"] in judgements}
-    if not corpus or not queries:
-        raise DatasetError(f"{folder} has no documents or no judged queries: is it in BEIR's layout?")
-    return Dataset(corpus, queries, judgements)
 
 
 def evaluate(
@@ -80,6 +47,30 @@ def evaluate(
         QueryError: there is no such mode or fusion.
     """
     fusion = fusion or FUSIONS[0]
+    run = search_corpus(dataset, embedder, mode=mode, fusion=fusion, tokens=tokens, reranker=reranker, depth=depth)
+    figures = measure(dataset.judgements, dataset.queries, run)
+    return {
+        **{name: round(value, 4) for name, value in means(figures).items()},
+        "queries": len(dataset.queries),
+        "mode": mode,
+        **({"fusion": fusion} if mode == "hybrid" else {}),
+        **({"tokens": True} if tokens and mode != "lexical" else {}),
+        **({"reranker": reranker.name} if reranker else {}),
+    }
+
+
+def search_corpus(
+    dataset: Dataset,
+    embedder: Embedder,
+    *,
+    mode: str = MODES[0],
+    fusion: str | None = None,
+    tokens: bool = False,
+    reranker: CrossEncoder | None = None,
+    depth: int = RERANKED,
+) -> Run:
+    """Return the best hundred documents of the dataset for each query; arguments and errors are those of `evaluate`."""
+    fusion = fusion or FUSIONS[0]
     for name, value, known in (("mode", mode, MODES), ("fusion", fusion, FUSIONS)):
         if value not in known:
             raise QueryError(f"{name} must be one of {', '.join(known)}, not {value!r}")
@@ -87,23 +78,12 @@ def evaluate(
     rankings = _rankings(dataset, embedder, mode, fusion, tokens)
     if reranker:
         rankings = _reranked(dataset, rankings, reranker, depth)
-    run = {
+    return {
         query_id: {
             documents[row]: float(score)
             for row, score in zip(ranking.rows[:CANDIDATES], ranking.scores[:CANDIDATES], strict=True)
         }
         for query_id, ranking in zip(dataset.queries, rankings, strict=True)
-    }
-    measured = ir_measures.calc_aggregate([nDCG @ 10, RR @ 10, R @ 100], dataset.judgements, run)
-    return {
-        "ndcg@10": round(measured[nDCG @ 10], 4),
-        "mrr@10": round(measured[RR @ 10], 4),
-        "recall@100": round(measured[R @ 100], 4),
-        "queries": len(dataset.queries),
-        "mode": mode,
-        **({"fusion": fusion} if mode == "hybrid" else {}),
-        **({"tokens": True} if tokens and mode != "lexical" else {}),
-        **({"reranker": reranker.name} if reranker else {}),
     }
 
 
@@ -160,19 +140,3 @@ def _lexical(texts: list[str], folder: Path) -> LexicalReader:
     finally:
         writer.close()
     return LexicalReader(folder)
-
-
-def _json_lines(path: Path) -> list[dict[str, Any]]:
-    rows = []
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                row = json.loads(line)
-                if not isinstance(row, dict) or "_id" not in row or "text" not in row:
-                    raise DatasetError(f"{path} line {number} has no _id and text: is it in BEIR's layout?")
-                rows.append(row)
-    except OSError as error:
-        raise DatasetError(f"cannot read {path}: {error.strerror or error}; is the folder in BEIR's layout?") from error
-    except ValueError as error:
-        raise DatasetError(f"{path} is not JSON Lines: {error}") from error
-    return rows

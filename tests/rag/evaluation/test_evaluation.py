@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from rag.commands.search.evaluation import evaluate, read_dataset
 from rag.errors import DatasetError, QueryError
+from rag.evaluation.dataset import read_dataset
+from rag.evaluation.evaluation import evaluate
 from tests.dummy import DummyEmbedder
 
 

@@ -1,0 +1,111 @@
+"""`pilotlight compare` on an index of a dummy model."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rag.commands.cli import main
+from tests.dummy import DummyEmbedder
+
+QUERIES = {"q1": ("index of rows that satisfy a predicate", "partial.md"), "q2": ("vacuum", "vacuum.md")}
+
+
+@pytest.fixture(autouse=True)
+def _no_model(monkeypatch):
+    monkeypatch.setattr("rag.serving.live.load_embedder", lambda settings: DummyEmbedder())
+    monkeypatch.setattr("rag.commands.embedders.prepare", lambda plan, quiet=False: None)
+
+
+@pytest.fixture
+def asked(site, tmp_path):
+    """A BEIR folder, whose documents are addresses of the site's pages."""
+    folder = tmp_path / "asked"
+    (folder / "qrels").mkdir(parents=True)
+    lines = [json.dumps({"_id": id, "text": text}) for id, (text, _) in QUERIES.items()]
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    judge(folder, site)
+    pages = [{"_id": address(site, page.name), "text": page.read_text()} for page in site.source.iterdir()]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, pages)))
+    return folder
+
+
+def address(site, name):
+    return (site.source / name).as_uri()
+
+
+def judge(folder, site, anchor="", prefix=""):
+    rows = [f"{id}\t{prefix}{address(site, name)}{anchor}\t1\n" for id, (_, name) in QUERIES.items()]
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+
+
+def compare(capsys, site, asked, a, b, *more):
+    code = main(["compare", a, b, "--queries", str(asked), "--index", str(site.index), *more])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("anchor", ["", "#rows"])
+def test_a_generation_that_lost_a_page(site, asked, capsys, anchor):
+    judge(asked, site, anchor)
+    first = site.build()
+    (site.source / "partial.md").unlink()
+    second = site.build()
+    code, out, _ = compare(capsys, site, asked, first, "live", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["a"]["generation"], found["b"]["generation"]) == (first, second)
+    assert (found["a"]["missing"], found["b"]["missing"]) == (0, 1)
+    measured = found["measures"]["ndcg@10"]
+    assert (measured["a"], measured["b"], measured["worse"], measured["same"]) == (1.0, 0.5, 1, 1)
+    [lost, kept] = found["by_query"]
+    assert lost["relevant"] == [{"id": address(site, "partial.md"), "relevance": 1, "a": 1, "b": None}]
+    assert (kept["id"], kept["difference"]) == ("q2", 0)
+
+
+def test_settings_are_compared_on_the_documents_of_the_dataset(site, asked, capsys, tmp_path):
+    report = tmp_path / "report.html"
+    code, out, _ = compare(capsys, site, asked, "mode=dense", "mode=lexical", "--report", str(report))
+    assert (code, out.splitlines()[-1]) == (0, f"every query is in {report}")
+    assert "<svg" in report.read_text()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "told"),
+    [
+        ("live", "20200101T000000-000000", "there is no generation 20200101T000000-000000 in"),
+        ("live", "live", "live and live are the same: nothing to compare"),
+        ("live", "mode=dense", "do not search the same"),
+    ],
+)
+def test_what_cannot_be_compared(site, asked, capsys, a, b, told):
+    site.build()
+    code, out, err = compare(capsys, site, asked, a, b)
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+def test_judgements_of_other_documents(site, asked, capsys):
+    site.build()
+    judge(asked, site, prefix="x")
+    code, _, err = compare(capsys, site, asked, "live", "live,mode=dense")
+    assert code == 2
+    assert "neither generation has a document that is judged relevant, such as xfile:///" in err
+
+
+def test_a_model_that_is_not_known_here(site, asked, capsys, monkeypatch):
+    first = site.build()
+    site.build(DummyEmbedder(name="other"))
+    code, _, err = compare(capsys, site, asked, first, "live")
+    assert code == 2
+    assert "model: index 'other', here 'dummy'" in err
+    assert "pilotlight warm" in err
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path):
+    code = "import sys; sys.modules['ir_measures'] = None; from rag.commands.cli import main; "
+    code += "sys.exit(main(['compare', 'live', 'live', '--queries', sys.argv[1]]))"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "pilotlight: compare is not installed: pip install 'pilotlight[eval]'\n"
