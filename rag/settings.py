@@ -247,7 +247,7 @@ class Settings:
     )
     rate_limit: float = setting(
         0.0,
-        "requests per second for each key or, without one, address; bursts of twice that; 0 = no limit",
+        "requests per second for each key, user or, without one, address; bursts of twice that; 0 = no limit",
         "access",
         low=0,
         high=1_000_000,
@@ -261,6 +261,26 @@ class Settings:
         "addresses and folders that callers with the role write may index; empty = only those of the index",
         "access",
     )
+    access_file: str = setting("", "file whose [[access]] say what users may see; empty = those of --config", "users")
+    user_header: str = setting(
+        "", "header in which a reverse proxy names the user, such as X-Forwarded-User; empty = none", "users"
+    )
+    groups_header: str = setting("X-Forwarded-Groups", "header for the user's groups, separated by commas", "users")
+    user_proxies: str = setting(
+        "", "networks that such proxies connect from, such as 10.0.0.5,fd00::/64; empty = any, by the secret", "users"
+    )
+    proxy_secret: str = setting(
+        "", "secret that such proxies send; safer in the variable than in the flag", "users", secret=True
+    )
+    proxy_secret_header: str = setting("X-Proxy-Secret", "header for that secret", "users")
+    oidc_issuer: str = setting(
+        "", "OpenID Connect provider whose ID tokens show who one is; empty = none; needs pilotlight[oidc]", "users"
+    )
+    oidc_audience: str = setting("", "client id that its tokens must be for", "users")
+    oidc_jwks: str = setting("", "address of its keys; empty = as its discovery document says", "users")
+    oidc_user_claim: str = setting("sub", "claim that names the user", "users")
+    oidc_groups_claim: str = setting("groups", "claim with the groups; a.b leads into an object", "users")
+    oidc_leeway: float = setting(60.0, "seconds that clocks may differ", "users", low=0, high=600)
     answer_url: str = setting(
         "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", "answers"
     )
@@ -287,6 +307,16 @@ class Settings:
     def keys_file(self) -> Path:
         """The file of keys, which need not be there."""
         return Path(self.keys).expanduser() if self.keys else self.index_dir / KEYS
+
+    @property
+    def access_path(self) -> Path:
+        """The file of rules for users."""
+        return Path(self.access_file).expanduser()
+
+    @property
+    def knows_users(self) -> bool:
+        """Whether a proxy or a provider says who users are."""
+        return bool(self.user_header or self.oidc_issuer)
 
     @property
     def cache(self) -> Path:

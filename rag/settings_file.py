@@ -17,7 +17,7 @@ from rag.errors import SettingsError
 from rag.settings import BY_NAME, SETTINGS, Settings, own_limits
 from rag.suggestions import refuse_unknown
 
-_TABLES = ("settings", "source", "credentials")
+_TABLES = ("settings", "source", "credentials", "access")
 _KEYS = ("url", "path", "every", "watch", "collection", "metadata")
 
 
@@ -77,6 +77,10 @@ def read_settings_file(path: Path) -> SettingsFile:
         if "credentials_file" in settings:
             raise SettingsError(f"{path}: give either credentials_file or [[credentials]], not both")
         settings = {**settings, "credentials_file": str(path.absolute())}  # so that jobs of a server find them
+    if "access" in content:  # which the server reads, and again whenever it changes
+        if "access_file" in settings:
+            raise SettingsError(f"{path}: give either access_file or [[access]], not both")
+        settings = {**settings, "access_file": str(path.absolute())}
     return SettingsFile(settings, sources, credentials)
 
 

@@ -16,6 +16,7 @@ from rag.errors import (
     KeysError,
     NotReady,
     NotThere,
+    ProviderUnreachable,
     QueryError,
     QueueFull,
     RerankOff,
@@ -119,7 +120,9 @@ def problem_of(error: Exception) -> dict[str, object]:
         return problem(503, str(error))
     if isinstance(error, KeysError):
         log.error("%s", error)
-        return problem(503, "The server cannot read its key file; see its log.")
+        return problem(503, "The server cannot read the file that says who may do what; see its log.")
+    if isinstance(error, ProviderUnreachable):
+        return problem(503, "Who you are cannot be checked for now: the identity provider does not answer.")
     # %r because a path may hold line breaks, which would forge log lines
     log.error("%s %r failed", request.method, request.path, exc_info=error)
     return problem(500, DETAILS[500])

@@ -279,7 +279,7 @@ def check_exposure(settings: Settings) -> None:
     Raises KeysError if the file of keys cannot be used.
     """
     keys = KeyRing(settings.keys_file).keys()
-    if keys is not None or settings.anonymous != "auto" or is_loopback(settings.host):
+    if keys is not None or settings.anonymous != "auto" or settings.knows_users or is_loopback(settings.host):
         return
     raise SettingsError(
         f"--host {settings.host} lets others search without a key: make one with pilotlight keys add NAME, "

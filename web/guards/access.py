@@ -10,7 +10,7 @@ import binascii
 import ipaddress
 import math
 import re
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from flask import Flask, current_app, g, request
 from werkzeug.datastructures import WWWAuthenticate
@@ -21,10 +21,14 @@ from rag.errors import KeysError
 from rag.serving.api_keys import KeyRing, is_loopback
 from rag.serving.scope import EVERYTHING, NOTHING, Scope
 from rag.settings import Settings
+from web.guards.callers import Caller, caller
 from web.guards.token_buckets import TokenBuckets
 from web.observe.worker_folder import shared_file
 from web.openapi import operation_of
 from web.problems import wants_page
+
+if TYPE_CHECKING:
+    from web.guards.users import Users
 
 PUBLIC = frozenset({"static", "branding.logo", "branding.style", "embed.script"})  # files that pages are made of
 # what a key in a page is good for
@@ -36,24 +40,6 @@ REFUSALS_S = 5.0  # of an address, to callers without a good key; twice as many 
 _PORT = re.compile(r":[0-9]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The caller that a request comes from."""
-
-    name: str  # of the key; empty without one
-    role: str | None  # None: may see what everybody may
-    is_shown: bool = False  # its key stands in pages, so that many share it
-    scope: Scope = EVERYTHING  # what it may see
-
-
-NOBODY = Caller("", None)
-
-
-def caller() -> Caller:
-    """Return who makes the request under way."""
-    return g.get("caller", NOBODY)  # type: ignore[no-any-return]  # g has no types
-
-
 class Access:
     """Checks every request before its route sees it."""
 
@@ -62,6 +48,7 @@ class Access:
         self._anonymous = settings.anonymous
         self._is_private = is_loopback(settings.host)
         self._refused = TokenBuckets(REFUSALS_S, shared_file("refusals"))
+        self._users = _users(settings)
 
     def check(self) -> None:
         """Raise Unauthorized or Forbidden unless the caller may use the route; remember the caller.
@@ -77,18 +64,23 @@ class Access:
         try:
             self._check(role)
             if needs_all(request.url_rule) and not caller().scope.is_all:
-                raise Forbidden(f"The key {caller().name!r} may see a part alone, and this tells of the whole server.")
+                raise Forbidden(f"{caller().shown} may see a part alone, and this tells of the whole server.")
         except (Unauthorized, Forbidden) as error:
-            wait = 0.0 if caller().role else self._refused.take(network_of(request.remote_addr))
+            wait = 0.0 if caller().name else self._refused.take(network_of(request.remote_addr))
             if wait > 0:
                 raise TooManyRequests(BARRED, retry_after=math.ceil(wait)) from error
             raise
 
-    def knows(self, authorization: bytes | None) -> bool:
-        """Return whether a request with this header, or none, may read something: asked when only its head is there."""
+    def knows(self, authorization: bytes | None, head: bytes = b"", address: str = "") -> bool:
+        """Return whether a request may read something, by its head, which has come from an address.
+
+        It may have an Authorization header. What a stranger is told is said when the request is whole.
+        """
         try:
+            if self._users and self._users.knows(authorization, head, address):
+                return True
             keys = self._ring.keys()
-            if self._anonymous == "read" or (self._anonymous == "auto" and self._is_private and keys is None):
+            if self._anonymous == "read" or (self._is_open_to_this_machine and keys is None):
                 return True
             key = _key_of(authorization.decode("latin-1"), "read") if authorization else None
             return key is not None and self._ring.find(key) is not None
@@ -110,14 +102,18 @@ class Access:
         g.caller = self._caller(role)
         if g.caller.role == "write" or g.caller.role == role:
             return
+        if g.caller.name and g.caller.role is None:
+            raise Forbidden(f"{g.caller.shown} has no access: no [[access]] is for this user or a group of theirs.")
         if g.caller.name:
-            raise Forbidden(f"The key {g.caller.name!r} has the role read; this requires the role write.")
+            raise Forbidden(f"{g.caller.shown} has the role read; this requires the role write.")
         if role == "write":
             raise _unauthorized("This requires a key with the role write: send Authorization: Bearer KEY.", role)
         raise _unauthorized("A key is required: send Authorization: Bearer KEY, or give it as the password.", role)
 
     def _caller(self, role: str) -> Caller:
         header = request.headers.get("Authorization")
+        if self._users and (found_user := self._users.caller(header, role)):
+            return found_user
         # without any keys none can be wrong, and there are clients that always send one
         if header is None or (role == "read" and self._ring.keys() is None):
             return Caller("", "read" if self._is_open() else None)
@@ -134,20 +130,28 @@ class Access:
             # which the script of a page cannot change; a program can, so this keeps other sites out, not people
             if request.headers.get("Origin") not in found.origins:
                 raise Forbidden(f"The key {found.name!r} is only for pages of the sites that it was made for.")
-        return Caller(found.name, found.role, is_shown=bool(found.origins), scope=found.sees)
+        writes = found.sees if found.role == "write" else NOTHING
+        return Caller(found.name, found.role, is_shown=bool(found.origins), scope=found.sees, writes=writes)
 
     def _of_everybody(self) -> Scope:
-        """What is seen without any key: once a key may see a part alone, which parts there are is not told."""
+        """What is seen without any key: once a caller may see a part alone, which parts there are is not told."""
+        if self._users:
+            return NOTHING
         try:
             keys = self._ring.keys() or ()
         except KeysError:
             return NOTHING  # which keys there were is not known
         return EVERYTHING if self._anonymous == "read" or all(key.scope.is_all for key in keys) else NOTHING
 
+    @property
+    def _is_open_to_this_machine(self) -> bool:
+        """Whether all on this machine may read, as long as there are no keys; a proxy of users passes on the world."""
+        return self._anonymous == "auto" and self._is_private and self._users is None
+
     def _is_open(self) -> bool:
         if self._anonymous != "auto":
             return self._anonymous == "read"
-        if not self._is_private or self._ring.keys() is not None:
+        if not self._is_open_to_this_machine or self._ring.keys() is not None:
             return False
         # a site that has its name resolve to this machine would else read the index in a visitor's browser
         if not is_loopback(_PORT.sub("", request.headers.get("Host", ""))):
@@ -156,6 +160,14 @@ class Access:
                 "start it with --anonymous read, or make keys."
             )
         return True
+
+
+def _users(settings: Settings) -> "Users | None":
+    if not settings.knows_users:
+        return None
+    from web.guards.users import Users  # which a server without users can do without
+
+    return Users(settings)
 
 
 def role_of(rule: Rule) -> str | None:

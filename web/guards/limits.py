@@ -10,7 +10,8 @@ from rag import deadline
 from rag.errors import DeadlinePassed
 from rag.query import fair_share
 from rag.settings import Settings
-from web.guards.access import caller, network_of, role_of
+from web.guards.access import network_of, role_of
+from web.guards.callers import caller
 from web.guards.token_buckets import TokenBuckets
 from web.observe.worker_folder import shared_file
 

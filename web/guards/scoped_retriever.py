@@ -15,7 +15,7 @@ from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
 from rag.serving.scope import Scope
-from web.guards.access import caller
+from web.guards.callers import caller
 from web.retriever import Embedding, Jobs, Pushes, Retriever, Role
 
 Found = TypeVar("Found")
@@ -34,13 +34,13 @@ def visible(retriever: Retriever) -> Retriever:
 
 def visible_jobs(jobs: Jobs) -> Jobs:
     """Return what the caller of the request under way may see of builds."""
-    scope = caller().scope
+    scope = caller().writes
     return jobs if scope.is_all else ScopedJobs(jobs, scope)
 
 
 def visible_pushes(pushes: Pushes) -> Pushes:
     """Return what the caller of the request under way may see of pushed documents."""
-    scope = caller().scope
+    scope = caller().writes
     return pushes if scope.is_all else ScopedPushes(pushes, scope)
 
 

@@ -70,12 +70,13 @@ class Admission:
             Kind.CALLER: Lane("caller", THREADS, queue),
         }
 
-    def kind_of(self, received: ReceiveBuffer) -> Kind:
-        """Return the kind of a request whose head has come."""
+    def kind_of(self, received: ReceiveBuffer, address: str) -> Kind:
+        """Return the kind of a request whose head has come from an address."""
         for kind in (Kind.PROBE, Kind.PART):
             if received.starts_with(self.lanes[kind].prefixes):
                 return kind
-        return Kind.CALLER if self._access.knows(received.authorization) else Kind.STRANGER
+        is_known = self._access.knows(received.authorization, received.head, address)
+        return Kind.CALLER if is_known else Kind.STRANGER
 
     def is_barred(self, address: str) -> bool:
         """Return whether strangers of an address have shown so many wrong keys that they are not asked any more."""

@@ -161,10 +161,14 @@ class EventLoop:
         verdict = received.feed(data)
         self._held += len(data)
         if verdict is Verdict.COMPLETE:
-            self._admit(conn, self._admission.kind_of(received), is_whole=True)
+            self._admit(conn, self._admission.kind_of(received, conn.address), is_whole=True)
         elif verdict is not Verdict.PARTIAL:
             self._refuse(conn, *REFUSALS[verdict])
-        elif received.head_end and not had_head and (kind := self._admission.kind_of(received)) is Kind.STRANGER:
+        elif (
+            received.head_end
+            and not had_head
+            and (kind := self._admission.kind_of(received, conn.address)) is Kind.STRANGER
+        ):
             self._admit(conn, kind, is_whole=False)  # its body changes nothing
         elif self._held > MAX_HELD_BYTES:
             most = max(self._connections.waiting(), key=lambda each: len(each.received.buffer))

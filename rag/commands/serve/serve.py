@@ -23,6 +23,7 @@ from rag.settings import Settings
     "serve",
     "page",
     "access",
+    "users",
     "answers",
     without=("collection",),
     prints=False,

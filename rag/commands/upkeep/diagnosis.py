@@ -25,6 +25,7 @@ from indexer.sources.git.program import version as git_version
 from indexer.sources.names import address_kind
 from indexer.stores.remote.client import version as obstore_version
 from rag.commands.published import published
+from rag.commands.upkeep.users import examine_users
 from rag.models.known_models import find
 from rag.query.retriever import check_fingerprint
 from rag.serving.store_access import TOKEN
@@ -83,6 +84,7 @@ def examine(settings: Settings) -> dict[str, Any]:
     _renderer(settings, report, warnings)
     _ocr(settings, report, warnings)
     _credentials(settings, report, warnings)
+    report["users"] = examine_users(settings, warnings)
     return report | {"warnings": warnings}
 
 
@@ -311,6 +313,7 @@ _LABELS = {
     "data": "languages with data",
     "use": "scans are read",
     "cpu": "CPU",
+    "oidc_issuer": "OIDC issuer",
     "seccomp": "system calls",
     "landlock": "Landlock",
     "compiler": "C++ compiler",

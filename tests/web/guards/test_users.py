@@ -1,0 +1,311 @@
+"""Users whom a proxy or a token names: who is believed, and what the rules give them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from rag.errors import SettingsError
+from rag.query.filters import Filter
+from rag.serving.api_keys import KeyFile, check_exposure
+from rag.serving.scope import EVERYTHING, NOTHING, Part, Scope, reader_names
+from rag.settings import Settings, load
+from rag.settings_file import read_settings_file
+from rag.users.directory import Directory, User
+from tests.rag.users import provider as fake
+from tests.web.fakes import FakeRetriever
+from tests.web.guards.test_access import bearer
+from tests.web.test_problems import assert_problem
+from web.app import create_app
+from web.guards.callers import caller
+from web.openapi import operation
+
+RULES = """
+[settings]
+user_header = "X-Forwarded-User"
+
+[[access]]
+group = ["red", "blue"]
+collections = ["default"]
+filter = { metadata = { team = "red" } }
+
+[[access]]
+group = "blue"
+collections = ["notes"]
+
+[[access]]
+user = "ann"
+collections = ["ann"]
+role = "write"
+
+[[access]]
+group = "admins"
+everything = true
+role = "write"
+"""
+SECRET = "s3cret-of-the-proxy"
+SEARCH = "/api/v1/search?q=index"
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    path = tmp_path / "pilotlight.toml"
+    path.write_text(RULES)
+    return path
+
+
+def make(rules: Path, **settings: Any) -> FlaskClient:
+    given = {"user_header": "X-Forwarded-User", "user_proxies": "127.0.0.1", **settings}
+    known = replace(
+        Settings(), access_file=str(rules), keys=str(rules.with_name("keys.json")), index=str(rules.parent), **given
+    )
+    app = create_app(FakeRetriever(), known)
+
+    def told() -> dict[str, Any]:
+        found = caller()
+        return {"name": found.name, "role": found.role, "all": found.scope.is_all}
+
+    app.get("/who")(operation(summary="Who asks.", role="read", responses={200: {}})(told))
+    app.post("/change")(operation(summary="Change.", role="write", responses={200: {}})(lambda: told()))
+    return app.test_client()
+
+
+def named(user: str, groups: str = "", **more: str) -> dict[str, str]:
+    return {"X-Forwarded-User": user, "X-Forwarded-Groups": groups, **more}
+
+
+def test_a_trusted_proxy_names_the_user(rules: Path) -> None:
+    client = make(rules)
+    reply = client.get("/who", headers=named("bob", "other, red"))
+    assert reply.json == {"name": "user:bob", "role": "read", "all": False}
+    assert client.get(SEARCH, headers=named("bob", "red")).status_code == 200
+    assert client.get("/who", headers=named("zoe", "admins")).json == {"name": "user:zoe", "role": "write", "all": True}
+    assert_problem(client.get("/status", headers=named("bob", "red")), 403)
+    assert client.get("/status", headers=named("zoe", "admins")).status_code == 200
+
+
+def test_without_a_rule_there_is_no_access(rules: Path) -> None:
+    client = make(rules)
+    for _ in range(30):  # a user is not an address: nobody else behind the proxy is held up
+        reply = client.get("/who", headers=named("eve", "green"))
+        assert_problem(reply, 403)
+        assert "The user 'eve' has no access" in reply.text
+    assert client.get("/who", headers=named("bob", "red")).status_code == 200
+    assert_problem(client.get("/who"), 401)
+
+
+@pytest.mark.parametrize("peer", ["10.0.0.9", "::1", "203.0.113.7", "", "unix:"])
+def test_nobody_else_is_believed(rules: Path, peer: str) -> None:
+    client = make(rules)
+    key = KeyFile(rules.with_name("keys.json")).add("bot", "read")
+    for more in ({}, {"X-Forwarded-For": "127.0.0.1"}, {"X-Real-Ip": "127.0.0.1"}, {"Forwarded": "for=127.0.0.1"}):
+        headers = named("zoe", "admins", **more)
+        assert_problem(client.get("/who", headers=headers, environ_base={"REMOTE_ADDR": peer}), 401)
+        reply = client.get("/who", headers=headers | bearer(key), environ_base={"REMOTE_ADDR": peer})
+        assert reply.json["name"] == "bot"  # type: ignore[index]
+
+
+def test_the_peer_counts_and_not_what_a_header_says_of_it(rules: Path) -> None:
+    """With `proxies`, the address of the client is taken from a header; the trust in the proxy is not."""
+    client = make(rules, proxies=1)
+    headers = named("bob", "red")
+    through = headers | {"X-Forwarded-For": "203.0.113.7"}
+    assert client.get("/who", headers=through, environ_base={"REMOTE_ADDR": "127.0.0.1"}).status_code == 200
+    forged = headers | {"X-Forwarded-For": "127.0.0.1"}
+    assert_problem(client.get("/who", headers=forged, environ_base={"REMOTE_ADDR": "203.0.113.7"}), 401)
+
+
+@pytest.mark.parametrize(
+    ("networks", "peer", "believed"),
+    [
+        ("10.0.0.0/8, fd00::/64", "10.3.2.1", True),
+        ("10.0.0.0/8, fd00::/64", "fd00::7", True),
+        ("10.0.0.0/8", "::ffff:10.3.2.1", True),
+        ("10.0.0.0/8", "11.0.0.1", False),
+        ("::ffff:0:0/96", "10.3.2.1", False),
+    ],
+)
+def test_networks_of_proxies(rules: Path, networks: str, peer: str, believed: bool) -> None:
+    client = make(rules, user_proxies=networks)
+    reply = client.get("/who", headers=named("bob", "red"), environ_base={"REMOTE_ADDR": peer})
+    assert reply.status_code == (200 if believed else 401)
+
+
+def test_a_secret_of_the_proxy(rules: Path) -> None:
+    client = make(rules, proxy_secret=SECRET, user_proxies="")
+    assert client.get("/who", headers=named("bob", "red") | {"X-Proxy-Secret": SECRET}).status_code == 200
+    for wrong in ("", SECRET[:-1], SECRET + "x", "ü" * 20):
+        headers = named("bob", "red") | {"X-Proxy-Secret": wrong.encode().decode("latin-1")}
+        assert_problem(client.get("/who", headers=headers, environ_base={"REMOTE_ADDR": f"10.9.8.{len(wrong)}"}), 401)
+    both = make(rules, proxy_secret=SECRET)
+    headers = named("bob", "red") | {"X-Proxy-Secret": SECRET}
+    assert both.get("/who", headers=headers).status_code == 200
+    assert_problem(both.get("/who", headers=headers, environ_base={"REMOTE_ADDR": "10.0.0.9"}), 401)
+    assert_problem(both.get("/who", headers=named("bob", "red")), 401)
+
+
+@pytest.mark.parametrize("user", ["a,b", "ann, zoe", "x" * 300, "\xff\xfe", "a\x85b"])
+def test_a_name_that_is_none_is_nobody(rules: Path, user: str) -> None:
+    """Two headers of one name come as one with a comma: whose is whose cannot be told."""
+    client = make(rules, anonymous="read")
+    assert_problem(client.get("/who", headers=named(user, "admins")), 401)
+    assert client.get("/who").status_code == 200
+
+
+def test_names_in_other_scripts(rules: Path) -> None:
+    client = make(rules)
+    reply = client.get("/who", headers=named("zoë".encode().decode("latin-1"), "admins"))
+    assert reply.json["name"] == "user:zoë"  # type: ignore[index]
+    assert_problem(client.get("/who", headers=named("bob", ",".join(map(str, range(300))))), 401)
+
+
+def test_groups_add_up_and_only_some_may_be_changed(rules: Path) -> None:
+    directory = Directory(rules)
+    red = Part(frozenset({"default"}), Filter.parse({"metadata": {"team": "red"}}))
+    notes, own = Part(frozenset({"notes"})), Part(frozenset({"ann"}))
+    assert directory.rights(User("bob", ("green",))) is None
+    found = directory.rights(User("bob", ("red", "blue")))
+    assert found is not None
+    assert (found.role, found.writes) == ("read", NOTHING)
+    assert found.sees == Scope((red, notes), reader_names(["bob"], ["red", "blue"]))
+    ann = directory.rights(User("ann", ("red",)))
+    assert ann is not None
+    names = reader_names(["ann"], ["red"])
+    assert (ann.role, ann.sees, ann.writes) == ("write", Scope((red, own), names), Scope((own,), names))
+    zoe = directory.rights(User("zoe", ("admins", "red")))
+    assert zoe is not None
+    assert (zoe.role, zoe.sees, zoe.writes) == ("write", EVERYTHING, EVERYTHING)
+    assert directory.rights(User("red")) is None  # users and groups are not the same
+
+
+def test_rules_are_read_again(rules: Path) -> None:
+    client = make(rules)
+    assert client.get("/who", headers=named("bob", "red")).status_code == 200
+    rules.write_text(RULES.replace("red", "pink"))
+    assert_problem(client.get("/who", headers=named("bob", "red")), 403)
+    for broken in ("[[access", "[[access]]\nuser = 'bob'\n"):
+        rules.write_text(broken)
+        assert_problem(client.get("/who", headers=named("bob", "pink")), 503)
+    rules.unlink()
+    assert_problem(client.get("/who", headers=named("bob", "pink")), 503)
+    rules.write_text(RULES)
+    assert client.get("/who", headers=named("bob", "red")).status_code == 200
+
+
+def test_a_page_of_another_site_changes_nothing_in_a_users_name(rules: Path) -> None:
+    """The proxy knows a browser by its cookie, which a form of another site may make it send."""
+    client, headers = make(rules), named("ann")
+    for more in ({}, {"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost"}, {"Sec-Fetch-Site": "none"}):
+        assert client.post("/change", headers=headers | more).json["name"] == "user:ann"  # type: ignore[index]
+    for more in (
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+    ):
+        assert_problem(client.post("/change", headers=headers | more), 403)
+    assert_problem(client.post("/change", headers=named("bob", "red")), 403)
+
+
+def test_with_users_no_one_is_let_in_for_being_near(rules: Path) -> None:
+    """The proxy is on this machine too, and passes on whoever comes."""
+    client = make(rules)
+    assert_problem(client.get("/who", headers={"Host": "127.0.0.1:8642"}), 401)
+    readyz = client.get("/readyz")
+    assert readyz.json["collections"] == []  # type: ignore[index]
+    check_exposure(load({"host": "0.0.0.0", "index": str(rules.parent), "user_header": "X-User"}, {}))
+
+
+def test_a_user_is_counted_by_name(rules: Path) -> None:
+    client = make(rules, rate_limit=1)
+    codes = [client.get("/who", headers=named("bob", "red")).status_code for _ in range(6)]
+    assert codes[0] == 200
+    assert codes[-1] == 429
+    assert client.get("/who", headers=named("ben", "red")).status_code == 200
+
+
+@pytest.fixture
+def provider() -> Iterator[fake.Provider]:
+    with fake.running() as provider:
+        yield provider
+
+
+def test_a_token_names_the_user(rules: Path, provider: fake.Provider) -> None:
+    client = make(rules, user_header="", oidc_issuer=provider.issuer, oidc_audience=fake.AUDIENCE)
+    key = KeyFile(rules.with_name("keys.json")).add("bot", "read")
+    assert client.get("/who", headers=bearer(provider.token(sub="bob"))).json["name"] == "user:bob"  # type: ignore[index]
+    assert client.post("/change", headers=bearer(provider.token())).json["name"] == "user:ann"  # type: ignore[index]
+    assert client.get("/who", headers=bearer(key)).json["name"] == "bot"  # type: ignore[index]
+    assert_problem(client.get("/who", headers=bearer(provider.token(sub="eve", groups=[]))), 403)
+    reply = client.get("/who", headers=bearer(provider.token(aud="other")))
+    assert_problem(reply, 401)
+    assert "invalid_token" in reply.headers["WWW-Authenticate"]
+    assert_problem(client.get("/who", headers=named("zoe", "admins")), 401)  # no proxy is trusted here
+
+
+def test_a_provider_that_is_down_is_said(rules: Path, provider: fake.Provider) -> None:
+    provider.status = 500
+    client = make(rules, user_header="", oidc_issuer=provider.issuer, oidc_audience=fake.AUDIENCE)
+    key = KeyFile(rules.with_name("keys.json")).add("bot", "read")
+    reply = client.get("/who", headers=bearer(provider.token()))
+    assert_problem(reply, 503)
+    assert "identity provider" in reply.text
+    assert client.get("/who", headers=bearer(key)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"user_proxies": ""}, "--user-proxies"),
+        ({"user_proxies": "10.0.0.1/8"}, "is not an address or a network"),
+        ({"user_header": "X_User"}, "not the name of a header"),
+        ({"groups_header": "X-Forwarded-user"}, "must differ"),
+        ({"proxy_secret": "short"}, "at least 16"),
+        ({"access_file": ""}, "users need rules"),
+        ({"access_file": "/nowhere/x.toml"}, "cannot read /nowhere/x.toml"),
+    ],
+)
+def test_settings_that_cannot_be(rules: Path, given: dict[str, Any], said: str) -> None:
+    settings = {"access_file": str(rules), "user_header": "X-Forwarded-User", "user_proxies": "127.0.0.1", **given}
+    with pytest.raises(SettingsError, match=said):
+        create_app(FakeRetriever(), replace(Settings(), **settings))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("collections = ['x']", "whom it is for"),
+        ("user = 'x'", "what may be seen"),
+        ("user = []\ncollections = ['x']", "whom it is for"),
+        ("user = 'x'\ncollections = []", "what may be seen"),
+        ("user = 7\ncollections = ['x']", "user must be a text"),
+        ("group = ['']\ncollections = ['x']", "group must be a text"),
+        ("user = 'x'\ncollections = ['../x']", "not a name that a collection can have"),
+        ("user = 'x'\nfilter = {}", "what may be seen"),
+        ("user = 'x'\nfilter = { team = 'x' }", "is not a filter field"),
+        ("user = 'x'\nfilter = { date = {} }", "filter must have a field"),
+        ("user = 'x'\nfilter = { path = '/x' }\nrole = 'write'", "the role must be read"),
+        ("user = 'x'\ncollections = ['x']\nrole = 'admin'", "role must be one of"),
+        ("user = 'x'\neverything = 'yes'", "everything must be true or false"),
+        ("user = 'x'\neverything = true\ncollections = ['x']", "no room"),
+        ("usr = 'x'\ncollections = ['x']", "usr"),
+    ],
+)
+def test_rules_that_cannot_be(rules: Path, table: str, said: str) -> None:
+    rules.write_text(f"[[access]]\n{table}\n")
+    with pytest.raises(SettingsError, match=said) as caught:
+        Directory(rules)
+    assert f"{rules}: access 1" in str(caught.value)
+
+
+def test_a_server_finds_the_rules_of_its_configuration_file(rules: Path) -> None:
+    settings = load({}, {}, read_settings_file(rules).settings)
+    assert settings.access_path == rules
+    assert settings.knows_users
+    rules.write_text("[settings]\naccess_file = 'x'\n" + RULES.partition('"\n')[2])
+    with pytest.raises(SettingsError, match="not both"):
+        read_settings_file(rules)
