@@ -29,6 +29,8 @@ RagError
 │   └── ModelTooLarge   there is no room for it beside those that are in use
 ├── CopyDiffers         a copy of a generation that is not what it was made from: says in what
 ├── NotPublished        a generation that was built, but did not reach its store
+├── InsightsError       what people ask cannot be kept, read or deleted
+│   └── InsightsOff     it is not kept here (HTTP 501)
 ├── DatasetError        an evaluation folder that is not in BEIR's layout
 ├── AnswerError         a written answer could not be had
 │   ├── AnswersOff      no endpoint is set that writes answers (HTTP 501)
@@ -218,6 +220,17 @@ class CopyDiffers(RagError):
 
 class NotPublished(RagError):
     """A generation that was built, but did not reach its store."""
+
+
+class InsightsError(RagError):
+    """The record of what people ask cannot be used as it was meant."""
+
+
+class InsightsOff(InsightsError):
+    """What people ask is not kept."""
+
+    def __init__(self) -> None:
+        super().__init__("what people ask is not kept here: set insights")
 
 
 class DatasetError(RagError):

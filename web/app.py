@@ -7,9 +7,10 @@ from pathlib import Path
 from flask import Flask, Response, url_for
 from werkzeug.middleware.proxy_fix import ProxyFix
 
+from rag.insights.recorder import Recorder
 from rag.settings import Settings
-from web import compiled_templates, openapi, problems
-from web.api import answers, changes, documents, embeddings, health, jobs, openai, rerank, search, suggestions
+from web import compiled_templates, insights, openapi, problems
+from web.api import answers, changes, documents, embeddings, feedback, health, jobs, openai, rerank, search, suggestions
 from web.encoding import JsonProvider
 from web.guards import access, cors, limits
 from web.observe import telemetry
@@ -34,15 +35,20 @@ PARTS = (
     jobs,
     document_page,
     embed,
+    feedback,
 )
 
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers change when the index does
 
 
 def create_app(
-    retriever: Retriever, settings: Settings, builds: Jobs | None = None, pushes: Pushes | None = None
+    retriever: Retriever,
+    settings: Settings,
+    builds: Jobs | None = None,
+    pushes: Pushes | None = None,
+    recorder: Recorder | None = None,
 ) -> Flask:
-    """Build the Flask application around a retriever; the caller starts and closes the retriever.
+    """Build the Flask application around a retriever; the caller starts and closes the retriever, and the recorder.
 
     Raises SettingsError for an origin that is none, or a logo or colour that cannot be used.
     """
@@ -59,6 +65,7 @@ def create_app(
     telemetry.install(
         app, retriever, pushes, log_queries=settings.log_queries
     )  # first, so that it sees what others refuse
+    insights.install(app, recorder)
     for part in PARTS:
         app.register_blueprint(part.blueprint)
     branding.register(app, settings)

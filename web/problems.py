@@ -11,6 +11,8 @@ from rag.errors import (
     DeadlinePassed,
     DocumentRefused,
     DocumentTooLarge,
+    InsightsError,
+    InsightsOff,
     JobConflict,
     JobRefused,
     KeysError,
@@ -98,7 +100,7 @@ def problem_of(error: Exception) -> dict[str, object]:
         own_words = error.description if error.description != type(error).description else None
         detail = own_words or DETAILS.get(error.code) or HTTP_STATUS_CODES.get(error.code, "Error")
         return problem(error.code, detail, field=getattr(error, "field", None))
-    if isinstance(error, RerankOff):
+    if isinstance(error, RerankOff | InsightsOff):
         return problem(501, str(error))
     if isinstance(error, QueryError | FilterError):
         return problem(400, str(error), field=getattr(error, "field", None))
@@ -113,7 +115,7 @@ def problem_of(error: Exception) -> dict[str, object]:
         return problem(403, str(error), field=error.field)
     if isinstance(error, JobConflict):
         return problem(409, str(error))
-    if isinstance(error, NotReady):
+    if isinstance(error, NotReady | InsightsError):
         return problem(503, str(error))
     if isinstance(error, DeadlinePassed):
         current_app.extensions["metrics"].refuse("deadline")

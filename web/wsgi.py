@@ -2,11 +2,13 @@
 
 from flask import Flask
 
+from rag.insights.recorder import Recorder
 from rag.serving.job_manager import JobManager
 from rag.serving.pushed_queue import PushedQueue
 from rag.serving.replica_retriever import retriever_of
 from rag.settings import Settings, load
 from web.app import create_app
+from web.insights import questions_of
 
 
 def application(settings: Settings | None = None) -> Flask:
@@ -18,7 +20,11 @@ def application(settings: Settings | None = None) -> Flask:
     retriever = retriever_of(settings)
     retriever.start()
     pushes = PushedQueue(settings)
-    app = create_app(retriever, settings, JobManager(settings), pushes)
+    recorder = Recorder(settings) if settings.insights else None
+    app = create_app(retriever, settings, JobManager(settings), pushes, recorder)
     pushes.start()
+    if recorder:
+        retriever.good_questions = questions_of(recorder)
+        recorder.start()
     retriever.on_run = app.extensions["metrics"].batch
     return app

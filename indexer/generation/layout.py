@@ -10,6 +10,7 @@ readings.json        when each source was last read, for schedules
 keys.json            who may use a server
 jobs/<id>/           builds that a server was asked for
 pushed/              documents that were sent to a server, as they came
+insights/            what people have asked a server, where that is kept
 collections/<name>/  a named collection: a folder of the same shape, without collections of its own
 """
 
@@ -29,6 +30,7 @@ REPOSITORIES = "repositories"
 KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"
+INSIGHTS = "insights"
 DEFAULT = "default"  # the collection that is the index folder itself
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 

@@ -21,12 +21,14 @@ from indexer.generation.catalogue import document_id, is_document_id
 from indexer.number_format import counted
 from rag.answer.prompt import delimited, neutralise
 from rag.client.results import Document, document_of
+from rag.insights.recorder import Recorder
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.passages import Searcher
 from rag.query.request import FIELDS, SearchRequest
-from rag.query.results import Hit
+from rag.query.results import Answer, Hit
 from rag.query.scoring.explanation import in_words
+from rag.serving.scope import EVERYTHING
 
 HOST = "127.0.0.1"
 HITS = 5  # unless the caller says
@@ -49,9 +51,18 @@ class Library(Searcher, Protocol):
 class LocalLibrary:
     """A retriever in this process, such as `rag.serving.live.LiveRetriever`."""
 
-    def __init__(self, retriever: Any) -> None:
-        self.search = retriever.search
+    def __init__(self, retriever: Any, recorder: Recorder | None = None) -> None:
+        """Take what keeps what is asked, where that is kept."""
+        self._search = retriever.search
+        self._recorder = recorder
         self._document = retriever.document
+
+    def search(self, request: SearchRequest) -> Answer:
+        """Find the passages that answer a query best."""
+        answer: Answer = self._search(request)
+        if self._recorder:
+            self._recorder.searched(request, answer, via="mcp", who="", scope=EVERYTHING)
+        return answer
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:
         """Return a document by its id."""

@@ -22,6 +22,7 @@ from rag.client.results import (
 )
 from rag.client.transport import Transport
 from rag.errors import ClientError
+from rag.insights.events import What
 from rag.query.filters import Filter, parameters_of
 from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
@@ -148,6 +149,15 @@ class Client:
     def answer(self, query: str, **options: Any) -> WrittenAnswer:
         """Have an answer written from the hits; iterate over its text. Only where the server is set up for it."""
         return WrittenAnswer(self._transport, self._transport.events(f"{API}/answer", _fields(query, options)))
+
+    def feedback(self, search_id: str, feedback: What, hit: str | None = None) -> None:
+        """Say what became of a search: of one of its hits that it was opened, good or bad; `none` takes that back.
+
+        Only where the server keeps what people ask: else answers have no `search_id`.
+        """
+        fields = {"search_id": search_id, "feedback": feedback, **({"hit": hit} if hit else {})}
+        with self._transport.stream("POST", f"{API}/feedback", fields):
+            pass
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:
         """Return a document by its id, which hits have in `document`."""

@@ -52,6 +52,13 @@ class Suggestion(NamedTuple):
     kind: Literal["question", "title", "heading"]
 
 
+class PastQuestion(NamedTuple):
+    """A question that had a good answer, with the ids of the documents that gave it."""
+
+    text: str
+    documents: frozenset[str]
+
+
 class Relevance(NamedTuple):
     """How well texts answer a query, as a cross-encoder says."""
 
@@ -89,6 +96,7 @@ class Answer:
     close: bool = True  # whether any hit is close to the query; if not, these are only the nearest
     reranked: Reranked | None = None  # None where it was not asked for
     did_you_mean: str | None = None  # the query with words of the index for those that it does not have
+    search_id: str | None = None  # what feedback names it by; None where what people ask is not kept
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, which shares its values with the answer; JSON turns spans into two-element lists."""
@@ -105,6 +113,7 @@ class Answer:
             "reranked": self.reranked._asdict() if self.reranked else None,
             "took_ms": self.took_ms,
             "generation": self.generation,
+            **({"search_id": self.search_id} if self.search_id else {}),
         }
 
 

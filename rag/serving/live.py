@@ -1,6 +1,6 @@
 """A retriever that loads in the background and follows the index: new generations are swapped in under traffic."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, BinaryIO, TypeVar
 
@@ -30,7 +30,7 @@ from rag.models.loaded_models import EmbeddedQuery, Embedding, LoadedModel, Make
 from rag.query.headings import is_suggested_for, suggestions
 from rag.query.options import SUGGESTED
 from rag.query.request import SearchRequest
-from rag.query.results import Answer, Relevance, Suggestion
+from rag.query.results import Answer, PastQuestion, Relevance, Suggestion
 from rag.query.retriever import Retriever
 from rag.serving.follower import LOADING, Follower, MakeReranker
 from rag.serving.search_outcomes import SearchOutcomes
@@ -38,8 +38,8 @@ from rag.settings import Settings
 
 Found = TypeVar("Found")
 
-# questions that go on as somebody types, of a collection, whose answers are in documents that a filter allows
-GoodQuestions = Callable[[str, str, Filter | None], Sequence[str]]
+# questions that go on as somebody types, of a collection, that the caller may know
+GoodQuestions = Callable[[str, str], Iterable[PastQuestion]]
 
 LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
 
@@ -253,9 +253,19 @@ class LiveRetriever:
         """
         if not is_suggested_for(typed):
             return []
-        headings = self._ask(collection, lambda retriever: retriever.generation.suggest(typed, most + 1, filter))
-        questions = self.good_questions(typed, collection, filter) if self.good_questions else ()
-        return suggestions(typed, questions, headings, most)
+        questions = self.good_questions(typed, collection) if self.good_questions else ()
+
+        def look(retriever: Retriever) -> list[Suggestion]:
+            generation = retriever.generation
+            headings = generation.suggest(typed, most + 1, filter)
+
+            def may_be_read(id: str) -> bool:
+                return generation.allows(id, filter) if filter else generation.facts_by_id(id) is not None
+
+            good = [question.text for question in questions if all(map(may_be_read, question.documents))]
+            return suggestions(typed, good, headings, most)
+
+        return self._ask(collection, look)
 
     def documents(self, collection: str = DEFAULT, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
         """Return every document of the generation that is live now and that a filter allows, as `document` does.

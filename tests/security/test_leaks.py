@@ -186,6 +186,9 @@ CASES: dict[str, Callable[[Site], Asked]] = {
         ("POST", "/api/v1/embeddings", {"texts": ["bluegamma"]}),
         ("POST", "/api/v1/embeddings", {"texts": ["x"], "model": "other"}),
     ),
+    "POST /api/v1/feedback": simply(
+        ("POST", "/api/v1/feedback", {"search_id": "0" * 32, "feedback": "good", "hit": "bluegamma"})
+    ),
     "POST /api/v1/index": simply(*(("POST", "/api/v1/index", {"collection": each}) for each in COLLECTIONS[1:])),
     "GET /api/v1/index": simply(("GET", "/api/v1/index", None)),
     "GET /api/v1/index/{id}": simply(("GET", "/api/v1/index/20261121T000000-000000", None)),

@@ -11,6 +11,7 @@ from typing import Any
 
 from flask import Flask
 
+from rag.insights.recorder import Recorder
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from rag.settings import Settings
@@ -69,7 +70,12 @@ def main() -> None:
     port, folder, workers, queue = [*sys.argv[1:], *("2", "128")[len(sys.argv) - 3 :]]
 
     def factory() -> Flask:
-        return create_app(SlowStart(Path(folder)), Settings(keys=str(Path(folder) / "keys.json")))
+        settings = Settings(keys=str(Path(folder) / "keys.json"), insights_dir=os.environ.get("KEPT_IN", ""))
+        recorder = Recorder(settings) if settings.insights_dir else None
+        app = create_app(SlowStart(Path(folder)), settings, recorder=recorder)
+        if recorder:
+            recorder.start()
+        return app
 
     serve(factory, Address("127.0.0.1", int(port), int(workers), int(queue)))
 

@@ -18,6 +18,7 @@ from schemathesis.engine import from_schema
 from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from rag.insights.recorder import Recorder
 from rag.serving.api_keys import KeyFile
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
@@ -90,7 +91,9 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
             answer_model="small",
             originals=True,
         )
-        app = create_app(retriever, settings, FakeJobs(), PushedQueue(settings))
+        recorder = Recorder(settings)
+        recorder.start()
+        app = create_app(retriever, settings, FakeJobs(), PushedQueue(settings), recorder)
         server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -98,6 +101,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
         server.shutdown()
         thread.join()
         server.server_close()
+        recorder.close()
 
 
 def settings_of(key: str) -> SchemathesisConfig:

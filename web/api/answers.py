@@ -70,7 +70,7 @@ def answer() -> Response:
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
     give_back = _slots.take(full)
     try:
-        found = run(search)
+        found = run(search, via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
             response = jsonify(_whole(found, endpoint))

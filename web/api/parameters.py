@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from flask import current_app, request
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
+from rag.insights.events import Via
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.request import FIELDS, OPTIONS, Option, SearchRequest
@@ -18,6 +19,7 @@ from web.fields import SOMETHING, FieldError, Schema, check, from_text, quoted, 
 from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
 from web.guards.limits import read_body
 from web.guards.scoped_retriever import visible
+from web.insights import keep
 from web.observe.telemetry import searched
 from web.retriever import Retriever
 
@@ -25,11 +27,14 @@ MOST_QUERIES = 32  # of a batch: what goes through the model together
 MAX_PARAMETERS = 100
 
 
-def run(search: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
-    """Search, with the query embedded where it is. Raises what `Retriever.search` raises."""
+def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
+    """Search, with the query embedded where it is. Raises what `Retriever.search` raises.
+
+    `via` is the way it came, for what is kept of what people ask; None where it repeats a search.
+    """
     answer = retriever().search(search, embedded)
     searched(answer, mode=search.mode, collection=search.collection, k=search.k)
-    return answer
+    return keep(search, answer, via) if via else answer
 
 
 def search_options(limits: Settings) -> Mapping[str, Schema]:

@@ -111,6 +111,11 @@ HIT = define(
 FACETS_SCHEMA = define(
     "Facets", structure({name: listed(structure({"value": STRING, "count": COUNT})) for name in FACETS})
 )
+SEARCH_ID = {
+    "type": "string",
+    "pattern": "^[0-9a-f]{32}$",
+    "description": "what feedback names this search by; only where the server keeps what people ask",
+}
 ANSWER_FIELDS = structure(
     {
         "query": STRING,
@@ -136,7 +141,8 @@ ANSWER_FIELDS = structure(
             {name: MILLISECONDS for name in ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")}  # noqa: C420
         ),
         "generation": STRING,
-    }
+    },
+    {"search_id": SEARCH_ID},
 )
 ANSWER = define("Answer", ANSWER_FIELDS)
 BATCH_REQUEST = define("SearchBatch", structure({"queries": listed(REQUEST, minItems=1, maxItems=MOST_QUERIES)}))

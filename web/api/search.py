@@ -75,7 +75,7 @@ def search_by_batch() -> Response:
             query = None if search.mode == "lexical" else next(made)
             try:
                 deadline.check()
-                answers.append(run(search, query).as_dict())
+                answers.append(run(search, query, via="batch").as_dict())
             except RagError as error:
                 answers.append(problem_of(error))
         else:

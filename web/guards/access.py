@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 PUBLIC = frozenset({"static", "branding.logo", "branding.style", "embed.script"})  # files that pages are made of
 # what a key in a page is good for
-FOR_PAGES = frozenset({"search.search_by_query_string", "search.search_by_body", "suggestions.suggest"})
+FOR_PAGES = frozenset(
+    {"search.search_by_query_string", "search.search_by_body", "suggestions.suggest", "feedback.tell"}
+)
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters
 BARRED = "Too many requests without a valid key came from this address: try again later."

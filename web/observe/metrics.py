@@ -75,6 +75,9 @@ class Metrics:
         self._compiled = self._counter(
             "model_compilations", "Graphs that engine `compile` has compiled since the start."
         )
+        self._insights = self._counter(
+            "insights_searches", "Searches that were written to the record of what people ask, or dropped.", "outcome"
+        )
         self._graphs = 0
         self._children: dict[tuple[Any, ...], Any] = {}  # looking them up in the client takes longer than counting
         if folder:
@@ -97,6 +100,10 @@ class Metrics:
         """Count one run of the model, as `QueryBatcher` tells it."""
         self._batch.observe(texts)
         self._queue.set(waiting)
+
+    def recorded(self, outcome: str, number: int) -> None:
+        """Count searches that were written, or could not be, as `Recorder` tells it."""
+        self._child(self._insights, outcome).inc(number)
 
     def began(self) -> None:
         """Count a request that has come."""

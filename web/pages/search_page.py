@@ -104,7 +104,8 @@ def _page(fields: bytes) -> str:
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
     search = search_from_parameters({"q": [query], **parameters}, limits())
     search = replace(search, facets=True, expand="section" if opened else "none")
-    answer = run(search)
+    repeats = bool(opened) or search.sentences  # what is shown already, with more of it
+    answer = run(search, via=None if repeats else "page")
     return render_template("page.html", **g.form, **_shown(answer, asked, opened, marks=search.sentences))
 
 
@@ -121,6 +122,7 @@ def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> di
         "asked": asked,
         "opened": opened,
         "next": answer.next,
+        "search_id": answer.search_id,
         "unmarked": not marks and any(not hit.highlights for hit in answer.hits),
         "took": [
             (stage, milliseconds(answer.took_ms[stage])) for stage in ("total", *STAGES) if answer.took_ms.get(stage)

@@ -12,6 +12,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from rag.errors import RagError
+from rag.insights.redaction import Redaction
 from rag.serving.api_keys import check_exposure
 from rag.settings import load
 from web.guards.cors import parse_origins
@@ -123,6 +124,7 @@ def main() -> NoReturn:
         traces.check()
         parse_origins(settings.cors_origins)
         check_exposure(settings)
+        Redaction.read(settings.insights_redact)
     except RagError as error:
         sys.exit(_complaint(str(error)))
     logs.configure(settings)
@@ -151,6 +153,8 @@ def _close_retriever(server: object, worker: Any) -> None:
     if app is not None:
         app.extensions["retriever"].close()
         app.extensions["telemetry"].close()
+        if recorder := app.extensions["insights"]:
+            recorder.close()
 
 
 def _complaint(message: str) -> int:

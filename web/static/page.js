@@ -7,6 +7,7 @@
   const USUAL = { mode: "hybrid", collection: "default" }; // left out of addresses
   const SLOW_MS = 400; // before a search is said to be going on
   const LONGEST = 8000; // of an address; a longer query is sent in the body
+  const HEADERS = { Accept: "text/html", "X-Pilotlight-Typing": "1" }; // what is asked counts once it was looked at
   const part = (id) => document.getElementById(id);
   const [form, box, results, facets, count] = ["search", "q", "results", "facets", "count"].map(part);
   let turn = 0; // of the latest search; an answer from an earlier turn is stale
@@ -62,7 +63,7 @@
   function show(page) {
     const fresh = page.getElementById("results");
     const open = facets.querySelector("details")?.open;
-    for (const name of ["state", "marks"]) results.dataset[name] = fresh.dataset[name] ?? "";
+    for (const name of ["state", "marks", "search"]) results.dataset[name] = fresh.dataset[name] ?? "";
     for (const id of ["results", "facets", "narrowed", "timing"]) {
       part(id).replaceChildren(...page.getElementById(id).childNodes);
     }
@@ -91,7 +92,7 @@
     const { origin, pathname, searchParams } = new URL(url, location.href);
     const long = url.length > LONGEST;
     const sent = long ? { method: "POST", body: searchParams } : {};
-    const reply = await fetch(long ? origin + pathname : url, { headers: { Accept: "text/html" }, signal, ...sent });
+    const reply = await fetch(long ? origin + pathname : url, { headers: HEADERS, signal, ...sent });
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     return { status: reply.status, page: page.getElementById("results") ? page : null };
   }

@@ -10,7 +10,7 @@ from rag.errors import SettingsError
 from rag.settings import Settings
 
 
-@verb("index", "store", "replica", "embedder", "rerank", prints=False)
+@verb("index", "store", "replica", "embedder", "rerank", "insights", prints=False)
 @click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
 @click.option(
     "--http", "port", metavar="PORT", type=WHOLE, help="listen on this port of 127.0.0.1 (default: use standard input)"
@@ -34,6 +34,7 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
             from indexer.generation.layout import is_url
             from rag.commands.embedders import plans, prepare, prepare_embedder
             from rag.commands.published import published
+            from rag.insights.recorder import Recorder
             from rag.serving.replica_retriever import retriever_of
 
             if not (settings.store or is_url(settings.index)):
@@ -45,7 +46,12 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
             retriever = retriever_of(settings)
             retriever.start()
             stack.callback(retriever.close)
-            library = tools.LocalLibrary(retriever)
+            recorder = None
+            if settings.insights:
+                recorder = Recorder(settings)
+                recorder.start()
+                stack.callback(recorder.close)
+            library = tools.LocalLibrary(retriever, recorder)
         offered = tools.make_server(library, settings.collection)
         if port is None:
             tools.serve_stdio(offered)

@@ -25,6 +25,7 @@ from rag.settings import Settings
     "access",
     "users",
     "answers",
+    "insights",
     without=("collection",),
     prints=False,
 )

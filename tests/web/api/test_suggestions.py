@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
+from indexer.generation.catalogue import document_id
 from rag.query.filters import Filter
-from rag.query.results import Suggestion
+from rag.query.results import PastQuestion, Suggestion
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -72,8 +73,15 @@ def test_titles_headings_and_questions_of_a_real_index(tmp_path: Path) -> None:
         assert suggested(q="Vacuum") == [("Vacuum twice", "title")]  # not what is there already
         assert suggested(q="v") == suggested(q="v" * 201) == []
         asked = []
-        retriever.good_questions = lambda *given: asked.append(given) or ["vacuum TWICE", "How often does vacuum run?"]
+        found = [document_id((site.source / name).as_uri()) for name in ("vacuum.md", "more.md", "gone.md")]
+        questions = [
+            PastQuestion("vacuum TWICE", frozenset(found[:2])),
+            PastQuestion("How often does vacuum run?", frozenset(found[:1])),
+            PastQuestion("vacuum of what is gone", frozenset(found[1:])),
+        ]
+        retriever.good_questions = lambda *given: asked.append(given) or questions
         assert suggested(q="vac", k="2") == [("vacuum TWICE", "question"), ("How often does vacuum run?", "question")]
-        assert asked == [("vac", "default", None)]
+        assert asked == [("vac", "default")]
+        assert suggested(q="vac", path=str(site.source / "vacuum.md"))[0] == ("How often does vacuum run?", "question")
     finally:
         retriever.close()

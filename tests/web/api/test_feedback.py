@@ -1,0 +1,180 @@
+"""What is kept of searches, and what callers say of them, over the API."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from rag.insights.recorder import Recorder
+from rag.insights.store import DATABASE
+from rag.serving.api_keys import KeyFile
+from rag.settings import Settings
+from tests.rag.conftest import wait_for
+from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.test_problems import assert_problem
+from web.app import create_app
+
+SEARCH, FEEDBACK = "/api/v1/search", "/api/v1/feedback"
+SITE = "https://docs.example"
+
+
+class Kept:
+    """An application that keeps what is asked, and its store."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder = folder / "insights"
+        self.retriever = FakeRetriever()
+        self.retriever.hits = [make_hit(rank) for rank in (1, 2, 3)]
+        self.settings = Settings(insights=True, insights_dir=str(self.folder), index=str(folder), **settings)
+        self.recorder = Recorder(self.settings)
+        self.app = create_app(self.retriever, self.settings, recorder=self.recorder)
+        self.client = self.app.test_client()
+        self.recorder.start()
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a query, once all that was told is written."""
+        self.recorder.close()
+        with closing(sqlite3.connect(self.folder / DATABASE)) as connection:
+            return connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    found = Kept(tmp_path)
+    yield found
+    found.recorder.close()
+
+
+def searched(client: FlaskClient, query: str = "index", **more: Any) -> str:
+    answer = client.post(SEARCH, json={"query": query}, **more).get_json()
+    return str(answer["search_id"])
+
+
+def told(client: FlaskClient, **fields: Any) -> int:
+    return client.post(FEEDBACK, json=fields).status_code
+
+
+def test_searches_of_every_way_are_kept(kept: Kept) -> None:
+    kept.client.get(f"{SEARCH}?q=get&mode=dense")
+    kept.client.post(SEARCH, json={"query": "post", "collection": "notes"})
+    batch = kept.client.post(f"{SEARCH}/batch", json={"queries": [{"query": "one"}, {"query": "two"}]}).get_json()
+    assert len({each["search_id"] for each in batch["answers"]}) == 2
+    kept.retriever.hits = []
+    kept.client.get("/?q=page")
+    found = kept.rows(
+        "SELECT query, via, mode, collection, hits, seen, caller IS NOT NULL FROM searches ORDER BY query"
+    )
+    assert found == [
+        ("get", "api", "dense", "default", 3, 1, 1),
+        ("one", "batch", "hybrid", "default", 3, 1, 1),
+        ("page", "page", "hybrid", "default", 0, 1, 1),
+        ("post", "api", "hybrid", "notes", 3, 1, 1),
+        ("two", "batch", "hybrid", "default", 3, 1, 1),
+    ]
+
+
+def test_nothing_is_kept_unless_it_is_set(tmp_path: Path, client: FlaskClient) -> None:
+    assert "search_id" not in client.post(SEARCH, json={"query": "index"}).get_json()
+    page = client.get("/?q=index").text
+    assert "data-search=" not in page
+    assert "feedback.js" not in page
+    fields = {"search_id": "0" * 32, "feedback": "seen"}
+    assert_problem(client.post(FEEDBACK, json=fields), 501)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_repeats_or_goes_on_is_no_search_of_its_own(kept: Kept) -> None:
+    for address in ("/?q=a&open=chunk-1", "/?q=a&sentences=true", "/?q=a&offset=10", f"{SEARCH}?q=a&offset=10"):
+        assert kept.client.get(address).status_code == 200
+    searched(kept.client, "b")
+    assert kept.rows("SELECT query FROM searches") == [("b",)]
+
+
+def test_while_somebody_types_nothing_counts_until_it_was_seen(kept: Kept) -> None:
+    pages = [kept.client.get(f"/?q={query}", headers={"X-Pilotlight-Typing": "1"}).text for query in ("va", "vacuum")]
+    ids = [page.partition('data-search="')[2][:32] for page in pages]
+    assert told(kept.client, search_id=ids[1], feedback="seen") == 204
+    assert kept.rows("SELECT query, seen FROM searches ORDER BY query") == [("va", 0), ("vacuum", 1)]
+
+
+def test_feedback(kept: Kept) -> None:
+    id, other = searched(kept.client), searched(kept.client, "other")
+    assert told(kept.client, search_id=id, feedback="opened", hit="chunk-2") == 204
+    assert told(kept.client, search_id=id, feedback="good", hit="chunk-2") == 204
+    assert told(kept.client, search_id=other, feedback="bad", hit="chunk-1") == 204
+    # answered in the same way, and ignored
+    assert told(kept.client, search_id="0" * 32, feedback="bad", hit="chunk-1") == 204
+    assert told(kept.client, search_id=id, feedback="bad", hit="of-another-search") == 204
+    found = kept.rows(
+        "SELECT query, passage, opened, verdict FROM feedback JOIN searches ON id = search ORDER BY query"
+    )
+    assert found == [("index", "chunk-2", 1, 1), ("other", "chunk-1", 0, -1)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({}, "search_id"),
+        ({"search_id": "0" * 32}, "feedback"),
+        ({"search_id": "x", "feedback": "seen"}, "search_id"),
+        ({"search_id": 5, "feedback": "seen"}, "search_id"),
+        ({"search_id": "0" * 32, "feedback": "great", "hit": "a"}, "feedback"),
+        ({"search_id": "0" * 32, "feedback": "good"}, "hit"),
+        ({"search_id": "0" * 32, "feedback": "good", "hit": ""}, "hit"),
+        ({"search_id": "0" * 32, "feedback": "good", "hit": "x" * 201}, "hit"),
+        ({"search_id": "0" * 32, "feedback": "good", "hit": "x", "more": 1}, "more"),
+    ],
+)
+def test_what_is_no_feedback_is_refused(kept: Kept, fields: dict[str, Any], field: str) -> None:
+    assert assert_problem(kept.client.post(FEEDBACK, json=fields), 400)["field"] == field
+
+
+def test_a_box_of_another_site_tells_what_was_seen_and_opened(tmp_path: Path) -> None:
+    key = KeyFile(tmp_path / "keys.json").add("box", "read", origins=(SITE,))
+    KeyFile(tmp_path / "keys.json").add("other", "read")
+    kept = Kept(tmp_path, keys=str(tmp_path / "keys.json"))
+    headers = {"Authorization": f"Bearer {key}", "Origin": SITE}
+    first, _ = (searched(kept.client, query, headers=headers) for query in ("vacuum", "v"))
+    body = {"search_id": first, "feedback": "opened", "hit": "chunk-1"}
+    reply = kept.client.post(FEEDBACK, json=body, headers=headers)
+    assert reply.status_code == 204
+    assert reply.headers["Access-Control-Allow-Origin"] == SITE
+    assert (
+        kept.client.post(FEEDBACK, json=body, headers={**headers, "Origin": "https://evil.example"}).status_code == 403
+    )
+    assert kept.client.post(FEEDBACK, json=body).status_code == 401
+    assert kept.rows("SELECT query, via, seen FROM searches ORDER BY query") == [("v", "box", 0), ("vacuum", "box", 1)]
+
+
+def test_a_share_is_kept(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, insights_sample=0.5, insights_callers="none")
+    answers = [kept.client.post(SEARCH, json={"query": f"q{number}"}).get_json() for number in range(200)]
+    ids = [answer["search_id"] for answer in answers if "search_id" in answer]
+    assert 50 < len(ids) < 150
+    assert kept.rows("SELECT count(*), count(caller) FROM searches") == [(len(ids), 0)]
+
+
+def test_what_cannot_be_written_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag.insights.recorder.MOST_WAITING", 3)
+    (tmp_path / "insights").write_text("in the way of the folder", encoding="utf-8")
+    kept = Kept(tmp_path)
+    for _ in range(5):
+        assert kept.client.post(SEARCH, json={"query": "index"}).status_code == 200
+    kept.recorder.close()
+    metrics = kept.client.get("/metrics").text
+    assert 'pilotlight_insights_searches_total{outcome="dropped"} 5.0' in metrics
+
+
+def test_what_was_written_is_counted_and_a_store_that_is_taken_away_is_made_anew(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    searched(kept.client, "before")
+    wait_for(lambda: 'outcome="written"} 1.0' in kept.client.get("/metrics").text)
+    for path in kept.folder.iterdir():
+        path.unlink()
+    searched(kept.client, "after")
+    assert kept.rows("SELECT query FROM searches") == [("after",)]
+    assert 'pilotlight_insights_searches_total{outcome="written"} 2.0' in kept.client.get("/metrics").text

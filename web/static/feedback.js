@@ -1,0 +1,88 @@
+"use strict";
+// Tells the server what became of a search. The page has this script only where the server keeps what people ask.
+(() => {
+  const SEEN_MS = 2000; // that hits are shown before the search is one that somebody meant
+  const ICONS = { good: "M2 10h4v11H2zM8 20V10l4-8c2 0 3 1 3 3l-1 4h6a2 2 0 0 1 2 2l-2 8a2 2 0 0 1-2 1z", bad: "M2 3h4v11H2zM8 4v10l4 8c2 0 3-1 3-3l-1-4h6a2 2 0 0 0 2-2l-2-8a2 2 0 0 0-2-1z" };
+  const NAMES = { good: "This answers it", bad: "This does not answer it" };
+  const SAID = { good: "Marked as an answer", bad: "Marked as no answer", none: "No longer marked" };
+  const results = document.getElementById("results");
+  const count = document.getElementById("count");
+  const address = new URL("api/v1/feedback", document.getElementById("search").action);
+  let search = ""; // the one that is shown
+  let timer = 0; // until it counts; 0 once it does
+  let opened = new Set();
+  let verdicts = new Map();
+
+  function tell(feedback, hit) {
+    clearTimeout(timer);
+    timer = 0;
+    const body = JSON.stringify({ search_id: search, feedback, hit });
+    const headers = { "Content-Type": "application/json" };
+    // it outlives the page, and whether it arrives changes nothing that is shown
+    fetch(address, { method: "POST", headers, body, keepalive: true }).catch(() => {});
+  }
+
+  function button(kind, rank) {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.className = `quiet judge ${kind}`;
+    made.dataset.verdict = kind;
+    made.title = NAMES[kind];
+    made.innerHTML = `<svg viewBox="0 0 24 24" width="16" height="16" aria-hidden="true"><path d="${ICONS[kind]}"/></svg>`;
+    const name = document.createElement("span");
+    name.className = "unseen";
+    name.textContent = `${NAMES[kind]}: passage ${rank}`;
+    made.append(name);
+    return made;
+  }
+
+  function press(hit) {
+    for (const one of hit.querySelectorAll(".judge")) {
+      one.setAttribute("aria-pressed", String(verdicts.get(hit.dataset.hit) === one.dataset.verdict));
+    }
+  }
+
+  function look() {
+    const shown = results.dataset.search ?? "";
+    if (shown !== search) {
+      clearTimeout(timer);
+      [search, opened, verdicts] = [shown, new Set(), new Map()];
+      timer = search ? setTimeout(tell, SEEN_MS, "seen") : 0;
+    }
+    if (!search) return;
+    for (const hit of results.querySelectorAll(".hit[data-hit]")) {
+      const tools = hit.querySelector(".tools");
+      if (!tools || tools.querySelector(".judge")) continue;
+      const rank = hit.id.replace("hit-", "");
+      tools.append(button("good", rank), button("bad", rank));
+      press(hit);
+    }
+  }
+
+  function follow(event) {
+    const hit = event.target.closest?.(".hit[data-hit]");
+    const link = event.target.closest?.("h3 a, .section a, .also a, a.toggle, .cite");
+    if (!search || !hit || !link || event.button > 1) return;
+    if (opened.has(hit.dataset.hit)) return;
+    opened.add(hit.dataset.hit);
+    tell("opened", hit.dataset.hit);
+  }
+
+  function judge(event) {
+    const pressed = event.target.closest?.(".judge");
+    if (!search || !pressed) return;
+    const hit = pressed.closest(".hit");
+    const verdict = verdicts.get(hit.dataset.hit) === pressed.dataset.verdict ? "none" : pressed.dataset.verdict;
+    verdicts.set(hit.dataset.hit, verdict);
+    press(hit);
+    count.textContent = SAID[verdict];
+    tell(verdict, hit.dataset.hit);
+  }
+
+  document.addEventListener("click", follow);
+  document.addEventListener("auxclick", follow); // by the middle button
+  document.addEventListener("click", judge);
+  addEventListener("pagehide", () => { if (timer) tell("seen"); });
+  new MutationObserver(look).observe(results, { attributeFilter: ["data-search"], childList: true, subtree: true });
+  look();
+})();
