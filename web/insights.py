@@ -12,7 +12,7 @@ from rag.insights.recorder import Recorder
 from rag.query import fair_share
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, PastQuestion
-from web.guards.access import caller
+from web.guards.callers import caller
 from web.observe.metrics import Metrics
 
 TYPING = "X-Pilotlight-Typing"  # a request of a page's script, while somebody may go on typing

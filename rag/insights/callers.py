@@ -61,7 +61,7 @@ def all_hashes(folder: Path, name: str) -> list[int]:
         network = str(ipaddress.ip_network((name, 64), strict=False)) if ":" in name else name  # a customer has a /64
     except ValueError:
         network = name
-    names = {f"key {name}", f"address {name}", f"address {network}"}
+    names = {f"key {name}", f"key user:{name}", f"address {name}", f"address {network}"}
     return [_hash(bytes.fromhex(salt), who) for salt in read_salts(folder).values() for who in sorted(names)]
 
 

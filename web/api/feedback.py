@@ -6,7 +6,7 @@ from rag.insights.events import WHATS
 from web.api.parameters import read_object
 from web.api.schemas import SEARCH_ID, structure
 from web.fields import FieldError, check, refuse_unknown
-from web.guards.access import caller
+from web.guards.callers import caller
 from web.insights import required
 from web.openapi import define, operation
 from web.sizes import MAX_SEARCH_BYTES
