@@ -22,7 +22,13 @@ from web.openapi import document
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
-_ROLES = {"": "Needs no key.", "read": "Needs the role `read`.", "write": "Needs the role `write`."}
+_OPERATOR = "Needs the role `write`, and sight of everything; a browser may send the key as a password."
+_ROLES = {
+    "": "Needs no key.",
+    "read": "Needs the role `read`.",
+    "write": "Needs the role `write`.",
+    "operator": _OPERATOR,
+}
 _LONG_FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
 _ABBREVIATIONS = ("ocr",)  # groups of settings
 _SHARED = {  # flags of more than one command
@@ -141,7 +147,8 @@ def rest(api: Mapping[str, Any]) -> str:
 
 def _operation(operation: Mapping[str, Any]) -> Iterator[str]:
     security = operation["security"]
-    role = "" if not security else "read" if {} in security else "write"
+    browser_alone = {"browser": []} in security and {} not in security
+    role = "" if not security else "operator" if browser_alone else "read" if {} in security else "write"
     yield from _paragraph(f"{operation['summary'].rstrip('.')}. {_ROLES[role]}")
     yield from _paragraph(operation.get("description", ""))
     if parameters := operation.get("parameters"):

@@ -14,7 +14,7 @@ from web.api import answers, changes, documents, embeddings, feedback, health, j
 from web.encoding import JsonProvider
 from web.guards import access, cors, limits
 from web.observe import telemetry
-from web.pages import branding, document_page, embed, search_page, status_page
+from web.pages import branding, document_page, embed, insights_page, search_page, status_page
 from web.retriever import Jobs, Pushes, Retriever
 from web.security_headers import SECURITY_HEADERS
 from web.sizes import MAX_BODY_BYTES
@@ -25,6 +25,7 @@ PARTS = (
     answers,
     search_page,
     status_page,
+    insights_page,
     health,
     openapi,
     embeddings,

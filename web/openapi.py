@@ -65,6 +65,7 @@ class Operation:
     responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None]
     errors: tuple[int, ...]
     description: str
+    operator: bool  # only for callers with the role write, though it changes nothing
     whole: bool  # tells of everything: not for keys that may see a part alone
 
 
@@ -77,6 +78,7 @@ def operation(
     responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None],
     errors: Sequence[int] = (),
     description: str = "",
+    operator: bool = False,
     whole: bool = False,
 ) -> Callable[[View], View]:
     """Describe a view function; stands below its route.
@@ -89,12 +91,13 @@ def operation(
         responses: by status: a schema of JSON, a `Content`, several of these, or None for no body.
         errors: statuses that are answered with a problem, beside those that every such route has.
         description: more, in Markdown.
+        operator: whether a key must have the role write as well; a browser may send it, as nothing is changed.
         whole: whether it tells of everything, so that a key that may see a part alone is refused.
     """
     common: tuple[int, ...] = () if role is None else GUARDED_ERRORS
     common += BODY_ERRORS if request is not None else ()
     answered = tuple(sorted({*common, *errors}))
-    described = Operation(summary, role, request, parameters, responses, answered, description, whole)
+    described = Operation(summary, role, request, parameters, responses, answered, description, operator, whole)
 
     def describe(view: View) -> View:
         setattr(view, _ATTRIBUTE, described)
@@ -198,7 +201,8 @@ def _described(rule: Rule, described: Operation, limits: Settings) -> dict[str, 
         "read": [{"key": []}, {"browser": []}, {}],
         "write": [{"key": []}],
     }
-    return result | {"responses": dict(sorted(answers.items())), "security": allowed[described.role]}
+    security = [{"key": []}, {"browser": []}] if described.operator else allowed[described.role]
+    return result | {"responses": dict(sorted(answers.items())), "security": security}
 
 
 def _answer(status: int, content: Schema | Content | Sequence[Schema | Content] | None) -> dict[str, Any]:

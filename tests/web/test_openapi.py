@@ -58,7 +58,7 @@ def test_operations_have_names_of_their_own(app: Flask) -> None:
 
 def test_only_pages_are_html(app: Flask) -> None:
     pages = {rule.rule for rule, _, described in operations(app) if described.responses.get(200) is HTML}
-    assert pages == {"/", "/status", "/document/<id>"}
+    assert pages == {"/", "/status", "/insights", "/document/<id>"}
 
 
 def test_limits_of_the_server_are_in_it(retriever: FakeRetriever) -> None:

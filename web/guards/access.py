@@ -65,6 +65,8 @@ class Access:
             return
         try:
             self._check(role)
+            if is_for_operators(request.url_rule):
+                _check_operator()
             if needs_all(request.url_rule) and not caller().scope.is_all:
                 raise Forbidden(f"{caller().shown} may see a part alone, and this tells of the whole server.")
         except (Unauthorized, Forbidden) as error:
@@ -184,6 +186,22 @@ def needs_all(rule: Rule) -> bool:
     """Return whether a route tells of everything, so that a key for a part cannot be let in."""
     described = operation_of(current_app.view_functions[rule.endpoint])
     return described is not None and described.whole
+
+
+def is_for_operators(rule: Rule) -> bool:
+    """Return whether a route is for callers with the role write alone, though it changes nothing."""
+    described = operation_of(current_app.view_functions[rule.endpoint])
+    return described is not None and described.operator
+
+
+def _check_operator() -> None:
+    who = caller()
+    if who.role == "write" and who.writes.is_all:
+        return
+    detail = "This is for operators: it requires a key with the role write, for everything."
+    if who.name and not wants_page():
+        raise Forbidden(detail)
+    raise _unauthorized(detail, "read")  # a browser then asks for another key
 
 
 def register(app: Flask, settings: Settings) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from rag.insights.report import Group
 from web.observe.throughput import Minute
 
 HUNDREDTHS = 100.0  # width of a row's drawing, and height of a column's
@@ -21,7 +22,7 @@ class Bar(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One minute of the throughput chart; heights are of HUNDREDTHS."""
+    """One column of a chart over time; heights are of HUNDREDTHS."""
 
     label: str
     searches: float
@@ -49,6 +50,21 @@ def throughput(minutes: Sequence[Minute]) -> tuple[list[Column], int]:
     most = max((minute.searches + minute.errors for minute in minutes), default=0)
     scale = HUNDREDTHS / max(most, 1)
     columns = [Column(_minute(one), one.searches * scale, one.errors * scale) for one in minutes]
+    return columns, most
+
+
+def days(groups: Sequence[tuple[str, Group]]) -> tuple[list[Column], int]:
+    """Lay out the searches of some days, those without a good answer above; also return the most of one day."""
+    most = max((group.asked for _, group in groups), default=0)
+    scale = HUNDREDTHS / max(most, 1)
+    columns = [
+        Column(
+            f"{day}: {group.asked:,} asked, {group.unanswered:,} without a good answer",
+            (group.asked - group.unanswered) * scale,
+            group.unanswered * scale,
+        )
+        for day, group in groups
+    ]
     return columns, most
 
 
