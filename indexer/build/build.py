@@ -23,6 +23,7 @@ from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import JOURNAL, REPOSITORIES
 from indexer.generation.manifest import SCHEMA_VERSION, TOKENS
 from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
+from indexer.publish.held_back import Judge
 from indexer.publish.source_settings import changes, credentialed, with_kept
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import Unwanted
@@ -45,6 +46,7 @@ def build(
     progress: Progress,
     cluster: Machines | None = None,
     is_brief: bool = False,
+    judge: Judge | None = None,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
 
@@ -62,6 +64,7 @@ def build(
         progress: told how far the build is; closed at the end.
         cluster: machines that read, cut and embed the pages; None means this one.
         is_brief: see `writer_lock`.
+        judge: says whether the new generation is held back; what was pushed then still waits to be indexed.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -100,10 +103,10 @@ def build(
         with closing(_Build(sources, folder, embedder, context, pushed, mirrors)) as work:
             if config.full:
                 journal.drop()
-            report = work.run(index_dir, journal)
+            report = work.run(index_dir, journal, judge)
             journal.drop()
             mirrors.keep(sources)
-        if last:
+        if last and not report.held_back:
             store.settle(last)
         return report
 
@@ -157,7 +160,7 @@ class _Build:
         """Release the files of the draft."""
         self._draft.close()
 
-    def run(self, index_dir: Path, journal: Journal) -> BuildReport:
+    def run(self, index_dir: Path, journal: Journal, judge: Judge | None = None) -> BuildReport:
         """Read the sources into the draft, and publish it unless nothing has changed; see `build`."""
         self._read_sources(journal)
         live = self._live
@@ -178,6 +181,7 @@ class _Build:
             fingerprint=self._fingerprint,
             settings=self._settings | {"templates": self._templates.kept(self._sources)},
             sources=self._sources,
+            judge=judge,
         )
 
     def _read_sources(self, journal: Journal) -> None:

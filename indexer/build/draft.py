@@ -17,6 +17,7 @@ from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.collections import live_id
+from indexer.publish.held_back import Judge
 from indexer.publish.lock import writer_lock
 from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start
 from indexer.records import Chunk, Document, PageRecord
@@ -139,6 +140,7 @@ class Draft:
         fingerprint: dict[str, Any],
         settings: dict[str, Any],
         sources: Sequence[str],
+        judge: Judge | None = None,
     ) -> BuildReport:
         """Make the finished draft the live generation; see `indexer.publish.publish.publish`. Returns the report."""
         self._context.progress.phase("publishing")
@@ -154,8 +156,8 @@ class Draft:
                 sources=list(sources),
                 report=self._report().as_dict(),  # can only know the time until now
             )
-            publish(index_dir, self._folder, manifest)
-        return self._report()
+            held = publish(index_dir, self._folder, manifest, judge)
+        return replace(self._report(), generation=live_id(index_dir) or "", published=held is None, held_back=held)
 
     def close(self) -> None:
         """Release the files, published or not."""

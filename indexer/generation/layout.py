@@ -6,6 +6,7 @@ building/<id>/       a generation on its way in, or an old one on its way out
 building/crawl.sqlite  pages that an interrupted build has fetched
 repositories/<hash>/ copies of remote Git repositories that are sources
 lock                 held by the one process that may write
+held_back.json       which generation was held back, and why
 readings.json        when each source was last read, for schedules
 keys.json            who may use a server
 jobs/<id>/           builds that a server was asked for
@@ -24,6 +25,7 @@ GENERATIONS = "generations"
 BUILDING = "building"
 JOURNAL = "crawl.sqlite"  # in BUILDING
 LOCK = "lock"
+HELD_BACK = "held_back.json"
 READINGS = "readings.json"
 COLLECTIONS = "collections"
 REPOSITORIES = "repositories"

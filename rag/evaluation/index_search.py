@@ -46,8 +46,12 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
 
 def missing(generation: Searchable, judgements: Judgements) -> list[str]:
     """Return the documents that are judged relevant and that a generation does not have, in order."""
-    relevant = {place for judged in judgements.values() for place, relevance in judged.items() if relevance > 0}
-    return sorted(place for place in relevant if generation.facts_by_id(document_id(place)) is None)
+    return [place for place in relevant(judgements) if generation.facts_by_id(document_id(place)) is None]
+
+
+def relevant(judgements: Judgements) -> list[str]:
+    """Return the documents that are judged relevant, in order."""
+    return sorted({place for judged in judgements.values() for place, relevance in judged.items() if relevance > 0})
 
 
 def address(place: str) -> str:

@@ -22,6 +22,7 @@ from indexer.config import BuildConfig
 from indexer.errors import IndexerError, NothingToIndex, SourceError
 from indexer.generation.previous import READER_VERSION, live_sources
 from indexer.publish.collections import list_collections
+from indexer.publish.held_back import Judge
 from indexer.publish.publish import disk_errors
 from indexer.sources.names import address_kind
 from indexer.sources.read_times import ReadTimes
@@ -50,6 +51,7 @@ class BuildScheduler:
         progress: Progress | None = None,
         cluster: "Cluster | None" = None,
         then: Callable[[Path], None] | None = None,
+        judge: Judge | None = None,
         own: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
     ) -> None:
         """`entries` come with the metadata that their documents get; `progress` is shown on stderr by default.
@@ -57,8 +59,8 @@ class BuildScheduler:
         With a `cluster`, its machines read, cut and embed.
 
         `say` is told what came of every run of `keep`; by default it prints a line on stderr. `then` is given the
-        folder of a collection after every build of it that ended well. `own` has, by collection and source, what
-        `CrawlLimits.own` takes.
+        folder of a collection after every build of it that ended well. `judge` says what is held back. `own` has, by
+        collection and source, what `CrawlLimits.own` takes.
         """
         self._settings = settings
         self._config = config
@@ -72,8 +74,9 @@ class BuildScheduler:
         self._progress = progress
         self._cluster = cluster
         self._then = then
+        self._judge = judge
         self._own = own or {}
-        self.runs = self.published = self.failed = 0
+        self.runs = self.published = self.failed = self.held_back = 0
 
     def once(self) -> dict[str, BuildReport]:
         """Read everything; return reports by collection. Raises what `build` raises."""
@@ -116,6 +119,7 @@ class BuildScheduler:
             return self._failed(collection, due, error)
         self.runs += 1
         self.published += report.published
+        self.held_back += report.held_back is not None
         self._say(f"{collection}: {report.line()}")
         return []
 
@@ -140,9 +144,11 @@ class BuildScheduler:
             dataclasses.replace(self._config_of(entries), full=full, refresh=refresh, metadata=metadata),
             progress=self._progress or progress_for(sys.stderr, quiet=self._quiet),
             cluster=self._cluster,
+            judge=self._judge,
         )
-        with disk_errors(settings.index_dir):
-            self._readings.note(collection, [(entry.source, self._digest(entry)) for entry in due])
+        if not report.held_back:  # or what was read did not come into the index
+            with disk_errors(settings.index_dir):
+                self._readings.note(collection, [(entry.source, self._digest(entry)) for entry in due])
         if self._then:
             self._then(folder)
         return report
@@ -172,8 +178,9 @@ class BuildScheduler:
         return hashlib.sha256(json.dumps(made, default=list).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return, JSON-ready, how often `keep` has built, published and failed."""
-        return {"runs": self.runs, "published": self.published, "failed": self.failed}
+        """Return, JSON-ready, how often `keep` has built, published, held back and failed."""
+        names = "runs", "published", "held_back", "failed"
+        return {name: getattr(self, name) for name in names}
 
 
 @contextmanager

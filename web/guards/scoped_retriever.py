@@ -23,6 +23,7 @@ Found = TypeVar("Found")
 OUTSIDE = "is none that this key may write"  # whether or not there is one
 RUNNING = ("running", "cancelling")
 COUNTS = ("documents", "chunks")
+OF_WHOLE = (*COUNTS, "held_back")  # facts of a collection for those alone who may see all of it
 FACTS = ("generation", "created_at", *COUNTS)  # of a collection, in a status
 
 
@@ -60,7 +61,7 @@ class ScopedRetriever:
         """The facts of the whole server, and of the collections that may be seen; counts of those that are whole."""
         status = self._inner.status()
         collections = [
-            {name: value for name, value in each.items() if name not in COUNTS or self._scope.has_whole(each["name"])}
+            {name: value for name, value in each.items() if name not in OF_WHOLE or self._scope.has_whole(each["name"])}
             for each in status.get("collections", [])
             if self._scope.has(each["name"])
         ]
@@ -68,7 +69,7 @@ class ScopedRetriever:
         names = self._models(status)
         loading = status.get("reason") if not status["ready"] and first else None
         return {
-            **{name: value for name, value in status.items() if name not in FACTS},
+            **{name: value for name, value in status.items() if name not in (*FACTS, "held_back")},
             "reason": loading or (first or {}).get("reason") or "",
             "missing": bool(status.get("missing")) and first is not None,
             **{name: first[name] for name in FACTS if first and name in first},

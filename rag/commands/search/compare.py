@@ -72,7 +72,7 @@ def _search_index(
     from indexer.errors import IndexMissing
     from rag.commands.embedders import made_for, plans, prepare
     from rag.commands.published import published
-    from rag.evaluation.index_search import missing
+    from rag.evaluation.index_search import missing, relevant
     from rag.evaluation.side import LIVE
     from rag.models.loaded_models import LoadedModels
     from rag.serving.live import load_embedder
@@ -96,9 +96,9 @@ def _search_index(
                     prepare(plan)
                 searched.append(_search_generation(side, generation, models, texts, judgements))
                 searched[-1][0]["missing"] = len(missing(generation, judgements))
-    relevant = {place for judged in judgements.values() for place, relevance in judged.items() if relevance > 0}
-    if all(facts["missing"] == len(relevant) for facts, _ in searched):
-        example = f", such as {min(relevant)}" if relevant else ""
+    wanted = relevant(judgements)
+    if all(facts["missing"] == len(wanted) for facts, _ in searched):
+        example = f", such as {wanted[0]}" if wanted else ""
         raise DatasetError(
             f"neither generation has a document that is judged relevant{example}: corpus-id in qrels/test.tsv must be "
             "the address of a document, as hits have it"

@@ -12,6 +12,7 @@ from indexer.config import BuildConfig, CrawlLimits
 from indexer.errors import SourceError
 from indexer.generation.current import current_id
 from indexer.generation.layout import collection_dir
+from indexer.publish.held_back import HeldBack
 from indexer.sources.schedule import ScheduledSource
 from rag.serving.build_scheduler import BuildScheduler, scheduled_sources
 from rag.settings import load
@@ -91,7 +92,7 @@ def test_a_watched_folder_is_followed(tmp_path: Path, notes: Path) -> None:
         "default: 1 new, 0 changed, 0 gone, 1 unchanged",
         "default: 0 new, 0 changed, 1 gone, 1 unchanged",
     ]
-    assert work.as_dict() == {"runs": 3, "published": 3, "failed": 0}
+    assert work.as_dict() == {"runs": 3, "published": 3, "held_back": 0, "failed": 0}
     assert list(documents(tmp_path / "index")) == [(notes / "dogs.txt").as_uri()]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -122,7 +123,7 @@ def test_what_cannot_be_read_keeps_nothing_else_and_is_tried_again(tmp_path: Pat
     assert "1 new" in said[0]
     assert "failed, will retry" in said[1]
     assert "1 new, 0 changed, 0 gone, 1 unchanged" in said[2]
-    assert work.as_dict() == {"runs": 3, "published": 2, "failed": 1}
+    assert work.as_dict() == {"runs": 3, "published": 2, "held_back": 0, "failed": 1}
 
 
 def test_a_site_that_goes_down_stays_in_the_index(tmp_path: Path, site: Site) -> None:
@@ -241,3 +242,32 @@ def test_it_ends_by_itself_where_nothing_can_become_due(tmp_path: Path, notes: P
     work = BuildScheduler(settings, CONFIG, DummyEmbedder(), {ScheduledSource(str(notes)): {}}, quiet=True)
     work.keep()
     assert work.runs == 1
+
+
+def test_what_is_held_back_is_counted_and_read_again_at_the_next_start(tmp_path: Path, notes: Path) -> None:
+    entry = ScheduledSource(str(notes), every=3600)
+    settings = load({"index": str(tmp_path / "index")}, {})
+
+    first = BuildScheduler(settings, CONFIG, DummyEmbedder(), {entry: {}}, quiet=True).once()["default"].generation
+    (notes / "cats.txt").write_text("Cats purr, and are held back.")
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    (tmp_path / "index" / "readings.json").unlink()
+    work = BuildScheduler(
+        settings,
+        CONFIG,
+        DummyEmbedder(),
+        {entry: {}},
+        quiet=True,
+        say=say,
+        judge=lambda live, draft: HeldBack(draft.name, f"worse than {live.name}"),
+    )
+    work.keep()
+    assert work.as_dict() == {"runs": 1, "published": 0, "held_back": 1, "failed": 0}
+    assert said[0].startswith("default: held back: generation ")
+    assert said[0].endswith(f"worse than {first}")
+    assert not (tmp_path / "index" / "readings.json").exists()
