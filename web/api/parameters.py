@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
@@ -18,6 +19,7 @@ from rag.settings import Settings
 from web.fields import SOMETHING, FieldError, Schema, check, from_text, quoted, refuse_unknown
 from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
 from web.guards.limits import read_body
+from web.guards.pacing import told
 from web.guards.scoped_retriever import visible
 from web.insights import keep
 from web.observe.telemetry import searched
@@ -34,6 +36,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
     """
     answer = retriever().search(search, embedded)
     searched(answer, mode=search.mode, collection=search.collection, k=search.k)
+    answer = replace(answer, took_ms=told(answer.took_ms))
     return keep(search, answer, via) if via else answer
 
 

@@ -18,6 +18,7 @@ from web.server.connections import Connection, Connections, State
 from web.server.exchange import Exchange
 from web.server.listeners import Listeners, most_connections
 from web.server.load_balance import LoadBalance
+from web.server.pacer import Pacer
 from web.server.receive_buffer import ReceiveBuffer, Verdict
 from web.server.refusals import BUSY, REFUSALS, asks_for_page, refusal
 from web.server.send_buffer import SendBuffer
@@ -65,6 +66,7 @@ class EventLoop:
         for end in (self._bell, self._rope):
             end.setblocking(False)
         self._poller.register(self._bell, selectors.EVENT_READ, self._answer_bell)
+        self._pacer = Pacer()
         self._held = self._unread = 0
         self._swept = self._stopped = 0.0
 
@@ -107,6 +109,7 @@ class EventLoop:
     def close(self) -> None:
         """Leave everything as it is."""
         self._admission.close()
+        self._pacer.close()
         self._poller.close()
 
     def _answer_bell(self) -> None:
@@ -207,8 +210,7 @@ class EventLoop:
             try:
                 step()
             finally:
-                self._done.append(partial(self._finish, conn, kind))
-                self.wake()
+                self._leave(partial(self._finish, conn, kind))
 
         self._admission.lanes[kind].under_way += 1
         self._admission.lanes[kind].run(work)
@@ -216,6 +218,18 @@ class EventLoop:
     def _finish(self, conn: Connection, kind: Kind) -> None:
         """Take a connection back from its thread."""
         self._admission.lanes[kind].under_way -= 1
+        if conn.exchange is not None and conn.exchange.due > time.monotonic():
+            self._pacer.hold(conn.exchange.due, partial(self._leave, partial(self._send_first, conn)))
+        else:
+            self._send_first(conn)
+
+    def _leave(self, what: Callable[[], None]) -> None:
+        """Leave something for the loop to do, from another thread."""
+        self._done.append(what)
+        self.wake()
+
+    def _send_first(self, conn: Connection) -> None:
+        """Begin to send what a thread has left to send, or go on where it has sent all."""
         if conn.to_send.waiting:
             self._unread += conn.to_send.waiting
             self._connections.enter(conn, State.SENDING)

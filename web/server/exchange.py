@@ -2,6 +2,7 @@
 
 import io
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import Context
 from typing import Any
@@ -10,6 +11,7 @@ from gunicorn.http import RequestParser
 from gunicorn.http import errors as http_errors
 from gunicorn.http.wsgi import create
 
+from web.guards import pacing
 from web.guards.limits import arrival
 from web.server.refusals import FRAMING_PROBLEMS, MALFORMED, refusal
 from web.server.send_buffer import SendBuffer
@@ -33,6 +35,7 @@ class Exchange:
         self.ended = False  # the answer is made, or given up
         self.keeps = False  # the connection, for another request
         self.status = 0
+        self.due = 0.0  # when the answer is to be sent, by `time.monotonic`; 0 for at once
         self._request = request
         self._has_body = has_body
         self._arrived = arrived
@@ -81,7 +84,9 @@ class Exchange:
         self.status = self._response.status_code
         self.keeps = not self._response.should_close()
         self._end()
-        self.to_send.flush()
+        self.due = 0.0 if streams else pacing.due(self._arrived, time.monotonic())
+        if not self.due:
+            self.to_send.flush()
 
     def _end(self) -> None:
         self.ended = True
