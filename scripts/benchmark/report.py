@@ -45,6 +45,7 @@ _COLUMNS = {
     "vs_best_any": "× best peer",
     "vs_langchain": "× LangChain",
     "ratio": "times faster",
+    "vs_all": "p95 / p95 of all",
     "note": "note",
 }
 

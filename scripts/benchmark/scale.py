@@ -41,7 +41,7 @@ def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     for share, true in zip([None, *SHARES], truth, strict=True):
         if share is None or share in kept:
             allowed = None if share is None else generation.select(kept[share])
-            by_name["dense" + _label(share)]["recall"] = _recall(generation, vectors, allowed, true)
+            by_name["dense" + _label(share)]["recall"] = recall(generation, vectors, allowed, true)
     for row in rows:
         row["name"] += f", {generation.chunk_count:,} chunks"
     rows.append(_sizes(built, generation.chunk_count))
@@ -126,7 +126,8 @@ def _label(share: float | None) -> str:
     return "" if share is None else f", filter keeps {name_of(share)}"
 
 
-def _recall(generation: Searchable, vectors: Vectors, allowed: RowSet | None, truth: np.ndarray[Any, Any]) -> float:
+def recall(generation: Searchable, vectors: Vectors, allowed: RowSet | None, truth: np.ndarray[Any, Any]) -> float:
+    """Return the share of the true neighbours among the first that are found, each of which is among `allowed`."""
     hits = wanted = 0
     for vector, true in zip(vectors, truth, strict=True):
         found = generation.search(vector, CANDIDATES, allowed)[1][:TOP]
