@@ -45,12 +45,13 @@ class Retriever(Protocol):
     def describe(self, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
         """JSON-ready facts of the generation served: its id, counts, sources, the report of its build."""
 
-    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None, seen: Filter | None = None) -> Answer:
         """Return the passages that answer a query best.
 
         Args:
             request: what is searched for, and how.
             embedded: the query's vector and tokens, where `embed_queries` has made them already.
+            seen: the documents that there are for who asks; no other changes the answer. None means all.
 
         Raises:
             QueryError: the query cannot be answered as asked.

@@ -33,12 +33,7 @@ def links_to(*folders: Path, instead: Mapping[str, bytes] | None = None) -> Iter
         except OSError as error:
             raise corrupt(folder, error.strerror or "cannot be read") from error
     instead = instead or {}
-    _remove_forgotten()
-    try:
-        links = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    except OSError as error:
-        raise _without_room(folders[0], error) from error
-    try:
+    with temporary_folder(folders[0]) as links:
         try:
             for name, path in paths.items():
                 if name not in instead:
@@ -47,6 +42,18 @@ def links_to(*folders: Path, instead: Mapping[str, bytes] | None = None) -> Iter
                 (links / name).write_bytes(content)
         except OSError as error:
             raise _without_room(folders[0], error) from error
+        yield links
+
+
+@contextmanager
+def temporary_folder(needs: Path) -> Iterator[Path]:
+    """Give an empty folder, removed afterwards with whatever is in it. Raises IndexUnwritable, for what `needs` it."""
+    _remove_forgotten()
+    try:
+        links = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    except OSError as error:
+        raise _without_room(needs, error) from error
+    try:
         yield links
     finally:
         for _ in range(_TRIES):  # a thread of the library, about to end, may make one more file meanwhile

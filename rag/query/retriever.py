@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -45,8 +46,11 @@ _WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query
 class _Search:
     """One search on its way: the vectors of its query, once there are some, and the seconds that each stage took."""
 
-    def __init__(self, request: SearchRequest, words: LexicalQuery, embedded: Vector | QueryTokens | None) -> None:
+    def __init__(
+        self, request: SearchRequest, words: LexicalQuery, embedded: Vector | QueryTokens | None, *, is_part: bool
+    ) -> None:
         self.request = request
+        self.is_part = is_part  # there are documents that must not count
         self.words = words
         self.vector: Vector | None
         self.tokens: Vector | None  # of the query, float32 (tokens, width)
@@ -115,12 +119,15 @@ class Retriever:
         if self._reranker:
             self._reranker.warm()
 
-    def search(self, request: SearchRequest, embedded: Vector | QueryTokens | None = None) -> Answer:
+    def search(
+        self, request: SearchRequest, embedded: Vector | QueryTokens | None = None, seen: Filter | None = None
+    ) -> Answer:
         """Find the passages that answer a query best.
 
         Args:
             request: what is searched for, and how; its collection is of no concern here.
             embedded: the query's vector, float32 (dim,), or that and its tokens, where the caller has them already.
+            seen: the documents that there are for who asks; no other changes the answer. None means all.
 
         Raises:
             QueryError: the query cannot be answered as asked.
@@ -130,10 +137,12 @@ class Retriever:
         request.check(self.limits)
         if request.rerank and self._reranker is None:
             raise RerankOff
+        if seen:
+            request = replace(request, filter=request.only & seen if request.only else seen)
         words = self.generation.read_query(
-            request.query, self._synonyms.current(), self.embedder.has_word, request.only
+            request.query, self._synonyms.current(), self.embedder.has_word, request.only, seen
         )
-        search = _Search(request, words, embedded)
+        search = _Search(request, words, embedded, is_part=seen is not None)
         return self._present(search, self._rank(search, self._candidates(search)))
 
     def _candidates(self, search: _Search) -> Iterator[_Candidates]:
@@ -210,6 +219,8 @@ class Retriever:
         else:
             ranking = single(next(filter(None, found[:2])), is_dense=found.dense is not None)
         repetition = self.generation.repetition(ranking.rows)
+        if search.is_part:  # which texts repeat was counted in all documents
+            repetition = np.zeros_like(repetition)
         low = lowered(ranking, repetition)
         boosted = self._boosts.apply(low, self.generation)
         if search.trace:

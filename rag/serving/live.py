@@ -154,7 +154,7 @@ class LiveRetriever:
             "fingerprint": manifest.fingerprint,
         }
 
-    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None, seen: Filter | None = None) -> Answer:
         """Answer from the live generation of a collection; see `Retriever.search`.
 
         A query that comes while the process is starting waits: with several workers, another may already be serving,
@@ -169,7 +169,7 @@ class LiveRetriever:
 
         def search(retriever: Retriever) -> Answer:
             is_other = isinstance(embedded, EmbeddedQuery) and embedded.embedder is not retriever.embedder
-            return retriever.search(request, None if is_other else embedded)  # it may have been swapped meanwhile
+            return retriever.search(request, None if is_other else embedded, seen)  # it may have been swapped meanwhile
 
         return self._ask(request.collection, search)
 

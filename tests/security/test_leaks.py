@@ -37,7 +37,7 @@ PAGES = {
 OTHER = {"bluesecret": "The index in a collection of its own."}
 HIDDEN = re.compile(r"blue(gamma|delta|secret)", re.IGNORECASE)
 QUERIES = ("index", "vacuum rows", "bluegamma", "bluegama", "blue", '"blue team" index', "title:bluegamma index")
-VOLATILE = {"took_ms", "generation", "created_at", "fetched_at", "bytes", "at"}
+VOLATILE = {"took_ms", "fetched_at", "bytes", "at"}
 KEY = "k" * 20
 RED = Filter.parse({"metadata": {"team": ["red"]}})
 MARKDOWN = {"metadata": {"team": "red"}, "content_type": "text/markdown"}
@@ -234,22 +234,20 @@ def answers(one: World, requests: Asked) -> list[tuple[int, str]]:
 
 
 def steady(text: str) -> str:
-    """An answer without what is never twice the same: times, ids of generations, and scores."""
+    """An answer without what is never twice the same: times, and sizes."""
     try:
         value = json.loads(text)
     except ValueError:
         lines = text.splitlines()
         if len(lines) > 1 and lines[0].startswith("{"):
             return "\n".join(map(steady, lines))
-        return re.sub(r"[0-9]+(\.[0-9]+)? ms|v=[0-9a-f]+|[0-9]\.[0-9]{2,}|[0-9]{8}T[0-9]{6}-[0-9a-f]+", "~", text)
+        return re.sub(r"[0-9]+(\.[0-9]+)? ms|v=[0-9a-f]+", "~", text)
     return json.dumps(_steady(value), sort_keys=True)
 
 
 def _steady(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _steady(each) for name, each in value.items() if name not in VOLATILE}
-    if isinstance(value, float):  # scores of words count all of a collection
-        return "~"
     return [_steady(each) for each in value] if isinstance(value, list) else value
 
 

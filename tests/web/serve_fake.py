@@ -50,7 +50,7 @@ class SlowStart(FakeRetriever):
         while not (self.folder / name).exists() and not self.closed.is_set():
             self.closed.wait(0.02)
 
-    def search(self, request: SearchRequest, embedded: Any = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Any = None, seen: Any = None) -> Answer:
         if request.query == "wait":
             (self.folder / f"waiting-{os.getpid()}-{next(self.waits)}").touch()
             self._await("go-on")

@@ -21,10 +21,10 @@ from web.retriever import Embedding, Jobs, Pushes, Retriever, Role
 Found = TypeVar("Found")
 
 OUTSIDE = "is none that this key may write"  # whether or not there is one
+NO_GENERATION = ""  # the id is another one whenever anything in a collection has changed
 RUNNING = ("running", "cancelling")
-COUNTS = ("documents", "chunks")
-OF_WHOLE = (*COUNTS, "held_back")  # facts of a collection for those alone who may see all of it
-FACTS = ("generation", "created_at", *COUNTS)  # of a collection, in a status
+FACTS = ("generation", "created_at", "documents", "chunks")  # of a collection, in a status
+OF_WHOLE = (*FACTS, "held_back")  # those for callers alone who may see all of it
 
 
 def visible(retriever: Retriever) -> Retriever:
@@ -58,7 +58,7 @@ class ScopedRetriever:
         return self._inner.ready
 
     def status(self) -> dict[str, Any]:
-        """The facts of the whole server, and of the collections that may be seen; counts of those that are whole."""
+        """The facts of the whole server, and of the collections that may be seen; OF_WHOLE of those that are whole."""
         status = self._inner.status()
         collections = [
             {name: value for name, value in each.items() if name not in OF_WHOLE or self._scope.has_whole(each["name"])}
@@ -87,10 +87,11 @@ class ScopedRetriever:
             raise self._missing(collection)
         return self._ask(collection, lambda inner: inner.describe(collection))
 
-    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None, seen: Filter | None = None) -> Answer:
         """Search among what may be seen."""
-        wanted = replace(request, filter=self._scope.narrowed(request.collection, request.only))
-        return self._ask(request.collection, lambda inner: inner.search(wanted, embedded))
+        allowed = self._scope.narrowed(request.collection, seen)
+        found = self._ask(request.collection, lambda inner: inner.search(request, embedded, allowed))
+        return found if self._scope.has_whole(request.collection) else replace(found, generation=NO_GENERATION)
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
         """Embed texts by the default model, or by one of a collection that may be seen."""
@@ -112,14 +113,16 @@ class ScopedRetriever:
     def document(self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
         """Return a document that may be seen."""
         allowed = self._scope.narrowed(collection, filter)
-        return self._ask(collection, lambda inner: inner.document(id, collection, allowed))
+        found = self._ask(collection, lambda inner: inner.document(id, collection, allowed))
+        return found | self._generation(collection)
 
     def sections(
         self, id: str, collection: str = DEFAULT_COLLECTION, whole: str = "", filter: Filter | None = None
     ) -> tuple[dict[str, Any], list[Section]]:
         """Return a document that may be seen, and its passages by heading."""
         allowed = self._scope.narrowed(collection, filter)
-        return self._ask(collection, lambda inner: inner.sections(id, collection, whole, allowed))
+        found, sections = self._ask(collection, lambda inner: inner.sections(id, collection, whole, allowed))
+        return found | self._generation(collection), sections
 
     def original(
         self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None
@@ -143,7 +146,8 @@ class ScopedRetriever:
     def documents(self, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
         """Return every document that may be seen."""
         allowed = self._scope.narrowed(collection, filter)
-        return self._ask(collection, lambda inner: inner.documents(collection, allowed))
+        found = self._ask(collection, lambda inner: inner.documents(collection, allowed))
+        return (each | self._generation(collection) for each in found)
 
     def close(self) -> None:
         """Stop background work and release files."""
@@ -157,6 +161,10 @@ class ScopedRetriever:
             return ask(self._inner)
         except CollectionMissing as error:
             raise self._missing(collection) from error
+
+    def _generation(self, collection: str) -> dict[str, str]:
+        """Return what is told of the generation instead of its id, where a part of its documents may not be seen."""
+        return {} if self._scope.has_whole(collection) else {"generation": NO_GENERATION}
 
     def _missing(self, collection: str) -> CollectionMissing:
         names = [each["name"] for each in self._inner.status().get("collections", [])]

@@ -5,10 +5,10 @@ spaces. Its Python binding looks at every posting of every term it is given (not
 number of postings, and hardly the number of hits asked for.
 """
 
-import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
 
@@ -23,12 +23,14 @@ from indexer.generation.lexical.headings import FILES as HEADING_FILES
 from indexer.generation.lexical.headings import Heading, Headings, typed_words
 from indexer.generation.lexical.languages import ENGLISH, STEMMERS
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Terms, read_query
-from indexer.generation.lexical.lexical_writer import day_number
+from indexer.generation.lexical.lexical_writer import LENGTHS, day_number
 from indexer.generation.lexical.method_cache import remembered
 from indexer.generation.lexical.segments import Segments
+from indexer.generation.lexical.statistics import PartStatistics, Statistics
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
-from indexer.generation.lexical.vocabulary import FILES, Correction, Vocabulary
+from indexer.generation.lexical.vocabulary import FILES, Correction, Counted, Vocabulary
 from indexer.generation.manifest import corrupt
+from indexer.generation.rows import read_array
 from indexer.rowset import RowSet, ScoredRows
 
 _MOST_TERMS = 32  # of a query; the rarest
@@ -38,9 +40,11 @@ _POSTINGS = 300_000
 _FEWEST_CANDIDATES = 64
 _FEW = 20_000  # allowed rows, among which even common terms have so few postings that all of them are searched
 _MOST_CORRECTIONS = 3  # of a word
+_MANY = 1_000  # passages of a part, which then has many words
 _AS_LIKELY = 5  # times as many passages as another have the likeliest correction, at most, if the other counts too
 _FREQUENCIES = 1 << 16  # of terms, remembered
 _BOUNDS = 64  # whose rows are remembered
+_PARTS = 64  # whose statistics are remembered
 _MARGIN = 1.3  # of hits found over those expected to be needed, where a filter is applied to what was found
 _HIT = 80  # testing a filter within the search costs as much for so many rows as one more hit costs without
 
@@ -75,7 +79,10 @@ class LexicalReader:
             for each, first in zip(folders, self._segments.starts, strict=True)
             if (each / HEADING_FILES[0]).exists()
         ]
-        self._frequency = lru_cache(_FREQUENCIES)(partial(self._segments.frequency, "text"))
+        self._lengths = self._read_lengths(folders)
+        self._statistics = Statistics(self._segments)
+        self.statistics = remembered(self._statistics_of, _PARTS)
+        """Returns what BM25 counts of the passages that a filter allows; see `_statistics_of`."""
         self._bounds = remembered(self._within, _BOUNDS)
         self._is_allowed = remembered(self._has_allowed, _FREQUENCIES)
         self._check()
@@ -97,6 +104,7 @@ class LexicalReader:
         synonyms: Synonyms = NO_SYNONYMS,
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
+        seen: PartStatistics | None = None,
     ) -> LexicalQuery:
         """Read a query for `search`.
 
@@ -105,13 +113,17 @@ class LexicalReader:
             synonyms: which words stand for which.
             is_word: says of a word that the index does not have whether it is one all the same, and no mistake.
             only: filter for the passages whose words count as known, and are corrections; None means all.
+            seen: statistics by which the query scores, and corrections are ordered; None means those of all passages.
         """
+        frequency = (seen or self._statistics).frequency
 
         def is_known(term: str) -> bool:
-            return self._frequency(term) > 0 and (only is None or self._is_allowed(term, only))
+            return frequency(term) > 0 and (only is None or self._is_allowed(term, only))
 
-        lookups = Lookups(is_known, is_word or _never, partial(self._corrections, is_known=is_known if only else None))
-        return read_query(query, self._languages, lookups, synonyms)
+        known = is_known if only else None
+        lookups = Lookups(is_known, is_word or _never, partial(self._corrections, is_known=known, seen=seen))
+        languages = self._languages if seen is None else seen.languages or (ENGLISH,)
+        return replace(read_query(query, languages, lookups, synonyms), statistics=seen)
 
     def suggest(self, typed: str, most: int, allowed: RowSet | None = None) -> list[Heading]:
         """Return the titles and headings that go on as somebody types, see `Headings.find`; none of older generations.
@@ -145,17 +157,19 @@ class LexicalReader:
         """
         if allowed is not None and not allowed.count:
             return _nothing()
-        telling, common = self._split(wanted.words, all_of_them=allowed is not None and allowed.count <= _FEW)
+        counted = wanted.statistics or self._statistics
+        telling, common = self._split(wanted.words, counted, all_of_them=allowed is not None and allowed.count <= _FEW)
         if wanted.is_bounded or wanted.synonyms:
-            matching, common = self._bounded(wanted, [*telling, *common]), []
+            matching, common = self._bounded(wanted, [*telling, *common], counted), []
         elif telling:
-            matching = self._any(telling)
+            matching = self._any(telling, counted)
         else:
             return _nothing()
         candidates = max(k, _FEWEST_CANDIDATES) if common else k
-        scores, rows = self._allowed(matching, candidates, filter, allowed)
+        scores, rows = self._allowed(matching, candidates, filter, allowed, counted.segments)
         if common and len(rows):
-            scores = scores + self._scores(common, rows)
+            scores = scores + self._scores(common, rows, counted)
+        scores = counted.settled(scores)
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
 
@@ -164,14 +178,30 @@ class LexicalReader:
 
         It is the sum of their inverse document frequencies. A word that no passage has counts most.
         """
-        frequencies = (min(sum(map(self._frequency, terms)), self._total) for terms in wanted.asked)
-        return sum(math.log1p((self._total - count + 0.5) / (count + 0.5)) for count in frequencies)
+        counted = wanted.statistics or self._statistics
+        frequencies = (min(sum(map(counted.frequency, terms)), counted.count) for terms in wanted.asked)
+        return sum(map(counted.idf, frequencies))
 
-    def _split(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
+    def _statistics_of(self, part: Filter, rows: RowSet) -> PartStatistics:
+        """Return what BM25 counts of the passages that a filter allows; `rows` are what it selects."""
+        return PartStatistics(self._statistics, self._tests(part), rows, self._lengths, self._languages)
+
+    def _read_lengths(self, folders: Sequence[Path]) -> npt.NDArray[np.uint32] | None:
+        """Return the terms of each passage, uint32 (rows,), or None where older programs have not written them."""
+        if not all((folder / LENGTHS).exists() for folder in folders):
+            return None
+        parts = [read_array(folder / LENGTHS) for folder in folders]
+        if any(part.dtype != np.uint32 or part.ndim != 1 for part in parts) or sum(map(len, parts)) != self._total:
+            raise corrupt(folders[0] / LENGTHS, "does not match the passages")
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _split(
+        self, words: Sequence[Terms], counted: Statistics, *, all_of_them: bool
+    ) -> tuple[list[Terms], list[Terms]]:
         """Words that find candidates, rarest first, and those too common for that; unknown terms are left out."""
         frequencies = []
         for terms in words:
-            known = {term: frequency for term in terms if (frequency := self._frequency(term))}
+            known = {term: frequency for term in terms if (frequency := counted.frequency(term))}
             if known:
                 frequencies.append((sum(known.values()), tuple(known)))
         rarest = sorted(frequencies)[:_MOST_TERMS]
@@ -180,20 +210,24 @@ class LexicalReader:
         first = len(found) if all_of_them else max(2, bisect_right(postings, _POSTINGS))
         return found[:first], found[first:]
 
-    def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
+    def _allowed(
+        self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None, segments: Segments
+    ) -> ScoredRows:
         if not filter or allowed is None:
-            return self._segments.find(matching, k)
+            return segments.find(matching, k)
         limit = int(k * self._total / allowed.count * _MARGIN) + k
         if limit * _HIT < allowed.count:
-            scores, rows = self._segments.find(matching, limit)
+            scores, rows = segments.find(matching, limit)
             kept = allowed.contains(rows)
             if len(rows) < limit or np.count_nonzero(kept) >= k:
                 return scores[kept][:k], rows[kept][:k]
-        return self._segments.find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
+        return segments.find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
-    def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    def _scores(
+        self, words: Sequence[Terms], rows: npt.NDArray[np.int64], counted: Statistics
+    ) -> npt.NDArray[np.float32]:
         """BM25 of these words in these rows, float32 of the same shape; 0 where there are none."""
-        found_scores, found_rows = self._segments.find_among(self._any(words), rows)
+        found_scores, found_rows = counted.segments.find_among(self._any(words, counted), rows)
         scores = np.zeros(len(rows), dtype=np.float32)
         order = np.argsort(rows)
         scores[order[np.searchsorted(rows, found_rows, sorter=order)]] = found_scores
@@ -230,45 +264,49 @@ class LexicalReader:
     def _within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
         found = np.zeros(self._total, np.bool_)
         if required:
-            query = Query.boolean_query([*self._clauses(required, Occur.Must), *self._clauses(excluded, Occur.MustNot)])
+            clauses = partial(self._clauses, counted=self._statistics)
+            query = Query.boolean_query([*clauses(required, Occur.Must), *clauses(excluded, Occur.MustNot)])
             found[self._segments.find(query, self._total)[1]] = True
         else:
-            found[self._segments.find(Query.boolean_query(self._clauses(excluded, Occur.Should)), self._total)[1]] = (
-                True
-            )
+            query = Query.boolean_query(self._clauses(excluded, Occur.Should, self._statistics))
+            found[self._segments.find(query, self._total)[1]] = True
             found = ~found
         return RowSet(found)
 
-    def _bounded(self, wanted: LexicalQuery, words: Sequence[Terms]) -> Query:
+    def _bounded(self, wanted: LexicalQuery, words: Sequence[Terms], counted: Statistics) -> Query:
         """The query for what is required and excluded, with the words and phrases that count where they are found."""
-        phrases = [_best([self._phrase(terms, "text") for terms in readings]) for readings in wanted.synonyms]
-        scored = _either([self._any(words), *phrases])
-        required = [*self._clauses(wanted.required, Occur.Must)]
+        phrases = [_best([self._phrase(terms, counted) for terms in readings]) for readings in wanted.synonyms]
+        scored = _either([self._any(words, counted), *phrases])
+        required = [*self._clauses(wanted.required, Occur.Must, counted)]
         if required and not words and not phrases and all(clause.field for clause in wanted.required):
             scored = Query.all_query()  # there is nothing to rank by
         parts = [*required, (Occur.Should if required else Occur.Must, scored)]
-        return Query.boolean_query([*parts, *self._clauses(wanted.excluded, Occur.MustNot)])
+        return Query.boolean_query([*parts, *self._clauses(wanted.excluded, Occur.MustNot, counted)])
 
-    def _clauses(self, clauses: Sequence[Clause], occur: Occur) -> list[tuple[Occur, Query]]:
+    def _clauses(self, clauses: Sequence[Clause], occur: Occur, counted: Statistics) -> list[tuple[Occur, Query]]:
         """Tests for clauses; phrases anywhere count for the score, those in a field only for the choice."""
         tests = []
         for clause in clauses:
             field = clause.field if clause.field and self._vocabularies else "text"
-            query = _best([self._phrase(terms, field) for terms in clause.readings])
+            query = _best([self._phrase(terms, counted, field) for terms in clause.readings])
             tests.append((occur, Query.const_score_query(query, 0.0) if clause.field else query))
         return tests
 
-    def _phrase(self, terms: Terms, field: str) -> Query:
+    def _phrase(self, terms: Terms, counted: Statistics, field: str = "text") -> Query:
         if len(terms) > 1:
-            return Query.phrase_query(self._schema, field, list(terms))
-        return Query.term_query(self._schema, field, terms[0], "freq")
+            query = Query.phrase_query(self._schema, field, list(terms))
+        else:
+            query = Query.term_query(self._schema, field, terms[0], "freq")
+        return counted.weighted(query, terms)
 
     def _has_allowed(self, term: str, only: Filter) -> bool:
         """Whether a passage that a filter allows has a term."""
         query = Query.boolean_query([(Occur.Must, self._term("text", term)), *self._tests(only)])
         return len(self._segments.find(query, 1)[1]) > 0
 
-    def _corrections(self, word: str, is_known: Callable[[str], bool] | None = None) -> tuple[str, ...]:
+    def _corrections(
+        self, word: str, is_known: Callable[[str], bool] | None = None, seen: PartStatistics | None = None
+    ) -> tuple[str, ...]:
         """The words of the index that may have been meant by a word that it does not have, the likeliest first.
 
         Of the index are words of which a term is known, where that is asked.
@@ -276,20 +314,25 @@ class LexicalReader:
         if not word[1:].islower():  # capitals within a word make it a name
             return ()
 
-        def is_there(other: str) -> bool:
-            terms = chain(*(terms_of_word(other, language) for language in self._languages))
-            return is_known is None or any(map(is_known, terms))
+        def terms(other: str) -> Iterator[str]:
+            languages = seen.languages if seen else self._languages
+            return chain(*(terms_of_word(other, language) for language in languages))
 
-        found = _together([each.corrections(word, is_known and is_there) for each in self._vocabularies])
+        def passages(other: Correction) -> int:
+            known = list(filter(is_known, terms(other.word)))
+            if seen:
+                return max(map(seen.frequency, known), default=0)
+            return other.passages if known else 0
+
+        counted = Counted(passages, seen.count >= _MANY if seen else None) if seen or is_known else None
+        found = _together([each.corrections(word, counted) for each in self._vocabularies])
         alike = [
             each for each in found if each.edits == found[0].edits and each.passages * _AS_LIKELY >= found[0].passages
         ]
         return tuple(each.word for each in alike[:_MOST_CORRECTIONS])
 
-    def _any(self, words: Sequence[Terms]) -> Query:
-        return _either(
-            [_best([Query.term_query(self._schema, "text", term, "freq") for term in terms]) for terms in words]
-        )
+    def _any(self, words: Sequence[Terms], counted: Statistics) -> Query:
+        return _either([_best([self._phrase((term,), counted) for term in terms]) for terms in words])
 
     def _term(self, field: str, value: str | int) -> Query:
         return Query.term_query(self._schema, field, value, "basic")
@@ -298,7 +341,7 @@ class LexicalReader:
         """Raise IndexCorrupt if the fields are others than this program writes."""
         try:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
-            self._segments.find(self._any([("a",)]), 1)
+            self._segments.find(self._any([("a",)], self._statistics), 1)
         except ValueError as error:
             raise corrupt(self._folder, "is a lexical index of another kind") from error
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from indexer.generation.lexical.analysis import fold, is_spaceless, terms_of_word, words
 from indexer.generation.lexical.languages import ENGLISH, is_stop_word, language_of_query
 from indexer.generation.lexical.query_syntax import FIELDS, ParsedQuery, Part, parse_query
+from indexer.generation.lexical.statistics import Statistics
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 
 _LONGEST_PHRASE = 32  # words
@@ -67,6 +68,7 @@ class LexicalQuery:
     also: tuple[AlsoSearched, ...]
     meaning: str  # the query without its syntax, for the search by meaning
     did_you_mean: str | None = None  # the query with its mistakes corrected; None where there are none
+    statistics: Statistics | None = None  # by which it scores; None: those of all passages
 
     @property
     def is_bounded(self) -> bool:

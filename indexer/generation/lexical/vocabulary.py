@@ -47,6 +47,13 @@ class Correction(NamedTuple):
     passages: int  # that have it
 
 
+class Counted(NamedTuple):
+    """What counts where a part of the passages is all that there is."""
+
+    passages: Callable[[Correction], int]  # of the part, that have the word; 0 takes it for one that is not there
+    many: bool | None = None  # whether these have many words; None: as all have
+
+
 class VocabularyWriter:
     """Counts the passages that have each word. Memory is bounded: rare words go first (Manku and Motwani 2002)."""
 
@@ -103,28 +110,28 @@ class Vocabulary:
             raise corrupt(folder / FILES[0], "does not match the other words")
         self._known = remembered(self._corrections, _REMEMBERED)
 
-    def corrections(self, word: str, is_there: Callable[[str], bool] | None = None) -> tuple[Correction, ...]:
+    def corrections(self, word: str, counted: Counted | None = None) -> tuple[Correction, ...]:
         """Return the words that may have been meant by one that is not in the index, the likeliest first.
 
         Those with the fewest edits (a letter inserted, left out or replaced, or two neighbours exchanged), then those
         in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are left alone.
-        Where there are many words, one that a single passage has must begin alike. A word for which `is_there` says no
-        is taken for one that the index does not have.
+        Where there are many words, one that a single passage has must begin alike. With `counted`, that of a part
+        counts.
         """
-        return self._corrections(word, is_there) if is_there else self._known(word)
+        return self._corrections(word, counted) if counted else self._known(word)
 
-    def _corrections(self, word: str, is_there: Callable[[str], bool] | None = None) -> tuple[Correction, ...]:
+    def _corrections(self, word: str, counted: Counted | None = None) -> tuple[Correction, ...]:
         if not is_word(word := fold(word)):
             return ()
+        many = len(self._counts) >= _MANY if counted is None or counted.many is None else counted.many
         most = 0 if len(word) < _ONE_EDIT else 1 if len(word) < _TWO_EDITS else 2
         for edits in range(min(most, 1), most + 1):
             found = [each for each in self._within(word, edits) if each.edits <= edits]
-            found = [each for each in found if is_there is None or is_there(each.word)]
+            if counted:
+                found = [each._replace(passages=count) for each in found if (count := counted.passages(each))]
             if edits > 1 and any(_is_derived(word, fold(each.word)) for each in found):
                 return ()
-            if found := [
-                each for each in found if each.passages > 1 or len(self._counts) < _MANY or each.word[0] == word[0]
-            ]:
+            if found := [each for each in found if each.passages > 1 or not many or each.word[0] == word[0]]:
                 return tuple(sorted(found, key=lambda each: (each.edits, -each.passages, each.word)))
         return ()
 

@@ -123,8 +123,9 @@ class MilvusGeneration(Described):
         synonyms: Synonyms = NO_SYNONYMS,
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
+        seen: Filter | None = None,
     ) -> LexicalQuery:
-        """Read a query, as a user types it, for `search_words`; nothing is corrected."""
+        """Read a query, as a user types it, for `search_words`; nothing is corrected, and BM25 counts all there is."""
         return read_query(query, self.manifest.languages or (ENGLISH,), synonyms=synonyms)
 
     def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:

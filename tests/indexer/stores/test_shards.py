@@ -322,3 +322,30 @@ def test_a_part_that_is_written_as_a_whole_is_not_changed_while_it_is_live(whole
         shards.remove(shards.live_id())
     shards.keep(1)
     assert shards.ids() == [whole.live_id()]
+
+
+def test_what_is_not_seen_changes_no_answer(whole, shards, tmp_path):
+    """An answer to who sees the German documents is that of an index which has no others, nor their stems."""
+    seen = Filter.parse({"language": "de"})
+    for path in (whole.folder.parent / "docs").rglob("*.md"):
+        if "lang: de" in (text := path.read_text(encoding="utf-8")):
+            page = tmp_path / "docs" / path.relative_to(whole.folder.parent / "docs")
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text(text, encoding="utf-8")
+    found = []
+    for store in (index_of(tmp_path), whole, shards):
+        with closing(store.open()) as generation:
+            searching = Retriever(generation, DummyEmbedder())
+            asked = [
+                SearchRequest(question, k=10, mode=mode) for question in QUESTIONS for mode in ("hybrid", "lexical")
+            ]
+            answers = [searching.search(each, seen=seen) for each in asked]
+            found.append(
+                [
+                    (answer.did_you_mean, answer.close, sorted((hit.score, hit.text) for hit in answer.hits))
+                    for answer in answers
+                ]
+            )
+    assert any(answer[2] for answer in found[0])
+    assert found[1] == found[0]
+    assert found[2] == found[0]

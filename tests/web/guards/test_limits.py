@@ -212,7 +212,7 @@ class Late(FakeRetriever):
         super().__init__()
         self.passed = passed
 
-    def search(self, request: SearchRequest, embedded: Any = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Any = None, seen: Any = None) -> Answer:
         assert 9 < deadline.remaining() <= 10
         deadline.begin(0)
         self.passed()
