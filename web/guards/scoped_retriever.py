@@ -69,7 +69,7 @@ class ScopedRetriever:
         names = self._models(status)
         loading = status.get("reason") if not status["ready"] and first else None
         return {
-            **{name: value for name, value in status.items() if name not in (*FACTS, "held_back")},
+            **{name: value for name, value in status.items() if name not in OF_WHOLE},
             "reason": loading or (first or {}).get("reason") or "",
             "missing": bool(status.get("missing")) and first is not None,
             **{name: first[name] for name in FACTS if first and name in first},
