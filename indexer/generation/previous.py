@@ -25,7 +25,7 @@ from indexer.records import SEPARATOR, Chunk, Document, Page, PageRecord, Sectio
 if TYPE_CHECKING:
     from indexer.generation.dense.vectors import VectorReader
 
-READER_VERSION = 11  # raise it whenever pages would be parsed or cut in another way than before
+READER_VERSION = 12  # raise it whenever pages would be parsed or cut in another way than before
 INDEXED = "indexed"  # outcome of a page that became a document
 _SETTLED = timedelta(seconds=2)  # age from which a modification time, in whole seconds, tells versions apart
 

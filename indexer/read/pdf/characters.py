@@ -14,7 +14,7 @@ from indexer.read.extraction import tidy
 
 _MOST_CHARACTERS = 200_000  # of a page whose layout is looked at
 _MOST_WORDS = 30_000
-_MOST_OBJECTS = 5_000  # of a page whose drawn lines are looked at
+_MOST_OBJECTS = 20_000  # of a page, of which some programs make one of each letter: looked at for lines
 _MOST_FORMS = 100  # pictures and pages within it
 _TURNED = 0.2  # share of words that are not upright above which a page is no page of lines
 _RIGHT_TO_LEFT = 0.1  # share of letters

@@ -18,6 +18,8 @@ _WIDE = 0.8  # of the size: a strip that parts a page
 _SHARED = 0.5  # share of base lines that both sides of it may have in common
 _REACH = 0.15  # share of the narrower column that a line must reach into to span both
 _NEARLY = 0.8  # share of the best count that another place may have to be taken for the same gap
+_SAME = 0.7  # points between base lines that are one
+_TERMS = 0.8  # share of the lines across a gap that go from bold type to another
 _FULL = 0.55  # share of a column's width that half its lines have
 
 
@@ -38,6 +40,8 @@ class Unit(Protocol):
     def size(self) -> float: ...  # noqa: D102
     @property
     def is_prose(self) -> bool: ...  # noqa: D102
+    @property
+    def is_bold(self) -> bool: ...  # noqa: D102
 
 
 U = TypeVar("U", bound=Unit)
@@ -75,7 +79,9 @@ def _gap(units: Sequence[U]) -> tuple[float, float, float] | None:
     outer = prose[0].left
     tried = sorted((edge for edge in edges if edge[0] >= _LEAST and edge[1] > outer + _ALIKE), reverse=True)[:_MOST]
     west, east = min(unit.left for unit in prose), max(unit.right for unit in prose)
-    scores = [(_rows_beside(units, edge - 1.0, west, east), edge) for _, edge in tried]
+    pairs = _neighbours(units)
+    columns = (edge for _, edge in tried if not _are_terms(pairs, edge - 1.0))
+    scores = [(_rows_beside(units, edge - 1.0, west, east), edge) for edge in columns]
     best = max((score for score, _ in scores), default=0)
     if best < _LEAST:
         return None
@@ -96,12 +102,31 @@ def _strip(units: Sequence[U]) -> tuple[float, float, float] | None:
         if unit.left - end >= _WIDE * unit.size:
             found.append((unit.left - end, (end + unit.left) / 2))
         end = unit.right if end == float("inf") else max(end, unit.right)
+    pairs = _neighbours(units)
     for _, x in sorted(found, reverse=True)[:_MOST]:
+        if _are_terms(pairs, x):
+            continue
         sides = sorted(([u.base for u in units if u.right < x], [u.base for u in units if u.left > x]), key=len)
         bases = sorted(sides[1])
         if len(sides[0]) >= _LEAST_CARD and sum(_is_in(bases, base) for base in sides[0]) < _SHARED * len(sides[0]):
             return x, min(unit.left for unit in units), max(unit.right for unit in units)
     return None
+
+
+def _neighbours(units: Sequence[U]) -> list[tuple[U, U]]:
+    """Return each unit that is not the first on its base line, after the one before it."""
+    in_rows = sorted(units, key=lambda unit: (-round(unit.base), unit.left))
+    return [
+        (one, other)
+        for one, other in pairwise(in_rows)
+        if abs(one.base - other.base) <= _SAME and one.right <= other.left
+    ]
+
+
+def _are_terms(pairs: Sequence[tuple[U, U]], x: float) -> bool:
+    """Whether what stands left of a place is bold and what goes on right of it is not: terms, each with its text."""
+    across = [(one.is_bold, other.is_bold) for one, other in pairs if one.right <= x <= other.left]
+    return len(across) >= _LEAST and across.count((True, False)) >= _TERMS * len(across)
 
 
 def _is_in(bases: Sequence[float], base: float) -> bool:

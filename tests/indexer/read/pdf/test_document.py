@@ -143,6 +143,32 @@ def test_what_is_off_the_page_is_left_out() -> None:
     assert "HIDDEN" not in read_text(text(50, 900, "HIDDEN") + text(50, 700, "shown"))
 
 
+def test_terms_in_bold_are_read_with_their_texts_in_columns_too() -> None:
+    """Two columns of a card, whose lines are as those of running text would be, but for the type."""
+    cards = [[(f"{side} command number {row} <value>", f"What {side} number {row} of them does") for row in range(9)]
+             for side in ("left", "right")]  # fmt: skip
+    drawings = [
+        text(x + offset, 700 - 12 * row - 12 * (row > 4), line, size=8, bold=not offset)
+        for x, card in zip((30, 320), cards, strict=True)
+        for row, pair in enumerate(card)
+        for offset, line in zip((0, 130), pair, strict=True)
+    ]
+    found = in_order(read_text("\n".join(drawings)).removeprefix("Page 1"))
+    assert found == in_order(" ".join(f"{term} {what}" for card in cards for term, what in card))
+
+
+def in_order(content: str) -> str:
+    return " ".join(re.findall(r"\w+", content))
+
+
+def test_drawn_lines_are_found_among_many_letters() -> None:
+    """Some programs draw each letter by itself."""
+    letters = "\n".join(text(50 + 4 * place, 500 - 6 * row, "x", size=4) for row in range(60) for place in range(100))
+    cells = [text(60, 690, "first"), lines(200, 696, "a cell of", "two lines"), text(60, 654, "second")]
+    drawings = [rule(50, y, 400, y) for y in (710, 675, 640)] + [rule(x, 640, x, 710) for x in (50, 190, 400)]
+    assert "first | a cell of two lines\nsecond" in read_text("\n".join([*cells, letters, *drawings]))
+
+
 def test_a_page_with_too_much_on_it_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     page = "\n".join([text(50, 600, "second"), text(50, 700, "first")])
     assert read_text(page).split()[-2:] == ["first", "second"]
