@@ -77,7 +77,7 @@ def read_path(
         found(sum(isinstance(entry, _Entry) for entry in entries))
         if is_folder and study is not None:
             pages = [one for one in entries if isinstance(one, _Entry) and reader_of(one.content_type) == HTML]
-            study(item for entry in spread(pages) for item in _read(entry, tree, source, max_bytes, None))
+            study(item for entry in spread(pages, len(pages)) for item in _read(entry, tree, source, max_bytes, None))
         for entry in entries:
             for item in _read(entry, tree, source, max_bytes, earlier if is_folder else None):
                 if not is_folder and isinstance(item, Skip | Failure):

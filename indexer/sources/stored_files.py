@@ -1,6 +1,6 @@
 """Files with a path and a version, as in a commit or a bucket: which are read, and what is known of them."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -67,18 +67,18 @@ class StoredFiles:
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def wanted(
-        self, files: Iterable[T], special: Iterable[str], *, types_are_told: bool = False
+        self, files: Iterable[T], special: Callable[[T], str], *, types_are_told: bool = False
     ) -> Iterator[T | Skip | Failure]:
         """Yield the files that are to be read, and of the others why not; of a hidden folder that is said once.
 
         Args:
             files: in order.
-            special: for each, why it is none to read, or nothing.
+            special: says of one why it is none to read, or nothing.
             types_are_told: whether a name without an ending may be of any type, which is to be asked for.
         """
         hidden: set[bytes] = set()
-        for file, reason in zip(files, special, strict=True):
-            url, name = self.url(file.path), file.path.decode("utf-8", "replace")
+        for file in files:
+            name = file.path.decode("utf-8", "replace")
             steps = file.path.split(b"/")
             dotted = next((place for place, step in enumerate(steps, 1) if step.startswith(b".")), 0)
             if dotted:
@@ -86,12 +86,10 @@ class StoredFiles:
                 if top not in hidden:
                     hidden.add(top)
                     yield Skip(self.url(top), "hidden")
-            elif reason:
-                yield Skip(url, reason)
-            elif refusal := self._refusal(file.path, name, types_are_told):
-                yield Skip(url, refusal)
+            elif reason := special(file) or self._refusal(file.path, name, types_are_told):
+                yield Skip(self.url(file.path), reason)
             elif file.size > self._limits.max_bytes:
-                yield Failure(url, f"larger than {self._limits.max_bytes:,} bytes")
+                yield Failure(self.url(file.path), f"larger than {self._limits.max_bytes:,} bytes")
             else:
                 yield file
 

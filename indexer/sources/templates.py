@@ -6,7 +6,7 @@ again; it is learnt again when all pages are read again, or when most of the sam
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
@@ -34,9 +34,10 @@ Items = Generator[Item, None, None]
 T = TypeVar("T")
 
 
-def spread(pages: Sequence[T]) -> Sequence[T]:
-    """Return up to `SAMPLE` of these pages, at equal distances."""
-    return [pages[place * len(pages) // SAMPLE] for place in range(SAMPLE)] if len(pages) > SAMPLE else pages
+def spread(pages: Iterable[T], count: int) -> Iterator[T]:
+    """Yield up to `SAMPLE` of so many pages, at equal distances."""
+    places = {place * count // SAMPLE for place in range(SAMPLE)} if count > SAMPLE else range(count)
+    return (page for place, page in enumerate(pages) if place in places)
 
 
 class Templates:

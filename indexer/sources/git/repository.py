@@ -1,6 +1,8 @@
 """Pages of a repository: what has the same blob as when it was last read is known, and not read again."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from indexer.config import CrawlLimits
@@ -8,7 +10,7 @@ from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.container import expand
 from indexer.read.formats import CONTAINER, HTML, MAIL, OCR_OFF, content_type_of, reader_of
-from indexer.records import Item, Page, Skip
+from indexer.records import Failure, Item, Page, Skip
 from indexer.sources.git.address import GitAddress
 from indexer.sources.git.mirror import TIP, Mirrors
 from indexer.sources.git.program import Git, require
@@ -56,9 +58,11 @@ def read_repository(
     if not commit and mirrors and not address.is_local:
         mirrors.drop(source)
         raise SourceError(f"{source}: the copy of the repository was damaged and is removed: build again")
+    if not commit and not git.run("rev-parse", "--git-dir")[0]:
+        raise SourceError(f"{source}: {git.folder} is no repository")
     if not commit:
-        what = "no commit" if ref == "HEAD" else f"no branch, tag or commit {ref}"
-        raise SourceError(f"{source}: {git.folder} is no repository, or has {what}")
+        what = "no commit yet" if ref == "HEAD" else f"no branch, tag or commit {ref}"
+        raise SourceError(f"{source}: the repository has {what}")
     try:
         yield from _Reading(address, commit, git, limits, earlier, no_images).items(found, study)
     except SourceError as error:
@@ -104,20 +108,22 @@ class _Reading:
         self, found: Callable[[int], None], study: Callable[[Iterable[Item]], None] | None
     ) -> Generator[Item, None, None]:
         """Yield what becomes of each file. Raises SourceError."""
-        there = entries_of(self._git, self._commit)
-        entries = list(self._files.wanted(there, (_SPECIAL.get(entry.mode, "") for entry in there)))
-        files = [entry for entry in entries if isinstance(entry, Entry)]
-        found(len(files))
-        with Blobs.of(self._git) as blobs:
-            if study is not None:
-                study(self._item(entry, blobs) for entry in spread([file for file in files if _type(file) == HTML]))
-            for entry in entries:
+        with closing(entries_of(self._git, self._commit)) as there, Blobs.of(self._git) as blobs:
+            of_type = Counter(_type(entry) for entry in self._wanted(there) if isinstance(entry, Entry))
+            found(of_type.total())
+            if study is not None and of_type[HTML]:
+                pages = (one for one in self._wanted(there) if isinstance(one, Entry) and _type(one) == HTML)
+                study(self._item(entry, blobs) for entry in spread(pages, of_type[HTML]))
+            for entry in self._wanted(there):
                 item = self._item(entry, blobs) if isinstance(entry, Entry) else entry
                 reader = reader_of(item.content_type) if isinstance(item, Page) else None
                 if reader != CONTAINER:
                     yield item
                 if isinstance(item, Page) and reader in (CONTAINER, MAIL):
                     yield from expand(item, self._max_bytes, self._no_images)
+
+    def _wanted(self, there: Iterable[Entry]) -> Iterator[Entry | Skip | Failure]:
+        return self._files.wanted(there, lambda entry: _SPECIAL.get(entry.mode, ""))
 
     def _item(self, entry: Entry, blobs: Blobs) -> Item:
         """What is known of a file that has not changed, else its page."""

@@ -3,18 +3,17 @@
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import IO, Self
+from typing import IO, NamedTuple, Self
 
 from indexer.errors import SourceError
 from indexer.sources.git.program import Git, complaint
+from indexer.sources.listing import Listing
 
 _MOST = 1_000_000  # entries of a tree
 _PIECE = 1 << 20  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A path in a tree."""
 
     path: bytes
@@ -29,14 +28,14 @@ def commit_of(git: Git, ref: str) -> str:
     return out if went_well else ""
 
 
-def entries_of(git: Git, commit: str) -> list[Entry]:
+def entries_of(git: Git, commit: str) -> Listing[Entry]:
     """Return all files of a commit, in the order of git. Raises SourceError."""
-    found: list[Entry] = []
+    found = Listing(Entry)
     with git.start("ls-tree", "-r", "-l", "-z", "--full-tree", commit) as process:
         out, rest = _stream(process.stdout), b""
         while piece := out.read(_PIECE):
             *lines, rest = (rest + piece).split(b"\0")
-            found += map(_entry, lines)
+            found.add(map(_entry, lines))
             if len(found) > _MOST:
                 raise SourceError(f"more than {_MOST:,} files")
         _, said = process.communicate()

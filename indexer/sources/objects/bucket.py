@@ -10,27 +10,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from indexer import encodings
 from indexer.config import CrawlLimits
 from indexer.crawl.fetch import media_type
 from indexer.decoding import one_line
 from indexer.errors import FetchError, SourceError
+from indexer.sources.listing import Listing
 from indexer.sources.objects.address import BucketAddress
-from indexer.stores.remote.client import CREDENTIALS, EXTRA, Trouble, first_line, open_bucket, trouble
+from indexer.stores.remote.client import CREDENTIALS, EXTRA, PLACES, Trouble, first_line, open_bucket, trouble
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
 _MOST = 1_000_000  # objects of a source
+_LARGEST = (1 << 63) - 1  # bytes that a listing can say of one
 _LISTED = 1_000  # entries taken from the client at once
 _PIECE = 1 << 18  # bytes of a body taken at once
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """An object, as it was when it was listed."""
 
     path: bytes
@@ -44,14 +45,13 @@ class Entry:
         modified = found["last_modified"].astimezone(UTC)
         return cls(
             found["path"].encode("utf-8", "surrogateescape"),
-            found["size"],
+            min(found["size"], _LARGEST),
             _version(found["e_tag"], modified),
             format_datetime(modified.replace(microsecond=0), usegmt=True),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Unlisted:
+class Unlisted(NamedTuple):
     """A folder of which nothing can be known, and why."""
 
     path: bytes
@@ -89,35 +89,38 @@ class Bucket:
                 address.scheme, address.bucket, timeout=limits.timeout, user_agent=limits.user_agent
             )
 
-    def entries(self) -> list[Entry | Unlisted]:
-        """Return all objects below the prefix, or the one that has its name, ordered by path.
+    def entries(self) -> tuple[Listing[Entry], list[Unlisted]]:
+        """Return all objects below the prefix, or the one that has its name, ordered by path; and what is not listed.
 
         Raises SourceError: they cannot be listed, in part or at all, for a reason that is not the name of one.
         """
-        found: list[Entry | Unlisted] = []
+        found, unlisted = Listing(Entry, by_path=True), list[Unlisted]()
         with self.asking():
             todo = [self._address.prefix]
             while todo:
-                here = todo.pop()
+                here, before = todo.pop(), len(found)
                 try:
-                    found += self._below(here)
+                    for block in self._below(here):
+                        found.add(block)
+                        self._check(len(found))
                     continue
                 except self._invalid as error:
                     told = _told(error)
+                    found.cut(before)  # it may have given some
                 try:
                     objects, folders = self._at(here)
                 except self._invalid:
                     reason = f"cannot be listed, as it holds an object that cannot be named: {told}"
                     if here == self._address.prefix:
                         raise SourceError(f"{self._address.source}: {reason}; rename it") from None
-                    found.append(Unlisted(here.encode("utf-8", "surrogateescape"), reason))
+                    unlisted.append(Unlisted(here.encode("utf-8", "surrogateescape"), reason))
                     continue
-                found += objects
+                found.add(objects)
                 todo += folders
-                self._check(len(found))
-            if not found and self._address.prefix:
-                found += self._single()
-        return sorted(found, key=lambda one: one.path)
+                self._check(len(found) + len(unlisted))
+            if not found and not unlisted and self._address.prefix:
+                found.add(self._single())
+        return found, unlisted
 
     def read(self, entry: Entry, types: frozenset[str] | None) -> Content | str:
         """Return the content of an object; or its media type, if that is none of `types`, where they are given.
@@ -170,17 +173,15 @@ class Bucket:
             elif "Received redirect without LOCATION" in said:
                 told = "the bucket is in another region: set AWS_REGION"
             else:
-                told = f"the store does not answer as it should ({said})"
+                places = PLACES[address.scheme]
+                told = f"the store does not answer as it should ({said}): try again later, or check {places}"
             raise SourceError(f"{address.source}: {told}") from None  # what it quotes may be a request that is signed
 
-    def _below(self, folder: str) -> list[Entry]:
+    def _below(self, folder: str) -> Iterator[list[Entry]]:
         import obstore
 
-        found: list[Entry] = []
         for block in obstore.list(self._store, folder or None, chunk_size=_LISTED):
-            found += map(Entry.of, block)
-            self._check(len(found))
-        return found
+            yield [Entry.of(one) for one in block]
 
     def _at(self, folder: str) -> tuple[list[Entry], list[str]]:
         """Objects and folders that are in a folder, and not in one of those."""

@@ -1,9 +1,11 @@
 """Pages of the objects of a bucket: what has the same ETag as when it was last read is known, and not fetched."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from indexer.config import CrawlLimits
@@ -13,7 +15,7 @@ from indexer.read.container import expand
 from indexer.read.formats import CONTAINER, CONTENT_TYPES, HTML, MAIL, OCR_OFF, content_type_of, reader_of
 from indexer.records import Failure, Item, Page, Skip
 from indexer.sources.objects.address import BucketAddress
-from indexer.sources.objects.bucket import Bucket, Entry, Unlisted
+from indexer.sources.objects.bucket import Bucket, Entry
 from indexer.sources.stored_files import StoredFiles
 from indexer.sources.templates import spread
 
@@ -76,34 +78,38 @@ class _Reading:
         self, found: Callable[[int], None], study: Callable[[Iterable[Item]], None] | None
     ) -> Generator[Item, None, None]:
         """Yield what becomes of each object. Raises SourceError."""
-        listed = self._bucket.entries()
-        if not listed and not self._was_read:
-            raise SourceError(f"{self._address.source}: there are no objects of this name, or below it")
-        there, doubled = _first_of_each([one for one in listed if isinstance(one, Entry)])
-        special = ("empty, as what marks a folder is" if not entry.size else "" for entry in there)
-        wanted = list(self._files.wanted(there, special, types_are_told=True))
-        entries = [one for one in wanted if isinstance(one, Entry)]
-        if sum(entry.size for entry in entries) > (most := self._limits.max_total_bytes):
-            raise SourceError(f"{self._address.source}: larger than --max-total-bytes {most:,}")
-        found(len(entries))
-        if study is not None:
-            pages = spread([entry for entry in entries if _type(entry) == HTML])
-            study(item for entry in pages for item in self._sampled(entry))
-        for entry in doubled:
-            yield Skip(self._files.url(entry.path), "has the name of another object but for a slash at an end")
-        for one in listed:
-            if isinstance(one, Unlisted):
-                yield Failure(f"{self._files.url(one.path)}/", one.reason)
-                yield from self._files.kept_below(one.path, one.reason)
-        with closing(self._read(wanted)) as items:
-            for item in items:
-                reader = reader_of(item.content_type) if isinstance(item, Page) else None
-                if reader != CONTAINER:
-                    yield item
-                if isinstance(item, Page) and reader in (CONTAINER, MAIL):
-                    yield from expand(item, self._limits.max_bytes, self._no_images)
+        there, unlisted = self._bucket.entries()
+        with closing(there):
+            if not there and not unlisted and not self._was_read:
+                raise SourceError(f"{self._address.source}: there are no objects of this name, or below it")
+            of_type, total = Counter[str | None](), 0
+            for entry in self._wanted(there):
+                if isinstance(entry, Entry):
+                    of_type[_type(entry)] += 1
+                    total += entry.size
+            if total > (most := self._limits.max_total_bytes):
+                raise SourceError(f"{self._address.source}: larger than --max-total-bytes {most:,}")
+            found(of_type.total())
+            if study is not None and of_type[HTML]:
+                pages = (one for one in self._wanted(there) if isinstance(one, Entry) and _type(one) == HTML)
+                study(item for entry in spread(pages, of_type[HTML]) for item in self._sampled(entry))
+            for entry in (entry for same in _by_name(there) for entry in same[1:] if entry.size):
+                yield Skip(self._files.url(entry.path), "has the name of another object but for a slash at an end")
+            for folder in unlisted:
+                yield Failure(f"{self._files.url(folder.path)}/", folder.reason)
+                yield from self._files.kept_below(folder.path, folder.reason)
+            with closing(self._read(self._wanted(there))) as items:
+                for item in items:
+                    reader = reader_of(item.content_type) if isinstance(item, Page) else None
+                    if reader != CONTAINER:
+                        yield item
+                    if isinstance(item, Page) and reader in (CONTAINER, MAIL):
+                        yield from expand(item, self._limits.max_bytes, self._no_images)
 
-    def _read(self, wanted: list[Entry | Skip | Failure]) -> Generator[Item, None, None]:
+    def _wanted(self, there: Iterable[Entry]) -> Iterator[Entry | Skip | Failure]:
+        return self._files.wanted((same[0] for same in _by_name(there)), _special, types_are_told=True)
+
+    def _read(self, wanted: Iterable[Entry | Skip | Failure]) -> Generator[Item, None, None]:
         """What becomes of each, in order; so many are fetched ahead as may be at a time."""
         ahead: deque[Future[_Fetched] | list[Item]] = deque()
         with ThreadPoolExecutor(self._limits.concurrency, thread_name_prefix="objects") as pool:
@@ -179,17 +185,14 @@ class _Fetched(NamedTuple):
     trouble: str = ""
 
 
-def _first_of_each(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Return one object of each name, one with content where there is one; and the others that have content."""
-    first: dict[bytes, Entry] = {}
-    doubled = []
-    for entry in entries:
-        before = first.get(entry.path)
-        if before is None or not before.size:
-            first[entry.path] = entry
-        elif entry.size:
-            doubled.append(entry)
-    return list(first.values()), doubled
+def _by_name(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Yield the objects of each name, of which there may be several; first, one that has content."""
+    for _, same in groupby(entries, key=attrgetter("path")):
+        yield sorted(same, key=lambda entry: not entry.size)
+
+
+def _special(entry: Entry) -> str:
+    return "" if entry.size else "empty, as what marks a folder is"
 
 
 def _type(entry: Entry) -> str | None:
