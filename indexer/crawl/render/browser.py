@@ -52,15 +52,23 @@ class Browser:
             order: what to draw.
             stop: ends it when it is set, and `wake` is called.
 
+        A document in whose middle the browser is lost, for whatever reason, is drawn once more.
+
         Raises:
             RendererMissing: the browser cannot be started.
-            Unavailable: it was lost, or gave no answer.
-            FetchError: the document cannot be drawn, or the crawl ends.
+            Unavailable: it was lost, or gave no answer, or the document cannot be drawn.
+            FetchError: the crawl ends.
         """
         with self._places:
-            if stop.is_set() or self._is_closed:
-                raise FetchError(_STOPPED)
-            return self._current().draw(order, stop)
+            try:
+                return self._draw(order, stop)
+            except _Lost:
+                return self._draw(order, stop)
+
+    def _draw(self, order: Order, stop: threading.Event) -> Drawn:
+        if stop.is_set() or self._is_closed:
+            raise FetchError(_STOPPED)
+        return self._current().draw(order, stop)
 
     def wake(self) -> None:
         """End the waiting of those whose `stop` is set."""
@@ -91,6 +99,10 @@ class Browser:
                 process = self._process = _Process(self._pages)
             process.enter()
             return process
+
+
+class _Lost(Unavailable):
+    """The browser ended, or lost the document, by no fault of it that is known."""
 
 
 class _Process:
@@ -155,7 +167,7 @@ class _Process:
             self._process.kill()  # it hangs
             raise Unavailable("the browser gave no answer") from None
         except OSError:
-            raise Unavailable("the browser was lost") from None
+            raise _Lost("the browser was lost") from None
         finally:
             with self._lock:
                 del self._orders[number]
@@ -215,7 +227,7 @@ class _Process:
         with self._lock:
             orphans = [future for *_, future in self._orders.values()]
         for future in orphans:
-            _fail(future, Unavailable("the browser was lost"))
+            _fail(future, _Lost("the browser was lost"))
 
     def _take(self, fields: dict[str, Any], body: bytes) -> None:
         if "ask" in fields:
@@ -226,7 +238,8 @@ class _Process:
                 order[2].set_result(drawn)
         elif "failed" in fields:
             if (order := self._orders.get(fields["failed"])) is not None:
-                _fail(order[2], Unavailable(f"it cannot be drawn: {fields['why']}"))
+                kind = _Lost if fields["lost"] is True else Unavailable
+                _fail(order[2], kind(f"it cannot be drawn: {fields['why']}"))
         elif "ready" in fields:
             self._ready.set_result(None)
         else:

@@ -132,9 +132,9 @@ class Tabs:
             drawn = await tab.draw(order, body)
             self._send({"drawn": number, "late": drawn.late, "moves": drawn.moves}, drawn.html)
         except PlaywrightError as error:
-            self._send({"failed": number, "why": first_line(error)})
+            self._send({"failed": number, "why": first_line(error), "lost": True})
         except _TooLong as error:
-            self._send({"failed": number, "why": str(error)})
+            self._send({"failed": number, "why": str(error), "lost": False})
         finally:
             del self._running[number]
             await tab.clear()

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from indexer.config import CrawlLimits
+from indexer.crawl.answers import Unavailable
 from indexer.crawl.crawler import crawl
 from indexer.crawl.render import browser as browser_module
 from indexer.crawl.render.browser import Browser
-from indexer.crawl.render.drawing import Order
+from indexer.crawl.render.drawing import Ask, Given, Order
 from indexer.errors import FetchError
 from indexer.records import Failure, Item, Page, Skip
 from tests.indexer.crawl.render.sites import JSON, SCRIPT, drawn_site, shell
@@ -240,6 +241,26 @@ def test_a_browser_that_is_killed_is_replaced(browser: Browser) -> None:
     stopped.set()
     with pytest.raises(FetchError, match="being stopped"):
         browser.draw(order, stopped)
+
+
+def test_a_document_in_whose_middle_the_browser_is_killed_is_drawn_again(browser: Browser) -> None:
+    asked = []
+
+    def load(ask: Ask) -> Given:
+        asked.append(ask.url)
+        if len(asked) == 1:
+            assert browser._process is not None
+            browser._process._process.kill()
+        return Given(200, "text/javascript", b"document.title = 'Drawn'")
+
+    body = b"<script src=/a.js></script>"
+    order = Order("https://docs.test/", "text/html", body, 10.0, 0.0, 10_000, load)
+    assert b"<title>Drawn</title>" in browser.draw(order, threading.Event()).html
+    assert asked == ["https://docs.test/a.js"] * 2
+    asked.clear()
+    order = Order("https://docs.test/", "text/html", body, 10.0, 0.0, 10_000, lambda ask: asked.clear() or load(ask))
+    with pytest.raises(Unavailable, match="was lost"):
+        browser.draw(order, threading.Event())
 
 
 _BUILD = """
