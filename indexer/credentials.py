@@ -71,7 +71,7 @@ class InFile:
             handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # not held up by a pipe
             with open(handle, "rb") as file:
                 _check_private(self.path, os.fstat(handle))
-                text = file.read(_MOST + 1).decode("utf-8").strip("\r\n")
+                text = file.read(_MOST + 1).decode("utf-8-sig").strip("\r\n")  # editors of Windows begin with a mark
         except OSError as error:
             raise CredentialsError(f"{self.path} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:

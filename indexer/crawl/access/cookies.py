@@ -35,8 +35,8 @@ class Cookies:
         Raises CredentialsError: it is none, or has none that is still valid. No error quotes a line.
         """
         host = urlsplit(self._site).hostname or ""
-        for number, line in enumerate(text.splitlines(), start=1):
-            line = line.removeprefix(_HTTP_ONLY)
+        for number, line in enumerate(text.split("\n"), start=1):  # a value may hold what else ends lines
+            line = line.removesuffix("\r").removeprefix(_HTTP_ONLY)
             if not line.strip() or line.startswith("#"):
                 continue
             fields = line.split("\t")

@@ -16,7 +16,10 @@ Texts = Mapping[Place, str]
 
 def read_secrets(credential: Credential) -> dict[Place, str]:
     """Return what each place of a credential has now. Raises CredentialsError."""
-    return {place: place.read().reveal() for place in credential.places()}
+    try:
+        return {place: place.read().reveal() for place in credential.places()}
+    except CredentialsError as error:
+        raise CredentialsError(f"credentials of {credential.origin}: {error}") from None
 
 
 def check_credential(credential: Credential) -> None:

@@ -293,7 +293,8 @@ def _credentials(settings: Settings, report: dict[str, Any], warnings: list[str]
         try:
             check_credential(credential)
         except PilotlightError as error:
-            warnings.append(f"credentials of {credential.origin}: {error}")
+            where = f"credentials of {credential.origin}: "
+            warnings.append(where + str(error).removeprefix(where))
 
 
 _LABELS = {
@@ -335,7 +336,7 @@ def as_text(report: dict[str, Any]) -> str:
     for part, value in report.items():
         if part == "warnings":
             continue
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             lines += [_label(part), *(f"  {_label(name):<24} {_word(v)}" for name, v in value.items())]
         else:
             lines.append(f"{_label(part):<26} {_word(value)}")
@@ -352,6 +353,6 @@ def _word(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
-    if value in (None, ""):
+    if value in (None, "", {}):
         return "none"
     return f"{value:,}" if isinstance(value, int) else str(value)

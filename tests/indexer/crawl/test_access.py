@@ -147,6 +147,24 @@ def test_cookie_files_that_are_of_no_use(site: Site, tmp_path: Path, line: str, 
     assert site.hits == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#HttpOnly_127.0.0.1\tFALSE\t/\tFALSE\t0\tname\tv4lue",
+        "\ufeff# Netscape HTTP Cookie File\r\n\r\n127.0.0.1\tFALSE\t/\tFALSE\t0\tname\tv4lue\r\n",
+        "127.0.0.1\tFALSE\t/\tFALSE\t99999999999.5\tname\tv4lue\n127.0.0.1\tFALSE\t/\tFALSE\t1\told\tgone",
+    ],
+    ids=["not for scripts", "of Windows", "parts of a second, and one that has expired"],
+)
+def test_cookie_files_of_many_programs(site: Site, tmp_path: Path, text: str) -> None:
+    seen: list[dict[str, str]] = []
+    site.routes["/p"] = noting(site, seen, Reply(b"x"))
+    credential = Credential(site.url, cookies=private(tmp_path / "cookies.txt", text))
+    with Fetcher(LIMITS, sessions=Sessions([credential])) as fetcher:
+        fetcher.get(f"{site.url}/p")
+    assert [sent["cookie"] for sent in seen] == ["name=v4lue"]
+
+
 def test_what_a_page_shows_of_a_secret_is_taken_out(site: Site) -> None:
     """Such as a page that says with what it was asked."""
     echo = page(f"<p>You came with {TOKEN}.<a href='/q?as={TOKEN}'>Go on</a>")

@@ -63,7 +63,7 @@ def test_what_cannot_be_read_is_told_in_a_line(
     monkeypatch.delenv("SITE_TOKEN")
     told = f"credentials of {site.url}: the environment variable SITE_TOKEN is not set"
     assert told in run("doctor", "--config", config, "--json")["warnings"]
-    assert run("index", "--config", config)[2].endswith("pilotlight: the environment variable SITE_TOKEN is not set\n")
+    assert run("index", "--config", config)[2].endswith(f"pilotlight: {told}\n")
     config.write_text(config.read_text().replace('{ env = "SITE_TOKEN" }', f'"{TOKEN}"'))
     for verb in ("index", "doctor", "serve"):
         code, out, err = run(verb, "--config", config)
