@@ -19,6 +19,7 @@ model-change: a server that changes its model, and back, under 16 clients; --aga
 push:  documents pushed to a server of --source: from being accepted to being found
 render: --chunks pages that scripts draw, beside the same pages written
 git:   a repository of --chunks files as a source, built again after ten have changed
+memory: builds of --chunks files, pages or objects of each kind of source, and of ten times as many
 checkouts: searches and starts of this checkout beside those of another one, --against FOLDER, with its own .venv
 """
 

@@ -297,3 +297,18 @@ def test_the_command_line_writes_json_and_keeps_stdout_to_it(tmp_path, monkeypat
     assert shown == json.loads(out.read_text(encoding="utf-8"))
     assert (shown["verb"], shown["rows"]) == ("query", rows())
     assert {"cpu", "cores", "versions", "date"} <= set(shown["machine"])
+
+
+# memory
+
+
+def test_memory_is_that_of_builds_in_processes_of_their_own(tmp_path, monkeypatch, capsys):
+    memory = module("memory")
+    monkeypatch.setattr(memory, "_SOURCES", {"objects, listed": (memory._listed, 1)})
+    rows = memory.memory(tmp_path, 3, 1, tmp_path)
+    assert [(row["name"], row["note"]) for row in rows] == [
+        ("objects, listed, 3", "3 documents, 0 passages"),
+        ("objects, listed, 30", "30 documents, 0 passages"),
+    ]
+    assert all(row["rss_mb"] > 20 for row in rows)
+    assert "objects, listed, 30" in capsys.readouterr().err, "each is told as soon as it is there"

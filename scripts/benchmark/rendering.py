@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmark.crawling import served
+from benchmark.machine import memory_of_all
 from benchmark.report import OURS, Row
 
 _APP = """
@@ -28,7 +29,7 @@ _CONTESTANTS = (("written", "off"), ("written", "auto"), ("drawn", "auto"))
 
 def render(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     """Crawl so many pages from a server in a process of its own. `source` is not used."""
-    _write(work, chunks)
+    write_pages(work, chunks)
     rows: list[Row] = []
     with served(work) as url:
         for kind, mode in _CONTESTANTS:
@@ -52,7 +53,7 @@ def render(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     return rows
 
 
-def _write(work: Path, pages: int) -> None:
+def write_pages(work: Path, pages: int) -> None:
     """Pages of which each leads to the next eight, with a script each, drawn by it and written."""
     for number in range(pages):
         title, further = f"Page {number}", range(number + 1, min(number + 9, pages))
@@ -77,29 +78,6 @@ def _run(mode: str, url: str) -> dict[str, Any]:
     return found
 
 
-def _memory() -> int:
-    """MB of this process and all below it, with their part of what they share."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
-        except OSError:  # gone meanwhile
-            continue
-    found = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sum(_pss(process) for process in found) >> 10
-
-
-def _pss(process: int) -> int:
-    """KB of a process."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-
-
 def _pages(mode: str, url: str) -> Iterator[object]:
     from indexer.config import CrawlLimits
     from indexer.records import Page
@@ -116,7 +94,7 @@ def main(mode: str, url: str) -> None:
         found += b"tells of lamps" in page.body  # type: ignore[attr-defined]
         first = first or time.perf_counter() - start
         if found % 5 == 0:
-            memory.append(_memory())
+            memory.append(memory_of_all())
     seconds, half = time.perf_counter() - start, len(memory) // 2
     used = resource.getrusage(resource.RUSAGE_SELF)
     told = {"pages": found, "seconds": seconds, "first": first, "build_cpu": used.ru_utime + used.ru_stime}

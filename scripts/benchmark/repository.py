@@ -23,18 +23,25 @@ def git(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     """
     embedder = Embeddings()
     repository, index = work / "repository.git", work / "index"
-    subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", repository], check=True)
 
     def built(version: int) -> tuple[float, BuildReport]:
-        command = ["git", f"--git-dir={repository}", "fast-import", "--quiet", "--force"]
-        subprocess.run(command, input=_commit(chunks, version), check=True)
+        address = write(repository, chunks, version)
         start = time.perf_counter()
         progress = Progress(io.StringIO(), "quiet")
-        report = build([f"git+file://{repository}@main"], index, embedder, BuildConfig(), progress=progress)
+        report = build([address], index, embedder, BuildConfig(), progress=progress)
         return time.perf_counter() - start, report
 
     rows = [_row("first build", [built(0)])]
     return [*rows, _row(f"{_CHANGED} files changed", [built(version) for version in range(1, repeat + 1)])]
+
+
+def write(repository: Path, files: int, version: int = 0) -> str:
+    """Commit so many files to a bare repository, which is made if it is not there; return it as a source."""
+    if not repository.exists():
+        subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", repository], check=True)
+    command = ["git", f"--git-dir={repository}", "fast-import", "--quiet", "--force"]
+    subprocess.run(command, input=_commit(files, version), check=True)
+    return f"git+file://{repository}@main"
 
 
 def _row(what: str, builds: list[tuple[float, BuildReport]]) -> Row:

@@ -16,6 +16,7 @@ from benchmark.crawling import crawl
 from benchmark.floor import floor
 from benchmark.hostile import hostile
 from benchmark.load import load
+from benchmark.memory import memory
 from benchmark.model_change import model_change
 from benchmark.overload import overload
 from benchmark.pushing import push
@@ -168,5 +169,6 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "push": (push, 8, 10_000),  # for this one, all passages of --source
     "git": (git, 3, 10_000),  # files
     "render": (render, 3, 50),  # pages
+    "memory": (memory, 1, 1_000),  # files or pages, and ten times as many
     "checkouts": (checkouts, 40, 10_000),
 }
