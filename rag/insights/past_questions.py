@@ -7,7 +7,7 @@ checked by whoever suggests.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -90,10 +90,8 @@ class PastQuestions:
     def _merged(self, reader: Scope) -> dict[str, list[tuple[str, PastQuestion]]]:
         """The questions of all who may see no more than a reader, by collection, the most asked first."""
         merged: dict[Key, _Asked] = defaultdict(_Asked)
-        if reader.readers is not None:  # what another with other names may see is not known to be within that
-            return {}
         for scope, asked in self._asked.items():
-            if not is_within(json.loads(scope)["parts"], parts_of(reader)):
+            if not is_within(json.loads(scope), reader):
                 continue
             for key, one in asked.items():
                 for period, callers in one.callers.items():
@@ -114,9 +112,15 @@ class PastQuestions:
         }
 
 
-def is_within(asker: Iterable[Any], reader: Iterable[Any]) -> bool:
-    """Return whether a scope, by its `parts_of`, is surely a part of another: each part is, of one of that."""
-    return all(any(_is_part_within(mine, theirs) for theirs in reader) for mine in asker)
+def is_within(asker: Mapping[str, Any], reader: Scope) -> bool:
+    """Return whether a scope, as the store keeps it, is surely a part of another: each part is, of one of that.
+
+    Names of readers are kept as hashes, which are not compared: of two with names it is not known.
+    """
+    if reader.readers is not None and asker["readers"] != []:
+        return False
+    theirs = parts_of(reader)
+    return all(any(_is_part_within(mine, each) for each in theirs) for mine in asker["parts"])
 
 
 def _is_part_within(mine: Any, theirs: Any) -> bool:

@@ -224,9 +224,9 @@ class InsightsStore:
 
     def _scope_text(self, scope: Scope, at: float) -> str:
         """A scope as it is kept: names of readers are those of a person, so they are hashed as callers are."""
-        readers = None
+        readers: list[int | None] | None = None
         if scope.readers is not None:
-            readers = self._callers.hashed(f"readers {sorted(scope.readers)}", at) or 0
+            readers = [self._callers.hashed(f"readers {sorted(scope.readers)}", at)] if scope.readers else []
         return json.dumps({"parts": parts_of(scope), "readers": readers})
 
     def _scope(self, scope: Scope, at: float) -> int:

@@ -9,6 +9,7 @@
   const DEBOUNCE_MS = 120;
   const SLOW_MS = 400; // before a search is said to be going on
   const RETRY_MS = 2000;
+  const SEEN_MS = 2000; // that hits are shown before the search is one that somebody meant
   const FIRST = 2; // hits that are shown at once; the others follow when these can be seen
   const NAMES = 3; // titles, headings and past questions that are suggested
   const KEPT = "pilotlight-search"; // where the tab keeps what was asked last
@@ -180,6 +181,8 @@
   root.append(all);
 
   let texts = TEXTS.en;
+  let searchId = ""; // of what is shown, where the server keeps what people ask
+  let looking = 0; // until that counts
   let turn = 0; // of the latest search; an answer from an earlier turn is stale
   let request = new AbortController();
   let timer = 0;
@@ -268,6 +271,7 @@
     asked = query;
     keep(query);
     if (answer) {
+      look(answer.search_id);
       const count = answer.hits.length;
       const words = !count ? texts.none : answer.close === false ? texts.far : count === 1 ? texts.one : texts.more(count);
       show(words, answer.hits, names, answer.did_you_mean);
@@ -289,6 +293,20 @@
     const body = { query, k: Number.parseInt(k, 10) || 8, collection: collection || "default" };
     const reply = await send("search", signal, { method: "POST", body: JSON.stringify(body) });
     return { status: reply.status, answer: reply.ok ? await reply.json() : null };
+  }
+
+  // only where the server keeps what people ask: a search counts once its hits were looked at
+  function look(id) {
+    clearTimeout(looking);
+    searchId = id;
+    looking = id ? setTimeout(tell, SEEN_MS, "seen") : 0;
+  }
+
+  function tell(feedback, hit) {
+    clearTimeout(looking);
+    if (!searchId) return;
+    const body = JSON.stringify({ search_id: searchId, feedback, hit });
+    send("feedback", undefined, { method: "POST", body, keepalive: true }).catch(() => {});
   }
 
   async function suggest(query, signal) {
@@ -348,7 +366,7 @@
     const within = hit.section + PATH;
     const path = (within.startsWith(hit.title + PATH) ? within.slice(hit.title.length + PATH.length) : within).slice(0, -PATH.length);
     const element = make(address ? "a" : "div", {
-      class: "hit", id: `hit-${place}`, role: "option", "aria-selected": "false", dir: "auto",
+      class: "hit", id: `hit-${place}`, "data-hit": hit.id, role: "option", "aria-selected": "false", dir: "auto",
       "aria-labelledby": `title-${place}${path ? ` path-${place}` : ""}`, "aria-describedby": `text-${place}`,
       ...(hit.language ? { lang: hit.language } : {}),
       ...(address ? { href: address } : { "aria-disabled": "true" }),
@@ -478,6 +496,8 @@
       search();
     }
     const modified = event.ctrlKey || event.metaKey || event.shiftKey || event.altKey;
+    const hit = event.target.closest("a[data-hit]");
+    if (hit) tell("opened", hit.dataset.hit);
     if (event.target.closest("a") && !modified) close(); // it may lead to a place on this page
   });
   box.addEventListener("input", (event) => { if (!event.isComposing) later(); });

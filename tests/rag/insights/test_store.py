@@ -169,7 +169,8 @@ def test_a_scope_within_another() -> None:
     either, default = Scope.of(None, [RED_ONLY, blue]), Scope.of(["default"])
 
     def within(asker: Scope, reader: Scope) -> bool:
-        return is_within(json.loads(json.dumps(parts_of(asker))), parts_of(reader))
+        readers = asker.readers if asker.readers is None else [5] if asker.readers else []
+        return is_within(json.loads(json.dumps({"parts": parts_of(asker), "readers": readers})), reader)
 
     scopes = (Scope(), RED, Scope.of(None, [blue]), either, default, NOTHING)
     assert all(within(scope, scope) and within(scope, Scope()) for scope in scopes)
@@ -180,6 +181,11 @@ def test_a_scope_within_another() -> None:
     for asker, reader in ((Scope(), RED), (Scope(), default), (default, RED), (Scope.of(None, [blue]), RED)):
         assert not within(asker, reader)
     assert not within(either, RED)
+    nobody, alice = (Scope(readers=frozenset(names)) for names in ((), ("user:alice",)))
+    assert within(nobody, nobody)
+    assert within(nobody, alice)
+    assert within(alice, Scope())
+    assert not any(within(*pair) for pair in ((Scope(), nobody), (Scope(), alice), (alice, nobody), (alice, alice)))
     assert not within(RED, NOTHING)
 
 

@@ -1,0 +1,139 @@
+"""What the page and the search box tell of hits, where the server keeps what people ask; and what its operator sees."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from playwright.sync_api import Browser, Page, expect
+
+from rag.serving.api_keys import KeyFile
+from tests.browser.parts import assert_legible, box
+from tests.web.api.test_feedback import Kept
+from tests.web.fakes import make_hit
+from tests.web.running import running
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    found = Kept(tmp_path, anonymous="read", keys=str(tmp_path / "keys.json"))
+    found.retriever.hits = [
+        make_hit(rank, url=f"https://docs.example/{rank}", section_text="A whole section.") for rank in (1, 2, 3)
+    ]
+    return found
+
+
+@pytest.fixture
+def server(kept: Kept) -> Iterator[str]:
+    with running(kept.app) as url:
+        yield url
+    kept.recorder.close()
+
+
+def shown(page: Page) -> str:
+    """Return the id of the search whose hits are shown."""
+    expect(page.locator(".judge").first).to_be_visible()
+    return str(page.locator("#results").get_attribute("data-search"))
+
+
+def test_thumbs_by_keyboard(page: Page, kept: Kept) -> None:
+    page.goto("/?q=index")
+    good = page.get_by_role("button", name="This answers it: passage 2")
+    expect(good).to_have_attribute("aria-pressed", "false")
+    good.focus()
+    with page.expect_response("**/api/v1/feedback"):
+        page.keyboard.press("Enter")
+    expect(good).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("status")).to_have_text("Marked as an answer")
+    bad = page.get_by_role("button", name="This does not answer it: passage 2")
+    with page.expect_response("**/api/v1/feedback"):
+        bad.click()
+    expect(good).to_have_attribute("aria-pressed", "false")
+    expect(bad).to_have_attribute("aria-pressed", "true")
+    first = page.get_by_role("button", name="This answers it: passage 1")
+    for said in ("Marked as an answer", "No longer marked"):
+        with page.expect_response("**/api/v1/feedback"):
+            first.click()
+        expect(page.get_by_role("status")).to_have_text(said)
+    found = kept.rows("SELECT passage, verdict FROM feedback ORDER BY passage")
+    assert found == [("chunk-1", 0), ("chunk-2", -1)]
+
+
+def test_what_is_typed_on_the_way_does_not_count(page: Page, kept: Kept) -> None:
+    page.route("https://docs.example/**", lambda route: route.fulfill(body="the page"))
+    page.goto("/")
+    box(page).press_sequentially("vacuum", delay=200)  # slowly enough that each letter is searched for
+    expect(page).to_have_url("/?q=vacuum")
+    shown(page)
+    with page.expect_response("**/api/v1/feedback"):
+        page.get_by_role("link", name="Read the section").first.click()
+    expect(page.locator(".whole")).to_have_count(1)
+    expect(page.locator(".judge")).to_have_count(6)  # the hit that was replaced has its own again
+    page.get_by_role("heading", name="Partial Indexes").get_by_role("link").nth(1).click()
+    page.wait_for_url("https://docs.example/2")
+    assert kept.rows("SELECT query FROM searches WHERE seen") == [("vacuum",)]
+    assert kept.rows("SELECT passage FROM feedback WHERE opened ORDER BY passage") == [("chunk-1",), ("chunk-2",)]
+
+
+def test_a_search_counts_once_it_was_looked_at(page: Page, kept: Kept) -> None:
+    page.goto("/")
+    with page.expect_response("**/api/v1/feedback"):
+        box(page).fill("vacuum")
+    assert kept.rows("SELECT query, seen FROM searches") == [("vacuum", 1)]
+
+
+def test_the_page_without_scripts(plain_page: Page, kept: Kept) -> None:
+    plain_page.goto("/?q=index")
+    expect(plain_page.locator(".hit")).to_have_count(3)
+    expect(plain_page.locator(".judge")).to_have_count(0)
+    assert kept.rows("SELECT query, seen FROM searches") == [("index", 1)]
+
+
+def test_thumbs_are_legible(page: Page) -> None:
+    page.goto("/?q=index")
+    page.locator(".judge").first.click()
+    assert_legible(page)
+    page.set_viewport_size({"width": 320, "height": 640})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_what_people_ask_is_legible(browser: Browser, server: str, kept: Kept, tmp_path: Path) -> None:
+    key = KeyFile(tmp_path / "keys.json").add("operator", "write")
+    for query in ("index", "x" * 300, "vacuum"):
+        kept.client.get(f"/?q={query}")
+    kept.retriever.hits = []
+    kept.client.get("/?q=nothing")
+    kept.recorder.close()
+    context = browser.new_context(base_url=server, http_credentials={"username": "me", "password": key})
+    page = context.new_page()
+    page.goto("/insights")
+    expect(page.get_by_role("heading", name="Asked without a good answer")).to_be_visible()
+    assert_legible(page)
+    page.set_viewport_size({"width": 320, "height": 640})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    page.get_by_role("link", name="7 days").click()
+    expect(page.get_by_role("link", name="7 days")).to_have_attribute("aria-current", "page")
+    context.close()
+
+
+def test_the_box_of_another_site_tells_what_is_opened(
+    browser: Browser, server: str, kept: Kept, tmp_path: Path
+) -> None:
+    site = Flask("site")
+    with running(site) as address:
+        key = KeyFile(tmp_path / "keys.json").add("box", "read", origins=(address,))
+        tag = f'<script src="{server}/embed.js" data-key="{key}" defer></script>'
+        site.add_url_rule("/", view_func=lambda: f'<!doctype html><html lang="en"><title>A site</title><body>{tag}')
+        context = browser.new_context()
+        context.route("https://docs.example/**", lambda route: route.fulfill(body="the page"))
+        page = context.new_page()
+        page.goto(address)
+        page.locator("pilotlight-search").get_by_role("button", name="Search").click()
+        page.get_by_role("combobox").fill("index")
+        page.get_by_role("option", name="Partial Indexes").nth(2).click()
+        page.wait_for_url("https://docs.example/3")
+        context.close()
+    found = kept.rows("SELECT query, via, seen, passage FROM searches JOIN feedback ON search = id WHERE opened")
+    assert found == [("index", "box", 1, "chunk-3")]
