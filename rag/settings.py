@@ -297,6 +297,20 @@ class Settings:
         "", "API key for answer_url; safer in the variable than in the flag", "answers", secret=True
     )
     answer_timeout: float = setting(60.0, "seconds to wait for one answer", "answers", low=0.01, high=3600)
+    answer_page: str = setting(
+        "button",
+        "when the search page has an answer written: button = when asked, auto = for every question that is entered",
+        "answers",
+        choices=("button", "auto", "off"),
+    )
+    answer_support: float = setting(
+        0.5,
+        "likeness to a passage from which a sentence counts as supported; 0 = do not judge (measured for the default "
+        "model)",
+        "answers",
+        low=0,
+        high=1,
+    )
 
     insights: bool = setting(False, "keep what people ask, and what became of it, on this machine", "insights")
     insights_dir: str = setting("", "private folder for it; empty = insights in the index folder", "insights")

@@ -1,26 +1,34 @@
 """An answer that a server writes, read while it is written."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from rag.client.results import Citation, answer_of, citations_of
+from rag.client.results import Citation, Sentence, answer_of, citations_of, sentence_of
 from rag.client.transport import Transport, problem_in
 from rag.errors import ClientError, Unavailable
 from rag.events import Event
 from rag.query.results import Answer
 
+_MOST_EXCHANGES = 20  # that a server takes
+_MOST_CHARACTERS = 20_000  # of an answer among them
+
 
 class WrittenAnswer:
     """The text of an answer, piece by piece; a context manager, whose end also ends the writing.
 
-    `found` is there at once: the search whose hits the citations number. `citations` and `finish_reason` are there once
-    the text has been read to its end.
+    `found` is there at once: the search whose hits the citations number. `text` and `sentences` grow while it is read;
+    `citations` and `finish_reason` are there once the text has been read to its end.
     """
 
-    def __init__(self, transport: Transport, events: Generator[Event, None, None]) -> None:
+    def __init__(self, transport: Transport, path: str, fields: Mapping[str, Any]) -> None:
+        """Ask for it; `fields` are those of the request."""
         self._transport = transport
-        self._events = events
+        self._path = path
+        self._fields = fields
+        self._events = transport.events(path, fields)
+        self.text = ""
+        self.sentences: list[Sentence] = []
         self.citations: tuple[Citation, ...] = ()
         self.finish_reason: str | None = None
         try:
@@ -41,12 +49,22 @@ class WrittenAnswer:
         """Stop reading; the server then stops writing."""
         self._events.close()
 
+    def ask_further(self, question: str) -> "WrittenAnswer":
+        """Ask another question with the same options, and what was asked and answered up to here."""
+        exchange = {"question": self._fields["query"], "answer": self.text[:_MOST_CHARACTERS]}
+        history = [*self._fields.get("history", ()), exchange][-_MOST_EXCHANGES:]
+        return WrittenAnswer(self._transport, self._path, {**self._fields, "query": question, "history": history})
+
     def __iter__(self) -> Iterator[str]:
         """Yield the text as it comes; raises ClientError where the server cannot go on."""
         for event in self._events:
             value = self._value(event)
             if event.name == "token":
-                yield str(value.get("text", ""))
+                text = str(value.get("text", ""))
+                self.text += text
+                yield text
+            elif event.name == "support":
+                self.sentences.append(sentence_of(value))
             elif event.name == "citations":
                 self.citations = citations_of(value)
             elif event.name == "done":

@@ -148,7 +148,7 @@ class Client:
     @_with_options
     def answer(self, query: str, **options: Any) -> WrittenAnswer:
         """Have an answer written from the hits; iterate over its text. Only where the server is set up for it."""
-        return WrittenAnswer(self._transport, self._transport.events(f"{API}/answer", _fields(query, options)))
+        return WrittenAnswer(self._transport, f"{API}/answer", _fields(query, options))
 
     def feedback(self, search_id: str, feedback: What, hit: str | None = None) -> None:
         """Say what became of a search: of one of its hits that it was opened, good or bad; `none` takes that back.

@@ -59,6 +59,17 @@ class Citation:
     section: str
 
 
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a written answer, and whether a hit supports it."""
+
+    start: int  # characters [start, end) of the text
+    end: int
+    supported: bool
+    hit: int | None  # number of the hit that supports it best
+    score: float
+
+
 def _checked(read: Callable[P, T]) -> Callable[P, T]:
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -100,6 +111,12 @@ def document_of(raw: dict[str, Any]) -> Document:
 def citations_of(raw: dict[str, Any]) -> tuple[Citation, ...]:
     """Read the citations of a written answer."""
     return tuple(Citation(*(found[field.name] for field in fields(Citation))) for found in raw["citations"])
+
+
+@_checked
+def sentence_of(raw: dict[str, Any]) -> Sentence:
+    """Read what is said of a sentence of a written answer."""
+    return Sentence(*(raw[field.name] for field in fields(Sentence)))
 
 
 @_checked

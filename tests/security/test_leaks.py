@@ -22,6 +22,7 @@ from rag.serving.pushed_queue import PushedQueue
 from rag.serving.scope import Part, Scope
 from rag.settings import load
 from tests.dummy import DummyEmbedder
+from tests.endpoint import fake_endpoint
 from tests.rag.conftest import Site, wait_for
 from tests.web.fakes import FakeJobs
 from web.app import create_app
@@ -68,10 +69,10 @@ def page(word: str, text: str, team: str) -> str:
 
 
 @contextmanager
-def world(site: Site, folder: Path, role: str, scope: Scope) -> Iterator[World]:
+def world(site: Site, folder: Path, role: str, scope: Scope, **more: str) -> Iterator[World]:
     keys = KeyFile(folder / "keys.json")
     keys.add("one", role, KEY, scope=scope)
-    settings = load({"index": str(site.index), "keys": str(keys.path)}, {})
+    settings = load({"index": str(site.index), "keys": str(keys.path), **more}, {})
     retriever = LiveRetriever(settings, lambda _: DummyEmbedder())
     retriever.start()
     try:
@@ -162,11 +163,12 @@ def simply(*requests: tuple[str, str, Any]) -> Callable[[Site], Asked]:
 
 
 FACETS = {"facets": True, "explain": True, "sentences": True, "k": 50, "per_document": 0, "expand": "section"}
+HISTORY = [{"question": "What does the blue team say of bluegamma?", "answer": "The index is cold [1]."}]
 # what is asked of every operation; each must be here
 CASES: dict[str, Callable[[Site], Asked]] = {
     "GET /": typed("/", "open=x", "meta.team=blue", "path=/"),
     "POST /": simply(("POST", "/", None)),
-    "POST /api/v1/answer": asked("/api/v1/answer"),
+    "POST /api/v1/answer": asked("/api/v1/answer", history=HISTORY),
     "GET /api/v1/changes": addresses("/api/v1/changes"),
     "GET /api/v1/changes/{id}": simply(
         *(("GET", f"/api/v1/changes/1?collection={each}", None) for each in COLLECTIONS)
@@ -226,9 +228,8 @@ CASES: dict[str, Callable[[Site], Asked]] = {
 def answers(one: World, requests: Asked) -> list[tuple[int, str]]:
     found = []
     for method, address, body in requests:
-        reply = one.client.open(address, method=method, json=body)
-        if body and "Accept" not in body and "answer" in address:
-            reply = one.client.open(address, method=method, json=body, headers={"Accept": "application/json"})
+        headers = {"Accept": "application/json"} if address == "/api/v1/answer" else {}
+        reply = one.client.open(address, method=method, json=body, headers=headers)
         found.append((reply.status_code, steady(reply.get_data(as_text=True))))
     return found
 
@@ -261,12 +262,19 @@ def test_every_operation_is_asked(sites: tuple[Site, Site], tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_what_is_outside_changes_no_answer(sites: tuple[Site, Site], tmp_path: Path, name: str) -> None:
-    found = []
+    found, prompts = [], []
     for place, site in enumerate(sites):
         folder = tmp_path / str(place)
         folder.mkdir()
-        with world(site, folder, "read", SCOPES[name]) as one:
+        with (
+            fake_endpoint() as endpoint,
+            world(site, folder, "read", SCOPES[name], answer_url=endpoint.url, answer_model="m") as one,
+        ):
+            endpoint.answers("The index of the blue team is cold [1]. The index of the red team is warm, it says.")
             found.append({operation: answers(one, case(sites[0])) for operation, case in CASES.items()})
+            prompts.append([asked["messages"] for asked in endpoint.requests])
+    assert prompts[0] == prompts[1]  # what the language model is shown
+    assert len(prompts[0]) >= 4
     statuses = {status for each in found[0].values() for status, _ in each}
     assert {200, 404, 403} <= statuses
     assert not any(status == 500 for status in statuses)

@@ -74,11 +74,12 @@ FILTER = define(
 )
 
 
-def _search(limits: Settings) -> dict[str, Any]:
+def search_fields(limits: Settings) -> dict[str, Any]:
+    """Return the schema of a search."""
     return structure({"query": query_schema(limits)}, {**search_options(limits), "filter": FILTER})
 
 
-REQUEST = define("Search", _search)
+REQUEST = define("Search", search_fields)
 
 EXPLANATION = define_typed(Explanation)
 SCORES = ("dense", "lexical", "tokens", "rerank")

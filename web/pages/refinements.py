@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote, urlencode
 
 from flask import url_for
 
 from rag.query.facets import FACETS, Share
-from rag.query.filters import METADATA, parameters_of
+from rag.query.filters import METADATA, fields_of, parameters_of
 from rag.query.options import DEFAULT_COLLECTION, MODES
 from rag.query.results import is_source_code
 from web.api.parameters import collection_field
@@ -99,6 +100,15 @@ class PageSearch:
         more = {"per_document": self.per_document, "explain": "true" if self.explains else "", **more}
         kept += [(name, str(value)) for name, value in more.items() if value]
         return f"{url_for('page.index')}{'?' if kept else ''}{urlencode(kept)}"
+
+    def question(self) -> dict[str, Any]:
+        """Return the body of a request that has an answer written from the first hits of this search."""
+        given: dict[str, Any] = {"mode": self.mode, "collection": self.collection}
+        if self.per_document:
+            given["per_document"] = int(self.per_document)
+        wanted = {name: [value for each, value in self.pairs if each == name] for name, _ in self.pairs}
+        wanted.pop("collection", None)
+        return {"query": self.query, **given, "filter": fields_of(wanted)}
 
     def within(self, url: str) -> str:
         """Return the address of all hits of this search in one document."""

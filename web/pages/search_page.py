@@ -89,7 +89,8 @@ def _page(fields: bytes) -> str:
     opened = parameters.pop("open", [""])[0]
     status = retriever().status()
     longest = limits().max_query_chars
-    g.form = {"query": query[:longest], "longest": longest, "status": status}  # for the page that shows an error
+    # for the page that shows an error too
+    g.form = {"query": query[:longest], "longest": longest, "status": status, "answers": _answers()}
     mode = check_mode(parameters.get("mode", [MODES[0]])[0])
     asked = PageSearch.read(query, mode, parameters)
     g.form["explains"] = asked.explains
@@ -121,6 +122,7 @@ def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> di
         "facets": asked.facets(answer.facets or {}),
         "asked": asked,
         "opened": opened,
+        "question": asked.question() if _answers() else None,
         "next": answer.next,
         "search_id": answer.search_id,
         "unmarked": not marks and any(not hit.highlights for hit in answer.hits),
@@ -128,6 +130,12 @@ def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> di
             (stage, milliseconds(answer.took_ms[stage])) for stage in ("total", *STAGES) if answer.took_ms.get(stage)
         ],
     }
+
+
+def _answers() -> str:
+    """When an answer is written: `button` or `auto`; empty where none is."""
+    known = limits()
+    return known.answer_page if known.answer_url and known.answer_page != "off" else ""
 
 
 def _meant(text: str | None, asked: PageSearch) -> dict[str, str] | None:

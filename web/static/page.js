@@ -18,9 +18,11 @@
 
   // --- addresses
 
-  function address() {
+  function address(query = box.value) {
     const url = new URL(form.action);
-    for (const [name, value] of new FormData(form)) {
+    const fields = new FormData(form);
+    fields.set(box.name, query);
+    for (const [name, value] of fields) {
       const usual = USUAL[name] === value;
       if (value.trim() && !usual) url.searchParams.append(name, value.trim());
     }
@@ -312,6 +314,12 @@
         box.focus();
       } else box.blur();
     }
+  });
+
+  // what a further question to an answer has found stands below that; the address stays that of the first one
+  results.addEventListener("showhits", (event) => {
+    asked = address(event.detail);
+    load();
   });
 
   box.addEventListener("suggestionsclose", () => point(results.querySelector(".pages")));

@@ -148,6 +148,27 @@ def test_a_written_answer(client, endpoint):
     assert answer.finish_reason == "stop"
 
 
+def test_an_answer_says_what_is_supported_and_can_be_asked_further(client, endpoint, retriever):
+    retriever.hits = [make_hit(1), make_hit(2)]
+    endpoint.answers("A partial index is built over a subset of a table [1]. Elephants are never grey.")
+    with client.answer("what is a partial index of a table?", k=2) as answer:
+        list(answer)
+        assert [answer.text[one.start : one.end] for one in answer.sentences] == [
+            "A partial index is built over a subset of a table [1].",
+            "Elephants are never grey.",
+        ]
+        assert [(one.supported, one.hit) for one in answer.sentences] == [(True, 1), (False, None)]
+    for question in ("why?", "how?"):
+        with answer.ask_further(question) as answer:
+            list(answer)
+        assert retriever.calls[-1] == (f"what is a partial index of a table? {question}", 2, "hybrid")
+    prompt = endpoint.requests[-1]["messages"][1]["content"]
+    assert [line for line in prompt.splitlines() if line.startswith("Question: ")] == [
+        "Question: what is a partial index of a table?",
+        "Question: why?",
+    ]
+
+
 def test_an_answer_that_is_not_read_to_its_end(client, endpoint):
     endpoint.answers("Yes.", threading.Event())
     with client.answer("why?") as answer:

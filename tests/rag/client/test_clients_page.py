@@ -28,7 +28,8 @@ PRINTS = (
     ("PilotlightReranker", "0.872138440"),
     ("rag.serving.live", ""),
     ("rag.adapters.llamaindex", "A partial index is an index built over a subset of a table."),
-    ("client.answer(", "For few rows [2].\n[2] Partial Indexes: https://docs.example/indexes/partial.html#part-2"),
+    ("ask_further", "For few rows [2]. ['For few rows [2].']\nFor few rows [2]. how do I make a"),
+    ("citation.number", "For few rows [2].\n[2] Partial Indexes: https://docs.example/indexes/partial.html#part-2"),
 )
 
 

@@ -1,3 +1,4 @@
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -239,11 +240,29 @@ def test_assets_are_versioned_and_cached(client: FlaskClient) -> None:
 
 
 def test_all_that_a_browser_is_sent_is_small(client: FlaskClient) -> None:
-    # one is for other sites, the other for those who keep what is asked
-    sent = [file for file in WEB.glob("static/*") if file.name not in ("embed.js", "feedback.js")]
-    assert sum(file.stat().st_size for file in [*sent, *WEB.glob("templates/*")]) <= 62_000
+    # for other sites, for those who keep what is asked, and for those who have a language model
+    others = ("embed.js", "feedback.js", "answer.")
+    sent = [file for file in WEB.glob("static/*") if not file.name.startswith(others)]
+    made = [file for file in WEB.glob("templates/*") if not file.name.startswith(others)]
+    assert sum(file.stat().st_size for file in [*sent, *made]) <= 62_000
     shown = sum(len(client.get(path).data) for path in ("/", "/?q=index"))
     assert shown + sum(file.stat().st_size for file in sent) <= 56_000
+
+
+def test_of_answers_there_is_nothing_without_a_model(retriever: FakeRetriever) -> None:
+    model = {"answer_url": "http://127.0.0.1:9/v1", "answer_model": "m"}
+    for settings, there in ((Settings(), 0), (Settings(**model, answer_page="off"), 0), (Settings(**model), 1)):
+        page = create_app(retriever, settings).test_client().get("/?q=it%27s+%22%3Cb%3E&meta.team=a&language=en").text
+        for mark in ('id="answer"', 'id="question"', "answer.js", "answer.css"):
+            assert page.count(mark) == there, mark
+    [request] = re.findall("data-request='([^']*)'", page)
+    assert json.loads(request) == {
+        "query": "it's \"<b>",
+        "mode": "hybrid",
+        "collection": "default",
+        "filter": {"language": ["en"], "metadata": {"team": ["a"]}},
+    }
+    assert "<b>" not in page
 
 
 def test_hits_of_one_page_stand_together_with_links_to_their_sections(

@@ -1,0 +1,152 @@
+"""Whether passages support a statement: by likeness in meaning, by its words, and by its numbers and names.
+
+It is not known whether they say the same: of a passage and its negation, all of these are alike. What is found and what
+is missed, and how the numbers were chosen, is in docs/evaluation.md.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.generation.lexical.analysis import fold, terms_in, words
+from indexer.generation.lexical.languages import STEMMERS, is_stop_word
+from rag.answer.statements import Statement
+from rag.query.results import Hit
+from rag.query.sentences import split_sentences
+
+Vectors = npt.NDArray[np.float32]
+Embed = Callable[[Sequence[str]], Vectors]  # unit vectors, float32 (n, dim)
+
+SUPPORTED = 0.5  # the usual threshold
+_BY_MEANING = 2 / 3  # weight of the cosine beside the share of words
+_WORDS_ALONE = 0.8  # of the threshold, where there are no vectors
+_FOREIGN = 3  # words of another language, beyond those of the passages', after which an answer is taken for that
+_NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
+_GROUPED = re.compile(r"[.,'’\u00a0\u202f](?=\d{3}(?!\d))")  # 1,000 and 1.000 are one number here
+_SPELLED = {
+    name: str(number)
+    for row in (
+        "two three four five six seven eight nine ten eleven twelve",
+        "zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+        "deux trois quatre cinq six sept huit neuf dix onze douze",
+        "dos tres cuatro cinco seis siete ocho nueve diez once doce",
+    )
+    for number, name in enumerate(row.split(), 2)
+} | dict.fromkeys(("one", "ein", "eine", "einen", "einem", "einer", "eins", "un", "une", "uno", "una"), "1")
+_WORD = re.compile(r"\w+")
+_NAME = re.compile(r"(?<![\w-])(?:--?[A-Za-z][\w-]*|\w+_\w+|\w*[a-z][A-Z]\w*|[A-Z]{3,}(?!\w))")
+
+
+class Support(NamedTuple):
+    """Whether a statement, at [start, end) of the text of an answer, is supported by a passage."""
+
+    start: int
+    end: int
+    supported: bool
+    hit: int | None  # number of the passage that supports it best
+    score: float  # up to 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return self._asdict() | {"score": round(self.score, 4)}
+
+
+class Evidence:
+    """The passages that an answer is written from, ready to be compared with its statements."""
+
+    def __init__(self, hits: Sequence[Hit], texts: Sequence[str], threshold: float = SUPPORTED) -> None:
+        """`texts` are those of the hits, as far as the writer has seen them."""
+        self._threshold = threshold
+        self._passages = [_Passage(hit, text) for hit, text in zip(hits, texts, strict=True)]
+        self._languages = {hit.language or "" for hit in hits}
+        self._stop_words = dict.fromkeys(STEMMERS, 0)  # of each language, in what was judged so far
+
+    def sentences(self) -> list[str]:
+        """Return what is to be embedded once, for `judge` to have the vectors."""
+        return [sentence for passage in self._passages for sentence in passage.sentences]
+
+    def judge(self, statement: Statement, vector: Vectors | None, sentences: Vectors | None) -> Support | None:
+        """Return whether a passage supports a statement; None where its language is not that of any passage.
+
+        Args:
+            statement: what is said, and where.
+            vector: the statement's, float32 (dim,); None: to judge by words alone.
+            sentences: those of `sentences()`, float32 (n, dim); None likewise.
+        """
+        if self._is_foreign(statement.text):
+            return None
+        by_words = vector is None or sentences is None
+        cosines = [0.0] * len(self._passages) if by_words else self._cosines(sentences @ vector)  # type: ignore[operator]
+        threshold = self._threshold * (_WORDS_ALONE if by_words else 1)
+        best = Support(statement.start, statement.end, False, None, 0.0)
+        for places in self._together(statement):
+            share, is_complete = self._words_in(statement.text, [self._passages[place] for place in places])
+            nearest = max(places, key=lambda place: cosines[place])
+            score = share if by_words else _BY_MEANING * cosines[nearest] + (1 - _BY_MEANING) * share
+            supported = is_complete and score >= threshold
+            if (supported, score) > (best.supported, best.score):
+                best = Support(statement.start, statement.end, supported, nearest + 1 if supported else None, score)
+        return best
+
+    def _together(self, statement: Statement) -> list[list[int]]:
+        """Places of passages that may support a statement together: each alone, and those that it cites."""
+        cited = [number - 1 for number in statement.cited if number <= len(self._passages)]
+        alone = [[place] for place in range(len(self._passages))]
+        return [*alone, cited] if len(cited) > 1 else alone
+
+    def _cosines(self, likeness: Vectors) -> list[float]:
+        """The best of each passage's sentences."""
+        ends = np.cumsum([len(passage.sentences) for passage in self._passages])
+        return [float(part.max(initial=0.0)) for part in np.split(likeness, ends[:-1])]
+
+    def _words_in(self, text: str, passages: Sequence["_Passage"]) -> tuple[float, bool]:
+        """The share of the words of a text that are in passages, and whether all its numbers and names are."""
+        language = passages[0].language
+        wanted = _content(text, language)
+        found = set().union(*(passage.terms for passage in passages))
+        numbers = set().union(*(passage.numbers for passage in passages))
+        whole = "\n".join(passage.folded for passage in passages)
+        is_complete = all(
+            number in numbers or any(known.startswith(f"{number}.") for known in numbers) for number in _numbers(text)
+        ) and all(fold(name) in whole for name in _NAME.findall(text))
+        return (len(wanted & found) / len(wanted) if wanted else 0.0), is_complete
+
+    def _is_foreign(self, text: str) -> bool:
+        """Whether the answer so far is in a language that no passage is in, as far as its most common words tell."""
+        spoken = [word.lower() for word in words(text).findall(text)]
+        for language in self._stop_words:
+            self._stop_words[language] += sum(is_stop_word(word, language) for word in spoken)
+        if "" in self._languages:
+            return False
+        known = max(self._stop_words.get(language, 0) for language in self._languages)
+        return max(self._stop_words.values()) >= known + _FOREIGN and known * 2 < max(self._stop_words.values())
+
+
+class _Passage:
+    """A passage with its title and headings, in the forms in which it is compared."""
+
+    def __init__(self, hit: Hit, text: str) -> None:
+        whole = "\n".join(filter(None, (hit.title, hit.section, hit.date, text)))
+        self.language = hit.language
+        self.sentences = [text[start:end] for start, end in split_sentences(text)] or [text]
+        self.terms = _content(whole, hit.language)
+        spelled = {_SPELLED[word] for word in _WORD.findall(whole.lower()) if word in _SPELLED}
+        self.numbers = spelled | set(_numbers(whole))
+        self.folded = fold(whole)
+
+
+def _content(text: str, language: str | None) -> set[str]:
+    """The terms of a text without the words that every text has."""
+    rules = language if language in STEMMERS else "en"
+    kept = (word for word in words(text).findall(text) if not is_stop_word(word.lower(), rules))
+    return set(terms_in(" ".join(kept), language))
+
+
+def _numbers(text: str) -> Iterable[str]:
+    """The numbers of a text, each as it is written most simply."""
+    for found in _NUMBER.findall(text):
+        plain = _GROUPED.sub("", found).replace(",", ".")
+        yield plain.lstrip("0") or "0"

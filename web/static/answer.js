@@ -1,0 +1,348 @@
+"use strict";
+// Has an answer written from the hits, and shows it above them while it comes. What the model writes is put into the
+// page as text, in nodes of a few kinds: nothing of it is markup, and nothing in it can be followed but its citations.
+(() => {
+  const MOST = 50_000; // characters of an answer that are shown
+  const EXCHANGES = 10; // that are sent along with a further question
+  const KEPT = 20; // conversations, to be there again after going back
+  const [region, results, search] = ["answer", "results", "search"].map((id) => document.getElementById(id));
+  const [list, further, button, status] = [".turns", ".further", ".write", "[role=status]"].map((each) => region.querySelector(each));
+  const field = further.querySelector("input");
+  const hint = status.textContent;
+  const kept = new Map(); // conversations, by the search that they began with
+  let talk = null; // the one that is shown: its request, its turns, and the searches whose hits may stand below it
+  let call = null; // what ends the answer that is being written
+  let wanted = null; // the query whose hits were asked for, to stand below
+  let entered = performance.getEntriesByType("navigation")[0]?.type !== "back_forward"; // rather than passed by
+  let arrived = () => {}; // told when hits have come
+  let cited = null; // the hit that was opened, and the citation that opened it
+
+  // --- which search the hits are of
+
+  function look() {
+    const fresh = document.getElementById("question");
+    const key = fresh?.dataset.request;
+    if (fresh && wanted !== null && JSON.parse(key).query === wanted) talk?.searches.add(key);
+    if (!talk?.searches.has(key) && !(wanted !== null && !fresh)) change(key);
+    if (fresh && key === talk?.key && entered && !talk.turns.length && isQuestion(fresh)) write();
+    if (fresh) entered = false;
+    wanted = null;
+    arrived();
+  }
+
+  const isQuestion = (fresh) => region.dataset.when === "auto" && fresh.dataset.close
+    && (talk.request.query.split(/\s+/).length > 2 || /[?？]$/.test(talk.request.query));
+
+  function change(key) {
+    stop();
+    region.hidden = !key;
+    talk = key ? kept.get(key) ?? { key, request: JSON.parse(key), turns: [], searches: new Set([key]) } : null;
+    if (talk) {
+      kept.delete(key);
+      kept.set(key, talk);
+      if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+    }
+    list.replaceChildren(...(talk?.turns ?? []).map((turn) => turn.node));
+    field.value = "";
+    rest(hint);
+  }
+
+  function showHits(query) {
+    wanted = query;
+    results.dispatchEvent(new CustomEvent("showhits", { detail: query }));
+    return new Promise((done) => { arrived = done; });
+  }
+
+  // --- writing
+
+  function rest(said) {
+    const written = Boolean(talk?.turns.length);
+    button.textContent = written ? "Answer again" : "Answer";
+    further.hidden = !talk?.turns.some((turn) => turn.text);
+    region.classList.toggle("begun", written);
+    if (status.textContent !== said) status.textContent = said; // or it would be read out again
+  }
+
+  function stop() {
+    call?.abort();
+    call = null;
+  }
+
+  async function write(question = null) {
+    stop();
+    const mine = call = new AbortController();
+    const at = talk;
+    const turn = begin(question);
+    const before = at.turns.filter((each) => each !== turn && each.text).slice(-EXCHANGES);
+    const history = before.map((each) => ({ question: each.question, answer: each.text.slice(0, 20_000) }));
+    const said = await stream(turn, question === null ? at.request : { ...at.request, query: question, history }, mine);
+    turn.body.removeAttribute("aria-busy");
+    turn.draw();
+    if (call === mine) call = null;
+    turn.said = said;
+    if (at === talk && !call) rest(said);
+  }
+
+  function begin(question) {
+    const turn = { question: question ?? talk.request.query, text: "", hits: [], doubts: [], ended: "" };
+    turn.node = make("div", { class: "turn" });
+    turn.body = make("div", { class: "said", "aria-busy": "true", dir: "auto" });
+    turn.note = make("p", { class: "note", hidden: "" }, "What is underlined with dots, and ends in a question mark, is supported by no passage that was found.");
+    if (question !== null) turn.node.append(make("h3", { class: "asked", dir: "auto" }, plain(question)));
+    turn.node.append(turn.body, turn.note);
+    let due = 0;
+    turn.draw = () => {
+      clearTimeout(due);
+      due = 0;
+      draw(turn);
+    };
+    turn.later = () => { due ||= setTimeout(turn.draw, turn.text.length > 5_000 ? 200 : 30); };
+    talk.turns.push(turn);
+    list.append(turn.node);
+    rest("Writing an answer…");
+    button.textContent = "Stop";
+    further.hidden = true;
+    return turn;
+  }
+
+  /** Reads an answer to its end; returns what is to be said of that. */
+  async function stream(turn, request, control) {
+    try {
+      const reply = await fetch(region.dataset.api, {
+        method: "POST",
+        headers: { Accept: "text/event-stream", "Content-Type": "application/json" },
+        body: JSON.stringify(request),
+        signal: control.signal,
+      });
+      if (!reply.ok) return failure(await reply.json().catch(() => null), reply.status);
+      const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+      let left = "";
+      for (let part = await reader.read(); !part.done; part = await reader.read()) {
+        const events = (left + part.value).split("\n\n");
+        left = events.pop();
+        for (const event of events) take(turn, event);
+        if (turn.text.length > MOST) {
+          control.abort();
+          return "The answer was cut off: it is too long.";
+        }
+        if (turn.ended) return turn.ended;
+      }
+      return "The answer broke off.";
+    } catch {
+      return control.signal.aborted ? "Stopped." : "The answer broke off: the server cannot be reached.";
+    }
+  }
+
+  function failure(problem, code) {
+    const why = problem?.detail ? plain(String(problem.detail)) : `the server answered with status ${code}`;
+    return `No answer: ${why}${/[.!?]$/.test(why) ? "" : "."}`;
+  }
+
+  function take(turn, event) {
+    const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? [];
+    const value = data && JSON.parse(data);
+    if (name === "hits") {
+      turn.hits = value.hits;
+      turn.query = value.query;
+      if (turn.question !== value.query || talk?.turns.length > 1) showHits(value.query);
+    } else if (name === "token") turn.text += value.text;
+    else if (name === "support" && !value.supported) {
+      turn.doubts.push([units(turn.text, value.start), units(turn.text, value.end)]);
+      turn.note.hidden = false;
+    } else if (name === "error") turn.ended = failure(value, value.status);
+    else if (name === "done") {
+      const ends = { length: "The answer was cut off by the model.", "nothing found": "No answer: nothing was found." };
+      turn.ended = ends[value.finish_reason] ?? "The answer is written.";
+    }
+    turn.later();
+  }
+
+  /** Characters as the server counts them, in units of this language's strings. */
+  const units = (text, count) => /[\ud800-\udbff]/.test(text) ? [...text].slice(0, count).join("").length : count;
+
+  // --- text to nodes
+
+  function make(name, properties = {}, ...children) {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(properties)) element.setAttribute(key, value);
+    element.append(...children);
+    return element;
+  }
+
+  /** Without what would turn the direction of the text around it. */
+  const plain = (text) => text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
+
+  const ITEM = /^[ \t]*(?:[-*+•]|(\d{1,3})[.)])[ \t]+/;
+
+  /** Blocks of a text: kind, and the places [from, to) of their lines, or of a list its entries. */
+  function blocksOf(text) {
+    const blocks = [];
+    let place = 0;
+    let open = null;
+    for (const line of text.slice(0, MOST).split("\n")) {
+      const [from, to] = [place, place + line.length];
+      place = to + 1;
+      const item = ITEM.exec(line);
+      const heading = /^#{1,6}[ \t]+/.exec(line);
+      if (/^\s*```/.test(line)) {
+        open = open?.kind === "pre" ? null : { kind: "pre", parts: [] };
+        if (open) blocks.push(open);
+      } else if (open?.kind === "pre") open.parts.push([from, to]);
+      else if (!line.trim()) open = open?.parts.length && (open.kind === "ol" || open.kind === "ul") ? open : null;
+      else if (heading) {
+        blocks.push({ kind: "p", heading: true, parts: [[from + heading[0].length, to]] });
+        open = null;
+      } else if (item) {
+        const kind = item[1] ? "ol" : "ul";
+        if (open?.kind !== kind) blocks.push(open = { kind, start: Number(item[1] ?? 1), parts: [] });
+        open.parts.push([from + item[0].length, to]);
+      } else if (open?.kind === "p" || (open && /^[ \t]/.test(line))) open.parts.at(-1)[1] = to;
+      else blocks.push(open = { kind: "p", parts: [[from, to]] });
+    }
+    return blocks;
+  }
+
+  /** Replaces what has changed alone: what is read, selected or has the focus stays. */
+  function draw(turn) {
+    const blocks = blocksOf(turn.text);
+    blocks.forEach((block, number) => {
+      const [from, to] = [block.parts[0]?.[0] ?? 0, block.parts.at(-1)?.[1] ?? 0];
+      const doubts = turn.doubts.filter(([start, end]) => start < to && end > from);
+      const state = JSON.stringify([block.kind, turn.text.slice(from, to), doubts]);
+      const old = turn.body.children[number];
+      if (old?.state === state) return;
+      const node = nodeOf(turn, block, doubts);
+      node.state = state;
+      const focused = old ? [...old.querySelectorAll("button")].indexOf(document.activeElement) : -1;
+      if (old) old.replaceWith(node);
+      else turn.body.append(node);
+      if (focused >= 0) node.querySelectorAll("button")[focused]?.focus({ preventScroll: true });
+    });
+  }
+
+  function nodeOf(turn, block, doubts) {
+    if (block.kind === "pre") {
+      return make("pre", { tabindex: "0" }, make("code", {}, block.parts.map(([from, to]) => plain(turn.text.slice(from, to))).join("\n")));
+    }
+    if (block.kind === "p") {
+      return make("p", { dir: "auto", ...(block.heading && { class: "heading" }) }, ...inline(turn, ...block.parts[0], doubts));
+    }
+    const items = block.parts.map(([from, to]) => make("li", { dir: "auto" }, ...inline(turn, from, to, doubts)));
+    return make(block.kind, block.kind === "ol" ? { start: block.start } : {}, ...items);
+  }
+
+  function inline(turn, from, to, doubts) {
+    const nodes = [];
+    let place = from;
+    for (const found of turn.text.slice(from, to).matchAll(/(`+)([^`]+)\1|\*\*(\S(?:[^*]*\S)?)\*\*|\[(\d{1,3})\]/g)) {
+      const [whole, ticks, code, bold, number] = found;
+      const [start, end] = [from + found.index, from + found.index + whole.length];
+      if (number && !turn.hits[number - 1]) continue;
+      nodes.push(...leaves(turn, place, start, doubts));
+      if (code) nodes.push(...leaves(turn, start + ticks.length, end - ticks.length, doubts, "code"));
+      else if (bold) nodes.push(make("strong", {}, ...inline(turn, start + 2, end - 2, doubts)));
+      else nodes.push(citation(turn, Number(number)));
+      if (!bold) nodes.push(...marks(start, end, code ? doubts.filter(([, last]) => last > end - ticks.length) : doubts));
+      else nodes.push(...marks(end - 2, end, doubts));
+      place = end;
+    }
+    return [...nodes, ...leaves(turn, place, to, doubts)];
+  }
+
+  /** Text without markup, cut where sentences that nothing supports begin and end. */
+  function leaves(turn, from, to, doubts, kind = null) {
+    const cuts = [from, ...doubts.flat().filter((cut) => cut > from && cut < to), to].sort((a, b) => a - b);
+    return cuts.slice(1).flatMap((end, number) => {
+      const start = cuts[number];
+      if (start === end) return [];
+      let node = plain(turn.text.slice(start, end));
+      if (kind) node = make(kind, {}, node);
+      if (doubts.some(([first, last]) => first <= start && last >= end)) node = make("span", { class: "unsupported" }, node);
+      return [node, ...marks(start, end, doubts)];
+    });
+  }
+
+  const marks = (from, to, doubts) => doubts.filter(([, end]) => end > from && end <= to).map(() => make(
+    "span", { class: "doubt", title: "No passage that was found supports this." },
+    make("span", { "aria-hidden": "true" }, "?"), make("span", { class: "unseen" }, " (no passage supports this)"),
+  ));
+
+  function citation(turn, number) {
+    const hit = turn.hits[number - 1];
+    const name = plain([hit.title, hit.section].filter(Boolean).join(", ").slice(0, 200));
+    const mark = make("button", { type: "button", class: "citation", title: name, "aria-label": `Passage ${number}: ${name}` }, String(number));
+    mark.addEventListener("click", () => openHit(turn, number, mark));
+    return mark;
+  }
+
+  // --- from a citation to its passage, and back
+
+  const hitOf = (id) => [...results.querySelectorAll(".hit")].find((hit) => hit.dataset.hit === id);
+
+  async function openHit(turn, number, mark) {
+    const { id } = turn.hits[number - 1];
+    if (!hitOf(id)) await showHits(turn.query);
+    const hit = hitOf(id);
+    if (!hit) {
+      status.textContent = `Passage ${number} is not among the hits any more.`;
+      return;
+    }
+    cited?.hit.classList.remove("cited");
+    cited = { hit, from: mark };
+    hit.classList.add("cited");
+    hit.tabIndex = -1;
+    hit.focus({ preventScroll: true });
+    hit.scrollIntoView({ block: "start" });
+    if (hit.querySelector(".text.whole")) return;
+    new MutationObserver((_, observer) => { // the focus is on the link that opened it, which stands behind the text
+      observer.disconnect();
+      if (hit.contains(document.activeElement)) hit.focus({ preventScroll: true });
+    }).observe(hit, { childList: true });
+    hit.querySelector(".toggle")?.click();
+  }
+
+  function leaveHit() {
+    if (!cited?.hit.contains(document.activeElement)) return false;
+    const { hit, from } = cited;
+    hit.classList.remove("cited");
+    cited = null;
+    if (!from.isConnected) return false;
+    from.focus({ preventScroll: true });
+    from.scrollIntoView({ block: "center" });
+    return true;
+  }
+
+  // --- events
+
+  button.addEventListener("click", () => {
+    if (call) stop();
+    else {
+      const last = talk.turns.pop();
+      last?.node.remove();
+      write(talk.turns.length ? last.question : null);
+    }
+  });
+  further.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const question = field.value.trim();
+    if (!question || call) return;
+    field.value = "";
+    write(question);
+    button.focus({ preventScroll: true }); // the field is not there while an answer is written
+  });
+  region.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.stopPropagation(); // the box would clear itself, and the answer be gone
+    stop();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !leaveHit()) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }, true);
+  search.addEventListener("submit", () => { entered = true; });
+  addEventListener("pagehide", stop);
+
+  new MutationObserver(look).observe(results, { childList: true });
+  look();
+})();
