@@ -16,7 +16,7 @@ from typing import Any
 
 from embedder.cache import check_private, open_private
 from embedder.engines.package import package_folder
-from embedder.engines.plan import Plan
+from embedder.engines.plan import Plan, resolve_precision
 from embedder.errors import CacheError, PilotlightError
 from embedder.model.spec import PACKAGED
 from indexer.generation.manifest import Manifest
@@ -106,9 +106,8 @@ def named(settings: Settings, name: str) -> Settings:
 
 def is_own(values: Mapping[str, Any], settings: Settings) -> bool:
     """Return whether values of settings are of the model that the settings name."""
-    own = settings.model_values()
-    same = {name for name in own if own[name] == values.get(name)}
-    return same | ({"precision"} if settings.precision == "auto" else set()) == own.keys()
+    own = settings.model_values() | {"precision": resolve_precision(settings.precision)}
+    return all(own[name] == values.get(name) for name in own)
 
 
 def digest(fingerprint: Mapping[str, Any]) -> str:

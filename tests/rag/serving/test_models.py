@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from embedder.engines.plan import resolve_precision
 from embedder.errors import EmbedderError, ModelError
 from indexer.publish.publish import roll_back
 from rag.errors import FingerprintMismatch, ModelMissing, NotReady
@@ -41,7 +42,8 @@ class Machine:
 
     def prepare(self, name: str, size: int = 1000) -> None:
         """Do what `warm` does."""
-        plan: Any = SimpleNamespace(fingerprint=embedder_of(name).fingerprint, precision="fp32", engine="native")
+        precision = resolve_precision("auto")
+        plan: Any = SimpleNamespace(fingerprint=embedder_of(name).fingerprint, precision=precision, engine="native")
         plan.parts = ()
         known_models.remember(load({"model": name, "cache_dir": str(self.settings.cache)}, {}), plan)
 
@@ -316,3 +318,13 @@ def test_two_processes_load_one_after_the_other(machine: Machine) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(load_it, ["a", "b"]))
     assert [entry.split()[1] for entry in order] == ["in", "out", "in", "out"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_the_model_of_the_settings_in_another_precision_is_another(machine: Machine, precision: str) -> None:
+    """What `auto` stands for here is the model of the settings; the two others are to be loaded beside it."""
+    values = machine.settings.model_values() | {"precision": precision, "engine": "native", "threads": 0}
+    known = known_models.KnownModel(values, {}, 0)
+    assert machine.settings.precision == "auto"
+    assert (known.settings(machine.settings) is machine.settings) is (precision == resolve_precision("auto"))
+    assert known.settings(machine.settings).precision in (precision, "auto")
