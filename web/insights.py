@@ -1,7 +1,6 @@
 """What people ask, as the routes hand it to the recorder; nothing where the server keeps none of it."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Protocol
 
 from flask import Flask, current_app, has_request_context, request
@@ -33,17 +32,17 @@ def recorder() -> Recorder | None:
     return found
 
 
-def keep(search: SearchRequest, answer: Answer, via: Via) -> Answer:
-    """Hand over a search that was answered; return the answer with its id where it is kept.
+def keep(search: SearchRequest, answer: Answer, via: Via) -> str | None:
+    """Hand over a search that was answered; return its id, or None where it is not kept.
 
     One that goes on where another ended is no question of its own.
     """
     kept = recorder()
     if kept is None or search.offset or not has_request_context():
-        return answer
+        return None
     who = caller()
     is_typing = who.is_shown or TYPING in request.headers  # boxes of other sites search while somebody types
-    id = kept.searched(
+    return kept.searched(
         search,
         answer,
         via="box" if who.is_shown else via,
@@ -51,7 +50,6 @@ def keep(search: SearchRequest, answer: Answer, via: Via) -> Answer:
         scope=who.scope,
         seen=not is_typing,
     )
-    return replace(answer, search_id=id) if id else answer
 
 
 class _Suggests(Protocol):

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -286,11 +286,6 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA query_only = ON")
     _check(connection, folder)
     return connection
-
-
-def rows_of(connection: sqlite3.Connection, query: str, values: Iterable[object] = ()) -> list[tuple[object, ...]]:
-    """Return the rows of a query."""
-    return connection.execute(query, tuple(values)).fetchall()
 
 
 def _open(folder: Path) -> sqlite3.Connection:

@@ -36,8 +36,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
     """
     answer = retriever().search(search, embedded)
     searched(answer, mode=search.mode, collection=search.collection, k=search.k)
-    answer = replace(answer, took_ms=told(answer.took_ms))
-    return keep(search, answer, via) if via else answer
+    return replace(answer, took_ms=told(answer.took_ms), search_id=keep(search, answer, via) if via else None)
 
 
 def search_options(limits: Settings) -> Mapping[str, Schema]:

@@ -59,7 +59,11 @@ def as_text(found: Report) -> str:
     if found.unanswered:
         lines += ["", "Asked without a good answer", *_questions(found.unanswered, "unanswered")]
     most = max(group.asked for _, group in found.days)
-    bars = (f"  {day}  {'▇' * round(_BAR * group.asked / most):<{_BAR}}  {group.asked:,}" for day, group in found.days)
+    first = next(place for place, (_, group) in enumerate(found.days) if group.asked)
+    bars = (
+        f"  {day}  {'▇' * round(_BAR * group.asked / most):<{_BAR}}  {group.asked:,}"
+        for day, group in found.days[first:]
+    )
     return "\n".join([*lines, "", "By day", *bars])
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer.publish.publish import prepare
 from rag.errors import InsightsError
 from rag.insights.callers import SALTS, Callers, read_salts
 from rag.insights.events import SearchId, first_number, parts_of, time_of
@@ -16,6 +17,7 @@ from rag.insights.past_questions import is_within
 from rag.insights.store import DATABASE, InsightsStore, open_to_read
 from rag.query.filters import Filter
 from rag.serving.scope import NOTHING, Scope
+from rag.settings import Settings
 from tests.rag.insights.records import DAY_S, searched, told
 
 NOW = time.time()
@@ -152,6 +154,13 @@ def test_deletion_takes_it_out_of_the_files(tmp_path: Path) -> None:
         assert store.delete_all() == 101
     assert b"wants" not in all_bytes(folder)
     assert b"docs.example" not in all_bytes(folder)
+
+
+def test_an_index_folder_may_have_it_before_anything_is_indexed(tmp_path: Path) -> None:
+    settings = Settings(index=str(tmp_path))
+    InsightsStore(settings.insights_folder).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["insights"]
+    prepare(tmp_path)  # raises for what is not of an index
 
 
 def test_a_store_that_cannot_be_read_says_so(tmp_path: Path) -> None:
