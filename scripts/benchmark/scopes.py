@@ -1,6 +1,7 @@
 """Search within a part of an index, by chance and of one subject, as a key with such a scope gets it."""
 
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,10 @@ ALL = "all"
 
 
 def scopes(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """Search all passages, and those of each scope: by meaning, by words, and the whole query; recall of the first."""
+    """Search all passages, and those of each scope: by meaning, by words, and the whole query; recall of the first.
+
+    Times are processor time: those of the slowest calls would else be those of other processes.
+    """
     ours = Embeddings()
     folder = _built(source, chunks, ours, work)
     questions = queries(json.loads((work / "real.json").read_text(encoding="utf-8")), QUERIES)
@@ -57,7 +61,7 @@ def scopes(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
         tasks[f"dense: {name}"] = partial(_dense, retriever, vectors, only)
         for mode in ("lexical", "hybrid"):
             tasks[f"{mode}: {name}"] = partial(_answer, retriever, questions, mode, only)
-    seconds = interleave(tasks, range(min(_MEASURED, len(questions))), repeat)
+    seconds = interleave(tasks, range(min(_MEASURED, len(questions))), repeat, clock=time.process_time)
     rows: list[Row] = []
     for name, values in seconds.items():
         kind, _, part = name.partition(": ")

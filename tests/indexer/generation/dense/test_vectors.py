@@ -79,11 +79,13 @@ def test_every_kind_finds_the_best_that_a_filter_allows(reader: VectorReader, sh
     assert recall(reader, np.random.default_rng(1).random(MANY) < share) >= 0.97
 
 
+@pytest.mark.parametrize("most_of_all", [0.4, 2])  # by default, and never
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.02])
 def test_filters_are_exact_where_lists_are_searched_too(
-    reader: VectorReader, share: float, monkeypatch: pytest.MonkeyPatch
+    reader: VectorReader, share: float, most_of_all: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("indexer.generation.dense.vectors._SCORED_ALONE", 50)
+    monkeypatch.setattr("indexer.generation.dense.filtered_lists._ALL", most_of_all)
     assert recall(reader, np.random.default_rng(1).random(MANY) < share) >= 0.97
     about = unit(MANY, 32) @ unit(1, 32, seed=4)[0]  # a filter about one thing, and queries about others
     assert recall(reader, about > np.quantile(about, 1 - share)) >= 0.97
