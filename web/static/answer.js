@@ -108,9 +108,11 @@
   /** Reads an answer to its end; returns what is to be said of that. */
   async function stream(turn, request, control) {
     try {
+      const headers = { Accept: "text/event-stream", "Content-Type": "application/json" };
+      if (!request.history) headers["X-Pilotlight-Typing"] = "1"; // the page has asked this already, and it counts once
       const reply = await fetch(region.dataset.api, {
         method: "POST",
-        headers: { Accept: "text/event-stream", "Content-Type": "application/json" },
+        headers,
         body: JSON.stringify(request),
         signal: control.signal,
       });
