@@ -26,6 +26,7 @@ LISTS = ("source", "url_prefix", "path", "language", "content_type")  # fields w
 FIELDS = (*LISTS, "date", "metadata")
 MOST_VALUES = 32  # of one field, and names of metadata
 MOST_CHARACTERS = 2_000  # of one value; an address may be as long
+ACCESS = "access."  # before the kind of a list, in a term
 _MOST_FOLDERS = 32  # levels of an address that have terms of their own
 _LONGEST_TERM = 200  # bytes of a value that stands in its term as it is
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -129,6 +130,11 @@ class Filter:
             fields["metadata"] = {name: list(values) for name, values in self.metadata}
         return fields
 
+    def without_readers(self) -> "Filter":
+        """Return the same for documents of which none has an access list."""
+        also = frozenset(frozenset(each.without_readers() for each in alternatives) for alternatives in self.also)
+        return replace(self, readers=None, also=also)
+
     def conditions(self) -> tuple[Condition, ...]:
         """Return what must hold of a document, all of it."""
         groups = [
@@ -169,7 +175,7 @@ class Filter:
 
 
 def terms_of(document: Document) -> list[str]:
-    """Return the terms of a document, each once; every term is less than 300 bytes of UTF-8."""
+    """Return the terms of a document, each once; each but names of access lists has less than 300 bytes of UTF-8."""
     top, path = _split(document.url)
     terms = [_term("source", document.source), _term("content_type", document.content_type)]
     if document.language is not None:
@@ -179,8 +185,19 @@ def terms_of(document: Document) -> list[str]:
     terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
     for lists, names in document.access._asdict().items():
         if names is not None:
-            terms += [_term(f"access.{lists}", name) for name in ("", *names)]  # the first says that there is one
+            # the first says that there is one; none is shortened, as the next build reads the names from here
+            terms += [f"{ACCESS}{lists}:{name}" for name in ("", *names)]
     return list(dict.fromkeys(terms))
+
+
+def access_of(terms: Iterable[str]) -> AccessLists:
+    """Return the access lists of a document out of its terms."""
+    found: dict[str, list[str]] = {}
+    for term in terms:
+        if term.startswith(ACCESS):
+            lists, _, name = term.removeprefix(ACCESS).partition(":")
+            found.setdefault(lists, []).extend([name] if name else [])
+    return AccessLists(*(tuple(found[name]) if name in found else None for name in AccessLists._fields))
 
 
 def folded(text: str) -> str:
@@ -207,8 +224,8 @@ def is_day(value: object) -> bool:
 
 def _readable(lists: str, names: Sequence[str]) -> Condition:
     """Return the condition that a document has no access list of a kind, or one with a name."""
-    field = f"access.{lists}"
-    return AnyOf(((LacksTerm(_term(field, "")),), (HasTerm(tuple(_term(field, name) for name in names)),)))
+    field = ACCESS + lists
+    return AnyOf(((LacksTerm(f"{field}:"),), (HasTerm(tuple(f"{field}:{name}" for name in names)),)))
 
 
 def _sql(conditions: Iterable[Condition], values: list[str]) -> str:

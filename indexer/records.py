@@ -22,6 +22,11 @@ class AccessLists(NamedTuple):
 EVERYBODY = AccessLists()
 
 
+def access_from_json(lists: Sequence[Any] | None) -> AccessLists:
+    """Return what JSON gives back for access lists; None: there were none."""
+    return AccessLists(*(None if names is None else tuple(names) for names in lists or ()))
+
+
 class Stated(NamedTuple):
     """What the sender of a document says of it, which goes before what the document says of itself."""
 
@@ -29,12 +34,14 @@ class Stated(NamedTuple):
     language: str | None = None  # primary subtag in lower case
     date: str | None = None  # YYYY-MM-DD
     metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names, each with its values
+    access: tuple[str, ...] | None = None  # who may read it, see `AccessLists`
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> "Stated":
         """Make it of what JSON gives back for it: lists, in the order of its fields."""
-        title, language, date, metadata = values
-        return cls(title, language, date, tuple((name, tuple(texts)) for name, texts in metadata))
+        title, language, date, metadata, *rest = values  # older programs knew no access lists
+        access = None if not rest or rest[0] is None else tuple(rest[0])
+        return cls(title, language, date, tuple((name, tuple(texts)) for name, texts in metadata), access)
 
 
 NOTHING_STATED = Stated()

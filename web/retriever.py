@@ -156,6 +156,7 @@ class Pushes(Protocol):
         language: str | None = None,
         date: str | None = None,
         metadata: Mapping[str, str | Sequence[str]] | None = None,
+        access: Mapping[str, Any] | None = None,
         collection: str = "default",
     ) -> dict[str, Any]:
         """Accept a document. Raises DocumentRefused, JobConflict, QueueFull or StorageFull."""

@@ -166,7 +166,7 @@ class _Build:
         live = self._live
         if (
             live is not None
-            and live.schema_version == SCHEMA_VERSION
+            and live.schema_version >= SCHEMA_VERSION
             and self._draft.is_unchanged
             and not self._ledger.gone.count
         ):
@@ -334,6 +334,8 @@ class _Build:
             return self._skip(document.url, f"no text: {scans.unread[0][1]}" if scans.unread else "no text")
         for page, reason in scans.unread:
             self._ledger.skip(Skip(f"{document.url}#page={page}", f"a page without text: {reason}"))
+        if () in document.access:
+            self._ledger.skip(Skip(document.url, "an access list that is empty or cannot be read: hidden from all"))
         if len(chunks) > MOST_CHUNKS:
             del chunks[MOST_CHUNKS:]
             self._ledger.skip(Skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document"))

@@ -152,6 +152,7 @@ class Draft:
                 counts=self.counts,
                 files=self._files,
                 languages=self._writer.languages,
+                schema_version=self._writer.schema_version,
                 settings=settings | {"trained": self._trained},
                 sources=list(sources),
                 report=self._report().as_dict(),  # can only know the time until now

@@ -16,7 +16,10 @@ from typing import Any
 from indexer.errors import IndexCorrupt, IndexerError, IndexUnreadable
 
 SCHEMA_VERSION = 3
-_READ = (2, SCHEMA_VERSION)  # words of version 2 are stemmed as English, whatever the language
+RESTRICTED_VERSION = (
+    4  # as 3, with documents that not everybody may read: older programs, which would show them, refuse
+)
+_READ = (2, SCHEMA_VERSION, RESTRICTED_VERSION)  # words of version 2 are stemmed as English, whatever the language
 _ENGLISH = ("en",)
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
@@ -78,10 +81,20 @@ class Manifest:
     languages: tuple[str, ...] = _ENGLISH  # by whose rules words are stemmed, the most frequent one first
     schema_version: int = SCHEMA_VERSION
 
+    @property
+    def is_restricted(self) -> bool:
+        """Whether a document has an access list."""
+        return self.schema_version == RESTRICTED_VERSION
+
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
         content = asdict(self)
         return _dump({"checksum": _checksum(content), **content})
+
+
+def schema_version(*, restricted: bool) -> int:
+    """Return the version of a generation that is written now."""
+    return RESTRICTED_VERSION if restricted else SCHEMA_VERSION
 
 
 def is_generation_id(text: str) -> bool:
@@ -123,7 +136,7 @@ def parse_manifest(
         raise corrupt(where, "is not a JSON object")
     version = content.get("schema_version")
     if version not in _READ:
-        raise corrupt(where, f"has schema version {version!r}, this program reads {' and '.join(map(str, _READ))}")
+        raise corrupt(where, f"has schema version {version!r}, this program reads {', '.join(map(str, _READ))}")
     checksum = content.pop("checksum", None)
     if checksum != _checksum(content) or raw != _dump({"checksum": checksum, **content}):
         raise corrupt(where, "does not match its checksum")
@@ -199,7 +212,7 @@ def _typed(content: dict[str, Any]) -> Manifest:
     sources = _field(content, "sources", list)
     if not all(isinstance(source, str) for source in sources):
         raise ValueError("sources")
-    languages = content.get("languages") if content["schema_version"] == SCHEMA_VERSION else list(_ENGLISH)
+    languages = content.get("languages") if content["schema_version"] >= SCHEMA_VERSION else list(_ENGLISH)
     if not isinstance(languages, list) or not all(isinstance(language, str) for language in languages):
         raise ValueError("languages")
     return Manifest(

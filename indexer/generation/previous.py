@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
@@ -14,18 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.late_interaction import Signs
+from indexer.filter import access_of
 from indexer.generation.current import current_id, generation_folder
 from indexer.generation.document_database import SCHEMA, metadata_from_json, open_read_only
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS, Manifest, check_files, corrupt, read_manifest
 from indexer.generation.rows import read_rows
 from indexer.generation.tokens import TokenReader, open_tokens
-from indexer.records import SEPARATOR, Chunk, Document, Page, PageRecord, Section
+from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Section
 
 if TYPE_CHECKING:
     from indexer.generation.dense.vectors import VectorReader
 
-READER_VERSION = 12  # raise it whenever pages would be parsed or cut in another way than before
+READER_VERSION = 13  # raise it whenever pages would be parsed or cut in another way than before
 INDEXED = "indexed"  # outcome of a page that became a document
 _SETTLED = timedelta(seconds=2)  # age from which a modification time, in whole seconds, tells versions apart
 
@@ -181,6 +183,7 @@ class PreviousGeneration:
             language=language,
             date=date,
             metadata=metadata_from_json(metadata),
+            access=self._access.get(document_id, EVERYBODY),
         )
         chunks = [
             Chunk(
@@ -198,6 +201,19 @@ class PreviousGeneration:
             for id, chunk_url, section, text, chunk_hash, tokens, position in self._rows(_CHUNKS, first, first + count)
         ]
         return document, chunks, range(first, first + count)
+
+    def is_given(self, url: str, access: tuple[str, ...] | None) -> bool:
+        """Return whether the documents of a page, and of what is in it, may be read by whom this list names."""
+        rows = self._rows("SELECT id FROM documents WHERE url = ?1 OR url BETWEEN ?1 || '!/' AND ?1 || '!0'", url)
+        return all(self._access.get(number, EVERYBODY).given == access for (number,) in rows)
+
+    @cached_property
+    def _access(self) -> dict[int, AccessLists]:
+        """The access lists of those documents that have any, by number."""
+        found: dict[int, list[str]] = {}
+        for term, number in self._rows("SELECT term, document FROM terms WHERE term BETWEEN 'access.' AND 'access/'"):
+            found.setdefault(number, []).append(term)
+        return {number: access_of(terms) for number, terms in found.items()}
 
     def row_of(self, content_hash: str) -> int | None:
         """Return a row whose embedded text has this hash."""

@@ -23,12 +23,13 @@ from indexer.generation.manifest import (
     Counts,
     FileRecord,
     record_file,
+    schema_version,
 )
 from indexer.generation.repetition import RepetitionCounter
 from indexer.generation.rows import RowWriter
 from indexer.generation.signature import signature
 from indexer.generation.tokens import TokenWriter
-from indexer.records import Chunk, Document
+from indexer.records import EVERYBODY, Chunk, Document
 
 
 class GenerationWriter:
@@ -44,11 +45,17 @@ class GenerationWriter:
         self._repetition = RepetitionCounter()
         self._lexical = LexicalWriter(folder / LEXICAL)
         self._tokens = TokenWriter(folder / TOKENS, folder / TOKEN_OFFSETS) if tokens else None
+        self._is_restricted = False
 
     @property
     def counts(self) -> Counts:
         """Numbers of documents and chunks added so far."""
         return Counts(self.documents.documents, self.documents.chunks, self._dimension)
+
+    @property
+    def schema_version(self) -> int:
+        """The `schema_version` of the manifest, of what has been added so far."""
+        return schema_version(restricted=self._is_restricted)
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -62,6 +69,7 @@ class GenerationWriter:
         """
         number, row = self.documents.documents, self.documents.chunks
         terms = terms_of(document)
+        self._is_restricted |= document.access != EVERYBODY
         self.documents.add(document, chunks, terms)
         self._rows.add(number, [signature(chunk.text) for chunk in chunks] if signatures is None else signatures)
         self._repetition.add(document.title, (chunk.text for chunk in chunks))

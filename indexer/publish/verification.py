@@ -17,7 +17,7 @@ from embedder.protocol import Embedder, encode_documents
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker, hash_text, with_context
 from indexer.errors import IndexerError, IndexUnreadable
-from indexer.filter import terms_of
+from indexer.filter import access_of, terms_of
 from indexer.generation.dense.vectors import VectorReader
 from indexer.generation.document_database import metadata_from_json, open_read_only
 from indexer.generation.lexical.lexical_index import LexicalReader
@@ -40,7 +40,7 @@ from indexer.generation.rows import read_rows
 from indexer.generation.signature import signature
 from indexer.generation.tokens import open_tokens
 from indexer.number_format import counted
-from indexer.records import SEPARATOR, Document, Section
+from indexer.records import EVERYBODY, SEPARATOR, Document, Section
 
 SAMPLE = 32  # passages that are embedded again, evenly spaced
 _ALIKE = 0.999  # cosine of a stored vector and the same text embedded again
@@ -187,15 +187,20 @@ class _Parts:
 
     def terms(self) -> str:
         stored = groupby(self._select("SELECT document, term FROM terms ORDER BY document"), itemgetter(0))
-        total = 0
+        total, is_restricted = 0, False
         for document_id, document in self._each_document():
-            wanted = set(terms_of(document))
             owner, group = next(stored, (None, iter(())))
-            if owner != document_id or {term for _, term in group} != wanted:
+            found = [term for _, term in group]
+            access = access_of(sorted(found))  # which stands nowhere else
+            is_restricted |= access != EVERYBODY
+            wanted = set(terms_of(replace(document, access=access)))
+            if owner != document_id or set(found) != wanted:
                 raise corrupt(self._path, f"has other filter terms for {document.url} than it should")
             total += len(wanted)
         if next(stored, None) is not None:
             raise corrupt(self._path, "has filter terms of documents that are not there")
+        if is_restricted != self._manifest.is_restricted:
+            raise corrupt(self._path, "has access lists, or has none, other than its manifest says")
         return f"{counted(total, 'filter term')} checked against the documents"
 
     def signatures(self) -> str:

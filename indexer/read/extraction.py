@@ -11,6 +11,7 @@ from typing import Any
 
 from indexer.decoding import shorten, visible
 from indexer.errors import ParseError
+from indexer.read.access_list import checked_names
 from indexer.read.language import detect
 from indexer.read.metadata import Declared, collect, day_of, language_of
 from indexer.records import Section, Whole
@@ -49,6 +50,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
         "language": content.declared.language,
         "date": content.declared.date,
         "metadata": {name: list(values) for name, values in content.declared.metadata.items()},
+        "access": content.declared.access,
         "is_link_list": content.is_link_list,
         "detected": _detect(content),
         "scanned": content.scanned,
@@ -84,7 +86,8 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
             if (cleaned := clean(text))
         )
         pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
-        declared = Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs))
+        access = checked_names(answer.get("access"))
+        declared = Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs), access)
         title, is_link_list = _line(answer["title"] or "") or None, answer.get("is_link_list") is True
         scanned = tuple(page for page in answer.get("scanned", ()) if isinstance(page, int))
         return Extraction(title, sections, declared, is_link_list, language_of(answer.get("detected")), scanned)

@@ -21,6 +21,7 @@ class Declared:
     language: str | None = None  # primary subtag in lower case
     date: str | None = None  # YYYY-MM-DD
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    access: tuple[str, ...] | None = None  # who may read it; None: everybody
 
 
 def language_of(tag: str | None) -> str | None:

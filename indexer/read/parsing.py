@@ -29,7 +29,7 @@ from indexer.read.metadata import day_of
 from indexer.read.ocr.installation import NO_OCR, Ocr
 from indexer.read.ocr.pages import Scans, Spare, count_pages, nobody, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
-from indexer.records import Document, Page, Section
+from indexer.records import AccessLists, Document, Page, Section
 
 __all__ = ["CONTENT_TYPES", "LinkList", "Unwanted", "content_type_of", "parse"]
 
@@ -92,6 +92,7 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, s
         date=stated.date or declared.date or day_of(page.last_modified),
         metadata={**declared.metadata, **_confidence(scans), **dict(stated.metadata)},
         scans=scans.counts,
+        access=AccessLists(stated.access, declared.access),
     )
 
 

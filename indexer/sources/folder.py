@@ -12,10 +12,12 @@ from pathlib import Path
 
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
+from indexer.read.access_list import FILE
 from indexer.read.allowed_places import folder_above
 from indexer.read.container import expand
 from indexer.read.formats import CONTAINER, HTML, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
-from indexer.records import Failure, Item, Known, Page, PageRecord, Skip
+from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Skip
+from indexer.sources.access_files import Lists
 from indexer.sources.folder_tree import Tree
 from indexer.sources.templates import spread
 
@@ -26,6 +28,7 @@ _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno
 class _Entry:
     path: Path
     content_type: str
+    access: tuple[str, ...] | None = None  # who may read it
 
 
 _Found = _Entry | Known | Skip | Failure
@@ -73,7 +76,8 @@ def read_path(
     if not is_folder and (refusal := refusal_of(root.name, no_images)):
         raise SourceError(f"cannot read {source}: {refusal}")
     with closing(_tree(root, top) if is_folder else _tree(root.parent, top if top != root else root.parent)) as tree:
-        entries = list(_walk(tree, source, earlier, no_images)) if is_folder else [_Entry(root, content_type or "")]
+        there = _walk(tree, source, earlier, no_images) if is_folder else _alone(tree, root, content_type or "")
+        entries = list(there)
         found(sum(isinstance(entry, _Entry) for entry in entries))
         if is_folder and study is not None:
             pages = [one for one in entries if isinstance(one, _Entry) and reader_of(one.content_type) == HTML]
@@ -96,10 +100,26 @@ def _tree(root: Path, top: Path) -> Tree:
         raise SourceError(f"cannot read {root}: {error.strerror}") from error
 
 
+def _alone(tree: Tree, path: Path, content_type: str) -> Iterator[_Found]:
+    """One file, with the lists that concern it."""
+    lists = Lists(tree)
+    access = lists.of_file(path, lists.of_folder(path.parent, None))
+    yield from lists.troubles
+    yield _Entry(path, content_type, access)
+
+
 def _walk(tree: Tree, source: str, earlier: PreviousGeneration | None, no_images: str) -> Iterator[_Found]:
-    todo = [tree.root]
+    lists = Lists(tree)
+    yield from _below(tree, source, earlier, no_images, lists)
+    yield from lists.troubles
+
+
+def _below(
+    tree: Tree, source: str, earlier: PreviousGeneration | None, no_images: str, lists: Lists
+) -> Iterator[_Found]:
+    todo: list[tuple[Path, tuple[str, ...] | None]] = [(tree.root, None)]
     while todo:
-        here = todo.pop()
+        here, inherited = todo.pop()
         url = here.as_uri()
         try:
             found = tree.list(here)
@@ -115,9 +135,13 @@ def _walk(tree: Tree, source: str, earlier: PreviousGeneration | None, no_images
                 for record in earlier.pages(f"{url}/"):
                     yield Known(replace(record, source=source), kept=reason)
             continue
+        access = lists.of_folder(here, inherited) if any(name == FILE for name, _ in found) else inherited
+        own = {name.removesuffix(FILE) for name, _ in found if name.endswith(FILE)}
         below = []
         for name, kind in found:
             path = here / name
+            if name.endswith(FILE):
+                continue
             if stat.S_ISDIR(kind):
                 if name.startswith("."):
                     yield Skip(path.as_uri(), "hidden")
@@ -132,8 +156,9 @@ def _walk(tree: Tree, source: str, earlier: PreviousGeneration | None, no_images
             elif refusal := refusal_of(name, no_images):
                 yield Skip(path.as_uri(), refusal)
             else:
-                yield _Entry(path, content_type_of(name) or "")
-        todo += reversed(below)
+                readers = lists.of_file(path, access) if name in own else access
+                yield _Entry(path, content_type_of(name) or "", readers)
+        todo += [(folder, access) for folder in reversed(below)]
 
 
 def _read(entry: _Found, tree: Tree, source: str, max_bytes: int, earlier: PreviousGeneration | None) -> list[Item]:
@@ -150,7 +175,7 @@ def _read(entry: _Found, tree: Tree, source: str, max_bytes: int, earlier: Previ
     except OSError as error:
         reason = error.strerror or "cannot be read"
         records: list[PageRecord] = []
-        if earlier and error.errno not in _GONE:
+        if earlier and error.errno not in _GONE and earlier.is_given(url, entry.access):
             own = earlier.page(url)
             records = [*([own] if own else []), *earlier.pages(f"{url}!/")]
         return [Known(replace(record, source=source), kept=reason) for record in records] or [Failure(url, reason)]
@@ -165,5 +190,6 @@ def _read(entry: _Found, tree: Tree, source: str, max_bytes: int, earlier: Previ
         etag=None,
         last_modified=formatdate(status.st_mtime, usegmt=True),
         fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        stated=NOTHING_STATED._replace(access=entry.access),
     )
     return [page]

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from indexer.config import CrawlLimits
 from indexer.generation.previous import PreviousGeneration
 from indexer.link_template import LinkTemplate
+from indexer.read.access_list import FILE
 from indexer.read.formats import MAIL, OCR_OFF, content_type_of, is_source_code, reader_of, refusal_of
 from indexer.records import Failure, Known, Page, Skip
 
@@ -24,6 +25,16 @@ class StoredFile(Protocol):
     @property
     def size(self) -> int:
         """Bytes."""
+
+
+_LIST = FILE.encode()
+
+
+def _listed_by(path: bytes) -> Iterator[bytes]:
+    """What stands before `FILE` in the names of lists that would concern a file."""
+    yield path
+    steps = path.split(b"/")
+    yield from (b"".join(step + b"/" for step in steps[:place]) for place in range(len(steps)))
 
 
 T = TypeVar("T", bound=StoredFile)
@@ -62,9 +73,14 @@ class StoredFiles:
         self._earlier = earlier
         self._no_images = no_images
         self._read_anyway = read_anyway
+        self._lists: set[bytes] = set()  # what stands before `FILE` in their paths
         self._template = LinkTemplate(limits.link_template) if limits.link_template else None
         self._ref, self._commit = ref, commit
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
+
+    def note_lists(self, paths: Iterable[bytes]) -> None:
+        """Look for access lists among all files of the source: what one is for is left out, not opened to everybody."""
+        self._lists = {path.removesuffix(_LIST) for path in paths if path.endswith(_LIST)}
 
     def wanted(
         self, files: Iterable[T], special: Callable[[T], str], *, types_are_told: bool = False
@@ -86,6 +102,10 @@ class StoredFiles:
                 if top not in hidden:
                     hidden.add(top)
                     yield Skip(self.url(top), "hidden")
+            elif file.path.endswith(_LIST):
+                yield Skip(self.url(file.path), "an access list, which only folders can have")
+            elif self._lists and not self._lists.isdisjoint(_listed_by(file.path)):
+                yield Skip(self.url(file.path), "has an access list, which only files of folders can have")
             elif reason := special(file) or self._refusal(file.path, name, types_are_told):
                 yield Skip(self.url(file.path), reason)
             elif file.size > self._limits.max_bytes:

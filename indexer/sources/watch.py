@@ -8,6 +8,7 @@ from pathlib import Path
 from watchfiles import Change, watch
 
 from indexer.errors import SourceError
+from indexer.read.access_list import FILE
 
 _QUIET = 300  # ms without a change after which a run of changes is told
 _LONGEST = 5_000  # ms after which it is told in any case
@@ -17,8 +18,8 @@ _BEGINS = 10.0  # seconds that it may take to begin; a large tree takes one
 class Watcher:
     """Observes sources until it is closed, each in a thread; a path that is not there yet is left out.
 
-    Names that begin with a dot are ignored, as the build ignores them, and so is all below `ignored`: an index that
-    lies in a folder it is made from must not set off a build by being written.
+    Names that begin with a dot are ignored, as the build ignores them, but those of access lists are not. All below
+    `ignored` is: an index that lies in a folder it is made from must not set off a build by being written.
     """
 
     def __init__(self, sources: Iterable[str], ignored: Path) -> None:
@@ -77,7 +78,8 @@ class Watcher:
             path = Path(name)
             if not is_folder:
                 return path == root
-            hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+            steps = path.relative_to(root).parts
+            hidden = any(step.startswith(".") for step in (steps[:-1] if path.name == FILE else steps))
             return not hidden and not path.is_relative_to(self._ignored)
 
         try:

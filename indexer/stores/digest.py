@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from indexer.generation.manifest import FileRecord
-from indexer.records import Chunk, Document
+from indexer.records import EVERYBODY, Chunk, Document
 from indexer.stores.store import GenerationScan, ScannedDocument
 
 
@@ -52,4 +52,7 @@ def unordered_digest_of(reading: GenerationScan) -> str:
 
 
 def _fields(record: Document | Chunk) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+    found = {field.name: getattr(record, field.name) for field in fields(record)}
+    if found.get("access") == EVERYBODY:  # so that what was published before there were lists keeps its checksum
+        del found["access"]
+    return found

@@ -54,6 +54,7 @@ class IndexOptions(TypedDict, total=False):
 
     add: bool  # keep the sources of the index beside those named
     full: bool  # reprocess unchanged pages too
+    access: Mapping[str, Sequence[str]]  # who may read it: users and groups, see docs/access.md
     collection: str
     model: str  # by its name; without one, it stays that of the index
 

@@ -4,10 +4,13 @@ Also hands on what the packages above, which may not look below, need of filters
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indexer.errors import FilterError
 from indexer.filter import LISTS, MOST_CHARACTERS, MOST_VALUES, Filter
+
+if TYPE_CHECKING:
+    from indexer.generation.manifest import Manifest
 
 __all__ = [
     "DAYS",
@@ -19,6 +22,7 @@ __all__ = [
     "Filter",
     "FilterError",
     "fields_of",
+    "in_force",
     "key_of",
     "parameters_of",
 ]
@@ -26,6 +30,11 @@ __all__ = [
 DAYS = ("from", "to")
 METADATA = "meta."  # before a name
 KEYS = (*LISTS, *DAYS, f"{METADATA}NAME")
+
+
+def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
+    """Return what is left of a filter in a generation: who asks is of no concern where nothing has an access list."""
+    return only if only is None or manifest.is_restricted else only.without_readers() or None
 
 
 def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:

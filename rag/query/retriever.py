@@ -24,6 +24,7 @@ from rag.errors import FingerprintMismatch, RerankOff
 from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
 from rag.query.closeness import is_close
 from rag.query.facets import Share, count_facets
+from rag.query.filters import in_force
 from rag.query.headings import sample_headings
 from rag.query.hits import Page, Ranked, explained, fetch_hits
 from rag.query.options import FURTHEST
@@ -137,6 +138,7 @@ class Retriever:
         request.check(self.limits)
         if request.rerank and self._reranker is None:
             raise RerankOff
+        seen = in_force(seen, self.generation.manifest)
         if seen:
             request = replace(request, filter=request.only & seen if request.only else seen)
         words = self.generation.read_query(

@@ -85,6 +85,7 @@ class ServedCollection:
             "documents": generation.document_count,
             "chunks": generation.chunk_count,
             **({"held_back": {"generation": held.generation, "reason": held.reason}} if held else {}),
+            **({"restricted": True} if generation.manifest.is_restricted else {}),
         }
 
 

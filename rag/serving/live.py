@@ -27,6 +27,7 @@ from rag.errors import (
     RerankOff,
 )
 from rag.models.loaded_models import EmbeddedQuery, Embedding, LoadedModel, MakeEmbedder
+from rag.query.filters import in_force
 from rag.query.headings import is_suggested_for, suggestions
 from rag.query.options import SUGGESTED
 from rag.query.request import SearchRequest
@@ -257,10 +258,11 @@ class LiveRetriever:
 
         def look(retriever: Retriever) -> list[Suggestion]:
             generation = retriever.generation
-            headings = generation.suggest(typed, most + 1, filter)
+            only = in_force(filter, generation.manifest)
+            headings = generation.suggest(typed, most + 1, only)
 
             def may_be_read(id: str) -> bool:
-                return generation.allows(id, filter) if filter else generation.facts_by_id(id) is not None
+                return generation.allows(id, only) if only else generation.facts_by_id(id) is not None
 
             good = [question.text for question in questions if all(map(may_be_read, question.documents))]
             return suggestions(typed, good, headings, most)
@@ -275,8 +277,9 @@ class LiveRetriever:
 
         def begin(retriever: Retriever) -> Iterator[dict[str, Any]]:
             generation = retriever.generation
+            only = in_force(filter, generation.manifest)
             return _begun(
-                found for found in generation.documents() if filter is None or generation.allows(found["id"], filter)
+                found for found in generation.documents() if only is None or generation.allows(found["id"], only)
             )
 
         return self._ask(collection, begin)
@@ -288,7 +291,8 @@ class LiveRetriever:
 
         def look(retriever: Retriever) -> tuple[Found | None, Manifest]:
             generation = retriever.generation
-            allowed = filter is None or generation.allows(id, filter)  # first: what may not be seen is not read
+            only = in_force(filter, generation.manifest)
+            allowed = only is None or generation.allows(id, only)  # first: what may not be seen is not read
             return read(generation) if allowed else None, generation.manifest
 
         found, manifest = self._ask(collection, look)

@@ -28,6 +28,9 @@ from indexer.generation.catalogue import document_id
 from indexer.generation.layout import COLLECTIONS, DEFAULT, PUSHED, collection_dir, is_collection_name, is_url
 from indexer.publish.collections import live_id
 from indexer.publish.publish import check_space, disk_errors, prepare
+from indexer.read.access_list import LONGEST as LONGEST_READER
+from indexer.read.access_list import MOST_NAMES as MOST_READERS
+from indexer.read.access_list import readers_of
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.metadata import LONGEST_NAME, LONGEST_VALUE, collect, day_of, language_of
 from indexer.records import Page, Stated
@@ -45,7 +48,15 @@ from rag.errors import (
 )
 from rag.settings import Settings
 
-__all__ = ["LONGEST_NAME", "LONGEST_VALUE", "PUSHED_TYPES", "PushedQueue", "pushed_folders"]
+__all__ = [
+    "LONGEST_NAME",
+    "LONGEST_READER",
+    "LONGEST_VALUE",
+    "MOST_READERS",
+    "PUSHED_TYPES",
+    "PushedQueue",
+    "pushed_folders",
+]
 PUSHED_TYPES = sorted(CONTENT_TYPES)
 RUNNER = (sys.executable, "-m", "rag.commands.pushed_runner")
 MOST_QUEUED = 10_000  # changes of one collection that wait
@@ -91,6 +102,7 @@ class PushedQueue:
         language: str | None = None,
         date: str | None = None,
         metadata: Mapping[str, str | Sequence[str]] | None = None,
+        access: Mapping[str, Any] | None = None,
         collection: str = DEFAULT,
     ) -> dict[str, Any]:
         """Accept a document in place of what its address had; it is on the disk when this returns.
@@ -105,6 +117,7 @@ class PushedQueue:
             language: likewise.
             date: likewise.
             metadata: text, or several, by name.
+            access: who may read it, besides what it says itself: `users` and `groups`; None: everybody.
             collection: which one; made if it is missing.
 
         Returns:
@@ -130,7 +143,7 @@ class PushedQueue:
             etag=None,
             last_modified=None,
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            stated=_stated(title, language, date, metadata or {}),
+            stated=_stated(title, language, date, metadata or {}, access),
         )
         with self._writing(collection, len(body)):
             facts = store.facts()
@@ -264,7 +277,13 @@ def _address(url: str) -> str:
     return address
 
 
-def _stated(title: str, language: str | None, date: str | None, metadata: Mapping[str, str | Sequence[str]]) -> Stated:
+def _stated(
+    title: str,
+    language: str | None,
+    date: str | None,
+    metadata: Mapping[str, str | Sequence[str]],
+    access: Mapping[str, Any] | None,
+) -> Stated:
     pairs = [
         (name, value) for name, given in metadata.items() for value in ([given] if isinstance(given, str) else given)
     ]
@@ -273,7 +292,11 @@ def _stated(title: str, language: str | None, date: str | None, metadata: Mappin
             raise DocumentRefused("metadata", f"has a name or value that is empty or too long: {name[:80]!r}")
     if date is not None and day_of(date) != date:
         raise DocumentRefused("date", "must be a day such as 2026-01-31")
-    return Stated(one_line(title), language_of(language), date, tuple(collect(pairs).items()))
+    try:
+        readers = None if access is None else readers_of(access)
+    except ValueError as error:
+        raise DocumentRefused("access", str(error)) from error
+    return Stated(one_line(title), language_of(language), date, tuple(collect(pairs).items()), readers)
 
 
 def _described(change: Change, collection: str) -> dict[str, Any]:

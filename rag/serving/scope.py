@@ -67,6 +67,7 @@ class Scope:
 
 
 EVERYTHING = Scope()
+UNLISTED = Scope(readers=frozenset())  # documents without an access list
 NOTHING = Scope(())
 
 

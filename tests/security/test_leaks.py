@@ -64,12 +64,14 @@ class World:
     pushes: PushedQueue
 
 
-def page(word: str, text: str, team: str) -> str:
-    return f"---\nteam: [{team}]\n---\n# About {word}\n\n{text} It says {word}.\n\n## More of {word}\n\nMore, {word}.\n"
+def page(word: str, text: str, team: str, *, lists: bool = False) -> str:
+    access = f"\naccess: {{groups: [{team}]}}" if lists else ""
+    front = f"---\nteam: [{team}]{access}\n---\n"
+    return f"{front}# About {word}\n\n{text} It says {word}.\n\n## More of {word}\n\nMore, {word}.\n"
 
 
 @contextmanager
-def world(site: Site, folder: Path, role: str, scope: Scope, **more: str) -> Iterator[World]:
+def world(site: Site, folder: Path, role: str, scope: Scope, **more: Any) -> Iterator[World]:
     keys = KeyFile(folder / "keys.json")
     keys.add("one", role, KEY, scope=scope)
     settings = load({"index": str(site.index), "keys": str(keys.path), **more}, {})
@@ -85,8 +87,8 @@ def world(site: Site, folder: Path, role: str, scope: Scope, **more: str) -> Ite
         retriever.close()
 
 
-def build(root: Path, *, everything: bool) -> Site:
-    """Index the pages of red, or of all: at the same addresses."""
+def build(root: Path, *, everything: bool, lists: bool = False) -> Site:
+    """Index the pages of red, or of all: at the same addresses; with access lists if wanted, and one without."""
     site = Site(root)
     for path in site.source.iterdir():
         path.unlink()
@@ -94,8 +96,10 @@ def build(root: Path, *, everything: bool) -> Site:
     def write(teams: list[str]) -> None:
         for team in teams:
             for word, text in PAGES[team].items():
-                (site.source / f"{word}.md").write_text(page(word, text, team), encoding="utf-8")
+                (site.source / f"{word}.md").write_text(page(word, text, team, lists=lists), encoding="utf-8")
 
+    if lists:
+        (site.source / "openpage.md").write_text(page("openpage", "An index for all.", "none"), encoding="utf-8")
     write(list(PAGES) if everything else ["red", "red, blue"])
     site.build()
     if everything:
@@ -110,12 +114,15 @@ def build(root: Path, *, everything: bool) -> Site:
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, Site]:
     """Both indexes, of documents at the same addresses."""
-    root = tmp_path_factory.mktemp("world")
+    return both(tmp_path_factory.mktemp("world"))
+
+
+def both(root: Path, *, lists: bool = False) -> tuple[Site, Site]:
     found = []
     for everything in (True, False):
         folder = root / "now"
         folder.mkdir()
-        site = build(folder, everything=everything)
+        site = build(folder, everything=everything, lists=lists)
         site.index = site.index.rename(root / f"index-{everything}")
         site.source.rename(root / f"source-{everything}")
         folder.rmdir()
@@ -124,7 +131,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, Site]:
 
 
 def ids(site: Site) -> list[str]:
-    words = [word for pages in PAGES.values() for word in pages] + list(OTHER) + ["nothing"]
+    words = [word for pages in PAGES.values() for word in pages] + list(OTHER) + ["openpage", "nothing"]
     return [document_id((site.source / f"{word}.md").as_uri()) for word in words]
 
 

@@ -10,7 +10,7 @@ from werkzeug.exceptions import ServiceUnavailable
 from werkzeug.http import parse_options_header
 
 from rag.query.filters import MOST_VALUES
-from rag.serving.pushed_queue import LONGEST_NAME, LONGEST_VALUE, PUSHED_TYPES
+from rag.serving.pushed_queue import LONGEST_NAME, LONGEST_READER, LONGEST_VALUE, MOST_READERS, PUSHED_TYPES
 from web.api.jobs import NAME
 from web.api.parameters import (
     collection_among,
@@ -66,7 +66,23 @@ _STATED: dict[str, dict[str, Any]] = {
     "date": DAY | {"description": "day of the last change, likewise"},
     "collection": NAME | {"description": "name of a collection; made if it is missing"},
 }
-_FIELDS = {"url": _URL, "text": _TEXT, "base64": _BASE64, "content_type": _TYPE, **_STATED, "metadata": _METADATA}
+_READER = _VALUE | {"maxLength": LONGEST_READER}
+_NAMES = listed(_READER, maxItems=MOST_READERS // 2)
+_ACCESS = {
+    "type": "object",
+    "properties": {"users": _NAMES, "groups": _NAMES},
+    "additionalProperties": False,
+    "description": "who may read it, if not everybody: these users, and users of these groups; of none, nobody",
+}
+_FIELDS = {
+    "url": _URL,
+    "text": _TEXT,
+    "base64": _BASE64,
+    "content_type": _TYPE,
+    **_STATED,
+    "metadata": _METADATA,
+    "access": _ACCESS,
+}
 _EITHER = {"oneOf": [{"required": ["text"]}, {"required": ["base64"]}]}
 REQUEST = define("Push", structure({"url": _URL}, _FIELDS) | _EITHER)
 CHANGE = define(
@@ -132,6 +148,7 @@ def put() -> tuple[Response, int, dict[str, str]]:
             content_type,
             charset=charset,
             metadata=_metadata_of(fields.get("metadata", {})),
+            access=_access_of(fields.get("access")),
             **given,
         )
     finally:
@@ -215,6 +232,17 @@ def _metadata_of(given: object) -> dict[str, Any]:
             check("metadata", each, _VALUED)
         if not 0 < len(values) <= MOST_VALUES:
             raise FieldError("metadata", f"Each name has 1 to {MOST_VALUES} values.")
+    return given
+
+
+def _access_of(given: object) -> dict[str, Any] | None:
+    if given is not None and (not isinstance(given, dict) or not given.keys() <= {"users", "groups"}):
+        raise FieldError("access", "access must be an object with users, groups, or both: lists of names.")
+    for names in (given or {}).values():
+        if not isinstance(names, list):
+            raise FieldError("access", "users and groups must be lists of names.")
+        for name in names:
+            check("access", name, _READER)
     return given
 
 

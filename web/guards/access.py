@@ -19,9 +19,10 @@ from werkzeug.routing import Rule
 
 from rag.errors import KeysError
 from rag.serving.api_keys import KeyRing, is_loopback
-from rag.serving.scope import EVERYTHING, NOTHING, Scope
+from rag.serving.scope import EVERYTHING, NOTHING, UNLISTED, Scope
 from rag.settings import Settings
 from web.guards.callers import Caller, caller
+from web.guards.scoped_retriever import sees_all
 from web.guards.token_buckets import TokenBuckets
 from web.observe.worker_folder import shared_file
 from web.openapi import operation_of
@@ -67,8 +68,9 @@ class Access:
             self._check(role)
             if is_for_operators(request.url_rule):
                 _check_operator()
-            if needs_all(request.url_rule) and not caller().scope.is_all:
-                raise Forbidden(f"{caller().shown} may see a part alone, and this tells of the whole server.")
+            if needs_all(request.url_rule) and not sees_all():
+                shown = caller().shown if caller().name else "Whoever has no key"
+                raise Forbidden(f"{shown} may see a part alone, and this tells of the whole server.")
         except (Unauthorized, Forbidden) as error:
             wait = 0.0 if caller().name else self._refused.take(network_of(request.remote_addr))
             if wait > 0:
@@ -120,7 +122,7 @@ class Access:
             return found_user
         # without any keys none can be wrong, and there are clients that always send one
         if header is None or (role == "read" and self._ring.keys() is None):
-            return Caller("", "read" if self._is_open() else None)
+            return self._without_key()
         key = _key_of(header, role)
         if not key:
             known = "Bearer KEY" if role == "write" else "Bearer KEY, or Basic with the key as the password"
@@ -145,12 +147,20 @@ class Access:
             keys = self._ring.keys() or ()
         except KeysError:
             return NOTHING  # which keys there were is not known
-        return EVERYTHING if self._anonymous == "read" or all(key.scope.is_all for key in keys) else NOTHING
+        return (
+            UNLISTED if self._anonymous == "read" else EVERYTHING if all(key.scope.is_all for key in keys) else NOTHING
+        )
 
     @property
     def _is_open_to_this_machine(self) -> bool:
         """Whether all on this machine may read, as long as there are no keys; a proxy of users passes on the world."""
         return self._anonymous == "auto" and self._is_private and self._users is None
+
+    def _without_key(self) -> Caller:
+        """The caller that shows nothing: anybody, or, where all on this machine may read, its owner."""
+        if not self._is_open():
+            return Caller("", None)
+        return Caller("", "read", scope=UNLISTED if self._anonymous == "read" else EVERYTHING)
 
     def _is_open(self) -> bool:
         if self._anonymous != "auto":

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 from flask import Flask
 
-from web.guards.callers import caller
+from web.guards.scoped_retriever import sees_all
 
 QUANTUM_S = 0.010
 _is_paced: ContextVar[bool] = ContextVar("is_paced", default=False)
@@ -37,4 +37,4 @@ def register(app: Flask) -> None:
 
 
 def _begin() -> None:
-    _is_paced.set(not caller().scope.is_all)
+    _is_paced.set(not sees_all())

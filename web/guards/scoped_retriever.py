@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO, TypeVar
 
+from flask import current_app
+
 from rag.document_sections import Section
 from rag.errors import CollectionMissing, DocumentRefused, JobConflict, JobMissing, JobRefused, ModelMissing
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
-from rag.serving.scope import Scope
+from rag.serving.scope import UNLISTED, Scope
 from web.guards.callers import caller
 from web.retriever import Embedding, Jobs, Pushes, Retriever, Role
 
@@ -45,6 +47,21 @@ def visible_pushes(pushes: Pushes) -> Pushes:
     return pushes if scope.is_all else ScopedPushes(pushes, scope)
 
 
+def sees_all() -> bool:
+    """Return whether nothing is kept from the caller; one without a name sees what has no list, if anything has one.
+
+    This is for what is told beside documents, which are always filtered: a list may come at any moment.
+    """
+    scope = caller().scope
+    return scope.is_all or (scope == UNLISTED and not is_restricted(current_app.extensions["retriever"].status()))
+
+
+def is_restricted(status: dict[str, Any], collection: str | None = None) -> bool:
+    """Return whether a document of a collection, or of any, has an access list."""
+    found = status.get("collections", [])
+    return any(each.get("restricted") for each in found if collection in (None, each["name"]))
+
+
 class ScopedRetriever:
     """A retriever with the collections and documents of a scope alone; satisfies `web.retriever.Retriever`."""
 
@@ -61,7 +78,11 @@ class ScopedRetriever:
         """The facts of the whole server, and of the collections that may be seen; OF_WHOLE of those that are whole."""
         status = self._inner.status()
         collections = [
-            {name: value for name, value in each.items() if name not in OF_WHOLE or self._scope.has_whole(each["name"])}
+            {
+                name: value
+                for name, value in each.items()
+                if name not in OF_WHOLE or self._has_whole(each["name"], status)
+            }
             for each in status.get("collections", [])
             if self._scope.has(each["name"])
         ]
@@ -83,7 +104,7 @@ class ScopedRetriever:
 
     def describe(self, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
         """Facts of a generation, which count all of its documents: only of collections that are seen whole."""
-        if not self._scope.has_whole(collection):
+        if not self._has_whole(collection):
             raise self._missing(collection)
         return self._ask(collection, lambda inner: inner.describe(collection))
 
@@ -91,7 +112,7 @@ class ScopedRetriever:
         """Search among what may be seen."""
         allowed = self._scope.narrowed(request.collection, seen)
         found = self._ask(request.collection, lambda inner: inner.search(request, embedded, allowed))
-        return found if self._scope.has_whole(request.collection) else replace(found, generation=NO_GENERATION)
+        return found if self._has_whole(request.collection) else replace(found, generation=NO_GENERATION)
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
         """Embed texts by the default model, or by one of a collection that may be seen."""
@@ -134,7 +155,7 @@ class ScopedRetriever:
     def headings(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
         """Headings from all over the index; none where a part of its documents may not be seen."""
         found = self._ask(collection, lambda inner: inner.headings(collection))
-        return found if self._scope.has_whole(collection) else []
+        return found if self._has_whole(collection) else []
 
     def suggest(
         self, typed: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None, most: int = SUGGESTED
@@ -164,7 +185,13 @@ class ScopedRetriever:
 
     def _generation(self, collection: str) -> dict[str, str]:
         """Return what is told of the generation instead of its id, where a part of its documents may not be seen."""
-        return {} if self._scope.has_whole(collection) else {"generation": NO_GENERATION}
+        return {} if self._has_whole(collection) else {"generation": NO_GENERATION}
+
+    def _has_whole(self, collection: str, status: dict[str, Any] | None = None) -> bool:
+        """Whether all documents of a collection may be seen, so that they may be counted."""
+        if self._scope != UNLISTED:
+            return self._scope.has_whole(collection)
+        return not is_restricted(status or self._inner.status(), collection)
 
     def _missing(self, collection: str) -> CollectionMissing:
         names = [each["name"] for each in self._inner.status().get("collections", [])]
@@ -237,6 +264,7 @@ class ScopedPushes:
         language: str | None = None,
         date: str | None = None,
         metadata: Mapping[str, str | Sequence[str]] | None = None,
+        access: Mapping[str, Any] | None = None,
         collection: str = DEFAULT_COLLECTION,
     ) -> dict[str, Any]:
         """Accept a document. Raises DocumentRefused for a collection outside, and what `Pushes.put` does."""
@@ -250,6 +278,7 @@ class ScopedPushes:
             language=language,
             date=date,
             metadata=metadata,
+            access=access,
             collection=collection,
         )
 

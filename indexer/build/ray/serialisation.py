@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from indexer.records import Chunk, Document, Page, Parsed, ScanCounts, Stated
+from indexer.records import Chunk, Document, Page, Parsed, ScanCounts, Stated, access_from_json
 
 _PAGE = tuple(field.name for field in fields(Page) if field.name != "body")
-_DOCUMENT = tuple(field.name for field in fields(Document) if field.name not in ("sections", "metadata", "scans"))
+_DOCUMENT = tuple(
+    field.name for field in fields(Document) if field.name not in ("sections", "metadata", "scans", "access")
+)
 _CHUNK = tuple(field.name for field in fields(Chunk))
 
 
@@ -29,17 +31,18 @@ def pack_parsed(parsed: Parsed) -> bytes:
     document = parsed.document
     metadata = {name: list(values) for name, values in document.metadata.items()}
     chunks = [_values(chunk, _CHUNK) for chunk in parsed.chunks or ()]
-    return pack([_values(document, _DOCUMENT), metadata, document.scans, chunks, dict(parsed.seconds)])
+    return pack([_values(document, _DOCUMENT), metadata, document.scans, document.access, chunks, dict(parsed.seconds)])
 
 
 def unpack_parsed(data: bytes) -> Parsed:
     """The document and its chunks."""
-    given, metadata, (pages, lines, left_out, unread), chunks, seconds = unpack(data)
+    given, metadata, (pages, lines, left_out, unread), access, chunks, seconds = unpack(data)
     document = Document(
         **dict(zip(_DOCUMENT, given, strict=True)),
         sections=(),
         metadata={name: tuple(values) for name, values in metadata.items()},
         scans=ScanCounts(pages, lines, left_out, tuple((page, reason) for page, reason in unread)),
+        access=access_from_json(access),
     )
     cut = [Chunk(**dict(zip(_CHUNK, values, strict=True))) for values in chunks]
     return Parsed(document, cut, seconds)

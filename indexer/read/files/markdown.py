@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from markdown_it.token import Token
 from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES
+from indexer.read.access_list import NOBODY, readers_of
 from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
 from indexer.read.metadata import Declared, collect, first_day, language_of
@@ -20,7 +22,9 @@ _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
 _LINE = re.compile(r"^(\w[\w-]*):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
 _LONGEST_FRONT = 16_000  # characters; the parser takes a millisecond for each few hundred
 _CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
-_OURS = ("title", "language", "lang", *_CHANGED)
+_ACCESS = "access"
+_OURS = ("title", "language", "lang", _ACCESS, *_CHANGED)
+_MENTIONS_ACCESS = re.compile(rf"^[\s{{,\"'?-]*{_ACCESS}\b", re.MULTILINE | re.IGNORECASE)
 _MOST_LINES = 200_000
 _NOTHING = ("", "~", "null")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
@@ -53,7 +57,7 @@ def render(text: str) -> Rendered:
     if text.count("\n") + text.count("\r") > _MOST_LINES:
         raise ParseError(f"more than {_MOST_LINES:,} lines of Markdown")
     found = _FRONT_MATTER.match(text)
-    front = _front_matter(found[1] or "") if found else {}
+    front, access = _front_matter(found[1] or "") if found else ({}, None)
     if found is not None:
         text = text[found.end() :]
     tokens = _PARSER.parse(text)
@@ -62,34 +66,42 @@ def render(text: str) -> Rendered:
         if opening.type == "heading_open":
             opening.attrSet("id", _slug(_plain(inline), taken))
     html = _PARSER.renderer.render(tokens, _PARSER.options, {})
-    return Rendered(html, next(iter(front.get("title", ())), None), _declared(front))
+    return Rendered(html, next(iter(front.get("title", ())), None), _declared(front, access))
 
 
-def _declared(front: Mapping[str, list[str]]) -> Declared:
+def _declared(front: Mapping[str, list[str]], access: tuple[str, ...] | None) -> Declared:
     languages = [*front.get("language", ()), *front.get("lang", ())]
     return Declared(
         language=next((code for tag in languages if (code := language_of(tag))), None),
         date=first_day(day for name in _CHANGED for day in front.get(name, ())),
         metadata=collect((name, value) for name, values in front.items() if name not in _OURS for value in values),
+        access=access,
     )
 
 
-def _front_matter(text: str) -> dict[str, list[str]]:
-    """Fields of a YAML front matter that are a text or a list of texts, as they are written: no value is converted."""
+def _front_matter(text: str) -> tuple[dict[str, list[str]], tuple[str, ...] | None]:
+    """Fields of a YAML front matter that are a text or a list of texts, as they are written: no value is converted.
+
+    Also who may read the text: nobody, where it says something of that which cannot be read.
+    """
+    access = NOBODY if _MENTIONS_ACCESS.search(text) else None
     if len(text) > _LONGEST_FRONT:
-        return {}
+        return {}, access
     try:
         # The loader without any types: nothing to construct, no merge keys to multiply; aliases share what they name.
         fields = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - safer than safe_load
     except (yaml.YAMLError, RecursionError, ValueError):  # such as "title: Part 1: Cats", which people do write
         fields = {name: value.strip("\"'") for name, value in _LINE.findall(text)}
     fields = fields if isinstance(fields, dict) else {}
+    if _ACCESS in fields:
+        with suppress(ValueError):
+            access = readers_of(fields[_ACCESS])
     lists = {str(name): value if isinstance(value, list) else [value] for name, value in fields.items()}
     texts = {
         name: [value for value in values[:MOST_VALUES] if isinstance(value, str) and value not in _NOTHING]
         for name, values in lists.items()
     }
-    return {name: values for name, values in texts.items() if values}
+    return {name: values for name, values in texts.items() if values}, access
 
 
 def _plain(inline: Token) -> str:

@@ -109,6 +109,7 @@ class _Reading:
     ) -> Generator[Item, None, None]:
         """Yield what becomes of each file. Raises SourceError."""
         with closing(entries_of(self._git, self._commit)) as there, Blobs.of(self._git) as blobs:
+            self._files.note_lists(entry.path for entry in there)
             of_type = Counter(_type(entry) for entry in self._wanted(there) if isinstance(entry, Entry))
             found(of_type.total())
             if study is not None and of_type[HTML]:

@@ -82,6 +82,7 @@ class _Reading:
         with closing(there):
             if not there and not unlisted and not self._was_read:
                 raise SourceError(f"{self._address.source}: there are no objects of this name, or below it")
+            self._files.note_lists(entry.path for entry in there)
             of_type, total = Counter[str | None](), 0
             for entry in self._wanted(there):
                 if isinstance(entry, Entry):

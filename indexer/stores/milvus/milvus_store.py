@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from indexer.errors import IndexCorrupt, IndexMissing, StoreConflict, StoreRefused
 from indexer.generation.lexical.analysis import rules_for
-from indexer.generation.manifest import SCHEMA_VERSION, Counts, Manifest, corrupt
+from indexer.generation.manifest import Counts, Manifest, corrupt, schema_version
 from indexer.generation.repetition import RepetitionCounter
 from indexer.publish.collections import Published
 from indexer.records import PageRecord
@@ -140,7 +140,7 @@ class MilvusStore:
             manifest,
             files={CONTENT: digest.record()},
             languages=tuple(language for language, _ in languages.most_common()),
-            schema_version=SCHEMA_VERSION,
+            schema_version=schema_version(restricted=manifest.is_restricted),
         )
         lease.confirm()
         self._milvus.call("insert", records, schema.manifest_records(written), most=_WRITING)  # at once, as the end

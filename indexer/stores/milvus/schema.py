@@ -17,7 +17,7 @@ from indexer.generation.catalogue import DocumentFacts, StoredDocument, StoredPa
 from indexer.generation.document_database import StoredChunk, flat_metadata, metadata_from_flat
 from indexer.generation.manifest import Manifest
 from indexer.generation.repetition import Shares
-from indexer.records import Chunk, Document, PageRecord
+from indexer.records import EVERYBODY, Chunk, Document, PageRecord, access_from_json
 from indexer.stores.milvus.milvus_query import number_of, words_of
 from indexer.stores.store import ScannedDocument
 
@@ -178,6 +178,7 @@ def passages(entry: ScannedDocument, number: int, first_row: int) -> Iterator[di
     """Yield the passages of a document, of this number, as Milvus stores them."""
     document = entry.document
     about = {name: getattr(document, name) for name in _DOCUMENT} | {"metadata": flat_metadata(document)}
+    about |= {} if document.access == EVERYBODY else {"access": list(document.access)}
     shared = {
         "document": number,
         "document_id": document_id(document.url),
@@ -210,7 +211,8 @@ def scanned_document(found: list[dict[str, Any]]) -> ScannedDocument:
     about = found[0]["about"]
     url, title = about["url"], about["title"]
     metadata = metadata_from_flat(about["metadata"])
-    document = Document(sections=(), metadata=metadata, **{name: about[name] for name in _DOCUMENT})
+    access = access_from_json(about.get("access"))
+    document = Document(sections=(), metadata=metadata, access=access, **{name: about[name] for name in _DOCUMENT})
     chunks = [
         Chunk(
             document_url=url,

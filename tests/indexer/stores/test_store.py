@@ -27,7 +27,8 @@ PAGES = {
     "guide/vacuum.md": "---\nlang: en\ndate: 2024-02-29\ntags: [storage, tuples]\n---\n# Vacuum\n\nVacuum reclaims "
     "the storage that dead tuples occupy.\n\n## Cost\n\n" + "A vacuum reads max_wal_size pages of a table. " * 30,
     "guide/fsync.md": "---\nlang: en\ndate: 2025-01-01\n---\n# Durability\n\nTurning fsync off risks data.\n",
-    "de/müll.md": "---\nlang: de\n---\n# Müllabfuhr\n\nÜber tote Tupel fährt der Müllwagen.\n",
+    "de/müll.md": "---\nlang: de\naccess: {groups: [haus]}\n---\n# Müllabfuhr\n\n"
+    "Über tote Tupel fährt der Müllwagen.\n",
     "ja/hi.md": "---\nlang: ja\ndate: 2024-06-01\n---\n# 火災\n\n東京都の火災報知器は不要なタプルを知らせる。\n",
     "hi/x.md": '# हिन्दी\n\nहिन्दी में लिखा "पाठ" और it\'s 0xcafe \\ tuples.\n',
 }
@@ -272,6 +273,18 @@ def test_one_of_several_filters(opened, first, second):
     )
     check_choice(theirs, ours, Filter.any_of([Filter(), *parts]), set(range(theirs.chunk_count)))
     check_choice(theirs, ours, Filter.any_of([]), set())
+
+
+def test_access_lists(opened):
+    theirs, ours = opened
+    assert ours.manifest.is_restricted
+    listed = wanted_of(theirs, Filter.parse({"language": "de"}))
+    everything = set(range(theirs.chunk_count))
+    assert listed
+    for names in ((), ("user:haus",), ("group:Haus",)):
+        check_choice(theirs, ours, Filter(readers=frozenset(names)), everything - listed)
+    check_choice(theirs, ours, Filter(readers=frozenset({"user:x", "group:haus"})), everything)
+    check_choice(theirs, ours, Filter.parse({"language": "de"}) & Filter(readers=frozenset({"user:x"})), set())
 
 
 def wanted_of(generation, only):

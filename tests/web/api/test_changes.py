@@ -46,7 +46,7 @@ def test_what_is_accepted_is_on_the_disk(index: Path, sender: FlaskClient) -> No
         page = documents.page("https://wiki.test/a")
     assert page is not None
     assert (page.body, page.content_type, page.charset) == (b"Cats purr.", "text/plain", "utf-8")
-    assert page.stated == ("Cats", None, "2026-01-31", (("team", ("a", "b")),))
+    assert page.stated == ("Cats", None, "2026-01-31", (("team", ("a", "b")),), None)
     assert sender.get(answer.headers["Location"]).get_json() == change
     queue = sender.get("/api/v1/changes").get_json()
     assert (queue["queued"], queue["documents"], queue["bytes"], queue["changes"]) == (1, 1, 10, [change])

@@ -159,7 +159,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_write(store):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda raw: raw.replace(b'"schema_version": 3', b'"schema_version": 4'), "schema version 4"),
+        (lambda raw: raw.replace(b'"schema_version": 3', b'"schema_version": 9'), "schema version 9"),
         (lambda raw: raw.replace(b'"model": "m"', b'"model": "n"'), "does not match its checksum"),
         (lambda raw: raw[:50], "not JSON"),
     ],

@@ -1,0 +1,72 @@
+"""Access lists: who may read a document, as its front matter, a file beside it, or its sender says.
+
+A list that cannot be read is one of nobody: a slip of the pen must not make a document public.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from indexer.decoding import visible
+from indexer.filter import folded
+
+FILE = ".access.toml"  # of all in a folder; with the name of a file before it, of that file
+NOBODY: tuple[str, ...] = ()
+MOST_NAMES = 256  # of one list
+LONGEST = 256  # characters of a name
+_KINDS = {"users": "user", "groups": "group"}
+_EVERYBODY = "everybody"
+SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
+
+
+def readers_of(given: object) -> tuple[str, ...] | None:
+    """Return the names of a list, such as `group:staff`; None for everybody. Raises ValueError, which says why not."""
+    if not isinstance(given, Mapping) or (unknown := [name for name in given if name not in (*_KINDS, _EVERYBODY)]):
+        what = f"has {str(unknown[0])[:40]!r}" if isinstance(given, Mapping) else "is no table"
+        raise ValueError(f"an access list {what}; it has {SHAPE}")
+    if _EVERYBODY in given:
+        if len(given) == 1 and given[_EVERYBODY] in (True, "true"):
+            return None
+        raise ValueError(f"everybody must be true, and stand alone in an access list; it has {SHAPE}")
+    names = [f"{_KINDS[kind]}:{_name(text)}" for kind, texts in given.items() for text in _texts(texts)]
+    if len(names) > MOST_NAMES:
+        raise ValueError(f"an access list has at most {MOST_NAMES} names")
+    return tuple(sorted(set(names)))
+
+
+def read_list(body: bytes) -> tuple[str, ...] | None:
+    """Read the file of a list, as `readers_of` does. Raises ValueError."""
+    try:
+        return readers_of(tomllib.loads(body.decode("utf-8-sig")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"is not valid TOML ({error})") from None
+    except RecursionError:
+        raise ValueError("is not valid TOML (too deep)") from None
+
+
+def checked_names(names: Any) -> tuple[str, ...] | None:
+    """Return names that a reader process gave; of nobody if they are none."""
+    if names is None:
+        return None
+    try:
+        by_kind: dict[str, list[str]] = {}
+        for kind, _, name in (str(each).partition(":") for each in names):
+            by_kind.setdefault(f"{kind}s", []).append(name)
+        return readers_of(by_kind)
+    except (TypeError, ValueError):
+        return NOBODY
+
+
+def _texts(value: object) -> list[object]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise ValueError("users and groups of an access list must be names or lists of names")
+    return value
+
+
+def _name(text: object) -> str:
+    name = folded(visible(text)) if isinstance(text, str) else ""
+    if not 0 < len(name) <= LONGEST:
+        raise ValueError(f"an access list has a name that is empty, too long or no text: {str(text)[:40]!r}")
+    return name

@@ -1,0 +1,100 @@
+from typing import Any
+
+import pytest
+
+from indexer.read.access_list import NOBODY, checked_names, read_list, readers_of
+from indexer.read.extraction import from_json, to_json
+from indexer.read.files.markdown import read
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"users": ["bob", "ann"], "groups": "staff"}, ("group:staff", "user:ann", "user:bob")),
+        ({"groups": []}, ()),
+        ({}, ()),
+        ({"everybody": True}, None),
+        ({"users": ["  Zoë\u200b  de  X "]}, ("user:Zoë de X",)),
+    ],
+)
+def test_names(given: dict[str, Any], names: tuple[str, ...] | None) -> None:
+    assert readers_of(given) == names
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "public",
+        ["ann"],
+        None,
+        7,
+        {"user": "ann"},
+        {"users": 7},
+        {"users": [""]},
+        {"users": [{}]},
+        {"users": ["x" * 257]},
+        {"users": [str(number) for number in range(300)]},
+        {"everybody": False},
+        {"everybody": True, "users": ["ann"]},
+    ],
+)
+def test_what_is_no_list(given: object) -> None:
+    with pytest.raises(ValueError, match="access list") as caught:
+        readers_of(given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"users = ", b"\xff", b"users = 7", b"a = " + b"[" * 100_000, b"[[users]]"])
+def test_a_file_that_is_no_list(body: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - whichever it is
+        read_list(body)
+
+
+def declared(front: str) -> tuple[str, ...] | None:
+    found = read(f"---\n{front}\n---\n# A\n\nText.\n".encode(), None)
+    again = from_json(to_json(found)).declared
+    assert "access" not in again.metadata
+    return again.access
+
+
+@pytest.mark.parametrize(
+    ("front", "names"),
+    [
+        ("access: {users: [ann], groups: red}", ("group:red", "user:ann")),
+        ("access:\n  groups:\n    - red\n    - blue", ("group:blue", "group:red")),
+        ("access: {everybody: true}", None),
+        ("title: access to doors", None),
+        ("accessories: many", None),
+        ("team: red", None),
+        # what cannot be read is of nobody
+        ("access: public", NOBODY),
+        ("access:", NOBODY),
+        ("access: [ann]", NOBODY),
+        ("access: {user: ann}", NOBODY),
+        ("title: Part 1: Cats\naccess: {users: [ann]}", NOBODY),
+        ("access: {users: [ann]", NOBODY),
+        ("Access: {users: [ann]}", NOBODY),
+        ('"access": {user: x}', NOBODY),
+        ("x: " + "y" * 17_000 + "\naccess: {users: [ann]}", NOBODY),
+        ("- access: {users: [ann]}", NOBODY),
+    ],
+)
+def test_front_matter(front: str, names: tuple[str, ...] | None) -> None:
+    assert declared(front) == names
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (None, None),
+        ([], ()),
+        (["user:ann", "group:a:b"], ("group:a:b", "user:ann")),
+        (["everybody:true"], ()),
+        (["ann"], ()),
+        (7, ()),
+        ([7], ()),
+        ({"users": "x"}, ()),
+    ],
+)
+def test_what_a_reader_process_gives(given: object, names: tuple[str, ...] | None) -> None:
+    assert checked_names(given) == names

@@ -1,0 +1,148 @@
+"""Lists beside files and folders, from the disk into an index."""
+
+import io
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from indexer.build.build import build
+from indexer.build.progress import progress_for
+from indexer.build.report import BuildReport
+from indexer.config import BuildConfig
+from indexer.filter import Filter
+from indexer.generation.generation import Generation
+from indexer.generation.manifest import RESTRICTED_VERSION, SCHEMA_VERSION
+from indexer.records import Failure, Page
+from indexer.sources.folder import read_path
+from tests.dummy import DummyEmbedder
+from tests.rag.conftest import Site
+
+
+def lists(source: Path) -> dict[str, tuple[str, ...] | None]:
+    """Who may read each page of a folder, by its path."""
+    found = read_path(str(source), 100_000, lambda due: None)
+    return {
+        page.url.removeprefix(source.as_uri() + "/"): page.stated.access for page in found if isinstance(page, Page)
+    }
+
+
+def troubles(source: Path) -> list[str]:
+    found = read_path(str(source), 100_000, lambda due: None)
+    return [f"{Path(item.url).name}: {item.reason}" for item in found if isinstance(item, Failure)]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("a.md", "b.md", "in/c.md", "in/deep/d.md", "in/open/e.md", "in/deep/f.pdf"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"# {name}")
+    (tmp_path / "b.md.access.toml").write_text("users = ['ann']")
+    (tmp_path / "in" / ".access.toml").write_text("groups = ['red']")
+    (tmp_path / "in" / "deep" / "f.pdf.access.toml").write_text("groups = ['blue']")
+    (tmp_path / "in" / "open" / ".access.toml").write_text("everybody = true")
+    return tmp_path
+
+
+def test_the_nearest_list_counts(tree: Path) -> None:
+    assert lists(tree) == {
+        "a.md": None,
+        "b.md": ("user:ann",),
+        "in/c.md": ("group:red",),
+        "in/deep/d.md": ("group:red",),
+        "in/deep/f.pdf": ("group:blue",),
+        "in/open/e.md": None,
+    }
+    assert troubles(tree) == []
+    assert lists(tree / "in" / "deep")["d.md"] is None  # lists above a source are of no concern
+    [page] = [item for item in read_path(str(tree / "b.md"), 1000, lambda due: None) if isinstance(item, Page)]
+    assert page.stated.access == ("user:ann",)
+
+
+def test_a_list_that_cannot_be_read_is_of_nobody(tree: Path) -> None:
+    (tree / "in" / ".access.toml").write_text("groups = red")
+    (tree / "b.md.access.toml").write_bytes(b"x" * 200_000)
+    (tree / "in" / "open" / ".access.toml").unlink()
+    (tree / "in" / "open" / ".access.toml").symlink_to(tree / "in" / "open" / "e.md")
+    (tree / "in" / "deep" / "f.pdf.access.toml").unlink()
+    os.mkfifo(tree / "in" / "deep" / "f.pdf.access.toml")
+    assert lists(tree) == {
+        "a.md": None,
+        "b.md": (),
+        "in/c.md": (),
+        "in/deep/d.md": (),
+        "in/deep/f.pdf": (),
+        "in/open/e.md": (),
+    }
+    named = troubles(tree)
+    assert [name.partition(":")[0] for name in named] == [
+        "b.md.access.toml",
+        ".access.toml",
+        "f.pdf.access.toml",
+        ".access.toml",
+    ]
+    assert all(name.endswith("nobody may read what it is for") for name in named)
+
+
+def make(site: Site) -> BuildReport:
+    progress = progress_for(io.StringIO(), quiet=True)
+    return build([str(site.source)], site.index, DummyEmbedder(), BuildConfig(), progress=progress)
+
+
+def seen(site: Site, *names: str) -> set[str]:
+    with closing(Generation.open(site.index)) as generation:
+        only = Filter(readers=frozenset(names))
+        return {Path(found["url"]).name for found in generation.documents() if generation.allows(found["id"], only)}
+
+
+def version(site: Site) -> int:
+    with closing(Generation.open(site.index)) as generation:
+        return generation.manifest.schema_version
+
+
+def test_lists_go_into_an_index_and_stay_with_what_is_carried_over(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    for path in site.source.iterdir():
+        path.unlink()
+    (site.source / "open.md").write_text("# Open\n\nFor everybody.")
+    (site.source / "own.md").write_text("---\naccess: {groups: [red]}\n---\n# Own\n\nFor red.")
+    (site.source / "both.md").write_text("---\naccess: {groups: [red]}\n---\n# Both\n\nFor ann, if she is red.")
+    (site.source / "both.md.access.toml").write_text("users = ['ann', 'bob']")
+    (site.source / "wrong.md").write_text("---\naccess: secret\n---\n# Wrong\n\nFor nobody.")
+    report = make(site)
+    assert "access list" in str(report.as_dict())
+    for again in (False, True):
+        if again:  # with a document more, the others are taken over
+            (site.source / "more.md").write_text("# More\n\nAlso for everybody.")
+            make(site)
+        more = {"more.md"} if again else set()
+        assert version(site) == RESTRICTED_VERSION
+        assert seen(site) == {"open.md"} | more
+        assert seen(site, "group:red") == {"open.md", "own.md"} | more
+        assert seen(site, "user:ann") == {"open.md"} | more
+        assert seen(site, "user:ann", "group:red") == {"open.md", "own.md", "both.md"} | more
+        assert seen(site, "user:red", "group:ann") == {"open.md"} | more
+    (site.source / "both.md.access.toml").write_text("users = ['eve']")  # the list alone changes
+    make(site)
+    assert "both.md" not in seen(site, "user:ann", "group:red")
+    assert "both.md" in seen(site, "user:eve", "group:red")
+    for name in ("own.md", "both.md", "wrong.md"):
+        (site.source / name).unlink()
+    make(site)
+    assert version(site) == SCHEMA_VERSION
+    assert seen(site) == {"open.md", "more.md"}
+
+
+def test_the_same_text_for_others_is_not_a_duplicate(tmp_path: Path) -> None:
+    """Or one group's document would be missing because of one that it cannot see."""
+    site = Site(tmp_path)
+    for path in site.source.iterdir():
+        path.unlink()
+    for group in ("red", "blue"):
+        (site.source / group).mkdir()
+        (site.source / group / ".access.toml").write_text(f"groups = ['{group}']")
+        (site.source / group / f"{group}.md").write_text("# Same\n\nThe same text.")
+    make(site)
+    assert seen(site, "group:red") == {"red.md"}
+    assert seen(site, "group:blue") == {"blue.md"}
