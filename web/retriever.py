@@ -143,7 +143,10 @@ class Jobs(Protocol):
 
 
 class Pushes(Protocol):
-    """Documents that senders push; `rag.serving.pushed_queue.PushedQueue` satisfies it, and says what each raises."""
+    """Documents that senders push; `rag.serving.pushed_queue.PushedQueue` satisfies it, and says what each raises.
+
+    `only` is for the documents that the caller may write; None: any.
+    """
 
     def put(
         self,
@@ -158,16 +161,17 @@ class Pushes(Protocol):
         metadata: Mapping[str, str | Sequence[str]] | None = None,
         access: Mapping[str, Any] | None = None,
         collection: str = "default",
+        only: Filter | None = None,
     ) -> dict[str, Any]:
         """Accept a document. Raises DocumentRefused, JobConflict, QueueFull or StorageFull."""
 
-    def delete(self, url: str, collection: str = "default") -> dict[str, Any]:
+    def delete(self, url: str, collection: str = "default", only: Filter | None = None) -> dict[str, Any]:
         """Accept that one is to go. Raises PushedMissing, and as `put` does."""
 
-    def change(self, number: str, collection: str = "default") -> dict[str, Any]:
+    def change(self, number: str, collection: str = "default", only: Filter | None = None) -> dict[str, Any]:
         """Return one of these. Raises ChangeMissing or DocumentRefused."""
 
-    def queue(self, collection: str = "default") -> dict[str, Any]:
+    def queue(self, collection: str = "default", only: Filter | None = None) -> dict[str, Any]:
         """Return how much waits, and the latest changes. Raises DocumentRefused."""
 
     def waiting(self) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from indexer.errors import SourceError
 from indexer.read.allowed_places import folder_above
-from indexer.sources.folder_tree import Tree
+from indexer.sources.folders.folder_tree import Tree
 
 INSIDE = "!/"  # between the address of an archive or an e-mail and the name of what is in it
 

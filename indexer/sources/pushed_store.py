@@ -116,9 +116,15 @@ class PushedStore:
         return self._accept(page.url, _PUT, page.fetched_at, facts)
 
     def remove(self, url: str) -> Change:
-        """Accept that the document of an address is to go; that is on the disk when this returns."""
+        """Accept that the document of an address is to go; that is on the disk when this returns.
+
+        What was stated of it stays, and with it who may be told of it.
+        """
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return self._accept(url, _DELETE, now, ("", "", None, "[]", now, None))
+        with self.read() as reader:
+            last = reader.described(url)
+        content_type, stated = (last.content_type, json.dumps(last.stated)) if last else ("", "[]")
+        return self._accept(url, _DELETE, now, ("", content_type, None, stated, now, None))
 
     def last(self) -> int:
         """Return the number of the last change that was accepted, 0 if there was none."""
@@ -309,8 +315,15 @@ class PushedReader:
 
     def page(self, url: str) -> Page | None:
         """Return the document of an address, None if it was withdrawn."""
-        facts = "content_hash, content_type, charset, stated, pushed_at, body"
-        found = f"SELECT {facts} FROM documents WHERE url = ? AND body IS NOT NULL"  # noqa: S608 - names of columns
+        return self._page(url, "body") if self.has(url) else None
+
+    def described(self, url: str) -> Page | None:
+        """Return what is known of the document of an address without its body, also of one that was withdrawn."""
+        return self._page(url, "x''")
+
+    def _page(self, url: str, column: str) -> Page | None:
+        facts = f"content_hash, content_type, charset, stated, pushed_at, {column}"
+        found = f"SELECT {facts} FROM documents WHERE url = ? AND stated != '[]'"  # noqa: S608 - names of columns
         row = self._database.execute(found, (url,)).fetchone()
         if row is None:
             return None

@@ -16,7 +16,7 @@ from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import OCR_OFF
 from indexer.records import Item
 from indexer.sources.duplicates import Duplicates
-from indexer.sources.folder import read_path
+from indexer.sources.folders.folder import read_path
 from indexer.sources.git.address import is_repository
 from indexer.sources.git.mirror import Mirrors
 from indexer.sources.git.repository import read_repository

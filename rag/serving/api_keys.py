@@ -26,7 +26,7 @@ from indexer.urls import is_loopback
 from rag.clock import timestamp
 from rag.errors import KeysError, SettingsError
 from rag.query.filters import Filter, FilterError
-from rag.serving.scope import EVERYTHING, Part, Scope
+from rag.serving.scope import AREAS, EVERYTHING, Part, Scope
 from rag.settings import Settings
 
 __all__ = ["KeyFile", "KeyRing", "check_exposure", "is_loopback"]
@@ -80,7 +80,7 @@ class KeyFile:
             keys = tuple(map(_key, content["keys"]))
             sound = content["version"] == _VERSION and all(
                 _NAME.fullmatch(key.name)
-                and key.role in (("read",) if key.origins or _is_narrow(key.scope) else ROLES)
+                and key.role in (("read",) if key.origins or not key.scope.may_write else ROLES)
                 and re.fullmatch("[0-9a-f]{64}", key.sha256)
                 and all(map(is_origin, key.origins))
                 for key in keys
@@ -97,8 +97,7 @@ class KeyFile:
         """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
 
         With `origins`, it is one that pages of these sites may show: good for searches from them alone.
-        With a `scope`, nothing else exists for it. Whoever writes changes what others find, so that a key which may
-        write sees collections whole.
+        With a `scope`, nothing else exists for it, and below a filter it writes what the filter allows.
 
         Raises KeysError: the name is taken or cannot be one, the role is unknown, the key is too short or there
         already, an origin is none, a key for pages or below a filter is to write, a collection cannot be called so, or
@@ -113,8 +112,8 @@ class KeyFile:
         origins = tuple(dict.fromkeys(origins))
         if origins and role != "read":
             raise KeysError("everybody can see a key in a page: with --origin, the role must be read")
-        if _is_narrow(scope) and role != "read":
-            raise KeysError("a key that sees only some documents cannot write: with --filter, the role must be read")
+        if role == "write" and not scope.may_write:
+            raise KeysError(f"with the role write, {AREAS}")
         for collection in chain.from_iterable(part.collections or () for part in scope.parts):
             if not is_collection_name(collection):
                 raise KeysError(f"{collection[:80]!r} is not a name that a collection can have")
@@ -237,11 +236,6 @@ def _part(fields: dict[str, Any]) -> Part:
 
 def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
-def _is_narrow(scope: Scope) -> bool:
-    """Whether a scope has collections of which it sees a part alone."""
-    return scope.readers is not None or any(part.filter for part in scope.parts)
 
 
 def _row(key: Key) -> dict[str, Any]:

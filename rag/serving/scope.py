@@ -38,6 +38,11 @@ class Scope:
         """Whether nothing is outside."""
         return self.readers is None and Part() in self.parts
 
+    @property
+    def may_write(self) -> bool:
+        """Whether what is said of an address to who writes there follows from the address, whatever others have."""
+        return all(part.filter is None or part.filter.url_prefix or part.filter.path for part in self.parts)
+
     def has(self, collection: str) -> bool:
         """Return whether a collection of this name may be seen, should it be there."""
         return any(part.has(collection) for part in self.parts)
@@ -67,6 +72,7 @@ class Scope:
 
 
 EVERYTHING = Scope()
+AREAS = "each filter must have a url_prefix or path: the addresses below which documents are written"
 UNLISTED = Scope(readers=frozenset())  # documents without an access list
 NOTHING = Scope(())
 

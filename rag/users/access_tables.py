@@ -7,6 +7,7 @@ from typing import Any, Literal
 from indexer.generation.layout import is_collection_name
 from rag.errors import SettingsError
 from rag.query.filters import Filter, FilterError
+from rag.serving.scope import AREAS
 from rag.suggestions import refuse_unknown
 
 _WHO = ("user", "group", "everybody")
@@ -52,8 +53,6 @@ def _rule(table: Mapping[str, Any], where: str) -> Rule:
     role = table.get("role", "read")
     if role not in _ROLES:
         raise SettingsError(f"{where}: role must be one of {', '.join(_ROLES)}, not {role!r}")
-    if role == "write" and "filter" in table:
-        raise SettingsError(f"{where}: who sees only some documents cannot write: with a filter, the role must be read")
     collections = _texts(table, "collections", where) if "collections" in table else None
     for name in collections or ():
         if not is_collection_name(name):
@@ -64,6 +63,8 @@ def _rule(table: Mapping[str, Any], where: str) -> Rule:
         raise SettingsError(f"{where}: {error}") from error
     if wanted is not None and not wanted:
         raise SettingsError(f"{where}: filter must have a field")
+    if role == "write" and wanted and not (wanted.url_prefix or wanted.path):
+        raise SettingsError(f"{where}: with the role write, {AREAS}")
     return Rule(
         users=_texts(table, "user", where),
         groups=_texts(table, "group", where),

@@ -24,7 +24,7 @@ from indexer.config import BuildConfig, ChunkConfig
 from indexer.cut.chunking import Chunker, hash_text
 from indexer.read.parsing import parse
 from indexer.records import SEPARATOR, Chunk, Document, Page, Section
-from indexer.sources.folder import read_path
+from indexer.sources.folders.folder import read_path
 from indexer.urls import with_anchor
 from rag.query.request import SearchRequest
 from rag.query.results import Hit

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from indexer.records import Failure, Known, Page, Skip
-from indexer.sources.folder import read_path
+from indexer.sources.folders.folder import read_path
 
 SECRET = b"secret"
 Item = Page | Known | Skip | Failure

@@ -85,6 +85,7 @@ _FIELDS = {
 }
 _EITHER = {"oneOf": [{"required": ["text"]}, {"required": ["base64"]}]}
 REQUEST = define("Push", structure({"url": _URL}, _FIELDS) | _EITHER)
+_TOLD = COUNT | {"type": ["integer", "null"]}  # null for whoever may write some documents alone
 CHANGE = define(
     "Change",
     structure(
@@ -109,8 +110,8 @@ QUEUE = define(
             "queued": COUNT | {"description": "changes that wait to be indexed"},
             "oldest": MAYBE | {"description": "when the first of them came"},
             "failed": COUNT | {"description": "documents that could not be read, as far back as changes are kept"},
-            "documents": COUNT | {"description": "documents that were pushed and not withdrawn"},
-            "bytes": COUNT,
+            "documents": _TOLD | {"description": "documents that were pushed and not withdrawn"},
+            "bytes": _TOLD | {"description": "of these"},
             "error": MAYBE | {"description": "why what waits could not be indexed when it was last tried"},
             "changes": listed(CHANGE, description="the latest ones, the last one first"),
         }

@@ -72,7 +72,7 @@ class Access:
                 shown = caller().shown if caller().name else "Whoever has no key"
                 raise Forbidden(f"{shown} may see a part alone, and this tells of the whole server.")
         except (Unauthorized, Forbidden) as error:
-            wait = 0.0 if caller().name else self._refused.take(network_of(request.remote_addr))
+            wait = 0.0 if caller().name or caller().role else self._refused.take(network_of(request.remote_addr))
             if wait > 0:
                 raise TooManyRequests(BARRED, retry_after=math.ceil(wait)) from error
             raise

@@ -11,11 +11,21 @@ from typing import Any, BinaryIO, TypeVar
 from flask import current_app
 
 from rag.document_sections import Section
-from rag.errors import CollectionMissing, DocumentRefused, JobConflict, JobMissing, JobRefused, ModelMissing
+from rag.errors import (
+    CollectionMissing,
+    DocumentMissing,
+    DocumentRefused,
+    JobConflict,
+    JobMissing,
+    JobRefused,
+    ModelMissing,
+)
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
+from rag.serving.pushed_queue import OUTSIDE as ELSEWHERE
+from rag.serving.pushed_queue import document_id_of
 from rag.serving.scope import UNLISTED, Scope
 from web.guards.callers import caller
 from web.retriever import Embedding, Jobs, Pushes, Retriever, Role
@@ -26,7 +36,7 @@ OUTSIDE = "is none that this key may write"  # whether or not there is one
 NO_GENERATION = ""  # the id is another one whenever anything in a collection has changed
 RUNNING = ("running", "cancelling")
 FACTS = ("generation", "created_at", "documents", "chunks")  # of a collection, in a status
-OF_WHOLE = (*FACTS, "held_back")  # those for callers alone who may see all of it
+OF_WHOLE = (*FACTS, "held_back", "restricted")  # those for callers alone who may see all of it
 
 
 def visible(retriever: Retriever) -> Retriever:
@@ -44,7 +54,7 @@ def visible_jobs(jobs: Jobs) -> Jobs:
 def visible_pushes(pushes: Pushes) -> Pushes:
     """Return what the caller of the request under way may see of pushed documents."""
     scope = caller().writes
-    return pushes if scope.is_all else ScopedPushes(pushes, scope)
+    return pushes if scope.is_all else ScopedPushes(pushes, scope, current_app.extensions["retriever"])
 
 
 def sees_all() -> bool:
@@ -204,7 +214,7 @@ class ScopedRetriever:
 
 
 class ScopedJobs:
-    """The builds of the collections of a scope; satisfies `web.retriever.Jobs`."""
+    """The builds of the collections that a scope has whole; satisfies `web.retriever.Jobs`."""
 
     def __init__(self, jobs: Jobs, scope: Scope) -> None:
         self._inner = jobs
@@ -220,23 +230,25 @@ class ScopedJobs:
         model: str = "",
     ) -> dict[str, Any]:
         """Begin one. Raises JobRefused for a collection outside, and what `Jobs.start` does."""
-        if not self._scope.has(collection):
+        if not self._scope.has_whole(collection):  # a build reads and tells of all of it
             raise JobRefused("collection", OUTSIDE)
         try:
             return self._inner.start(sources=sources, add=add, full=full, collection=collection, model=model)
         except JobConflict as error:
-            if any(not self._scope.has(job["collection"]) and job["state"] in RUNNING for job in self._inner.all()):
+            if any(
+                not self._scope.has_whole(job["collection"]) and job["state"] in RUNNING for job in self._inner.all()
+            ):
                 raise JobConflict("another build is running: try again when it has ended") from error
             raise
 
     def all(self) -> list[dict[str, Any]]:
         """Return those of collections that may be seen, newest first."""
-        return [job for job in self._inner.all() if self._scope.has(job["collection"])]
+        return [job for job in self._inner.all() if self._scope.has_whole(job["collection"])]
 
     def get(self, job_id: str) -> dict[str, Any]:
         """Return one. Raises JobMissing."""
         job = self._inner.get(job_id)
-        if not self._scope.has(job["collection"]):
+        if not self._scope.has_whole(job["collection"]):
             raise JobMissing(job_id)
         return job
 
@@ -247,11 +259,16 @@ class ScopedJobs:
 
 
 class ScopedPushes:
-    """The pushed documents of the collections of a scope; satisfies `web.retriever.Pushes`."""
+    """The pushed documents of a scope; satisfies `web.retriever.Pushes`.
 
-    def __init__(self, pushes: Pushes, scope: Scope) -> None:
+    Where a scope has a part of a collection, it writes documents of that part, and at no address where there is
+    another, whoever that is from.
+    """
+
+    def __init__(self, pushes: Pushes, scope: Scope, retriever: Retriever) -> None:
         self._inner = pushes
         self._scope = scope
+        self._retriever = retriever
 
     def put(
         self,
@@ -266,9 +283,12 @@ class ScopedPushes:
         metadata: Mapping[str, str | Sequence[str]] | None = None,
         access: Mapping[str, Any] | None = None,
         collection: str = DEFAULT_COLLECTION,
+        only: Filter | None = None,
     ) -> dict[str, Any]:
-        """Accept a document. Raises DocumentRefused for a collection outside, and what `Pushes.put` does."""
-        self._check(collection)
+        """Accept a document. Raises DocumentRefused for one outside, and what `Pushes.put` does."""
+        only = self._narrowed(collection, only)
+        if only and not self._is_free(url, collection, only):
+            raise DocumentRefused("url", ELSEWHERE)
         return self._inner.put(
             url,
             body,
@@ -280,27 +300,38 @@ class ScopedPushes:
             metadata=metadata,
             access=access,
             collection=collection,
+            only=only,
         )
 
-    def delete(self, url: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
+    def delete(self, url: str, collection: str = DEFAULT_COLLECTION, only: Filter | None = None) -> dict[str, Any]:
         """Accept that one is to go. Raises as `put` does, and PushedMissing."""
-        self._check(collection)
-        return self._inner.delete(url, collection)
+        return self._inner.delete(url, collection, self._narrowed(collection, only))
 
-    def change(self, number: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
+    def change(self, number: str, collection: str = DEFAULT_COLLECTION, only: Filter | None = None) -> dict[str, Any]:
         """Return one of these. Raises DocumentRefused or ChangeMissing."""
-        self._check(collection)
-        return self._inner.change(number, collection)
+        return self._inner.change(number, collection, self._narrowed(collection, only))
 
-    def queue(self, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
+    def queue(self, collection: str = DEFAULT_COLLECTION, only: Filter | None = None) -> dict[str, Any]:
         """Return how much waits, and the latest changes. Raises DocumentRefused."""
-        self._check(collection)
-        return self._inner.queue(collection)
+        return self._inner.queue(collection, self._narrowed(collection, only))
 
     def waiting(self) -> dict[str, dict[str, Any]]:
-        """Return how much waits and has failed, by collection that may be seen."""
-        return {name: each for name, each in self._inner.waiting().items() if self._scope.has(name)}
+        """Return how much waits and has failed, by collection that is seen whole."""
+        return {name: each for name, each in self._inner.waiting().items() if self._scope.has_whole(name)}
 
-    def _check(self, collection: str) -> None:
+    def _narrowed(self, collection: str, only: Filter | None) -> Filter | None:
         if not self._scope.has(collection):
             raise DocumentRefused("collection", OUTSIDE)
+        return self._scope.narrowed(collection, only)
+
+    def _is_free(self, url: str, collection: str, only: Filter) -> bool:
+        """Whether no document that is indexed at an address is outside. Raises NotReady: then it is not known."""
+        id = document_id_of(url)
+        for allowed in (None, only):
+            try:
+                self._retriever.document(id, collection, allowed)
+            except CollectionMissing:
+                return True
+            except DocumentMissing:
+                return allowed is None
+        return True

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     "filters",
     metavar="KEY=VALUE",
     multiple=True,
-    help="which documents the key may see, such as meta.team=payments or path=/docs, with the role read; may be "
-    "repeated",
+    help="which documents the key may see, such as meta.team=payments or path=/docs; may be repeated; with the role "
+    "write it needs a url_prefix or path",
 )
 @click.option(
     "--scope",
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     "users",
     metavar="NAME",
     multiple=True,
-    help="user in whose name the key sees documents with an access list, with the role read; may be repeated",
+    help="user in whose name the key sees documents with an access list; may be repeated",
 )
 @click.option("--group", "groups", metavar="NAME", multiple=True, help="the same for a group; may be repeated")
 @click.option("--stdin", "from_stdin", is_flag=True, help="read the key from standard input instead of generating one")

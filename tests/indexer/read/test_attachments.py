@@ -10,7 +10,7 @@ from indexer.read import container
 from indexer.read.attachments import members
 from indexer.read.container import expand
 from indexer.records import Page
-from indexer.sources.folder import read_path
+from indexer.sources.folders.folder import read_path
 from tests.indexer.conftest import make_page, parsed
 from tests.indexer.files import docx, paragraph, pdf, zipped
 

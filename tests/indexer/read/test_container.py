@@ -12,7 +12,7 @@ from indexer.errors import ParseError
 from indexer.read import container
 from indexer.read.container import expand
 from indexer.records import Failure, Known, Page, Skip
-from indexer.sources.folder import read_path
+from indexer.sources.folders.folder import read_path
 from tests.indexer.build.incremental import Work
 from tests.indexer.conftest import make_page
 from tests.indexer.files import zipped

@@ -4,18 +4,20 @@ import io
 import os
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from indexer.build.build import build
 from indexer.build.progress import progress_for
 from indexer.build.report import BuildReport
-from indexer.config import BuildConfig
+from indexer.config import BuildConfig, CrawlLimits
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import RESTRICTED_VERSION, SCHEMA_VERSION
-from indexer.records import Failure, Page
-from indexer.sources.folder import read_path
+from indexer.records import Failure, Page, Skip
+from indexer.sources.folders.folder import read_path
+from indexer.sources.stored_files import StoredFiles
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site
 
@@ -146,3 +148,20 @@ def test_the_same_text_for_others_is_not_a_duplicate(tmp_path: Path) -> None:
     make(site)
     assert seen(site, "group:red") == {"red.md"}
     assert seen(site, "group:blue") == {"blue.md"}
+
+
+class Stored(NamedTuple):
+    path: bytes
+    size: int = 1
+
+
+def test_in_repositories_and_buckets_what_has_a_list_is_left_out_and_named() -> None:
+    """Lists are not read there, and leaving them alone would open to everybody what they close."""
+    names = (b"a.md", b"b.md", b"b.md.access.toml", b"in/.access.toml", b"in/c.md", b"in/deep/d.md", b"inside.md")
+    files = StoredFiles("s3://x", "s3://x", CrawlLimits(), None)
+    files.note_lists(names)
+    found = list(files.wanted([Stored(name) for name in names], lambda file: ""))
+    assert [item.path for item in found if isinstance(item, Stored)] == [b"a.md", b"inside.md"]
+    reasons = {item.url.rpartition("/")[2]: item.reason for item in found if isinstance(item, Skip)}
+    assert set(reasons) == {"b.md", "b.md.access.toml", ".access.toml", "c.md", "d.md"}
+    assert all("access list" in reason for name, reason in reasons.items() if name != ".access.toml")

@@ -6,7 +6,7 @@ import pytest
 
 from indexer.errors import SourceError
 from indexer.records import Failure, Known, Page, Skip
-from indexer.sources.folder import read_path
+from indexer.sources.folders.folder import read_path
 from tests.indexer.build.incremental import Work
 
 

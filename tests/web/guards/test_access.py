@@ -422,8 +422,7 @@ def test_a_key_that_is_passed_on_is_in_no_access_list_unless_it_says_so(file: Ke
 @pytest.mark.parametrize(
     ("role", "scope", "said"),
     [
-        ("write", Scope(readers=frozenset({"group:red"})), "the role must be read"),
-        ("write", Scope.of(None, [Filter(path=("/x",))]), "the role must be read"),
+        ("write", Scope.of(None, [Filter(language=("en",))]), "must have a url_prefix or path"),
         ("read", Scope.of(["../x"]), "not a name that a collection can have"),
     ],
 )
@@ -449,7 +448,7 @@ def test_a_scope_that_cannot_be(file: KeyFile, role: str, scope: Scope, said: st
     ],
 )
 def test_a_file_whose_scopes_cannot_be_read_lets_nobody_in(file: KeyFile, changed: dict[str, Any]) -> None:
-    file.add("part", "read", scope=Scope.of(None, [Filter(path=("/x",))]))
+    file.add("part", "read", scope=Scope.of(None, [Filter(language=("en",))]))
     content = json.loads(file.path.read_text())
     content["keys"][0] |= changed
     file.path.write_text(json.dumps(content))

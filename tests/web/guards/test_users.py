@@ -288,7 +288,7 @@ def test_settings_that_cannot_be(rules: Path, given: dict[str, Any], said: str) 
         ("user = 'x'\nfilter = {}", "what may be seen"),
         ("user = 'x'\nfilter = { team = 'x' }", "is not a filter field"),
         ("user = 'x'\nfilter = { date = {} }", "filter must have a field"),
-        ("user = 'x'\nfilter = { path = '/x' }\nrole = 'write'", "the role must be read"),
+        ("user = 'x'\nfilter = { language = 'en' }\nrole = 'write'", "must have a url_prefix or path"),
         ("user = 'x'\ncollections = ['x']\nrole = 'admin'", "role must be one of"),
         ("user = 'x'\neverything = 'yes'", "everything must be true or false"),
         ("user = 'x'\neverything = true\ncollections = ['x']", "no room"),

@@ -9,7 +9,7 @@ from indexer.errors import ParseError
 from indexer.read.formats import content_type_of
 from indexer.read.parsing import parse
 from indexer.records import Document, Page
-from indexer.sources.folder import read_path
+from indexer.sources.folders.folder import read_path
 
 MAN = r""".\" a comment
 .de Sp

@@ -10,7 +10,7 @@ from pathlib import Path
 from indexer.errors import ParseError
 from indexer.read.access_list import FILE, NOBODY, read_list
 from indexer.records import Failure
-from indexer.sources.folder_tree import Tree
+from indexer.sources.folders.folder_tree import Tree
 
 _LARGEST = 100_000  # bytes
 Readers = tuple[str, ...] | None

@@ -17,8 +17,8 @@ from indexer.read.allowed_places import folder_above
 from indexer.read.container import expand
 from indexer.read.formats import CONTAINER, HTML, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
 from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Skip
-from indexer.sources.access_files import Lists
-from indexer.sources.folder_tree import Tree
+from indexer.sources.folders.access_files import Lists
+from indexer.sources.folders.folder_tree import Tree
 from indexer.sources.templates import spread
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # not a passing trouble

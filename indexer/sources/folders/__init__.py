@@ -1,0 +1,1 @@
+"""Folders and files of this machine in, their pages out, with who may read them. Imports `read` and `templates`."""
