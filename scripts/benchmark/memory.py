@@ -141,6 +141,7 @@ class _Store(BaseHTTPRequestHandler):
     """A bucket of small files, as S3 answers."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # an answer in one piece
     count: ClassVar[int]
 
     def do_GET(self) -> None:
