@@ -38,7 +38,7 @@ def test_push_wait_and_withdraw(tmp_path: Path) -> None:
         with PushedStore(settings.index_dir).read() as documents:
             first = documents.page("https://wiki.test/a")
         assert first is not None
-        assert first.stated == ("Cats", None, None, (("team", ("a",)),))
+        assert first.stated == ("Cats", None, None, (("team", ("a",)),), None)
         gone = client.withdraw("https://wiki.test/b")
         assert [change.id for change in client.changes()] == [gone.id, 3, 2, 1]
         builder.build(settings.index_dir)

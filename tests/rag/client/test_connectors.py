@@ -97,7 +97,7 @@ def test_confluence(server: tuple[str, PushedQueue], tmp_path: Path, monkeypatch
     [first, *_] = pages
     assert first is not None
     assert (first.body, first.content_type) == (b"<p>Text of page 1.</p>", "text/html")
-    assert first.stated == ("Page 1", None, "2026-01-01", (("space", ("DOC",)),))
+    assert first.stated == ("Page 1", None, "2026-01-01", (("space", ("DOC",)),), None)
     assert queue.queue("wiki")["changes"][0]["action"] == "delete"
 
 
@@ -130,7 +130,7 @@ def test_a_chat(server: tuple[str, PushedQueue], tmp_path: Path, monkeypatch: py
     assert address == "https://example.slack.com/archives/C7/p1767340800000100"
     assert page is not None
     assert page.body.decode() == "Ann Example: Who has seen the zebra?\n\nApp: By the river."
-    assert page.stated == ("#general, 2026-01-02", None, "2026-01-02", (("channel", ("general",)),))
+    assert page.stated == ("#general, 2026-01-02", None, "2026-01-02", (("channel", ("general",)),), None)
 
 
 def test_every_connector_is_run() -> None:
