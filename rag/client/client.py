@@ -54,7 +54,6 @@ class IndexOptions(TypedDict, total=False):
 
     add: bool  # keep the sources of the index beside those named
     full: bool  # reprocess unchanged pages too
-    access: Mapping[str, Sequence[str]]  # who may read it: users and groups, see docs/access.md
     collection: str
     model: str  # by its name; without one, it stays that of the index
 
@@ -66,6 +65,7 @@ class PushOptions(TypedDict, total=False):
     title: str
     language: str  # a tag such as en
     date: str  # YYYY-MM-DD
+    access: Mapping[str, Sequence[str]]  # who may read it: users and groups, see docs/access.md
     collection: str
     model: str  # by its name; without one, it stays that of the index
 
