@@ -1,4 +1,4 @@
-"""The charts of the status page: their geometry and their labels; the templates draw them as SVG."""
+"""The charts of the status page and of what people ask: their geometry and labels; the templates draw them as SVG."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -25,8 +25,8 @@ class Column(NamedTuple):
     """One column of a chart over time; heights are of HUNDREDTHS."""
 
     label: str
-    searches: float
-    errors: float
+    lower: float
+    upper: float
 
 
 def histogram(buckets: Buckets) -> list[Bar]:
@@ -47,25 +47,12 @@ def quantiles(buckets: Buckets) -> list[str]:
 
 def throughput(minutes: Sequence[Minute]) -> tuple[list[Column], int]:
     """Lay out the searches and errors of some minutes; also return how many the highest column stands for."""
-    most = max((minute.searches + minute.errors for minute in minutes), default=0)
-    scale = HUNDREDTHS / max(most, 1)
-    columns = [Column(_minute(one), one.searches * scale, one.errors * scale) for one in minutes]
-    return columns, most
+    return _columns([(_minute(one), one.searches, one.errors) for one in minutes])
 
 
 def days(groups: Sequence[tuple[str, Group]]) -> tuple[list[Column], int]:
     """Lay out the searches of some days, those without a good answer above; also return the most of one day."""
-    most = max((group.asked for _, group in groups), default=0)
-    scale = HUNDREDTHS / max(most, 1)
-    columns = [
-        Column(
-            f"{day}: {group.asked:,} asked, {group.unanswered:,} without a good answer",
-            (group.asked - group.unanswered) * scale,
-            group.unanswered * scale,
-        )
-        for day, group in groups
-    ]
-    return columns, most
+    return _columns([(_day(name, group), group.asked - group.unanswered, group.unanswered) for name, group in groups])
 
 
 def durations(seconds: Iterable[tuple[str, float]]) -> list[Bar]:
@@ -83,6 +70,13 @@ def age(moment: str, now: datetime) -> str:
             count = minutes // size
             return f"{count} {unit}{'s' * (count > 1)} ago"
     return "just now"
+
+
+def _columns(counts: Sequence[tuple[str, int, int]]) -> tuple[list[Column], int]:
+    """Lay out labels with two counts each, the second above the first; also return the most of both together."""
+    most = max((lower + upper for _, lower, upper in counts), default=0)
+    scale = HUNDREDTHS / max(most, 1)
+    return [Column(label, lower * scale, upper * scale) for label, lower, upper in counts], most
 
 
 def _bound(bound: float, buckets: Buckets) -> str:
@@ -110,3 +104,7 @@ def _minute(minute: Minute) -> str:
     searches = "search" if minute.searches == 1 else "searches"
     errors = f", {minute.errors:,} failed" if minute.errors else ""
     return f"{datetime.fromtimestamp(minute.start, UTC):%H:%M} UTC: {minute.searches:,} {searches}{errors}"
+
+
+def _day(name: str, group: Group) -> str:
+    return f"{name}: {group.asked:,} asked, {group.unanswered:,} without a good answer"
