@@ -14,7 +14,6 @@ WHATS: tuple[What, ...] = ("seen", "opened", "good", "bad", "none")
 VERDICTS = {"good": 1, "bad": -1, "none": 0}
 _NOISE_BITS = 21  # of the number, below its milliseconds, so that numbers go up with time
 _SECRET = (1 << 63) - 1  # what SQLite's numbers hold
-_ID_CHARACTERS = 32
 
 
 class SearchId(NamedTuple):

@@ -143,10 +143,6 @@ class InsightsStore:
         hashes = all_hashes(self.folder, name)
         return self._delete_for_good(f"caller IN ({', '.join('?' * len(hashes))})", hashes)
 
-    def delete_all(self) -> int:
-        """Delete everything; return how many searches there were."""
-        return self._delete_for_good("true", ())
-
     def _delete_for_good(self, which: str, values: Sequence[int]) -> int:
         deleted = self._delete(which, values)
         with self._transaction():  # what nothing refers to any more, of all searches that are left

@@ -4,7 +4,7 @@ import sqlite3
 import stat
 import time
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -132,7 +132,7 @@ def test_what_is_too_much_goes(tmp_path: Path) -> None:
 
 def test_deletion_takes_it_out_of_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "insights"
-    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    today, yesterday = (f"{datetime.fromtimestamp(NOW - ago, UTC):%Y-%m-%d}" for ago in (0, DAY_S))
     with closing(InsightsStore(folder, period="day")) as store:
         for number in range(200):
             at = NOW - DAY_S * (number % 2)
@@ -149,9 +149,9 @@ def test_deletion_takes_it_out_of_the_files(tmp_path: Path) -> None:
             assert other.delete_caller("nobody") == 0
             with pytest.raises(InsightsError, match="is not a day"):
                 other.delete_day("yesterday")
-        store.write([searched("and on", hits=1)], [])  # what others deleted, it notes anew
+        store.write([searched("and on", hits=1, at=NOW)], [])  # what others deleted, it notes anew
         assert rows(folder, "SELECT id FROM passages WHERE id = 'chunk-1'") == [("chunk-1",)]
-        assert store.delete_all() == 101
+        assert store.delete_day(today) == 101
     assert b"wants" not in all_bytes(folder)
     assert b"docs.example" not in all_bytes(folder)
 
