@@ -19,7 +19,15 @@ MOST_READ = 200_000  # searches, the latest
 LISTED = 50  # questions
 AGAIN_S = 120.0  # within which another question of the same caller is the same one in other words
 BOUNDS_MS = (1, 2, 3, 4, 6, 8, 12, 16, 25, 35, 50, 75, 100, 250, 500, 1000, 2500, 5000, 10_000)
-REASONS = ("empty", "far", "bad", "again", "unopened")
+MOST_DAYS = 3650
+REASONS = {  # why a search had no good answer, in words
+    "empty": "no hit",
+    "far": "nothing close",
+    "bad": "judged bad",
+    "again": "asked again",
+    "unopened": "not opened",
+}
+_UNSURE = "unopened"  # may have been answered by what was shown
 _SHOWN = ("page", "box")  # ways in which hits can be opened
 _SEARCHES = """
 SELECT s.id, s.query, s.via, s.hits, s.cosine, s.close, s.ms, s.caller, s.collection,
@@ -89,6 +97,10 @@ class Group:
         if times:
             self.p50_ms, self.p95_ms = (round(times[int(share * (len(times) - 1))], 2) for share in (0.5, 0.95))
 
+    def reasons(self) -> list[tuple[str, int]]:
+        """Return the reasons that there were, in words, and of how many searches each."""
+        return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
+
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
         return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
@@ -146,9 +158,9 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     for group in (total, *by_question.values(), *by_day.values()):
         group.finish()
     questions = [(spelled[key], group) for key, group in by_question.items()]
-    # a question that was only not opened may have been answered by what was shown
     poor = [each for each in questions if each[1].unanswered]
-    poor.sort(key=lambda each: (-sum(getattr(each[1], name) for name in REASONS[:-1]), -each[1].unanswered, each[0]))
+    sure = [name for name in REASONS if name != _UNSURE]
+    poor.sort(key=lambda each: (-sum(getattr(each[1], name) for name in sure), -each[1].unanswered, each[0]))
     return Report(
         since=f"{since:%Y-%m-%d}",
         collection=collection,
@@ -210,6 +222,6 @@ def _judged(searches: Sequence[_Search]) -> Iterator[tuple[_Search, list[str]]]:
 
 def check_days(days: int) -> int:
     """Return the number if a report can be of so many days. Raises InsightsError."""
-    if not 1 <= days <= 3650:
-        raise InsightsError(f"days must be from 1 to 3650, not {days}")
+    if not 1 <= days <= MOST_DAYS:
+        raise InsightsError(f"days must be from 1 to {MOST_DAYS}, not {days}")
     return days

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from rag.insights.report import REASONS, Group, Report
 
 TABLES = ("asked", "unanswered", "days")
-COLUMNS = ("asked", "unanswered", *REASONS, "opened", "good", "callers", "cosine", "p50_ms", "p95_ms")
+COUNTS = ("asked", "unanswered", *REASONS, "opened", "good", "callers")
+COLUMNS = (*COUNTS, "cosine", "p50_ms", "p95_ms")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

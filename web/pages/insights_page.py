@@ -7,8 +7,8 @@ from flask import Blueprint, Response, jsonify, render_template
 from flask.typing import ResponseReturnValue
 
 from rag.errors import InsightsError
-from rag.insights.report import Report, report
-from rag.insights.tables import TABLES, as_csv
+from rag.insights.report import MOST_DAYS, Report, report
+from rag.insights.tables import COUNTS, TABLES, as_csv
 from web.api.parameters import COLLECTION, given_in_address, limits
 from web.api.schemas import COUNT, MILLISECONDS, STRING, listed, structure
 from web.fields import check, from_text
@@ -16,7 +16,7 @@ from web.insights import required
 from web.openapi import HTML, Content, define, operation
 from web.pages import charts
 
-DAYS: dict[str, Any] = {"type": "integer", "description": "how many, with today", "minimum": 1, "maximum": 3650}
+DAYS: dict[str, Any] = {"type": "integer", "description": "how many, with today", "minimum": 1, "maximum": MOST_DAYS}
 DAYS |= {"default": 30}
 ONE: dict[str, Any] = {name: value for name, value in COLLECTION.items() if name != "default"}
 TABLE: dict[str, Any] = {"type": "string", "enum": list(TABLES), "description": "which table", "default": TABLES[0]}
@@ -25,9 +25,12 @@ FILTERS = [
     {"name": "days", "in": "query", "schema": DAYS},
     {"name": "collection", "in": "query", "schema": ONE, "description": "only searches of it; else of all"},
 ]
-_COUNTS = ("asked", "unanswered", "empty", "far", "bad", "again", "unopened", "opened", "good", "callers")
-_GROUP: dict[str, Any] = {name: COUNT for name in _COUNTS}  # noqa: C420
-_GROUP |= {"cosine": {"type": ["number", "null"]}, "p50_ms": MILLISECONDS, "p95_ms": MILLISECONDS}
+_GROUP: dict[str, Any] = {
+    **dict.fromkeys(COUNTS, COUNT),
+    "cosine": {"type": ["number", "null"]},
+    "p50_ms": MILLISECONDS,
+    "p95_ms": MILLISECONDS,
+}
 _QUESTIONS = listed(structure({"question": STRING, **_GROUP}))
 INSIGHTS = define(
     "Insights",

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
-from typing import Any
 
 import click
 
@@ -78,12 +77,5 @@ def _line(text: str) -> str:
 
 
 def _why(group: Group) -> str:
-    words: dict[str, Any] = {
-        "no hit": group.empty,
-        "nothing close": group.far,
-        "judged bad": group.bad,
-        "asked again": group.again,
-        "not opened": group.unopened,
-    }
-    told = ", ".join(f"{name} {number:,}" for name, number in words.items() if number)
+    told = ", ".join(f"{words} {count:,}" for words, count in group.reasons())
     return f"  ({told})" if told else ""
