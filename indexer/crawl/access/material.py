@@ -2,7 +2,8 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from indexer.crawl.access.certificate import tls_context
 from indexer.crawl.access.cookies import Cookies
@@ -15,21 +16,32 @@ Texts = Mapping[Place, str]
 
 
 def read_secrets(credential: Credential) -> dict[Place, str]:
-    """Return what each place of a credential has now. Raises CredentialsError."""
+    """Return what each place of a credential has now. Raises CredentialsError, which names the origin."""
+    with _named(credential):
+        return _texts_of(credential)
+
+
+def check_credential(credential: Credential) -> None:
+    """Look whether all that a credential describes can be used, without asking its site. Raises as `read_secrets`."""
+    with _named(credential):
+        texts = _texts_of(credential)
+        headers_of(credential, texts)
+        if credential.cookies is not None:
+            Cookies(credential.origin).load(credential.cookies, texts[credential.cookies])
+        if credential.client_certificate is not None:
+            tls_context(credential.client_certificate)
+
+
+@contextmanager
+def _named(credential: Credential) -> Iterator[None]:
     try:
-        return {place: place.read().reveal() for place in credential.places()}
+        yield
     except CredentialsError as error:
         raise CredentialsError(f"credentials of {credential.origin}: {error}") from None
 
 
-def check_credential(credential: Credential) -> None:
-    """Look whether all that a credential describes can be used, without asking its site. Raises CredentialsError."""
-    texts = read_secrets(credential)
-    headers_of(credential, texts)
-    if credential.cookies is not None:
-        Cookies(credential.origin).load(credential.cookies, texts[credential.cookies])
-    if credential.client_certificate is not None:
-        tls_context(credential.client_certificate)
+def _texts_of(credential: Credential) -> dict[Place, str]:
+    return {place: place.read().reveal() for place in credential.places()}
 
 
 def headers_of(credential: Credential, texts: Texts) -> dict[str, str]:

@@ -293,8 +293,7 @@ def _credentials(settings: Settings, report: dict[str, Any], warnings: list[str]
         try:
             check_credential(credential)
         except PilotlightError as error:
-            where = f"credentials of {credential.origin}: "
-            warnings.append(where + str(error).removeprefix(where))
+            warnings.append(str(error))
 
 
 _LABELS = {
