@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from embedder.errors import PilotlightError
@@ -15,7 +14,7 @@ from indexer.number_format import counted
 from indexer.publish.held_back import HeldBack
 from rag.evaluation.comparison import compare
 from rag.evaluation.dataset import Judgements
-from rag.evaluation.index_search import DEPTH, by_document, missing, relevant, search_index
+from rag.evaluation.index_search import by_document, deep_enough, missing, relevant, search_index
 from rag.evaluation.measures import NDCG, Run
 from rag.query.request import Limits
 from rag.query.retriever import Retriever
@@ -40,7 +39,7 @@ class GenerationJudge:
         self._queries = queries
         self._judgements = by_document(judgements)
         self._most = most
-        self._limits = replace(limits, max_k=max(DEPTH, limits.max_k))
+        self._limits = deep_enough(limits)
         self._embedder_of = embedder_of
         self._quiet = quiet
 

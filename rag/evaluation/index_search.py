@@ -4,12 +4,13 @@ Judgements name a document by its address, which every generation has in common;
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from indexer.generation.catalogue import document_id
 from indexer.stores.store import Searchable
 from rag.evaluation.dataset import Judgements
 from rag.evaluation.measures import Run
-from rag.query.request import SearchRequest
+from rag.query.request import Limits, SearchRequest
 from rag.query.results import Hit
 from rag.query.retriever import Retriever
 
@@ -26,11 +27,16 @@ def by_document(judgements: Judgements) -> Judgements:
     return found
 
 
+def deep_enough(limits: Limits) -> Limits:
+    """Return limits by which `DEPTH` documents may be asked for."""
+    return replace(limits, max_k=max(DEPTH, limits.max_k))
+
+
 def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: Judgements, **options: object) -> Run:
     """Return the best hundred documents of a generation for each query, by their addresses.
 
     Args:
-        retriever: searches the generation; its `max_k` must allow `DEPTH`.
+        retriever: searches the generation; its limits are `deep_enough`.
         queries: texts by id.
         judgements: by document, see `by_document`.
         options: of `SearchRequest`.

@@ -12,6 +12,7 @@ from rag.errors import DatasetError, SettingsError
 from rag.settings import Settings
 
 if TYPE_CHECKING:
+    from embedder.engines.plan import Plan
     from indexer.stores.store import Searchable
     from rag.evaluation.dataset import Judgements
     from rag.evaluation.measures import Run
@@ -70,7 +71,7 @@ def _search_index(
     settings: Settings, sides: "list[Side]", texts: dict[str, str], judgements: "Judgements"
 ) -> "list[tuple[Facts, Run]]":
     from indexer.errors import IndexMissing
-    from rag.commands.embedders import made_for, plans, prepare
+    from rag.commands.embedders import made_for
     from rag.commands.published import published
     from rag.evaluation.index_search import missing, relevant
     from rag.evaluation.side import LIVE
@@ -92,8 +93,7 @@ def _search_index(
             raise SettingsError(f"{sides[0].text} and {sides[1].text} are the same: nothing to compare")
         for side, name in zip(sides, ids, strict=True):
             with closing(store.open(name)) as generation:
-                for plan in plans(made_for(settings, generation.manifest)):
-                    prepare(plan)
+                _prepare(side, made_for(side.settings, generation.manifest))
                 searched.append(_search_generation(side, generation, models, texts, judgements))
                 searched[-1][0]["missing"] = len(missing(generation, judgements))
     wanted = relevant(judgements)
@@ -109,7 +109,7 @@ def _search_index(
 def _search_generation(
     side: "Side", generation: "Searchable", models: "LoadedModels", texts: dict[str, str], judgements: "Judgements"
 ) -> "tuple[Facts, Run]":
-    from rag.evaluation.index_search import DEPTH, search_index
+    from rag.evaluation.index_search import deep_enough, search_index
     from rag.query.request import Limits
     from rag.query.retriever import Retriever
     from rag.rerank_queue import RerankQueue
@@ -117,13 +117,12 @@ def _search_generation(
 
     model = models.get(generation.manifest)
     reader = load_reranker(side.settings) if side.rerank else None
-    limits = Limits.of(side.settings)
     retriever = Retriever(
         generation,
         model.embedder,
         batcher=model.batcher,
         reranker=RerankQueue(reader) if reader else None,
-        limits=dataclasses.replace(limits, max_k=max(DEPTH, limits.max_k)),
+        limits=deep_enough(Limits.of(side.settings)),
     )
     run = search_index(retriever, texts, judgements, mode=side.mode, rerank=side.rerank)
     facts = {
@@ -140,15 +139,12 @@ def _search_generation(
 
 
 def _search_corpus(side: "Side", folder: Path) -> "tuple[Facts, Run]":
-    from rag.commands.embedders import plans, prepare
     from rag.evaluation.dataset import read_dataset
     from rag.evaluation.evaluation import search_corpus
     from rag.serving.live import load_embedder, load_reranker
 
     dataset, settings = read_dataset(folder), side.settings
-    plan, *others = plans(settings)
-    for each in (plan, *(others if side.rerank else [])):
-        prepare(each)
+    plan = _prepare(side, settings)
     run = search_corpus(
         dataset,
         load_embedder(settings),
@@ -167,3 +163,13 @@ def _search_corpus(side: "Side", folder: Path) -> "tuple[Facts, Run]":
         "mode": side.mode,
     }
     return facts, run
+
+
+def _prepare(side: "Side", settings: Settings) -> "Plan":
+    """Build what is missing of the models that a side needs; return the plan of its embedder."""
+    from rag.commands.embedders import plans, prepare
+
+    plan, *others = plans(settings)
+    for each in (plan, *(others if side.rerank else [])):
+        prepare(each)
+    return plan
