@@ -187,6 +187,14 @@ EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "500"))
 CONFIG = Config()
 
 
+def test_spaces_within_a_value_cost_no_more_than_other_characters() -> None:
+    """The loop reads all heads, so what takes long for one holds up everybody: these took a minute."""
+    value = b"a" + b" " * 60_000 + b"b"
+    received = ReceiveBuffer()
+    assert received.feed(LINE + HOST + b"Authorization: \t" + value + b" \t\r\n\r\n") is Verdict.COMPLETE
+    assert received.authorization == value
+
+
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     start=st.sampled_from([b"", LINE + HOST, LINE + HOST + CHUNKED, LINE + HOST + b"Content-Length: 5\r\n"]), rest=BYTES

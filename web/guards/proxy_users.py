@@ -45,7 +45,7 @@ class ProxyUsers:
         keys = [f"HTTP_{name.upper().replace('-', '_')}" for name in names]
         self._user, self._groups, self._secret_header = keys
         self._shown = settings.user_header
-        self._fields = re.compile(rf"\n({'|'.join(map(re.escape, names))}):[ \t]*([^\r]*?)[ \t]*(?=\r)".encode(), re.I)
+        self._fields = re.compile(rf"\n({'|'.join(map(re.escape, names))}):([^\r]*)".encode(), re.IGNORECASE)
         self._names = {name.lower(): key for name, key in zip(names, keys, strict=True)}
 
     def user_of(self, environ: Mapping[str, Any]) -> User | None:
@@ -67,7 +67,8 @@ class ProxyUsers:
     def is_named(self, head: bytes, address: str) -> bool:
         """Return whether a head, sent from an address, names a user: asked before there is more of a request."""
         found = {
-            self._names[name.decode().lower()]: value.decode("latin-1") for name, value in self._fields.findall(head)
+            self._names[name.decode().lower()]: value.strip(b" \t").decode("latin-1")
+            for name, value in self._fields.findall(head)
         }
         return bool(found.get(self._user)) and self._is_trusted(found, address)
 
