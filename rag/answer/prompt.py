@@ -30,7 +30,7 @@ _NAMES = ("passage", "question", "conversation", "system", "startofturn", "endof
 _PIPES = "|\uff5c\uffe8\u2223\u2502\u2503\u01c0"
 _LOOKED_AT = 100  # characters behind a bracket
 _PADDING = re.compile(r"[\W_]+")
-_CITATION = re.compile(r"[ \t]*\[\d+\]")
+_CITATION = re.compile(r"[ \t]{0,9}\[\d+\]")
 
 
 def neutralise(text: str) -> str:
@@ -68,9 +68,10 @@ def _conversation(history: Sequence[Exchange]) -> str:
     told: list[str] = []
     room = MOST_REMEMBERED
     for question, answer in reversed(history):
-        text = neutralise(_CITATION.sub("", answer))
+        text = _CITATION.sub("", answer)
         cut = f"{text[:_MOST_OF_ANSWER]}…" if len(text) > _MOST_OF_ANSWER else text
-        told.insert(0, f"Question: {neutralise(question)[:MOST_REMEMBERED]}\nAnswer: {cut}")
+        # cut first: a client may send a hundred times as much, each bracket of which would be looked at
+        told.insert(0, f"Question: {neutralise(question[:MOST_REMEMBERED])}\nAnswer: {neutralise(cut)}")
         room -= len(told[0])
         if room < 0:
             told[0] = told[0][:room] if len(told) == 1 else ""
