@@ -25,6 +25,7 @@ from indexer.generation.manifest import SCHEMA_VERSION, TOKENS
 from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
 from indexer.publish.held_back import Judge
 from indexer.publish.source_settings import changes, credentialed, with_kept
+from indexer.read.access_list import NOBODY
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import Unwanted
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
@@ -334,7 +335,7 @@ class _Build:
             return self._skip(document.url, f"no text: {scans.unread[0][1]}" if scans.unread else "no text")
         for page, reason in scans.unread:
             self._ledger.skip(Skip(f"{document.url}#page={page}", f"a page without text: {reason}"))
-        if () in document.access:
+        if NOBODY in document.access:
             self._ledger.skip(Skip(document.url, "an access list that is empty or cannot be read: hidden from all"))
         if len(chunks) > MOST_CHUNKS:
             del chunks[MOST_CHUNKS:]

@@ -1,3 +1,3 @@
 """Questions with known answers in, how well they are answered out, and by which of two sides better.
 
-May import `models`, `query` and the root of `rag`."""
+May import `query` and the root of `rag`."""

@@ -1,3 +1,3 @@
 """Generations in, a retriever that always answers from the newest out; jobs and schedules that make new ones.
 
-May import `query`."""
+May import `models`, `query` and the root of `rag`."""
