@@ -26,7 +26,8 @@ log = logging.getLogger("gunicorn.error")
 class Exchange:
     """Has the application answer a complete request, into a `SendBuffer`.
 
-    An answer that streams stops when its client has much to read: `run` again then, in any thread.
+    An answer that streams stops when its client has much to read, and once with its first part where that is due later:
+    `run` again then, in any thread.
     """
 
     def __init__(self, request: bytes, arrived: float, to_send: SendBuffer, *, has_body: bool) -> None:
@@ -38,6 +39,7 @@ class Exchange:
         self.due = 0.0  # when the answer is to be sent, by `time.monotonic`; 0 for at once
         self._request = request
         self._has_body = has_body
+        self._has_begun = False  # to stream
         self._arrived = arrived
         self._context = Context()  # of this request alone, whichever threads it goes through
         self._response: Any = None
@@ -74,9 +76,15 @@ class Exchange:
 
     def _write(self) -> None:
         streams = self._response.response_length is None
+        self.due = 0.0
         for item in self._items:
             self._response.write(item)
             if streams:
+                if not self._has_begun:
+                    self._has_begun = True
+                    self.due = pacing.due(self._arrived, time.monotonic())
+                    if self.due:  # what comes later takes longer, or is of what may be seen alone
+                        return
                 self.to_send.flush()
                 if self.to_send.waiting > AHEAD_BYTES:
                     return
@@ -84,7 +92,7 @@ class Exchange:
         self.status = self._response.status_code
         self.keeps = not self._response.should_close()
         self._end()
-        self.due = 0.0 if streams else pacing.due(self._arrived, time.monotonic())
+        self.due = 0.0 if self._has_begun else pacing.due(self._arrived, time.monotonic())
         if not self.due:
             self.to_send.flush()
 

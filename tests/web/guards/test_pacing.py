@@ -58,6 +58,29 @@ def test_an_answer_is_left_to_the_loop_where_it_is_paced(is_paced: bool) -> None
         assert there.recv(1000).endswith(b"ok")
 
 
+@pytest.mark.parametrize("is_paced", [True, False])
+def test_of_an_answer_that_streams_the_first_part_is_left_to_the_loop(is_paced: bool) -> None:
+    def app(environ: Any, start_response: Any) -> Iterable[bytes]:
+        pacing._is_paced.set(is_paced)
+        start_response("200 OK", [("Content-Type", "text/event-stream")])
+        return iter([b"hits", b"token"])
+
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        to_send, arrived = SendBuffer(here), time.monotonic()
+        exchange = Exchange(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", arrived, to_send, has_body=True)
+        exchange.begin(app, Config(), ("127.0.0.1", 1), ("127.0.0.1", 2), last=False)
+        if is_paced:
+            assert (exchange.due > arrived, to_send.waiting > 0, exchange.ended) == (True, True, False)
+            to_send.flush()
+            first = there.recv(1000)
+            assert (b"hits" in first, b"token" in first) == (True, False)
+            exchange.run()
+        assert (exchange.due, exchange.ended, to_send.waiting) == (0, True, 0)
+        assert b"token" in there.recv(1000)
+
+
 def test_what_is_held_comes_in_the_order_of_its_moments() -> None:
     pacer, called, done = Pacer(), list[tuple[int, float]](), threading.Event()
     now = time.monotonic()
