@@ -173,7 +173,8 @@ class TokenVerifier:
         audiences = claims["aud"]
         if isinstance(audiences, list) and len(audiences) > 1 and claims.get("azp") != provider.audience:
             raise TokenRefused("it is for several services, and was given to another one")
-        if provider.user_claim == "email" and claims.get("email_verified") is False:
+        # which some providers write as a text, and others not at all
+        if provider.user_claim == "email" and claims.get("email_verified", True) not in (True, "true"):
             raise TokenRefused("its email is not verified")
         name, groups = _at(claims, provider.user_claim), _at(claims, provider.groups_claim)
         groups = [groups] if isinstance(groups, str) else groups or []

@@ -244,8 +244,11 @@ def test_claims_have_the_names_that_are_set(provider: fake.Provider, make: Calla
     token = provider.token(email="ann@x.org", realm_access={"roles": ["a", "b", "a"]})
     assert verifier.verify(token) == User("ann@x.org", ("a", "b"))
     assert verifier.verify(provider.token(email="ann@x.org", realm_access=7)) == User("ann@x.org")
-    with pytest.raises(TokenRefused, match="not verified"):
-        verifier.verify(provider.token(email="root@x.org", email_verified=False))
+    for unverified in (False, "false", "", 0, {}):
+        with pytest.raises(TokenRefused, match="not verified"):
+            verifier.verify(provider.token(email="root@x.org", email_verified=unverified))
+    for verified in (True, "true"):
+        assert verifier.verify(provider.token(email="ann@x.org", email_verified=verified)).name == "ann@x.org"
     assert provider.asked == ["/realm/keys"]
 
 
