@@ -1,15 +1,16 @@
-"""The tables of a report as CSV, which spreadsheets open without taking a question for a formula."""
+"""The tables of a report as CSV: spreadsheets take no question for a formula, and terminals none for an order."""
 
 import csv
 import io
 from collections.abc import Iterable
 
+from indexer.decoding import one_line
 from rag.insights.report import REASONS, Group, Report
 
 TABLES = ("asked", "unanswered", "days")
 COUNTS = ("asked", "unanswered", *REASONS, "opened", "good", "callers")
 COLUMNS = (*COUNTS, "cosine", "p50_ms", "p95_ms")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # those of Chinese and Japanese keyboards too
 
 
 def as_csv(found: Report, table: str) -> str:
@@ -20,7 +21,7 @@ def as_csv(found: Report, table: str) -> str:
     writer.writerow(["day" if table == "days" else "question", *COLUMNS])
     for key, group in groups:
         values = group.as_dict()
-        writer.writerow([harmless(key), *("" if values[name] is None else values[name] for name in COLUMNS)])
+        writer.writerow([harmless(one_line(key)), *("" if values[name] is None else values[name] for name in COLUMNS)])
     return out.getvalue()
 
 

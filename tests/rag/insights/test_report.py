@@ -93,7 +93,7 @@ def test_csv_does_nothing_in_a_spreadsheet(folder: Path) -> None:
     assert rows[0]["question"] == "How do I vacuum?"
     assert rows[0]["asked"] == "2"
     assert "'=cmd|'x'" in {row["question"] for row in rows}
-    for text in ("=1", "+1", "-1", "@x", "\tx", "\r=1", "  =1"):
+    for text in ("=1", "+1", "-1", "@x", "\tx", "\r=1", "  =1", "＝1"):
         assert harmless(text) == f"'{text}"
     assert harmless("a = b") == "a = b"
     assert len(as_csv(made(folder), "days").splitlines()) == 8
@@ -112,7 +112,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "nothing close 1" in out
     assert "\x1b" not in out
     assert main(["insights", *index, "--csv", "unanswered", "--days", "1"]) == 0
-    assert capsys.readouterr().out.count("\n") == 2
+    out = capsys.readouterr().out
+    assert out.count("\n") == 2
+    assert "\x1b" not in out
     assert main(["insights", *index, "--delete-user", "alice", "--json"]) == 0
     assert capsys.readouterr().out == '{"deleted": 1}\n'
     yesterday = f"{datetime.fromtimestamp(time.time() - DAY_S, UTC):%Y-%m-%d}"
