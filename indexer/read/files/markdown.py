@@ -24,7 +24,9 @@ _LONGEST_FRONT = 16_000  # characters; the parser takes a millisecond for each f
 _CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
 _ACCESS = "access"
 _OURS = ("title", "language", "lang", _ACCESS, *_CHANGED)
-_MENTIONS_ACCESS = re.compile(rf"^[\s{{,\"'?-]*{_ACCESS}\b", re.MULTILINE | re.IGNORECASE)
+_MENTIONS_ACCESS = re.compile(rf"^(?:[^\S\n]|[{{,\"'?-])*{_ACCESS}\b", re.MULTILINE | re.IGNORECASE)
+_STATES_ACCESS = re.compile(rf"^[^\S\n]*[\"']?{_ACCESS}[\"']?[^\S\n]*[:=]", re.MULTILINE | re.IGNORECASE)
+_BEGINS_LIKE_FRONT_MATTER = re.compile(r"[\s\ufeff]*(?:---|\+\+\+)")  # is not closed, or is TOML
 _MOST_LINES = 200_000
 _NOTHING = ("", "~", "null")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
@@ -53,11 +55,11 @@ def render(text: str) -> Rendered:
     Raises:
         ParseError: it has too many lines.
     """
-    text = text.replace("\r\n", "\n")
-    if text.count("\n") + text.count("\r") > _MOST_LINES:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.count("\n") > _MOST_LINES:
         raise ParseError(f"more than {_MOST_LINES:,} lines of Markdown")
     found = _FRONT_MATTER.match(text)
-    front, access = _front_matter(found[1] or "") if found else ({}, None)
+    front, access = _front_matter(found[1] or "") if found else ({}, _readers_without(text))
     if found is not None:
         text = text[found.end() :]
     tokens = _PARSER.parse(text)
@@ -93,7 +95,7 @@ def _front_matter(text: str) -> tuple[dict[str, list[str]], tuple[str, ...] | No
     except (yaml.YAMLError, RecursionError, ValueError):  # such as "title: Part 1: Cats", which people do write
         fields = {name: value.strip("\"'") for name, value in _LINE.findall(text)}
     fields = fields if isinstance(fields, dict) else {}
-    if _ACCESS in fields:
+    if _ACCESS in fields and len(_STATES_ACCESS.findall(text)) < 2:  # of two, the parser would take the last
         with suppress(ValueError):
             access = readers_of(fields[_ACCESS])
     lists = {str(name): value if isinstance(value, list) else [value] for name, value in fields.items()}
@@ -102,6 +104,12 @@ def _front_matter(text: str) -> tuple[dict[str, list[str]], tuple[str, ...] | No
         for name, values in lists.items()
     }
     return {name: values for name, values in texts.items() if values}, access
+
+
+def _readers_without(text: str) -> tuple[str, ...] | None:
+    """Who may read a text without front matter: nobody, where it says who, in what was meant to be some."""
+    was_meant = _BEGINS_LIKE_FRONT_MATTER.match(text) and _STATES_ACCESS.search(text, 0, _LONGEST_FRONT)
+    return NOBODY if was_meant else None
 
 
 def _plain(inline: Token) -> str:

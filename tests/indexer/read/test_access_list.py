@@ -77,10 +77,38 @@ def declared(front: str) -> tuple[str, ...] | None:
         ('"access": {user: x}', NOBODY),
         ("x: " + "y" * 17_000 + "\naccess: {users: [ann]}", NOBODY),
         ("- access: {users: [ann]}", NOBODY),
+        ("access: {users: [ann]}\naccess: {everybody: true}", NOBODY),
+        ("\n" * 60_000 + "access: public", NOBODY),  # in linear time
     ],
 )
 def test_front_matter(front: str, names: tuple[str, ...] | None) -> None:
     assert declared(front) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n---\naccess: {users: [ann]}\n---\nText.",
+        "\ufeff\ufeff---\naccess: {users: [ann]}\n---\nText.",
+        "----\naccess: {users: [ann]}\n----\nText.",
+        "---\ntitle: A\naccess: {users: [ann]}\n--\nText.",
+        '+++\ntitle = "A"\naccess = { users = ["ann"] }\n+++\nText.',
+    ],
+)
+def test_front_matter_that_is_none_opens_nothing(text: str) -> None:
+    assert read(text.encode(), None).declared.access == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("---\raccess: {users: [ann]}\r---\rText.", ("user:ann",)),
+        ("---\n\nAccess to doors is described here.\n", None),
+        ("Text.\n\naccess: public\n", None),
+    ],
+)
+def test_front_matter_by_other_lines(text: str, names: tuple[str, ...] | None) -> None:
+    assert read(text.encode(), None).declared.access == names
 
 
 @pytest.mark.parametrize(
