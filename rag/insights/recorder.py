@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from rag.errors import InsightsError
 from rag.insights.events import Feedback, Searched, SearchId, Via, What
@@ -20,6 +21,7 @@ from rag.settings import Settings
 
 WRITE_S = 0.5  # between two writes; what is told meanwhile is lost if the process is killed
 MOST_WAITING = 10_000  # searches, and as much feedback
+MOST_HITS = 200_000  # of these searches; each has less than a kilobyte
 _PATIENCE_S = 3.0  # that feedback waits for its search, which another worker may not have written yet
 _UNSEEN_S, _RETAIN_S = 60.0, 600.0  # between two looks at what is to go
 
@@ -43,6 +45,8 @@ class Recorder:
         self._share = settings.insights_sample
         self._searches: deque[Searched] = deque()
         self._taken: list[Searched] = []  # from the queue, to be written
+        self._hits = 0  # of both
+        self._counting = threading.Lock()
         self._feedback: deque[tuple[float, Feedback]] = deque()
         self._store: InsightsStore | None = None
         self._is_failing = False
@@ -76,11 +80,14 @@ class Recorder:
         """
         if self._share < 1 and random.random() >= self._share:  # noqa: S311
             return None
-        if len(self._searches) + len(self._taken) >= MOST_WAITING:
-            self.counted("dropped", 1)
-            return None
+        size = _size(answer)
+        with self._counting:
+            if len(self._searches) + len(self._taken) >= MOST_WAITING or self._hits + size > MOST_HITS:
+                self.counted("dropped", 1)
+                return None
+            self._hits += size
         id = SearchId.new(time.time())
-        self._searches.append(Searched(id, answer, request.collection, request.mode, via, who, scope, seen))
+        self._searches.append(Searched(id, _bare(answer), request.collection, request.mode, via, who, scope, seen))
         return str(id)
 
     def told(self, id: str, what: What, passage: str, scope: Scope) -> None:
@@ -126,14 +133,19 @@ class Recorder:
             self._feedback.extendleft(reversed(feedback))
             raise
         self.counted("written", len(self._taken))
-        self._taken.clear()
+        self._forget()
         oldest = time.monotonic() - _PATIENCE_S
         self._feedback.extend(each for each in feedback if each[1] in later and each[0] > oldest)
 
     def _drop(self) -> None:
         if lost := len(self._taken):
             self.counted("dropped", lost)
-            self._taken.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        with self._counting:
+            self._hits -= sum(_size(each.answer) for each in self._taken)
+        self._taken.clear()
 
     def _opened(self) -> InsightsStore:
         if self._store is not None and not self._store.is_there:
@@ -162,3 +174,17 @@ class Recorder:
             return False
         self._cleaned[seconds] = now
         return True
+
+
+def _size(answer: Answer) -> int:
+    """How much of memory an answer takes while it waits, in hits."""
+    return len(answer.hits) + len(answer.query) // 100
+
+
+def _bare(answer: Answer) -> Answer:
+    """Return what the store reads of an answer: its texts could fill the memory while the disk is full."""
+    hits = [
+        hit._replace(text="", highlights=[], metadata={}, duplicates=[], section_text=None, explanation=None)
+        for hit in answer.hits
+    ]
+    return replace(answer, hits=hits, facets=None)

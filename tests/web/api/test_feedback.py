@@ -169,6 +169,21 @@ def test_what_cannot_be_written_is_counted(tmp_path: Path, monkeypatch: pytest.M
     assert 'pilotlight_insights_searches_total{outcome="dropped"} 5.0' in metrics
 
 
+def test_what_waits_for_a_disk_that_is_full_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand searches for a hundred hits with their sections were more than a gigabyte."""
+    monkeypatch.setattr("rag.insights.recorder.MOST_HITS", 7)
+    (tmp_path / "insights").write_text("in the way of the folder", encoding="utf-8")
+    kept = Kept(tmp_path)
+    kept.retriever.hits = [make_hit(rank, section_text="all of the section") for rank in (1, 2, 3)]
+    answers = [kept.client.post(SEARCH, json={"query": "index"}).get_json() for _ in range(3)]
+    assert ["search_id" in answer for answer in answers] == [True, True, False]
+    waiting = [hit for each in (*kept.recorder._searches, *kept.recorder._taken) for hit in each.answer.hits]
+    assert {(hit.text, hit.section_text) for hit in waiting} == {("", None)}
+    assert answers[0]["hits"][0]["section_text"] == "all of the section"
+    kept.recorder.close()
+    assert kept.recorder._hits == 0
+
+
 def test_what_was_written_is_counted_and_a_store_that_is_taken_away_is_made_anew(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     searched(kept.client, "before")
