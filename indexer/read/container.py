@@ -21,7 +21,7 @@ from indexer.errors import ParseError
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
 from indexer.read.office.zipped import DAMAGED
 from indexer.read.reader_process import borrowed
-from indexer.records import Failure, Page, Skip
+from indexer.records import Failure, Item, Page, Skip
 
 _MOST_MEMBERS = 10_000
 _LONGEST_TOTAL = 200_000_000  # bytes, decompressed
@@ -41,6 +41,15 @@ class Member:
     body: bytes = b""
     skipped: str = ""
     failed: str = ""
+
+
+def with_parts(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
+    """Yield what a source has found, and what is in it, see `expand`; an archive itself is no document."""
+    reader = reader_of(item.content_type) if isinstance(item, Page) else None
+    if reader != CONTAINER:
+        yield item
+    if isinstance(item, Page) and reader in (CONTAINER, MAIL):
+        yield from expand(item, max_bytes, no_images)
 
 
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Page | Skip | Failure]:

@@ -14,8 +14,8 @@ from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.access_list import FILE
 from indexer.read.allowed_places import folder_above
-from indexer.read.container import expand
-from indexer.read.formats import CONTAINER, HTML, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
+from indexer.read.container import with_parts
+from indexer.read.formats import HTML, OCR_OFF, content_type_of, reader_of, refusal_of
 from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Skip
 from indexer.sources.folders.access_files import Lists
 from indexer.sources.folders.folder_tree import Tree
@@ -86,11 +86,7 @@ def read_path(
             for item in _read(entry, tree, source, max_bytes, earlier if is_folder else None):
                 if not is_folder and isinstance(item, Skip | Failure):
                     raise SourceError(f"cannot read {source}: {item.reason}")
-                reader = reader_of(item.content_type) if isinstance(item, Page) else None
-                if reader != CONTAINER:
-                    yield item
-                if isinstance(item, Page) and reader in (CONTAINER, MAIL):  # of an e-mail, itself and what is in it
-                    yield from expand(item, max_bytes, no_images)
+                yield from with_parts(item, max_bytes, no_images)
 
 
 def _tree(root: Path, top: Path) -> Tree:

@@ -8,9 +8,9 @@ from pathlib import Path
 from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
-from indexer.read.container import expand
+from indexer.read.container import with_parts
 from indexer.read.formats import CONTAINER, HTML, MAIL, OCR_OFF, content_type_of, reader_of
-from indexer.records import Failure, Item, Page, Skip
+from indexer.records import Failure, Item, Skip
 from indexer.sources.git.address import GitAddress
 from indexer.sources.git.mirror import TIP, Mirrors
 from indexer.sources.git.program import Git, require
@@ -117,11 +117,7 @@ class _Reading:
                 study(self._item(entry, blobs) for entry in spread(pages, of_type[HTML]))
             for entry in self._wanted(there):
                 item = self._item(entry, blobs) if isinstance(entry, Entry) else entry
-                reader = reader_of(item.content_type) if isinstance(item, Page) else None
-                if reader != CONTAINER:
-                    yield item
-                if isinstance(item, Page) and reader in (CONTAINER, MAIL):
-                    yield from expand(item, self._max_bytes, self._no_images)
+                yield from with_parts(item, self._max_bytes, self._no_images)
 
     def _wanted(self, there: Iterable[Entry]) -> Iterator[Entry | Skip | Failure]:
         return self._files.wanted(there, lambda entry: _SPECIAL.get(entry.mode, ""))

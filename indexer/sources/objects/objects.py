@@ -11,9 +11,9 @@ from typing import NamedTuple
 from indexer.config import CrawlLimits
 from indexer.errors import FetchError, SourceError
 from indexer.generation.previous import PreviousGeneration
-from indexer.read.container import expand
-from indexer.read.formats import CONTAINER, CONTENT_TYPES, HTML, MAIL, OCR_OFF, content_type_of, reader_of
-from indexer.records import Failure, Item, Page, Skip
+from indexer.read.container import with_parts
+from indexer.read.formats import CONTAINER, CONTENT_TYPES, HTML, OCR_OFF, content_type_of, reader_of
+from indexer.records import Failure, Item, Skip
 from indexer.sources.objects.address import BucketAddress
 from indexer.sources.objects.bucket import Bucket, Entry
 from indexer.sources.stored_files import StoredFiles
@@ -101,11 +101,7 @@ class _Reading:
                 yield from self._files.kept_below(folder.path, folder.reason)
             with closing(self._read(self._wanted(there))) as items:
                 for item in items:
-                    reader = reader_of(item.content_type) if isinstance(item, Page) else None
-                    if reader != CONTAINER:
-                        yield item
-                    if isinstance(item, Page) and reader in (CONTAINER, MAIL):
-                        yield from expand(item, self._limits.max_bytes, self._no_images)
+                    yield from with_parts(item, self._limits.max_bytes, self._no_images)
 
     def _wanted(self, there: Iterable[Entry]) -> Iterator[Entry | Skip | Failure]:
         return self._files.wanted((same[0] for same in _by_name(there)), _special, types_are_told=True)
