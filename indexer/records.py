@@ -12,11 +12,14 @@ SEPARATOR = " › "  # between the headings of a path
 COLUMNS = " | "  # between the cells of a table's row
 
 
+Readers = tuple[str, ...] | None  # names of an access list; of nobody, it is empty; None: everybody
+
+
 class AccessLists(NamedTuple):
     """Who may read a document, as `user:NAME` and `group:NAME`: whoever is in both lists, as far as there are any."""
 
-    given: tuple[str, ...] | None = None  # by its sender, or by what lies beside it; of nobody, it is empty
-    declared: tuple[str, ...] | None = None  # by itself
+    given: Readers = None  # by its sender, or by what lies beside it
+    declared: Readers = None  # by itself
 
 
 EVERYBODY = AccessLists()
@@ -34,7 +37,7 @@ class Stated(NamedTuple):
     language: str | None = None  # primary subtag in lower case
     date: str | None = None  # YYYY-MM-DD
     metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names, each with its values
-    access: tuple[str, ...] | None = None  # who may read it, see `AccessLists`
+    access: Readers = None  # who may read it, see `AccessLists`
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> "Stated":

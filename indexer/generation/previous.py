@@ -22,7 +22,7 @@ from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS, Manifest, check_files, corrupt, read_manifest
 from indexer.generation.rows import read_rows
 from indexer.generation.tokens import TokenReader, open_tokens
-from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Section
+from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Readers, Section
 
 if TYPE_CHECKING:
     from indexer.generation.dense.vectors import VectorReader
@@ -202,7 +202,7 @@ class PreviousGeneration:
         ]
         return document, chunks, range(first, first + count)
 
-    def is_given(self, url: str, access: tuple[str, ...] | None) -> bool:
+    def is_given(self, url: str, access: Readers) -> bool:
         """Return whether the documents of a page, and of what is in it, may be read by whom this list names."""
         rows = self._rows("SELECT id FROM documents WHERE url = ?1 OR url BETWEEN ?1 || '!/' AND ?1 || '!0'", url)
         return all(self._access.get(number, EVERYBODY).given == access for (number,) in rows)

@@ -9,6 +9,7 @@ from typing import Any
 
 from indexer.decoding import visible
 from indexer.filter import folded
+from indexer.records import Readers
 
 FILE = ".access.toml"  # of all in a folder; with the name of a file before it, of that file
 NOBODY: tuple[str, ...] = ()
@@ -19,7 +20,7 @@ _EVERYBODY = "everybody"
 SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
 
-def readers_of(given: object) -> tuple[str, ...] | None:
+def readers_of(given: object) -> Readers:
     """Return the names of a list, such as `group:staff`; None for everybody. Raises ValueError, which says why not."""
     if not isinstance(given, Mapping) or (unknown := [name for name in given if name not in (*_KINDS, _EVERYBODY)]):
         what = f"has {str(unknown[0])[:40]!r}" if isinstance(given, Mapping) else "is no table"
@@ -34,7 +35,7 @@ def readers_of(given: object) -> tuple[str, ...] | None:
     return tuple(sorted(set(names)))
 
 
-def read_list(body: bytes) -> tuple[str, ...] | None:
+def read_list(body: bytes) -> Readers:
     """Read the file of a list, as `readers_of` does. Raises ValueError."""
     try:
         return readers_of(tomllib.loads(body.decode("utf-8-sig")))
@@ -44,7 +45,7 @@ def read_list(body: bytes) -> tuple[str, ...] | None:
         raise ValueError("is not valid TOML (too deep)") from None
 
 
-def checked_names(names: Any) -> tuple[str, ...] | None:
+def checked_names(names: Any) -> Readers:
     """Return names that a reader process gave; of nobody if they are none."""
     if names is None:
         return None

@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 
 from indexer.decoding import visible
 from indexer.filter import MOST_VALUES, folded, is_day, primary_language
+from indexer.records import Readers
 
 LONGEST_NAME = 64  # characters; what is longer is left out, since half a value would match nothing
 LONGEST_VALUE = 256
@@ -21,7 +22,7 @@ class Declared:
     language: str | None = None  # primary subtag in lower case
     date: str | None = None  # YYYY-MM-DD
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    access: tuple[str, ...] | None = None  # who may read it; None: everybody
+    access: Readers = None  # who may read it; None: everybody
 
 
 def language_of(tag: str | None) -> str | None:

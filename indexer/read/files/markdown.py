@@ -17,6 +17,7 @@ from indexer.read.access_list import NOBODY, readers_of
 from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
 from indexer.read.metadata import Declared, collect, first_day, language_of
+from indexer.records import Readers
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _LINE = re.compile(r"^(\w[\w-]*):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
@@ -71,7 +72,7 @@ def render(text: str) -> Rendered:
     return Rendered(html, next(iter(front.get("title", ())), None), _declared(front, access))
 
 
-def _declared(front: Mapping[str, list[str]], access: tuple[str, ...] | None) -> Declared:
+def _declared(front: Mapping[str, list[str]], access: Readers) -> Declared:
     languages = [*front.get("language", ()), *front.get("lang", ())]
     return Declared(
         language=next((code for tag in languages if (code := language_of(tag))), None),
@@ -81,7 +82,7 @@ def _declared(front: Mapping[str, list[str]], access: tuple[str, ...] | None) ->
     )
 
 
-def _front_matter(text: str) -> tuple[dict[str, list[str]], tuple[str, ...] | None]:
+def _front_matter(text: str) -> tuple[dict[str, list[str]], Readers]:
     """Fields of a YAML front matter that are a text or a list of texts, as they are written: no value is converted.
 
     Also who may read the text: nobody, where it says something of that which cannot be read.
@@ -106,7 +107,7 @@ def _front_matter(text: str) -> tuple[dict[str, list[str]], tuple[str, ...] | No
     return {name: values for name, values in texts.items() if values}, access
 
 
-def _readers_without(text: str) -> tuple[str, ...] | None:
+def _readers_without(text: str) -> Readers:
     """Who may read a text without front matter: nobody, where it says who, in what was meant to be some."""
     was_meant = _BEGINS_LIKE_FRONT_MATTER.match(text) and _STATES_ACCESS.search(text, 0, _LONGEST_FRONT)
     return NOBODY if was_meant else None

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from indexer.errors import ParseError
 from indexer.read.access_list import FILE, NOBODY, read_list
-from indexer.records import Failure
+from indexer.records import Failure, Readers
 from indexer.sources.folders.folder_tree import Tree
 
 _LARGEST = 100_000  # bytes
-Readers = tuple[str, ...] | None
 
 
 class Lists:

@@ -16,7 +16,7 @@ from indexer.read.access_list import FILE
 from indexer.read.allowed_places import folder_above
 from indexer.read.container import with_parts
 from indexer.read.formats import HTML, OCR_OFF, content_type_of, reader_of, refusal_of
-from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Skip
+from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Readers, Skip
 from indexer.sources.folders.access_files import Lists
 from indexer.sources.folders.folder_tree import Tree
 from indexer.sources.templates import spread
@@ -28,7 +28,7 @@ _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno
 class _Entry:
     path: Path
     content_type: str
-    access: tuple[str, ...] | None = None  # who may read it
+    access: Readers = None  # who may read it
 
 
 _Found = _Entry | Known | Skip | Failure
@@ -113,7 +113,7 @@ def _walk(tree: Tree, source: str, earlier: PreviousGeneration | None, no_images
 def _below(
     tree: Tree, source: str, earlier: PreviousGeneration | None, no_images: str, lists: Lists
 ) -> Iterator[_Found]:
-    todo: list[tuple[Path, tuple[str, ...] | None]] = [(tree.root, None)]
+    todo: list[tuple[Path, Readers]] = [(tree.root, None)]
     while todo:
         here, inherited = todo.pop()
         url = here.as_uri()
