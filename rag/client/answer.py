@@ -8,10 +8,8 @@ from rag.client.results import Citation, Sentence, answer_of, citations_of, sent
 from rag.client.transport import Transport, problem_in
 from rag.errors import ClientError, Unavailable
 from rag.events import Event
+from rag.query.options import MOST_EXCHANGES, MOST_OF_ANSWER
 from rag.query.results import Answer
-
-_MOST_EXCHANGES = 20  # that a server takes
-_MOST_CHARACTERS = 20_000  # of an answer among them
 
 
 class WrittenAnswer:
@@ -51,8 +49,8 @@ class WrittenAnswer:
 
     def ask_further(self, question: str) -> "WrittenAnswer":
         """Ask another question with the same options, and what was asked and answered up to here."""
-        exchange = {"question": self._fields["query"], "answer": self.text[:_MOST_CHARACTERS]}
-        history = [*self._fields.get("history", ()), exchange][-_MOST_EXCHANGES:]
+        exchange = {"question": self._fields["query"], "answer": self.text[:MOST_OF_ANSWER]}
+        history = [*self._fields.get("history", ()), exchange][-MOST_EXCHANGES:]
         return WrittenAnswer(self._transport, self._path, {**self._fields, "query": question, "history": history})
 
     def __iter__(self) -> Iterator[str]:

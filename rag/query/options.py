@@ -10,3 +10,4 @@ CLOSE = 0.4  # cosine from which a passage is close to a query whatever its word
 FURTHEST = 1_000  # hits before the first one of an answer, at most
 RERANKED = 20  # candidates that a cross-encoder reads, unless the server is set otherwise
 SUGGESTED, MOST_SUGGESTED = 6, 20  # queries, while somebody types: unless asked otherwise, and at most
+MOST_EXCHANGES, MOST_OF_ANSWER = 20, 20_000  # of a conversation that is sent along: questions; characters of an answer

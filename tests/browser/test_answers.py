@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from rag.query.options import MOST_EXCHANGES
 from rag.query.results import Hit
 from rag.settings import Settings
 from tests.browser.parts import EVIL, assert_legible, box, several, titles
 from tests.endpoint import FakeEndpoint, fake_endpoint
 from tests.web.fakes import FakeRetriever, make_hit
-from web.api import answers
 
 pytestmark = pytest.mark.browser
 
@@ -319,4 +319,4 @@ def test_typing_is_not_disturbed(page: Page, endpoint: FakeEndpoint) -> None:
     go_on.set()
     written(page)
     expect(mark).to_be_focused()  # though its paragraph was written on
-    assert answers.MOST_EXCHANGES >= 10  # as many as the page sends
+    assert MOST_EXCHANGES >= 10  # as many as the page sends

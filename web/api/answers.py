@@ -14,6 +14,7 @@ from rag.answer.conversation import Exchange, search_text
 from rag.answer.endpoint import Endpoint
 from rag.errors import AnswerError, AnswersOff, EndpointSlow, NotReady
 from rag.events import BEAT, MEDIA_TYPE, Event, event_of
+from rag.query.options import MOST_EXCHANGES, MOST_OF_ANSWER
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from rag.settings import Settings
@@ -26,8 +27,6 @@ from web.problems import DETAILS, problem, respond
 from web.sizes import MAX_CONVERSATION_BYTES
 
 MOST_AT_ONCE = 8  # answers that one worker writes
-MOST_EXCHANGES = 20  # of a conversation
-MOST_OF_ANSWER = 20_000  # characters of an answer in it
 DEFAULT_K = 6
 
 Events = Generator[Event | None, None, None]
