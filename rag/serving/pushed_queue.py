@@ -139,7 +139,7 @@ class PushedQueue:
         if len(body) > self._settings.max_bytes:
             raise DocumentTooLarge("document", f"is larger than {self._settings.max_bytes:,} bytes, see max_bytes")
         page = Page(
-            url=_address(url),
+            url=address_of(url),
             source=SOURCE,
             body=body,
             content_type=content_type,
@@ -164,7 +164,7 @@ class PushedQueue:
 
         Returns the change. Raises PushedMissing where there is none that may be written, and as `put` does.
         """
-        store, address = self._store(collection), _address(url)
+        store, address = self._store(collection), address_of(url)
         with self._writing(collection, 0):
             if not store.has(address) or not _is_free(store, address, only):
                 raise PushedMissing(address, collection)
@@ -187,10 +187,7 @@ class PushedQueue:
         found = [change for change in store.changes(MOST_SHOWN) if _is_free(store, change.url, only)]
         changes = [_described(change, collection) for change in found]
         if only:
-            queued = [change.at for change in found if change.state == QUEUED]
-            counts = {"queued": len(queued), "failed": sum(change.state == "failed" for change in found)}
-            untold = dict.fromkeys(("documents", "bytes", "error"))
-            return {"collection": collection, "oldest": min(queued, default=None), "changes": changes} | counts | untold
+            return queue_of(changes, collection)
         return {"collection": collection, **store.facts().as_dict(), "failed": store.failed(), "changes": changes}
 
     def waiting(self) -> dict[str, dict[str, Any]]:
@@ -273,9 +270,17 @@ class PushedQueue:
         threading.Thread(target=process.wait, name="pilotlight-pushed-wait", daemon=True).start()  # so no zombie stays
 
 
+def queue_of(changes: Sequence[dict[str, Any]], collection: str) -> dict[str, Any]:
+    """Return what is told of a queue to whoever may know of these changes alone."""
+    queued = [change["at"] for change in changes if change["state"] == QUEUED]
+    counts = {"queued": len(queued), "failed": sum(change["state"] == "failed" for change in changes)}
+    untold = dict.fromkeys(("documents", "bytes", "error"))
+    return {"collection": collection, "oldest": min(queued, default=None), "changes": changes} | counts | untold
+
+
 def document_id_of(url: str) -> str:
     """Return the id of the document that is or would be pushed to an address. Raises DocumentRefused."""
-    return document_id(_address(url))
+    return document_id(address_of(url))
 
 
 def document_at(page: Page) -> Document:
@@ -317,7 +322,8 @@ def pushed_folders(index_dir: Path) -> dict[str, Path]:
     return {name: folder for name, folder in folders.items() if PushedStore(folder).is_there}
 
 
-def _address(url: str) -> str:
+def address_of(url: str) -> str:
+    """Return an address as documents are known by. Raises DocumentRefused."""
     address = normalise("", url)
     if address is None or has_user(url):
         raise DocumentRefused("url", "must be an http or https address of at most 2,000 characters, without a user")

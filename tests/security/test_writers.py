@@ -90,6 +90,28 @@ def test_a_writer_in_whole_collections_leaves_what_others_alone_may_read(site: S
         assert put(one, "https://w.test/new", access={"users": ["ann"]})[0] == 202
 
 
+def test_a_writer_leaves_what_closes_itself(site: Site, tmp_path: Path) -> None:
+    """A list in front matter is known once the document is indexed; then it counts for writing as for reading."""
+    board = b"---\naccess: {groups: [board]}\n---\nThe index of the board."
+    PushedQueue(load({"index": str(site.index)}, {})).put(f"{AREA}/board", board, "text/markdown")
+    site.build()
+    scope = Scope((Part(frozenset({"default"})),), reader_names(["ann"], []))
+    with world(site, tmp_path, "write", scope) as one:
+        numbers = {change["id"]: change["url"] for change in one.pushes.queue()["changes"]}
+        closed = next(number for number, url in numbers.items() if url == f"{AREA}/board")
+        withdrawn = [
+            one.client.delete(DOCUMENTS, query_string={"url": f"{AREA}/{name}"}) for name in ("board", "never")
+        ]
+        assert [reply.status_code for reply in withdrawn] == [404, 404]
+        assert withdrawn[0].text.replace("board", "never") == withdrawn[1].text
+        assert one.client.get(f"{CHANGES}/{closed}").status_code == 404
+        told = one.client.get(CHANGES).json
+        assert told is not None
+        assert f"{AREA}/theirs" in {change["url"] for change in told["changes"]}
+        assert f"{AREA}/board" not in str(told)
+        assert one.client.delete(DOCUMENTS, query_string={"url": f"{AREA}/theirs"}).status_code == 202
+
+
 def test_a_filter_without_an_address_is_not_for_writing(tmp_path: Path) -> None:
     """Else a writer could try any address, and would be told where others have something."""
     keys = KeyFile(tmp_path / "keys.json")

@@ -12,6 +12,7 @@ from flask import current_app
 
 from rag.document_sections import Section
 from rag.errors import (
+    ChangeMissing,
     CollectionMissing,
     DocumentMissing,
     DocumentRefused,
@@ -19,13 +20,14 @@ from rag.errors import (
     JobMissing,
     JobRefused,
     ModelMissing,
+    PushedMissing,
 )
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
 from rag.serving.pushed_queue import OUTSIDE as ELSEWHERE
-from rag.serving.pushed_queue import document_id_of
+from rag.serving.pushed_queue import address_of, document_id_of, queue_of
 from rag.serving.scope import UNLISTED, Scope
 from web.guards.callers import caller
 from web.retriever import Embedding, Jobs, Pushes, Retriever, Role
@@ -304,16 +306,27 @@ class ScopedPushes:
         )
 
     def delete(self, url: str, collection: str = DEFAULT_COLLECTION, only: Filter | None = None) -> dict[str, Any]:
-        """Accept that one is to go. Raises as `put` does, and PushedMissing."""
-        return self._inner.delete(url, collection, self._narrowed(collection, only))
+        """Accept that one is to go. Raises as `put` does, and PushedMissing for one outside, too."""
+        only = self._narrowed(collection, only)
+        if only and not self._is_free(url, collection, only):
+            raise PushedMissing(address_of(url), collection)
+        return self._inner.delete(url, collection, only)
 
     def change(self, number: str, collection: str = DEFAULT_COLLECTION, only: Filter | None = None) -> dict[str, Any]:
         """Return one of these. Raises DocumentRefused or ChangeMissing."""
-        return self._inner.change(number, collection, self._narrowed(collection, only))
+        only = self._narrowed(collection, only)
+        found = self._inner.change(number, collection, only)
+        if only and not self._is_free(found["url"], collection, only):
+            raise ChangeMissing(number, collection)
+        return found
 
     def queue(self, collection: str = DEFAULT_COLLECTION, only: Filter | None = None) -> dict[str, Any]:
         """Return how much waits, and the latest changes. Raises DocumentRefused."""
-        return self._inner.queue(collection, self._narrowed(collection, only))
+        only = self._narrowed(collection, only)
+        found = self._inner.queue(collection, only)
+        if only is None:
+            return found
+        return queue_of([each for each in found["changes"] if self._is_free(each["url"], collection, only)], collection)
 
     def waiting(self) -> dict[str, dict[str, Any]]:
         """Return how much waits and has failed, by collection that is seen whole."""
@@ -325,13 +338,17 @@ class ScopedPushes:
         return self._scope.narrowed(collection, only)
 
     def _is_free(self, url: str, collection: str, only: Filter) -> bool:
-        """Whether no document that is indexed at an address is outside. Raises NotReady: then it is not known."""
+        """Whether no document that is indexed at an address is outside, as one may be by what it says itself.
+
+        Raises NotReady: then it is not known.
+        """
         id = document_id_of(url)
-        for allowed in (None, only):
+        for allowed in (only, None):
             try:
                 self._retriever.document(id, collection, allowed)
             except CollectionMissing:
                 return True
             except DocumentMissing:
-                return allowed is None
+                continue
+            return allowed is only
         return True
