@@ -61,12 +61,12 @@ def test_the_calls_a_turn_settles_with_are_not_counted(monkeypatch):
     assert len(seconds["a"]) == 6
 
 
-def test_what_a_call_returns_is_done_after_the_clock_stops(monkeypatch):
+def test_what_a_call_returns_is_done_after_the_clock_stops():
     timing = module("timing")
     clock = itertools.count()
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
     stopped = []
-    seconds = timing.interleave({"a": lambda value: lambda: stopped.append(next(clock))}, [1], turns=2)
+    contestants = {"a": lambda value: lambda: stopped.append(next(clock))}
+    seconds = timing.interleave(contestants, [1], turns=2, clock=lambda: next(clock))
     assert seconds["a"] == [1, 1]
     assert len(stopped) == 3
 
