@@ -10,10 +10,11 @@ SHORTEST = 12  # characters; less goes on, as the number of a list does, or says
 SHORTEST_SPACELESS = 4  # in scripts of which a character says more
 LONGEST = 1_000  # characters; there a sentence is cut
 # An end of a line, or a full stop with what closes around it and the citations behind it, once something follows.
-# What goes on in lower case or with a digit was an abbreviation.
+# What goes on in lower case or with a digit was an abbreviation. A row of full stops is looked at once: models that are
+# stuck write thousands.
 _END = re.compile(
-    r"""\n+|(?:[.!?…]+["'”’»)*_`]*(?:\s*\[\d+\])*[ \t]+(?=[^\s\[\d])|"""
-    r"""[。！？｡]+[」』”）]*(?:\s*\[\d+\])*(?=[^\s\[」』”）]))"""
+    r"""\n+|(?<![.!?…])[.!?…]++["'”’»)*_`]*+(?:\s*\[\d+\])*[ \t]+(?=[^\s\[\d])|"""
+    r"""(?<![。！？｡])[。！？｡]++[」』”）]*+(?:\s*\[\d+\])*(?=[^\s\[」』”）])"""
 )
 _MARKER = re.compile(r"[ \t]*(?:>[ \t]*)*(?:(?:[-*+•]|\d{1,3}[.)])[ \t]+)?")  # of a quotation or a list
 _CITATION = re.compile(r"\s*\[(\d+)\]")

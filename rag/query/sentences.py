@@ -11,8 +11,9 @@ Vectors = npt.NDArray[np.float32]
 
 MOST = 12  # sentences of a passage that are looked at
 SHORTEST = 12  # characters; less is a label or a number
-# An end of a line, or a full stop with what closes around it; scripts without spaces need none after it.
-_END = re.compile(r"""\n+|[.!?…]+["'”’»)\]]*(?=\s)|[。！？｡]+[」』”）]*""")
+# An end of a line, or a full stop with what closes around it; scripts without spaces need none after it. A row of full
+# stops, as tables of contents have, is looked at once.
+_END = re.compile(r"""\n+|(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s)|[。！？｡]+[」』”）]*""")
 
 
 def split_sentences(text: str) -> list[Span]:

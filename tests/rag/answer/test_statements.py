@@ -44,6 +44,12 @@ def test_a_statement_without_end_is_cut() -> None:
     assert len("".join(one.text for one in read("x" * 5000, 7))) == 5000
 
 
+def test_full_stops_without_end_take_linear_time() -> None:
+    """A model that is stuck writes them; these held up the whole process for a minute and a half."""
+    assert "".join(one.text for one in read("." * 20_000, 4)) == "." * 20_000
+    assert [one.text for one in read(f"Chapter one {'.' * 30_000} 3", 50_000)][-1].endswith(". 3")
+
+
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "---\n", "ok.", "[1]", "```\nnever closed. Not judged.", "# A heading only"]
 )
