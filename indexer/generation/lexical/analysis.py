@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from indexer.generation.lexical.languages import ENGLISH, STEMMERS, stem
+from indexer.generation.lexical.method_cache import LONGEST_REMEMBERED
 
 _REMEMBERED = 1 << 16  # words
 _LONGEST_WORD = 64  # characters; what is longer is no word that anybody types
@@ -76,6 +77,13 @@ def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
         terms.insert(0, "_".join(map(fold, pieces))[:_LONGEST_WORD])
     return tuple(terms)
+
+
+def terms_of_asked(word: str, language: str = ENGLISH) -> tuple[str, ...]:
+    """Return the same of a word of a query, which may be longer than is to be remembered."""
+    if len(word) > LONGEST_REMEMBERED:
+        return terms_of_word.__wrapped__(word, language)
+    return terms_of_word(word, language)
 
 
 class _Joined(dict[str, str]):

@@ -1,9 +1,11 @@
 """What is known of languages: Tantivy's Snowball stemmers and lists of stop words, by the code of the language."""
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 
 import tantivy
+
+from indexer.generation.lexical.method_cache import remembers_words
 
 ENGLISH = "en"
 STEMMERS = {
@@ -26,7 +28,7 @@ def stem(word: str, language: str) -> str:
     return str(_analyzer(language).analyze(word)[0])
 
 
-@lru_cache(maxsize=1 << 14)
+@remembers_words(1 << 14)
 def is_stop_word(word: str, language: str) -> bool:
     """Return whether a word, in lower case, is too common in one of `STEMMERS`."""
     if language == ENGLISH:

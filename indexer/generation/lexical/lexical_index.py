@@ -42,7 +42,7 @@ _FEW = 20_000  # allowed rows, among which even common terms have so few posting
 _MOST_CORRECTIONS = 3  # of a word
 _MANY = 1_000  # passages of a part, which then has many words
 _AS_LIKELY = 5  # times as many passages as another have the likeliest correction, at most, if the other counts too
-_FREQUENCIES = 1 << 16  # of terms, remembered
+_FILTERS, _TERMS = 64, 1 << 12  # of which it is remembered whether passages that a filter allows have a term
 _BOUNDS = 64  # whose rows are remembered
 _PARTS = 64  # whose statistics are remembered
 _MARGIN = 1.3  # of hits found over those expected to be needed, where a filter is applied to what was found
@@ -84,7 +84,7 @@ class LexicalReader:
         self.statistics = remembered(self._statistics_of, _PARTS)
         """Returns what BM25 counts of the passages that a filter allows; see `_statistics_of`."""
         self._bounds = remembered(self._within, _BOUNDS)
-        self._is_allowed = remembered(self._has_allowed, _FREQUENCIES)
+        self._allowed_terms = remembered(self._no_terms, _FILTERS)
         self._check()
 
     @property
@@ -298,6 +298,19 @@ class LexicalReader:
         else:
             query = Query.term_query(self._schema, field, terms[0], "freq")
         return counted.weighted(query, terms)
+
+    def _no_terms(self, only: Filter) -> dict[str, bool]:
+        """Where what is known of the terms of a filter will stand; by filter, as one may be as large as a request."""
+        return {}
+
+    def _is_allowed(self, term: str, only: Filter) -> bool:
+        known = self._allowed_terms(only)
+        found = known.get(term)
+        if found is None:
+            if len(known) >= _TERMS:
+                known.clear()
+            found = known[term] = self._has_allowed(term, only)
+        return found
 
     def _has_allowed(self, term: str, only: Filter) -> bool:
         """Whether a passage that a filter allows has a term."""

@@ -6,12 +6,12 @@ A query is text, never a language: `query_syntax` says what little of it means s
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from indexer.generation.lexical.analysis import fold, is_spaceless, terms_of_word, words
+from indexer.generation.lexical.analysis import fold, is_spaceless, terms_of_asked, words
 from indexer.generation.lexical.languages import ENGLISH, is_stop_word, language_of_query
+from indexer.generation.lexical.method_cache import remembers_words
 from indexer.generation.lexical.query_syntax import FIELDS, ParsedQuery, Part, parse_query
 from indexer.generation.lexical.statistics import Statistics
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
@@ -188,7 +188,7 @@ def _clauses(parts: Sequence[Part], languages: tuple[str, ...]) -> tuple[Clause,
 
 def readings_of(phrase: Sequence[str], languages: tuple[str, ...]) -> Readings:
     """Return the terms of a phrase by the rules of each language, each different reading once."""
-    readings = (tuple(chain(*(terms_of_word(word, language) for word in phrase))) for language in languages)
+    readings = (tuple(chain(*(terms_of_asked(word, language) for word in phrase))) for language in languages)
     return tuple(filter(None, dict.fromkeys(readings)))
 
 
@@ -199,18 +199,18 @@ def _telling(found: Sequence[str], languages: tuple[str, ...], *, or_stop_words:
     return telling if telling or not or_stop_words else list(found)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembers_words(_REMEMBERED)
 def _is_common(word: str, language: str) -> bool:
     return is_stop_word(fold(word) if language == ENGLISH else word.casefold(), language)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembers_words(_REMEMBERED)
 def _terms_of(word: str, languages: tuple[str, ...]) -> tuple[Terms, ...]:
     """Of each term of a word, the different forms that it has by the rules of the languages."""
     if is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
-        terms = terms_of_word(word)
+        terms = terms_of_asked(word)
         return tuple((term,) for term in terms if len(term) > 1) or tuple((term,) for term in terms)
-    forms = zip(*(terms_of_word(word, each) for each in languages), strict=True)
+    forms = zip(*(terms_of_asked(word, each) for each in languages), strict=True)
     return tuple(tuple(dict.fromkeys(different)) for different in forms)
 
 

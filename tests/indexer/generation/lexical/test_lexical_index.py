@@ -12,6 +12,7 @@ import pytest
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.lexical import lexical_index
+from indexer.generation.lexical.analysis import terms_of_word
 from indexer.generation.lexical.headings import FILES as HEADINGS
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LENGTHS, LexicalWriter
@@ -360,3 +361,16 @@ def test_a_folder_of_an_older_program_has_neither_fields_nor_corrections(tmp_pat
     assert reader.read("vacum").also == ()
     assert set(rows(reader, "title:guide index")) == {1}
     assert set(rows(reader, "title:predicate index")) == {1}  # anywhere
+
+
+def test_what_a_client_sends_fills_no_memory(reader):
+    """Of 700 queries of one long word, or 10,000 with other large filters, a gigabyte was remembered."""
+    before = terms_of_word.cache_info()
+    for number in range(3):
+        reader.read(chr(0x4E00 + number) * 10_000)
+        reader.read(f"{number}{'x' * 10_000}")
+    assert terms_of_word.cache_info() == before
+    for number in range(200):
+        reader.read("vacuum", only=Filter(source=(f"https://{number}.example",)))
+    assert reader._allowed_terms.cache_info().currsize < 100
+    assert reader._is_allowed("vacuum", Filter(source=("https://7.example",))) is False
