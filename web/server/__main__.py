@@ -104,6 +104,7 @@ def serve(factory: Callable[[], Flask], address: Address, prepare: Callable[[], 
             "graceful_timeout": GRACE_S,
             "sendfile": False,  # answers go through a SendBuffer, which is no file
             "limit_request_line": MAX_REQUEST_LINE,
+            "forwarder_headers": "",  # or a client could have an address read as another, past a proxy's rules
             "loglevel": "warning",
             "logger_class": logs.ServerLogger,
             "proc_name": "pilotlight",

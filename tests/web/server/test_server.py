@@ -111,6 +111,12 @@ def test_life_of_a_server(running: Running) -> None:
     assert (running.folder / "closed").exists()
 
 
+def test_no_header_has_an_address_read_as_another(running: Running) -> None:
+    """A proxy that lets everybody reach /public and passes on SCRIPT_NAME would else let them reach everything."""
+    for headers in ({}, {"SCRIPT_NAME": "/public"}, {"SCRIPT_NAME": "/elsewhere"}, {"PATH_INFO": "/livez"}):
+        assert running.http.get("/public/livez", headers=headers).status_code == 404
+
+
 def test_a_request_under_way_is_finished_after_sigterm(running: Running) -> None:
     running.make_ready()
     answers: list[httpx.Response] = []
