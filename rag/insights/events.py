@@ -5,7 +5,7 @@ import os
 from typing import Any, Literal, NamedTuple
 
 from rag.query.filters import Filter
-from rag.query.results import Answer
+from rag.query.results import Hit
 from rag.serving.scope import Scope
 
 Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
@@ -51,11 +51,29 @@ def time_of(number: int) -> float:
     return (number >> _NOISE_BITS) / 1000
 
 
+class Shown(NamedTuple):
+    """A passage that a search found, without its texts, which could fill the memory while the disk is full."""
+
+    id: str
+    document: str
+    url: str
+    title: str
+    cosine: float | None
+
+    @classmethod
+    def of(cls, hit: Hit) -> "Shown":
+        """Return what is noted of a hit."""
+        return cls(hit.id, hit.document, hit.url, hit.title, hit.scores["dense"])
+
+
 class Searched(NamedTuple):
     """A search that was answered."""
 
     id: SearchId
-    answer: Answer
+    query: str
+    shown: tuple[Shown, ...]
+    close: bool
+    ms: float  # that the answer took
     collection: str
     mode: str
     via: Via

@@ -6,11 +6,10 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sized
 
 from rag.errors import InsightsError
-from rag.insights.events import Feedback, Searched, SearchId, Via, What
+from rag.insights.events import Feedback, Searched, SearchId, Shown, Via, What
 from rag.insights.past_questions import PastQuestions
 from rag.insights.redaction import Redaction
 from rag.insights.store import InsightsStore
@@ -80,14 +79,15 @@ class Recorder:
         """
         if self._share < 1 and random.random() >= self._share:  # noqa: S311
             return None
-        size = _size(answer)
+        size = _size(answer.query, answer.hits)
         with self._counting:
             if len(self._searches) + len(self._taken) >= MOST_WAITING or self._hits + size > MOST_HITS:
                 self.counted("dropped", 1)
                 return None
             self._hits += size
         id = SearchId.new(time.time())
-        self._searches.append(Searched(id, _bare(answer), request.collection, request.mode, via, who, scope, seen))
+        found = (answer.query, tuple(map(Shown.of, answer.hits)), answer.close, answer.took_ms["total"])
+        self._searches.append(Searched(id, *found, request.collection, request.mode, via, who, scope, seen))
         return str(id)
 
     def told(self, id: str, what: What, passage: str, scope: Scope) -> None:
@@ -144,7 +144,7 @@ class Recorder:
 
     def _forget(self) -> None:
         with self._counting:
-            self._hits -= sum(_size(each.answer) for each in self._taken)
+            self._hits -= sum(_size(each.query, each.shown) for each in self._taken)
         self._taken.clear()
 
     def _opened(self) -> InsightsStore:
@@ -176,15 +176,6 @@ class Recorder:
         return True
 
 
-def _size(answer: Answer) -> int:
-    """How much of memory an answer takes while it waits, in hits."""
-    return len(answer.hits) + len(answer.query) // 100
-
-
-def _bare(answer: Answer) -> Answer:
-    """Return what the store reads of an answer: its texts could fill the memory while the disk is full."""
-    hits = [
-        hit._replace(text="", highlights=[], metadata={}, duplicates=[], section_text=None, explanation=None)
-        for hit in answer.hits
-    ]
-    return replace(answer, hits=hits, facets=None)
+def _size(query: str, hits: Sized) -> int:
+    """How much of memory a search takes while it waits, in hits."""
+    return len(hits) + len(query) // 100

@@ -184,10 +184,10 @@ class InsightsStore:
             self._scopes.clear()
 
     def _row(self, each: Searched) -> tuple[object, ...]:
-        answer, at = each.answer, time_of(each.id.number)
-        query = " ".join(self._redaction.redact(answer.query).split())
-        is_whole = query == " ".join(answer.query.split()) and len(query) <= MOST_CHARACTERS
-        cosines = [cosine for hit in answer.hits if (cosine := hit.scores["dense"]) is not None]
+        at = time_of(each.id.number)
+        query = " ".join(self._redaction.redact(each.query).split())
+        is_whole = query == " ".join(each.query.split()) and len(query) <= MOST_CHARACTERS
+        cosines = [hit.cosine for hit in each.shown if hit.cosine is not None]
         self._note_passages(each, at)
         return (
             *each.id,
@@ -196,14 +196,14 @@ class InsightsStore:
             each.mode,
             query[:MOST_CHARACTERS],
             not is_whole,
-            len(answer.hits),
+            len(each.shown),
             max(cosines, default=None),
-            answer.close,
-            answer.took_ms["total"],
+            each.close,
+            each.ms,
             self._scope(each.scope, at),
             self._callers.hashed(each.who, at),
             each.seen,
-            " ".join([hit.id for hit in answer.hits]),
+            " ".join([hit.id for hit in each.shown]),
         )
 
     def _note_passages(self, each: Searched, at: float) -> None:
@@ -211,7 +211,7 @@ class InsightsStore:
             self._day = day
             self._known.clear()
             self._scopes.clear()
-        fresh = [hit for hit in each.answer.hits if hit.id not in self._known]
+        fresh = [hit for hit in each.shown if hit.id not in self._known]
         if fresh:
             today = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
             rows = [(hit.id, hit.document, hit.url, hit.title, today) for hit in fresh]

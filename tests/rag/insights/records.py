@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from rag.insights.callers import DAY_S as DAY_S
-from rag.insights.events import Feedback, Searched, SearchId
+from rag.insights.events import Feedback, Searched, SearchId, Shown
 from rag.query.results import Answer
 from rag.serving.scope import EVERYTHING, Scope
 from tests.web.fakes import make_hit
@@ -16,10 +16,13 @@ def answer(query: str, hits: int = 2, *, close: bool = True, ms: float = 3.0) ->
 
 
 def searched(query: str, *, at: float | None = None, **changes: Any) -> Searched:
-    found = {name: changes.pop(name) for name in ("hits", "close", "ms") if name in changes}
+    found = answer(query, **{name: changes.pop(name) for name in ("hits", "close", "ms") if name in changes})
     fields: dict[str, Any] = {
         "id": SearchId.new(time.time() if at is None else at),
-        "answer": answer(query, **found),
+        "query": found.query,
+        "shown": tuple(map(Shown.of, found.hits)),
+        "close": found.close,
+        "ms": found.took_ms["total"],
         "collection": "default",
         "mode": "hybrid",
         "via": "page",

@@ -9,10 +9,9 @@ from indexer.generation.catalogue import document_id
 from rag.commands.cli import main
 from rag.errors import InsightsError
 from rag.evaluation.dataset import read_dataset
-from rag.insights.events import Feedback, Searched
+from rag.insights.events import Feedback, Searched, Shown
 from rag.insights.judgements import BAD, GOOD, OPENED, Judged, judged_questions, write_dataset
 from rag.insights.store import InsightsStore
-from rag.query.results import Answer
 from tests.rag.conftest import Site
 from tests.rag.insights.records import searched, told
 from tests.web.fakes import make_hit
@@ -80,7 +79,7 @@ def test_what_stands_first_must_be_opened_more_often(tmp_path: Path) -> None:
 
 def test_one_good_passage_makes_a_good_document(tmp_path: Path) -> None:
     hits = [make_hit(rank, document="d" * 32) for rank in (1, 2)]
-    asked = searched("two passages")._replace(answer=Answer("two passages", hits, {"total": 1.0}, "g1"))
+    asked = searched("two passages", shown=tuple(map(Shown.of, hits)))
     with closing(InsightsStore(tmp_path, period="day")) as store:
         store.write([asked], [told(asked, "bad", 1), told(asked, "good", 2)])
     assert judged_questions(tmp_path, "default") == [Judged("two passages", 1, {"d" * 32: GOOD})]
@@ -92,9 +91,9 @@ def test_a_dataset_that_eval_and_compare_read(site: Site, tmp_path: Path, capsys
     asked: list[Searched] = []
     for query, url in (("storage of dead tuples?", vacuum), ("what is gone", gone)):
         hits = [make_hit(id=f"of {query}".replace(" ", "-"), document=document_id(url), url=f"{url}#x")]
-        asked.append(searched(query)._replace(answer=Answer(query, hits, {"total": 1.0}, "g1")))
+        asked.append(searched(query, shown=tuple(map(Shown.of, hits))))
     with closing(InsightsStore(site.index / "insights", period="day")) as store:
-        good = [Feedback(each.id, "good", each.answer.hits[0].id, each.scope) for each in asked]
+        good = [Feedback(each.id, "good", each.shown[0].id, each.scope) for each in asked]
         store.write(asked, good)
     folder = tmp_path / "asked"
     line = ["eval", str(folder), "--from-insights", "--index", str(site.index), "--json"]
