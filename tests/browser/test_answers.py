@@ -189,9 +189,9 @@ def test_questions_that_are_entered_are_answered_by_themselves(
     page: Page, retriever: FakeRetriever, endpoint: FakeEndpoint
 ) -> None:
     page.goto("/")
-    box(page).press_sequentially("what is a partial index")
+    box(page).fill("what is a partial index")  # at once, so that these are the first hits of the page
     expect(titles(page)).to_have_count(3)
-    assert endpoint.requests == []  # while somebody types
+    expect(region(page).locator(".turns > *")).to_have_count(0)  # while somebody types
     box(page).press("Enter")
     written(page)
     box(page).fill("index")

@@ -13,7 +13,8 @@
   let talk = null; // the one that is shown: its request, its turns, and the searches whose hits may stand below it
   let call = null; // what ends the answer that is being written
   let wanted = null; // the query whose hits were asked for, to stand below
-  let entered = performance.getEntriesByType("navigation")[0]?.type !== "back_forward"; // rather than passed by
+  let entered = Boolean(search.elements.q.defaultValue) // rather than passed by, or typed on the way
+    && performance.getEntriesByType("navigation")[0]?.type !== "back_forward";
   let arrived = () => {}; // told when hits have come
   let cited = null; // the hit that was opened, and the citation that opened it
 
