@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from rag.serving.api_keys import KeyFile
 from tests.browser.parts import assert_legible, box
+from tests.rag.conftest import wait_for
 from tests.web.api.test_feedback import Kept
 from tests.web.fakes import make_hit
 from tests.web.running import running
@@ -73,6 +74,7 @@ def test_what_is_typed_on_the_way_does_not_count(page: Page, kept: Kept) -> None
     expect(page.locator(".judge")).to_have_count(6)  # the hit that was replaced has its own again
     page.get_by_role("heading", name="Partial Indexes").get_by_role("link").nth(1).click()
     page.wait_for_url("https://docs.example/2")
+    wait_for(lambda: kept.told.count("opened") == 2)  # which the page sends while it is left
     assert kept.rows("SELECT query FROM searches WHERE seen") == [("vacuum",)]
     assert kept.rows("SELECT passage FROM feedback WHERE opened ORDER BY passage") == [("chunk-1",), ("chunk-2",)]
 
@@ -134,6 +136,7 @@ def test_the_box_of_another_site_tells_what_is_opened(
         page.get_by_role("combobox").fill("index")
         page.get_by_role("option", name="Partial Indexes").nth(2).click()
         page.wait_for_url("https://docs.example/3")
+        wait_for(lambda: "opened" in kept.told)  # which the box sends while its page is left
         context.close()
     found = kept.rows("SELECT query, via, seen, passage FROM searches JOIN feedback ON search = id WHERE opened")
     assert found == [("index", "box", 1, "chunk-3")]

@@ -1,7 +1,7 @@
 """What is kept of searches, and what callers say of them, over the API."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from rag.insights.recorder import Recorder
 from rag.insights.store import DATABASE
 from rag.serving.api_keys import KeyFile
+from rag.serving.scope import Scope
 from rag.settings import Settings
 from tests.rag.conftest import wait_for
 from tests.web.fakes import FakeRetriever, make_hit
@@ -31,9 +32,18 @@ class Kept:
         self.retriever.hits = [make_hit(rank) for rank in (1, 2, 3)]
         self.settings = Settings(insights=True, insights_dir=str(self.folder), index=str(folder), **settings)
         self.recorder = Recorder(self.settings)
+        self.told: list[str] = []  # what became of searches, as it has come
+        self.recorder.told = self._note(self.recorder.told)
         self.app = create_app(self.retriever, self.settings, recorder=self.recorder)
         self.client = self.app.test_client()
         self.recorder.start()
+
+    def _note(self, told: Callable[..., None]) -> Callable[..., None]:
+        def noted(id: str, what: str, passage: str, scope: Scope) -> None:
+            told(id, what, passage, scope)
+            self.told.append(what)
+
+        return noted
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a query, once all that was told is written."""
