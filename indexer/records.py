@@ -1,4 +1,4 @@
-"""The typed records that flow through a build: Page → Document → Chunk, with Skip and Failure beside them."""
+"""The typed records that flow through a build: Page → Document → Chunk, with Skip, Failure and Note beside them."""
 
 import hashlib
 import json
@@ -95,7 +95,7 @@ class PageRecord:
     content_hash: str  # that of the page
     links: tuple[str, ...]
     noindex: bool
-    outcome: str  # "indexed", or why not
+    outcome: str  # "indexed", with notes after a colon if there are any, or why not
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,18 @@ class Failure:
         object.__setattr__(self, "reason", one_line(self.reason))
 
 
-Item = Page | Known | Skip | Failure
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something guessed, or only partly read, of a page or a whole source; the same text groups in the report."""
+
+    url: str
+    text: str  # one line, without what a terminal would obey
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", one_line(self.text))
+
+
+Item = Page | Known | Skip | Failure | Note
 """The items that a source gives, in its order."""
 
 
@@ -214,6 +225,7 @@ class Document:
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the author's own
     scans: ScanCounts = NO_SCANS
     access: AccessLists = EVERYBODY
+    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.notes`
 
 
 @dataclass(frozen=True, slots=True)

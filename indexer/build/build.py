@@ -1,6 +1,6 @@
 """The build: sources in, a published generation out. What has not changed since the live one is taken from it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
@@ -22,13 +22,21 @@ from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import JOURNAL, REPOSITORIES
 from indexer.generation.manifest import SCHEMA_VERSION, TOKENS
-from indexer.generation.previous import INDEXED, READER_VERSION, PreviousGeneration, record_of, sections_of
+from indexer.generation.previous import (
+    READER_VERSION,
+    PreviousGeneration,
+    indexed_with,
+    is_indexed,
+    notes_of,
+    record_of,
+    sections_of,
+)
 from indexer.publish.held_back import Judge
 from indexer.publish.source_settings import changes, credentialed, with_kept
 from indexer.read.access_list import NOBODY
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import Unwanted
-from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
+from indexer.records import Chunk, Document, Failure, Item, Known, Note, Page, PageRecord, Parsed, Skip
 from indexer.sources.git.mirror import Mirrors
 from indexer.sources.names import full_name, refuse_secret
 from indexer.sources.pushed_store import SOURCE, PushedReader, PushedStore
@@ -227,6 +235,9 @@ class _Build:
         if isinstance(item, Skip):
             self._ledger.skip(item)
             return
+        if isinstance(item, Note):
+            self._ledger.note(item)
+            return
         if isinstance(item, Page):
             self._ledger.fetched += 1
             self._page(item, parsed)
@@ -254,7 +265,7 @@ class _Build:
             self._ledger.kept.append(Failure(record.url, known.kept))
         if record.noindex:
             outcome = self._skip(record.url, "noindex")
-        elif record.outcome == INDEXED and not self._earlier.is_trusted:
+        elif is_indexed(record.outcome) and not self._earlier.is_trusted:
             outcome = self._cut_again(record)
         else:
             outcome = self._same(record, is_kept=known.kept is not None)
@@ -264,7 +275,8 @@ class _Build:
 
     def _same(self, record: PageRecord, *, is_kept: bool = False) -> str:
         """Do with a page what was done before; returns its outcome."""
-        if record.outcome == INDEXED:
+        if is_indexed(record.outcome):
+            self._note(record.url, notes_of(record.outcome))
             number, source = self._find_again(record.url)
             self._ledger.unchanged += not is_kept
             if source != record.source:  # another source leads to it than before
@@ -295,9 +307,9 @@ class _Build:
         self._ledger.stopwatch.add(parsed.seconds)
         outcome = self._index(document, len(page.body), parsed.chunks)
         record = self._earlier.page(page.url)
-        if outcome != INDEXED:
+        if not is_indexed(outcome):
             return outcome
-        if record is None or record.outcome != INDEXED:
+        if record is None or not is_indexed(record.outcome):
             self._ledger.new.add(page.url)
             return outcome
         self._find_again(page.url)
@@ -321,7 +333,8 @@ class _Build:
         """Index a page that is out of reach from the passages there are of it."""
         number, _ = self._find_again(record.url)
         document, chunks, _ = self._earlier.read(number)
-        return self._index(replace(document, source=record.source, sections=sections_of(chunks)))
+        page_notes = notes_of(record.outcome)
+        return self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=page_notes))
 
     def _index(self, document: Document, size: int | None = None, chunks: list[Chunk] | None = None) -> str:
         """Add a document, cut here if it is not yet; `size` is the bytes of its page, if that was read."""
@@ -343,7 +356,12 @@ class _Build:
         self._draft.add(document, chunks)
         if size is not None:
             self._ledger.size(document.url, size, len(chunks))
-        return INDEXED
+        self._note(document.url, document.notes)
+        return indexed_with(document.notes)
+
+    def _note(self, url: str, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._ledger.note(Note(url, text))
 
     def _skip(self, url: str, reason: str) -> str:
         self._ledger.skip(Skip(url, reason))

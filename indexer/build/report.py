@@ -12,7 +12,7 @@ from indexer.generation.manifest import Counts
 from indexer.number_format import counted
 from indexer.publish.held_back import HeldBack
 from indexer.publish.source_settings import SettingChange
-from indexer.records import NO_SCANS, Failure, Host, ScanCounts, Skip
+from indexer.records import NO_SCANS, Failure, Host, Note, ScanCounts, Skip
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
@@ -66,8 +66,8 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class SkipGroup:
-    """Pages left out for one reason."""
+class ReasonGroup:
+    """Pages left out for one reason, or with the same note."""
 
     reason: str
     count: int
@@ -92,7 +92,7 @@ class BuildReport:
     chunks: int
     fetched: int  # pages and files whose content was read, whether or not it was kept
     unchanged: int
-    skipped: tuple[SkipGroup, ...]  # the largest group first
+    skipped: tuple[ReasonGroup, ...]  # the largest group first
     failed: tuple[Failure, ...]
     seconds: dict[str, float]  # fetch, parse, chunk, embed, write, publish, total; fetch is time spent waiting for it
     published: bool = True  # False if nothing had changed, or it was held back
@@ -107,6 +107,7 @@ class BuildReport:
     ocr: ScanCounts = NO_SCANS  # of the documents that were read this time
     hosts: tuple[Host, ...] = ()  # that were asked, the slowest first
     biggest: tuple[DocumentSize, ...] = ()  # of the documents that were read this time; the one of most chunks first
+    notes: tuple[ReasonGroup, ...] = ()  # on documents of this generation; the largest group first
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -124,10 +125,8 @@ class BuildReport:
             "kept": [{"url": failure.url, "reason": failure.reason} for failure in self.kept],
             "embedded": self.embedded,
             "carried": self.carried,
-            "skipped": [
-                {"reason": group.reason, "count": group.count, "examples": list(group.examples)}
-                for group in self.skipped
-            ],
+            "skipped": [asdict(group) for group in self.skipped],
+            "notes": [asdict(group) for group in self.notes],
             "failed": [{"url": failure.url, "reason": failure.reason} for failure in self.failed],
             "ocr": {"pages": self.ocr.pages, "lines": self.ocr.lines, "left_out": self.ocr.left_out},
             "settings": [asdict(change) for change in self.settings],
@@ -163,7 +162,9 @@ class BuildReport:
         if self.kept:
             lines += _failures("kept", self.kept)
         lines.append(f"skipped      {sum(group.count for group in self.skipped):,}")
-        lines += [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in self.skipped]
+        lines += _grouped(self.skipped)
+        if self.notes:
+            lines += [f"noted        {sum(group.count for group in self.notes):,}", *_grouped(self.notes)]
         lines += _failures("failed", self.failed)
         if self.ocr.pages:
             lines.append(
@@ -196,6 +197,10 @@ def _host(host: Host) -> dict[str, Any]:
     return asdict(host) | seconds
 
 
+def _grouped(groups: tuple[ReasonGroup, ...]) -> list[str]:
+    return [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in groups]
+
+
 def _failures(name: str, failures: tuple[Failure, ...]) -> list[str]:
     lines = [f"{name:<13}{len(failures):,}"]
     lines += [f"  {failure.url}: {failure.reason}" for failure in failures[:_FAILURES_SHOWN]]
@@ -214,6 +219,7 @@ class Ledger:
         self.new, self.changed, self.gone = Tally(), Tally(), Tally()
         self.kept: list[Failure] = []
         self._skips: dict[str, Tally] = {}  # by reason: of a hostile site they are too many to keep
+        self._notes: dict[str, Tally] = {}  # by text
         self.failures: list[Failure] = []
         self.biggest: list[DocumentSize] = []
         self.ocr = NO_SCANS
@@ -232,9 +238,13 @@ class Ledger:
         """Note what was left out."""
         self._skips.setdefault(skip.reason, Tally()).add(skip.url)
 
+    def note(self, note: Note) -> None:
+        """Count a note."""
+        self._notes.setdefault(note.text, Tally()).add(note.url)
+
     def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
         """Return the message for a build in which no page gave any text."""
-        reasons = [f"{group.count:,} skipped ({group.reason})" for group in self._groups()[:3]]
+        reasons = [f"{group.count:,} skipped ({group.reason})" for group in _groups(self._skips)[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failures[:2]]
         found = "; ".join(reasons) or "no pages or files at all"
         rest = "; the live index has not changed" if is_live else ""
@@ -257,7 +267,8 @@ class Ledger:
             kept=tuple(self.kept),
             embedded=embedded,
             carried=carried,
-            skipped=self._groups(),
+            skipped=_groups(self._skips),
+            notes=_groups(self._notes),
             failed=tuple(self.failures),
             settings=self.settings,
             ocr=self.ocr,
@@ -266,7 +277,8 @@ class Ledger:
             seconds=self.stopwatch.read(),
         )
 
-    def _groups(self) -> tuple[SkipGroup, ...]:
-        """Return what was left out by reason, the largest group first."""
-        ordered = sorted(self._skips.items(), key=lambda group: (-group[1].count, group[0]))
-        return tuple(SkipGroup(reason, tally.count, tuple(tally.examples)) for reason, tally in ordered)
+
+def _groups(tallies: Mapping[str, Tally]) -> tuple[ReasonGroup, ...]:
+    """Return tallies by reason, the largest first."""
+    ordered = sorted(tallies.items(), key=lambda group: (-group[1].count, group[0]))
+    return tuple(ReasonGroup(reason, tally.count, tuple(tally.examples)) for reason, tally in ordered)

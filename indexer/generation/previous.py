@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.late_interaction import Signs
+from indexer import notes
 from indexer.filter import access_of
 from indexer.generation.current import current_id, generation_folder
 from indexer.generation.document_database import SCHEMA, metadata_from_json, open_read_only
@@ -27,8 +28,9 @@ from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, 
 if TYPE_CHECKING:
     from indexer.generation.dense.vectors import VectorReader
 
-READER_VERSION = 14  # raise it whenever pages would be parsed or cut in another way than before
+READER_VERSION = 15  # raise it whenever pages would be parsed or cut in another way than before
 INDEXED = "indexed"  # outcome of a page that became a document
+_INDEXED_WITH = INDEXED + ": "  # the same, before its notes
 _SETTLED = timedelta(seconds=2)  # age from which a modification time, in whole seconds, tells versions apart
 
 _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome FROM pages"
@@ -39,6 +41,21 @@ SELECT url, source, title, content_hash, etag, last_modified, fetched_at, conten
 _CHUNKS = (
     "SELECT id, url, section, text, content_hash, tokens, position FROM chunks WHERE row >= ? AND row < ? ORDER BY row"
 )
+
+
+def is_indexed(outcome: str) -> bool:
+    """Return whether the outcome is that of a page that became a document."""
+    return outcome == INDEXED or outcome.startswith(_INDEXED_WITH)
+
+
+def indexed_with(page_notes: tuple[str, ...]) -> str:
+    """Return the outcome of a page that became a document with these notes."""
+    return _INDEXED_WITH + notes.join(page_notes) if page_notes else INDEXED
+
+
+def notes_of(outcome: str) -> tuple[str, ...]:
+    """Return the notes in an outcome; none for a page that did not become a document."""
+    return notes.split(outcome.removeprefix(_INDEXED_WITH)) if outcome.startswith(_INDEXED_WITH) else ()
 
 
 def record_of(page: Page, outcome: str) -> PageRecord:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from indexer import notes
 from indexer.decoding import shorten, visible
 from indexer.errors import ParseError
 from indexer.read.access_list import checked_names
@@ -37,6 +38,7 @@ class Extraction:
     is_link_list: bool = False  # an index or a table of contents rather than text
     detected: str | None = None  # language of the text, where it does not declare one and it is plain
     scanned: tuple[int, ...] = ()  # pages, from 1, that show something but have no text
+    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.notes`
 
 
 def to_json(content: Extraction) -> dict[str, Any]:
@@ -54,6 +56,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
         "is_link_list": content.is_link_list,
         "detected": _detect(content),
         "scanned": content.scanned,
+        "notes": (*content.notes, *notes.take()),
     }
 
 
@@ -90,7 +93,8 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
         declared = Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs), access)
         title, is_link_list = _line(answer["title"] or "") or None, answer.get("is_link_list") is True
         scanned = tuple(page for page in answer.get("scanned", ()) if isinstance(page, int))
-        return Extraction(title, sections, declared, is_link_list, language_of(answer.get("detected")), scanned)
+        language, remarks = language_of(answer.get("detected")), notes.clean(answer.get("notes", ()))
+        return Extraction(title, sections, declared, is_link_list, language, scanned, remarks)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError("the reader process returned invalid data") from error
 

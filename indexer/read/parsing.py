@@ -93,6 +93,7 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, s
         metadata={**declared.metadata, **_confidence(scans), **dict(stated.metadata)},
         scans=scans.counts,
         access=AccessLists(stated.access, declared.access),
+        notes=content.notes,
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from docutils.parsers.rst import directives
 
+from indexer import notes
 from indexer.errors import ParseError
 from indexer.read import language
 from indexer.read.extraction import to_json
@@ -158,6 +159,7 @@ def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dic
     if module is None:
         yield {"error": f"its reader cannot be loaded ({_missing.get(reader)}); install pilotlight again"}, b""
         return
+    notes.take()  # of a document before, of which nothing came
     try:
         if reader in (CONTAINER, ATTACHMENTS):
             most, _, no_images = (argument or "0").partition("\n")

@@ -74,6 +74,10 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
         "sources": [link_to(source) for source in index["sources"]],
         "report": report,
         "failures": [(link_to(failure["url"]), failure["reason"]) for failure in report.get("failed", [])[:FAILURES]],
+        "groups": [
+            (title, [(group, [link_to(url) for url in group["examples"][:1]]) for group in report.get(name, [])])
+            for title, name in (("Skipped", "skipped"), ("Noted", "notes"))
+        ],
         "counts": [(name, report.get(name, {}).get("count", 0)) for name in ("new", "changed", "gone")]
         + [("unchanged", report.get("unchanged", 0))],
         "build": charts.durations((name, seconds[name]) for name in BUILD_STAGES if name in seconds),

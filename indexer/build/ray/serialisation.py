@@ -9,7 +9,7 @@ from indexer.records import Chunk, Document, Page, Parsed, ScanCounts, Stated, a
 
 _PAGE = tuple(field.name for field in fields(Page) if field.name != "body")
 _DOCUMENT = tuple(
-    field.name for field in fields(Document) if field.name not in ("sections", "metadata", "scans", "access")
+    field.name for field in fields(Document) if field.name not in ("sections", "metadata", "scans", "access", "notes")
 )
 _CHUNK = tuple(field.name for field in fields(Chunk))
 
@@ -31,18 +31,20 @@ def pack_parsed(parsed: Parsed) -> bytes:
     document = parsed.document
     metadata = {name: list(values) for name, values in document.metadata.items()}
     chunks = [_values(chunk, _CHUNK) for chunk in parsed.chunks or ()]
-    return pack([_values(document, _DOCUMENT), metadata, document.scans, document.access, chunks, dict(parsed.seconds)])
+    rest = [metadata, document.scans, document.access, document.notes, chunks, dict(parsed.seconds)]
+    return pack([_values(document, _DOCUMENT), *rest])
 
 
 def unpack_parsed(data: bytes) -> Parsed:
     """The document and its chunks."""
-    given, metadata, (pages, lines, left_out, unread), access, chunks, seconds = unpack(data)
+    given, metadata, (pages, lines, left_out, unread), access, notes, chunks, seconds = unpack(data)
     document = Document(
         **dict(zip(_DOCUMENT, given, strict=True)),
         sections=(),
         metadata={name: tuple(values) for name, values in metadata.items()},
         scans=ScanCounts(pages, lines, left_out, tuple((page, reason) for page, reason in unread)),
         access=access_from_json(access),
+        notes=tuple(notes),
     )
     cut = [Chunk(**dict(zip(_CHUNK, values, strict=True))) for values in chunks]
     return Parsed(document, cut, seconds)

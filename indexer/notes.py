@@ -1,0 +1,45 @@
+"""Notes on what was guessed, or left out, while a document was read.
+
+A reader calls `add` wherever it decides something that a person might want to know; the reader process calls `take`
+once it has read the document. A process reads one document at a time, so one list for the process is enough. The
+summary of a build counts the notes by their text and gives one address as example: so a note names the kind of thing
+("an encoding was guessed: windows-1252") and never the place or the words of one document.
+"""
+
+from indexer.decoding import one_line, shorten
+
+_MAX_NOTES = 20  # for one document
+_MAX_LENGTH = 120  # characters
+_SEPARATOR = "; "
+_notes: dict[str, None] = {}  # in order of their first appearance
+
+
+def add(note: str) -> None:
+    """Add a note to those of the document that is being read; a repeated one counts once."""
+    if len(_notes) < _MAX_NOTES:
+        _notes[note] = None
+
+
+def take() -> tuple[str, ...]:
+    """Return the notes since the last call, and forget them."""
+    taken = tuple(_notes)
+    _notes.clear()
+    return taken
+
+
+def clean(notes: object) -> tuple[str, ...]:
+    """Return the notes of an untrusted answer as short single lines; raises TypeError if they are not a list."""
+    if not isinstance(notes, list | tuple):
+        raise TypeError("notes are not a list")
+    lines = (shorten(one_line(str(note)).replace(";", ","), _MAX_LENGTH) for note in notes[:_MAX_NOTES])
+    return tuple(dict.fromkeys(line for line in lines if line))
+
+
+def join(notes: tuple[str, ...]) -> str:
+    """Return notes as one text, which `split` takes apart."""
+    return _SEPARATOR.join(notes)
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Return the notes in a text that `join` made."""
+    return tuple(text.split(_SEPARATOR)) if text else ()

@@ -1,0 +1,74 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from indexer import notes
+from indexer.build.build import build
+from indexer.build.progress import Progress
+from indexer.build.report import BuildReport
+from indexer.config import BuildConfig
+from indexer.generation.previous import INDEXED, indexed_with, is_indexed, notes_of
+from indexer.read import parsing
+from indexer.read.extraction import Extraction, from_json, to_json
+from indexer.records import Section
+from tests.dummy import DummyEmbedder
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted() -> None:
+    notes.take()
+
+
+def test_a_note_is_taken_once() -> None:
+    notes.add("a table is too odd to read")
+    notes.add("a table is too odd to read")
+    assert notes.take() == ("a table is too odd to read",)
+    assert notes.take() == ()
+
+
+def test_notes_leave_the_reader_process_with_the_text() -> None:
+    notes.add("an encoding was guessed: windows-1252")
+    content = Extraction("Cats", (Section((), None, "Cats purr."),), notes=("a part was not read",))
+    assert from_json(to_json(content)).notes == ("a part was not read", "an encoding was guessed: windows-1252")
+
+
+def test_notes_of_a_stranger_are_short_single_lines() -> None:
+    found = notes.clean(["a\x1b[31m; b\nc", "x" * 500, "", 7] + [str(i) for i in range(100)])
+    assert found[0] == "a [31m, b c"
+    assert len(found[1]) <= 120
+    assert len(found) <= 20
+    with pytest.raises(TypeError):
+        notes.clean("a note")
+
+
+def test_notes_in_an_outcome_come_back() -> None:
+    outcome = indexed_with(("one", "another"))
+    assert is_indexed(outcome)
+    assert is_indexed(INDEXED)
+    assert not is_indexed("skipped: no text")
+    assert notes_of(outcome) == ("one", "another")
+    assert notes_of(INDEXED) == notes_of("skipped: no text") == ()
+    assert indexed_with(()) == INDEXED
+
+
+def test_the_summary_counts_notes_and_later_builds_still_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def noting(page: parsing.Page, *args: object) -> parsing.Document:
+        document = parse(page, *args)  # type: ignore[arg-type]
+        return parsing.replace(document, notes=("an encoding was guessed",)) if "a.txt" in page.url else document
+
+    def run() -> BuildReport:
+        return build([str(docs)], tmp_path / "index", DummyEmbedder(), BuildConfig(), progress=quiet)
+
+    parse, quiet, docs = parsing.parse, Progress(sys.stderr, "quiet"), tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("Cats purr.")
+    (docs / "b.txt").write_text("Dogs bark.")
+    monkeypatch.setattr("indexer.build.lookahead.parse", noting)
+    expected = [{"reason": "an encoding was guessed", "count": 1, "examples": ((docs / "a.txt").as_uri(),)}]
+    assert run().as_dict()["notes"] == expected
+    (docs / "c.txt").write_text("Owls hoot.")
+    again = run()
+    assert again.as_dict()["notes"] == expected
+    assert again.unchanged == 2
+    assert f"noted        1\n         1   an encoding was guessed, such as {(docs / 'a.txt').as_uri()}" in again.table()
