@@ -17,7 +17,6 @@ MAY_IMPORT = {  # every package, lowest first: which of the others it may import
     "rag": {"embedder", "indexer"},
     "web": {"rag"},
 }
-ROOM = 14  # modules that a folder may have
 # a program of a package that the one that becomes it may not import otherwise
 STARTED = {("rag.commands.serve.serve", "web.server.__main__")}
 PUBLIC = {"embedder": {"EmbedderConfig", "Embeddings"}, "indexer": set(), "rag": {"Client"}, "web": set()}
@@ -115,10 +114,8 @@ def test_imports_of_types_and_processes_count(tmp_path):
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_a_room_is_small_and_says_what_it_is(package):
+def test_a_room_says_what_it_is(package):
     for folder in {path.parent for path in (ROOT / package).rglob("*.py")}:
-        files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
-        assert len(files) <= ROOM, folder
         assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))), folder
 
 

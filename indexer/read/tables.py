@@ -1,0 +1,240 @@
+"""The grid of a table, whatever the format: cells that span several places, and the rows that name the columns.
+
+A grid is a list of rows, each a list of texts. For a table with merged cells call `spread` with its cells; of any grid
+`find_head` says which rows name the columns, and `column_names` makes one name a column of them:
+
+    grid = spread([[Cell("Zone", rowspan=2), Cell("Price", colspan=2)], [Cell("2023"), Cell("2024")], ...])
+    begin, end = find_head(grid)  # grid[:begin] are titles and empty rows, each a line of text; grid[end:] is the body
+    names = column_names(grid[begin:end])  # ["Zone", "Price 2023", "Price 2024"]; empty if nothing names the columns
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from indexer import notes
+
+_MOST_REPEATS = 50_000  # places of one table that its spanning cells fill again
+_LONGEST_REPEAT = 200  # characters of a cell that is written at each place it spans
+_SAMPLE = 30  # rows looked at
+_MOST_TITLES = 10  # rows above the head
+_MOST_HEADS = 4  # rows that name the columns
+_LONGEST_NAME = 80  # characters of a column's name
+_WIDE = 4  # cells in most rows, or more:
+_FEW = 2  # cells of a row above them that is a title or a remark
+_SCALE = 3  # whole numbers at equal steps that name columns, as 1, 2, 3
+_SCALE_DIGITS = 5
+_SIGNS = frozenset("% ‰ $ € £ ¥ ° (%) [%] ($) (€) [€]".split())  # units without a letter
+_MISSING = frozenset("n/a na nan null none nil tbd unknown".split())
+_LETTER = re.compile(r"[^\W\d_]")
+_VALUE = re.compile(r"[^\w]{0,4}\d")  # what a number, amount or date begins with
+_TIME = re.compile(
+    r"(?:1[5-9]|2[01])\d\d(?:[-/–]\d{1,4}){0,2}|\d{1,2}(?:[./]\d{1,2})?[./](?:1[5-9]|2[01])\d\d|\d\d?:\d\d"
+)
+
+
+class Cell(NamedTuple):
+    """A cell of a table before its spans are spread."""
+
+    text: str
+    rowspan: int = 1
+    colspan: int = 1
+
+
+def spread(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
+    """Return the grid of a table in which the text of a cell stands at every place that the cell spans.
+
+    A row of one cell stays one text, and the last cell of a row makes no columns that no other row has. Long texts are
+    not repeated; once a table has filled its most repeats, its cells span nothing more, and a note says so.
+    """
+    spreading = _Spreading()
+    for cells in rows:
+        spreading.add(cells)
+    return spreading.grid()
+
+
+class _Spreading:
+    """A grid while it is being filled, row by row."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[str]] = []
+        self._reaches: list[tuple[int, str]] = []  # of each row: column at which its last cell ends, that cell's text
+        self._above: dict[int, tuple[int, int, str]] = {}  # by column: rows to fill, column at which it ends, text
+        self._repeats = 0
+
+    def add(self, cells: Sequence[Cell]) -> None:
+        """Put the cells of a row into the columns that the rows above leave free."""
+        row: list[str] = []
+        above, self._above = self._above, {}
+        reach, repeated = 0, ""
+
+        def fill_from_above() -> None:
+            nonlocal reach, repeated
+            while (span := above.pop(len(row), None)) is not None and self._may_repeat(1):
+                left, reach, repeated = span
+                if left > 1:
+                    self._above[len(row)] = left - 1, reach, repeated
+                row.append(repeated)
+
+        for place, (text, rowspan, colspan) in enumerate(cells):
+            fill_from_above()
+            is_last = place == len(cells) - 1
+            repeated = text if len(text) <= _LONGEST_REPEAT else ""
+            width = 1 if is_last or not self._may_repeat(colspan - 1) else max(1, colspan)
+            reach = len(row) + (max(1, colspan) if is_last else width)
+            if rowspan > 1:
+                self._above |= {len(row) + number: (rowspan - 1, reach, repeated) for number in range(width)}
+            row += [text, *[repeated] * (width - 1)]
+        fill_from_above()
+        for column in sorted(above):  # to the right of the last cell
+            gap = column - len(row)
+            if column in above and self._may_repeat(gap):
+                row += [repeated if len(row) + number < reach else "" for number in range(gap)]
+                fill_from_above()
+        self._rows.append(row)
+        self._reaches.append((reach if len(row) > 1 else 0, repeated))
+
+    def grid(self) -> list[list[str]]:
+        """Return the rows, each filled up to where its last cell ends; call it once."""
+        width = max(map(len, self._rows), default=0)
+        for row, (reach, repeated) in zip(self._rows, self._reaches, strict=True):
+            missing = min(reach, width) - len(row)
+            if missing > 0 and self._may_repeat(missing):
+                row += [repeated] * missing
+        return self._rows
+
+    def _may_repeat(self, count: int) -> bool:
+        self._repeats += max(0, count)
+        if self._repeats <= _MOST_REPEATS:
+            return True
+        notes.add("a table with too many merged cells: only some were repeated")
+        return False
+
+
+def find_head(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Return where the rows that name the columns begin and end; those before them are titles, remarks or empty.
+
+    Only the first 30 rows are looked at. Begin and end are equal if nothing names the columns.
+    """
+    sample = rows[:_SAMPLE]
+    counts = sorted(sum(map(bool, row)) for row in sample)
+    usual = median(counts[len(counts) // 2 :]) if counts else 0
+    for begin, row in enumerate(sample[:_MOST_TITLES] if usual > 1 else ()):
+        if not any(row) or _is_title(row):
+            continue
+        end = _end_of_head(sample, begin)
+        count = sum(map(bool, row))
+        if end > begin + 1 or (count > 1 and (count > _FEW or usual < _WIDE)):
+            return begin, end
+    return 0, 0
+
+
+def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a name for each column from the rows that `find_head` found: "Price 2023" below "Price"."""
+    names = [""] * max(map(len, rows), default=0)
+    for number, row in enumerate(rows):
+        lower = rows[number + 1] if number + 1 < len(rows) else []
+        before = ""
+        for column, text in enumerate(row):
+            goes_on = not text and column and _at(lower, column) and _at(lower, column - 1)
+            before = before if goes_on else text
+            if before and not names[column].endswith(before):
+                names[column] = f"{names[column]} {before}".strip()
+    return names
+
+
+def _is_title(row: Sequence[str]) -> bool:
+    """Whether a row says one thing, from its first column on; two cells that say the same may be anything."""
+    filled = [text for text in row if text]
+    return bool(row[0]) and len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
+
+
+def _end_of_head(rows: Sequence[Sequence[str]], begin: int) -> int:
+    end = begin
+    while end < min(begin + _MOST_HEADS, len(rows)):
+        row, below = rows[end], rows[end + 1 :]
+        if any(len(text) > _LONGEST_NAME for text in row) or not _numbers_name(row, below):
+            break
+        if end > begin and not (_divides(rows[end - 1], row) or _contrasts(row, below, rows[end - 1])):
+            break
+        end += 1
+    names = [name for name in column_names(rows[begin:end]) if name]
+    is_head = len(set(names)) == len(names) or _contrasts(rows[end - 1], rows[end:])
+    return end if len(names) > 1 and is_head else begin
+
+
+def _divides(upper: Sequence[str], lower: Sequence[str]) -> bool:
+    """Whether a row names the columns below the groups of the row above, and nothing below the others."""
+    divides = False
+    for column, text in enumerate(lower if len(set(upper)) > 1 else ()):
+        above = _at(upper, column)
+        before, after = _at(upper, column - 1) if column else None, _at(upper, column + 1)
+        is_group = column < len(upper) and (above in (before, after) or (after == "" and column + 1 < len(upper)))
+        if text and text != above and above and not is_group:
+            return False
+        divides = divides or bool(text and text != above and (is_group or not above) and any(upper[: column + 1]))
+    return divides
+
+
+def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
+    """Whether a row has words where the rows below have numbers, as names and units do; nothing new beside them."""
+    words = 0
+    others = []
+    for column, text in enumerate(row):
+        if not text:
+            continue
+        if not _has_values(below, column):
+            others.append(column)
+        elif not _is_name(text):
+            return False
+        else:
+            words += 1
+    is_new = above is not None and any(
+        _LETTER.search(row[column]) and row[column] != _at(above, column) for column in others
+    )
+    return words > is_new
+
+
+def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether all numbers in a row may be names of columns: years, days, times, a scale, or numbers above words."""
+    columns = [column for column, text in enumerate(row) if _is_value(text)]
+    if not columns:
+        return True
+    others = [[_at(other, column) for column in columns] for other in below if any(other)]
+    texts = [text for other in others for text in other if text]
+    if not texts:
+        return False
+    if not any(map(_is_value, texts)):
+        return True
+    if all(_TIME.fullmatch(row[column]) for column in columns):
+        return 2 * sum(_TIME.fullmatch(text) is not None for text in texts) < len(texts)
+    return _is_scale([row[column] for column in columns]) and 2 * sum(map(_is_scale, others)) < len(others)
+
+
+def _is_scale(texts: Sequence[str]) -> bool:
+    if len(texts) < _SCALE or not all(text.isdecimal() and len(text) < _SCALE_DIGITS for text in texts):
+        return False
+    steps = {int(after) - int(before) for before, after in pairwise(texts)}
+    return len(steps) == 1 and 0 not in steps
+
+
+def _has_values(rows: Sequence[Sequence[str]], column: int) -> bool:
+    texts = [text for row in rows if (text := _at(row, column))]
+    return 2 * sum(map(_is_value, texts)) > len(texts)
+
+
+def _is_value(text: str) -> bool:
+    """Whether a text is a number, an amount or a date: it begins with a digit, and has no more letters than digits."""
+    return _VALUE.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text above numbers may be what they are called: no number, and no word for a missing one."""
+    is_word = _LETTER.search(text) is not None and text.casefold() not in _MISSING
+    return _TIME.fullmatch(text) is not None or (not _is_value(text) and (is_word or text in _SIGNS))
+
+
+def _at(row: Sequence[str], column: int) -> str:
+    return row[column] if column < len(row) else ""
