@@ -169,8 +169,7 @@ def site_of(text: str) -> str:
     Raises ConfigError unless it is https, or this machine, and no more than scheme, host and port.
     """
     url = normalise(text, "")
-    parts = urlsplit(text if url else "")
-    if url is None or parts.path not in ("", "/") or parts.query or parts.fragment or has_user(text):
+    if url is None or urlsplit(url).path != "/" or "?" in text or "#" in text or has_user(text):
         raise ConfigError("origin must be scheme, host and port, such as https://wiki.example.org")
     if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
         raise ConfigError(f"{origin(url)}: secrets are sent only over https, or to this machine")

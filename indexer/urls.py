@@ -1,35 +1,43 @@
-"""Addresses in one normal form, so that a page is known by one name."""
+"""Addresses in one normal form, so that a page is known by one name.
+
+An address is parsed and serialised by the URL standard, as browsers do it: hosts by UTS 46, odd forms of IPv4,
+backslashes, tabs. What `normalise` changes beyond that never leads to another page: fragment, user name, tracking
+parameters, an empty query and the root dot of a host go, and escapes in a path have one spelling.
+"""
 
 import ipaddress
 import re
-from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
-_PORTS = {"http": 80, "https": 443}
-_TRACKING = re.compile(r"^(utm_\w+|fbclid|gclid|msclkid|mc_cid|mc_eid)$", re.IGNORECASE)
+from ada_url import join_url, normalize_url
+
+_TRACKING = re.compile(r"(utm_\w+|fbclid|gclid|msclkid|mc_cid|mc_eid)(=|$)", re.IGNORECASE)
+_ROOT_DOT = re.compile(r"(?<=[^.])\.(?=:|$)")
+_USER = re.compile(r"[^:/?#@]*:[/\\]*+[^/?#]*@")
 _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _LONGEST = 2_000  # characters; longer ones are traps or data, not pages
-_DROPPED = str.maketrans("", "", "\t\r\n")  # by urlsplit, wherever they stand
+_DROPPED = str.maketrans("", "", "\t\r\n")  # by the URL standard, wherever they stand
 
 
 def normalise(base: str, href: str) -> str | None:
-    """Join a link to its base and normalise it, without fragment, user name or tracking parameters.
+    """Join a link to its base, which may be empty, and normalise it.
 
     Returns None for anything that is not an http or https address of a sensible length.
     """
     try:
-        parts = urlsplit(urljoin(base, href.strip()))
-        port = parts.port
-        host = _host(parts.hostname or "")
-    except (ValueError, UnicodeError):
+        url = join_url(base, href) if base else normalize_url(href)
+    except ValueError:
         return None
-    if parts.scheme not in _PORTS or not host:
+    scheme, _, rest = url.partition("#")[0].partition("://")
+    if scheme not in ("http", "https"):
         return None
-    if port is not None and port != _PORTS[parts.scheme]:
-        host = f"{host}:{port}"
-    path = _without_dots(_escaped(parts.path)) or "/"
-    url = urlunsplit((parts.scheme, host, path, _query(parts.query), ""))
+    rest, _, query = rest.partition("?")
+    host, _, path = rest.partition("/")
+    host = _ROOT_DOT.sub("", host.rpartition("@")[2])
+    query = _without_tracking(query)
+    url = f"{scheme}://{host}/{_ESCAPE.sub(_one_spelling, path)}{'?' if query else ''}{query}"
     return url if len(url) <= _LONGEST else None
 
 
@@ -41,7 +49,7 @@ def origin(url: str) -> str:
 
 def has_user(url: str) -> bool:
     """Return whether an address, normalised or not, names a user or a password before its host."""
-    return "@" in re.split("[/?#]", url.translate(_DROPPED).partition("://")[2], maxsplit=1)[0]
+    return _USER.match(url.translate(_DROPPED)) is not None
 
 
 def is_loopback(host: str) -> bool:
@@ -57,45 +65,11 @@ def with_anchor(url: str, anchor: str | None) -> str:
     return f"{url}#{quote(anchor, safe=_IN_FRAGMENT)}" if anchor else url
 
 
-def _host(host: str) -> str:
-    if ":" in host:
-        return f"[{host}]"
-    host = host.rstrip(".")
-    if host.isascii():
-        return host if re.fullmatch(r"[\w.-]+", host) else ""
-    return host.encode("idna").decode("ascii")
+def _one_spelling(escape: re.Match[str]) -> str:
+    """Return a needed escape in upper case, and the character of a needless one."""
+    character = chr(int(escape[0][1:], 16))
+    return character if character in _UNRESERVED else escape[0].upper()
 
 
-def _escaped(path: str) -> str:
-    """One spelling for each path: needed escapes in upper case, needless ones undone."""
-
-    def one(match: re.Match[str]) -> str:
-        character = chr(int(match[0][1:], 16))
-        return character if character in _UNRESERVED else match[0].upper()
-
-    return _ESCAPE.sub(one, quote(path, safe="/%!$&'()*+,;=:@~"))
-
-
-def _without_dots(path: str) -> str:
-    """RFC 3986, 5.2.4."""
-    if "/." not in path:
-        return path
-    kept: list[str] = []
-    segments = path.split("/")
-    for segment in segments[1:]:
-        if segment == "..":
-            del kept[-1:]
-        elif segment != ".":
-            kept.append(segment)
-    if segments[-1] in (".", ".."):
-        kept.append("")
-    return "/" + "/".join(kept)
-
-
-def _query(query: str) -> str:
-    if not query:
-        return ""
-    if "=" in query and any(_TRACKING.match(name) for name, _ in parse_qsl(query, keep_blank_values=True)):
-        pairs = parse_qsl(query, keep_blank_values=True)
-        return urlencode([(name, value) for name, value in pairs if not _TRACKING.match(name)])
-    return quote(query, safe="/%!$&'()*+,;=:@~?-._[]|")
+def _without_tracking(query: str) -> str:
+    return "&".join(pair for pair in query.split("&") if not _TRACKING.match(pair)) if "=" in query else query

@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urljoin
 
 from indexer.errors import FetchError, ParseError
 from indexer.read.formats import LINKS
@@ -92,7 +91,7 @@ def header_directives(values: Iterable[str]) -> set[str]:
 
 def _urls(hrefs: Iterable[str], base: str, page_url: str) -> dict[str, None]:
     site = origin(page_url) + "/"
-    folder = urljoin(base, ".")
+    folder = normalise(base, ".") or base
     found = (
         _from_folder(folder, href)
         if len(href) <= _LONGEST_KEPT and _OF_THE_FOLDER.match(href)
