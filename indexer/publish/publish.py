@@ -99,7 +99,7 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
     (index_dir / f"{HELD_BACK}.new").unlink(missing_ok=True)
     _forget_held_back(index_dir)
     check_space(index_dir, _live_size(index_dir) if size is None else size)
-    folder = building / (generation_id or _new_id())
+    folder = building / (generation_id or _new_id(index_dir))
     folder.mkdir()
     return folder
 
@@ -269,7 +269,7 @@ def remove_old(index_dir: Path, keep: int) -> None:
 
 def remove(index_dir: Path, name: str) -> None:
     """Remove a generation: it leaves `generations/` whole before its files go, so that none is ever seen half there."""
-    leaving = index_dir / BUILDING / _new_id()
+    leaving = index_dir / BUILDING / _new_id(index_dir)
     os.rename(index_dir / GENERATIONS / name, leaving)
     shutil.rmtree(leaving)
 
@@ -283,10 +283,24 @@ def _live_size(index_dir: Path) -> int:
     return size_of(manifest)
 
 
-def _new_id() -> str:
-    """Time to the microsecond, so that ids sort by time: seconds in plain, the rest and a random digit in hex."""
+def _new_id(index_dir: Path) -> str:
+    """Return an id above all others in an index: the time in UTC, or the next one where the clock is behind the newest.
+
+    Seconds stand in plain, microseconds and a random digit in hex. Raises IndexUnwritable if the newest is the last
+    possible id, which only an imported generation can have.
+    """
     now = datetime.now(UTC)
-    return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.randbelow(16):x}"
+    by_clock = f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.randbelow(16):x}"
+    building = filter(is_generation_id, os.listdir(index_dir / BUILDING))
+    newest = max((*generation_ids(index_dir), *building, live_id(index_dir) or ""), default="")
+    if by_clock > newest:
+        return by_clock
+    carry, fraction = divmod(int(newest[-6:], 16) + 1, 1 << 24)
+    second = f"{int(newest[:8] + newest[9:15]) + carry:014}"
+    following = f"{second[:8]}T{second[8:]}-{fraction:06x}"
+    if not is_generation_id(following):
+        raise IndexUnwritable(f"{index_dir}: no id follows that of generation {newest}; remove that generation")
+    return following
 
 
 def _make(folder: Path) -> None:

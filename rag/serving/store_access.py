@@ -103,9 +103,11 @@ def live_id(store: Store) -> str | None:
 
 
 def older_ids(store: Store) -> list[str]:
-    """Return the ids older than the live generation's, newest first; all of them where none is live."""
-    live = live_id(store)
-    return [name for name in store.ids() if live is None or name < live]
+    """Return the ids published before the live generation, newest first; all of them where none is live."""
+    live, there = live_id(store), store.ids()
+    if live in there:
+        return there[there.index(live) + 1 :]
+    return [name for name in there if live is None or name < live]
 
 
 def manifest_of(store: Store, generation_id: str) -> Manifest | None:

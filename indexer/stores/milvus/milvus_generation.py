@@ -307,6 +307,13 @@ def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
     return parse_manifest(raw, where, generation_id, needs=())
 
 
+def read_order(milvus: MilvusConnection, generation_id: str) -> int:
+    """Return the place of a generation in the order of publishing, 0 if an older program wrote it."""
+    records = MilvusCollection(milvus, records_of(milvus.address.collection(generation_id)))
+    found = records.query(f"part == {schema.ORDER}", ["part", "body"], consistency_level="Strong")
+    return int(found[0]["body"]) if found and found[0]["body"].isdecimal() else 0
+
+
 def _arrays(found: Sequence[Any]) -> ScoredRows:
     """Scores and rows, best first."""
     rows = np.fromiter((hit["row"] for hit in found), np.int64, len(found))

@@ -22,7 +22,7 @@ from indexer.stores.milvus import schema
 from indexer.stores.milvus.address import MilvusAddress, records_of
 from indexer.stores.milvus.connection import MilvusConnection
 from indexer.stores.milvus.lease import WriterLease, writer_lease
-from indexer.stores.milvus.milvus_generation import MilvusGeneration, read_manifest
+from indexer.stores.milvus.milvus_generation import MilvusGeneration, read_manifest, read_order
 from indexer.stores.store import ScannedDocument, check_counts
 
 CONTENT = "content"
@@ -69,11 +69,14 @@ class MilvusStore:
         return found
 
     def ids(self) -> list[str]:
-        """Return the ids of the complete generations, newest first."""
+        """Return the ids of the complete generations, the last one published first."""
         return [described.id for described in self.published()]
 
     def published(self) -> list[Published]:
-        """Describe the complete generations, newest first; `bytes` are not known."""
+        """Describe the complete generations, the last one published first; `bytes` are not known.
+
+        Several index folders may publish here, with clocks of their own, so the order is kept beside the ids.
+        """
         try:
             live = self.live_id()
         except (IndexMissing, IndexCorrupt):
@@ -85,11 +88,12 @@ class MilvusStore:
             except IndexMissing:  # it is not complete
                 continue
             except IndexCorrupt as error:
-                found.append(Published(id, id == live, None, None, None, None, str(error)))
-                continue
-            counts = manifest.counts
-            found.append(Published(id, id == live, manifest.created_at, counts.documents, counts.chunks, None, ""))
-        return found
+                one = Published(id, id == live, None, None, None, None, str(error))
+            else:
+                counts = manifest.counts
+                one = Published(id, id == live, manifest.created_at, counts.documents, counts.chunks, None, "")
+            found.append((read_order(self._milvus, id), one))
+        return [one for _, one in sorted(found, key=lambda pair: (pair[0], pair[1].id), reverse=True)]
 
     def open(self, generation_id: str | None = None) -> MilvusGeneration:
         """Open a generation for searching; see `Store.open`."""
@@ -117,7 +121,9 @@ class MilvusStore:
             live = None
         if manifest.id == live:
             raise StoreConflict(f"generation {manifest.id} is live in {self.name} already; nothing was written")
-        kept = {*self.ids(), live} - {manifest.id}
+        there = [id for id in self.ids() if id != manifest.id]
+        order = 1 + max((read_order(self._milvus, id) for id in there), default=0)
+        kept = {*there, live}
         for id in self._all():
             if id not in kept:
                 self._drop(id)
@@ -136,6 +142,7 @@ class MilvusStore:
         self._milvus.call("create_index", records, schema.records_indexes(), most=None, sync=False)
         self._insert(lease, records, schema.page_records(pages))
         self._insert(lease, records, schema.share_records(repetition.shares()))
+        self._insert(lease, records, schema.order_records(order))
         written = replace(
             manifest,
             files={CONTENT: digest.record()},

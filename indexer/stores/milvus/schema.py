@@ -30,6 +30,7 @@ _K1, _B = 1.2, 0.75  # those of the embedded store
 _TEXT = 65_535  # bytes, the most that Milvus takes
 _PART = 60_000  # characters of a record
 SHARES = 1 << 40  # part of the first record that has shares
+ORDER = 1 << 41  # part of the record that has the place in the order of publishing
 _MOST_TERMS = 4_096
 _DOCUMENT = (
     "url", "source", "title", "content_hash", "etag", "last_modified", "fetched_at", "content_type", "language", "date"
@@ -101,7 +102,8 @@ def filter_indexes() -> Any:
 def records_schema() -> Any:
     """Return the schema of the collection of records.
 
-    The manifest is in parts -1, -2, …, the pages in parts 0, 1, …, and shares of repetition from part SHARES on.
+    The manifest is in parts -1, -2, …, the pages in parts 0, 1, …, shares of repetition from part SHARES on,
+    and the place in the order of publishing in part ORDER.
     """
     from pymilvus import DataType, MilvusClient
 
@@ -161,6 +163,11 @@ def share_records(shares: Shares) -> list[dict[str, Any]]:
 def shares_in(bodies: Iterable[str]) -> Shares:
     """Return the shares out of their records, in their order. Raises ValueError if they are none."""
     return np.frombuffer(b64decode("".join(bodies), validate=True), np.uint8)
+
+
+def order_records(order: int) -> list[dict[str, Any]]:
+    """Return the place of a generation in the order of publishing as a record."""
+    return [_record(ORDER, str(order))]
 
 
 def manifest_records(manifest: Manifest) -> list[dict[str, Any]]:

@@ -3,7 +3,9 @@
 import os
 import shutil
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -155,6 +157,63 @@ def test_what_was_rolled_back_from_goes_with_the_next_publish(index: Path, docs:
     assert bad not in generation_ids(index)
     assert generation_ids(index) == [newest, second, first]
     assert roll_back(index) == second
+
+
+NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, now: datetime) -> None:
+    monkeypatch.setattr("indexer.publish.publish.datetime", SimpleNamespace(now=lambda zone: now))
+
+
+@pytest.mark.parametrize(
+    "hours",
+    [
+        pytest.param((0, 0, 0, 0), id="it stands"),
+        pytest.param((0, -3, -2, -1), id="it is set back by hours"),
+        pytest.param((0, -1, -2, -3), id="it runs backwards"),
+        pytest.param((240, 0, 1, 2), id="it was days ahead, and is right again"),
+        pytest.param((0, 24 * 365 * 40, 1, 2), id="it is decades ahead for one build"),
+        pytest.param((-24 * 365 * 50, 0, -24 * 365 * 50, 1), id="it starts in 1976 after some boots"),
+    ],
+)
+def test_whatever_the_clock_says_ids_follow_the_order_of_publishing(
+    index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch, hours: tuple[int, ...]
+) -> None:
+    ids = []
+    for hour in hours:
+        set_clock(monkeypatch, NOON + timedelta(hours=hour))
+        ids.append(rebuild(index, docs, keep=3))
+    assert ids == sorted(set(ids))
+    assert generation_ids(index) == ids[:0:-1]
+    assert roll_back(index) == ids[-2]
+    assert rebuild(index, docs) > ids[-1]
+    assert roll_back(index) == ids[-2]
+
+
+def test_ids_of_an_index_whose_clock_was_wrong_before(index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_clock(monkeypatch, NOON + timedelta(days=3))
+    ahead = rebuild(index, docs)
+    set_clock(monkeypatch, NOON)
+    monkeypatch.setattr("indexer.publish.publish.generation_ids", lambda folder: [])  # as older programs saw it
+    with monkeypatch.context() as older:
+        older.setattr("indexer.publish.publish.live_id", lambda folder: None)
+        live = rebuild(index, docs)
+    monkeypatch.undo()
+    assert generation_ids(index) == [ahead, live]
+    set_clock(monkeypatch, NOON + timedelta(hours=1))
+    newest = rebuild(index, docs)
+    assert newest > ahead
+    assert roll_back(index) == live
+
+
+def test_no_id_follows_the_last_one(index: Path, docs: Path) -> None:
+    rebuild(index, docs)
+    (index / "generations" / "99991231T235959-ffffff").mkdir()
+    assert rebuild(index, docs).startswith("99991231T235960-00000")
+    (index / "generations" / "99999999T999999-ffffff").mkdir()
+    with pytest.raises(IndexUnwritable, match="no id follows that of generation 99999999T999999-ffffff"):
+        rebuild(index, docs)
 
 
 def test_a_generation_that_is_not_there(index: Path, docs: Path) -> None:

@@ -22,6 +22,7 @@ from indexer.stores.digest import digest_of
 from indexer.stores.milvus import schema as milvus_schema
 from indexer.stores.milvus.milvus_store import CONTENT, MilvusStore
 from indexer.stores.store import ScannedDocument
+from rag.serving.store_access import older_ids, roll_back
 
 ID = "20260101T000000-000000"
 COLLECTION = "docs_20260101T000000_000000"
@@ -73,6 +74,19 @@ def test_collections_of_other_stores_are_left_alone(live):
         assert (other.ids(), live.ids()) == ([ID], [ID])
         other.remove(ID)
     assert live.open().chunk_count == 2
+
+
+def test_writers_with_clocks_of_their_own_are_kept_in_the_order_of_publishing(store):
+    ahead, behind, later = "20261128T000000-000000", ID, "20260102T000000-000000"
+    for id in (ahead, behind, later):
+        store.write(replace(manifest(), id=id), [entry("a"), entry("b")])
+        store.make_live(id)
+    assert store.ids() == [later, behind, ahead]
+    assert older_ids(store) == [behind, ahead]
+    store.keep(2)
+    assert store.ids() == [later, behind]
+    assert roll_back(store) == behind
+    store.remove(later)
 
 
 def test_a_closed_port(monkeypatch, caplog):
