@@ -1,5 +1,10 @@
-"""robots.txt of one site (RFC 9309): 4xx means no rules, 5xx and silence mean hands off."""
+"""robots.txt of one site (RFC 9309): 4xx means no rules, 5xx and silence mean hands off.
 
+Which lines are for this crawler is decided here, by product tokens; Protego reads only those, so that many groups with
+many rules take no more memory than the file.
+"""
+
+import re
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -12,19 +17,24 @@ from indexer.urls import origin
 
 _MOST = 500 * 1024  # bytes read; RFC 9309, 2.5
 _LONGEST_DELAY = 60.0  # seconds
+_AGENT = re.compile(r"user[ -]?agent(?:\s*:|\s)(.*)", re.IGNORECASE)
+_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")  # what follows it, such as a version, names nobody
+_RULE = re.compile(  # which ends a list of agents; with the misspellings that Protego knows
+    r"(?:diss?all?ow|diasllow|disallaw|allow|crawl[ -]delay|request[ -]rate|visit[ -]time)(?=[\s:])", re.IGNORECASE
+)
+_SITEMAP = re.compile(r"site-?maps?(?=[\s:])", re.IGNORECASE)
 
 
 class Robots:
     """The rules one site gives to one crawler."""
 
     def __init__(self, text: str, user_agent: str) -> None:
-        self._agent = user_agent.partition("/")[0]  # the product token; the rest of it names nobody
-        self._rules = Protego.parse(text)
+        self._rules = Protego.parse(_for_everybody(text, user_agent))
 
     @property
     def delay(self) -> float:
         """Seconds the site asks to leave between requests."""
-        asked = self._rules.crawl_delay(self._agent) or 0.0
+        asked = self._rules.crawl_delay("*") or 0.0
         return min(max(asked, 0.0), _LONGEST_DELAY)
 
     @property
@@ -34,7 +44,7 @@ class Robots:
 
     def allows(self, url: str) -> bool:
         """Whether the address may be fetched."""
-        return self._rules.can_fetch(url, self._agent)
+        return self._rules.can_fetch(url, "*")
 
 
 def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
@@ -53,7 +63,38 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
         if error.status is not None and not isinstance(error, NotWanted):
             raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error
         raise
-    return Robots(answer.body.decode("utf-8-sig", "replace"), user_agent)
+    text = answer.body.decode("utf-8-sig", "replace")
+    if len(answer.body) == _MOST:  # the beginning of a rule forbids more than the rule
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
+    return Robots(text, user_agent)
+
+
+def _for_everybody(text: str, user_agent: str) -> str:
+    """Return the sitemaps of a robots.txt, and a group for everybody with the rules that are for one user agent.
+
+    Those are the rules of all groups that name it or, if none does, of all groups for `*`. Empty and unknown lines do
+    not end a group.
+    """
+    name = _TOKEN.match(user_agent.lower())
+    ours, others, sitemaps = list[str](), list[str](), list[str]()
+    agents = set[str]()
+    is_named = in_agents = False
+    for line in text.splitlines():
+        line = line.partition("#")[0].strip()
+        if agent := _AGENT.match(line):
+            agents = agents if in_agents else set()
+            in_agents = True
+            agents.update(token[1] for part in re.split("[,&]", agent[1].lower()) if (token := _TOKEN.match(part)))
+            is_named |= name is not None and name[1] in agents
+        elif _RULE.match(line):
+            in_agents = False
+            if name is not None and name[1] in agents:
+                ours.append(line)
+            elif "*" in agents:
+                others.append(line)
+        elif _SITEMAP.match(line):
+            sitemaps.append(line)
+    return "\n".join([*sitemaps, "User-agent: *", *(ours if is_named else others)])
 
 
 def _stays(site: str, url: str) -> None:
