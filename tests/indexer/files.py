@@ -4,7 +4,14 @@ import io
 import zipfile
 from html import escape
 
-_W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+_W = (
+    'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
+    'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
+    'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+    'xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing" '
+    'xmlns:v="urn:schemas-microsoft-com:vml" xmlns:o="urn:schemas-microsoft-com:office:office" '
+    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+)
 _P = (
     'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
     'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
@@ -57,19 +64,26 @@ def paragraph(text: str, style: str = "", run: str = "") -> str:
     return f"<w:p>{properties}<w:r><w:rPr>{run}</w:rPr><w:t>{escape(text)}</w:t></w:r></w:p>"
 
 
-def docx_parts(body: str, title: str = "") -> dict[str, str | bytes]:
+def docx_parts(body: str, title: str = "", **others: str) -> dict[str, str | bytes]:
+    """`others` are the contents of parts such as `footnotes`, by their kind."""
+    parts: dict[str, str | bytes] = {
+        f"word/{kind}.xml": f"<w:{kind} {_W}>{content}</w:{kind}>" for kind, content in others.items()
+    }
     return {
         "_rels/.rels": relations(r1="officeDocument word/document.xml"),
         "word/document.xml": f"<w:document {_W}><w:body>{body}</w:body></w:document>",
-        "word/_rels/document.xml.rels": relations(s="styles styles.xml", c="comments comments.xml"),
+        "word/_rels/document.xml.rels": relations(
+            s="styles styles.xml", c="comments comments.xml", **{kind: f"{kind} {kind}.xml" for kind in others}
+        ),
         "word/styles.xml": STYLES,
         "word/comments.xml": f"<w:comments {_W}><w:comment>{paragraph('COMMENT')}</w:comment></w:comments>",
         "docProps/core.xml": CORE.format(title=title),
+        **parts,
     }
 
 
-def docx(body: str, title: str = "") -> bytes:
-    return zipped(docx_parts(body, title))
+def docx(body: str, title: str = "", **others: str) -> bytes:
+    return zipped(docx_parts(body, title, **others))
 
 
 def shape(text: str, kind: str = "body") -> str:

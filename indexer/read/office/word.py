@@ -6,102 +6,230 @@ part of their own, which is not read. Libraries for DOCX miss insertions and con
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from lxml import etree
+
+from indexer import notes
 from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
+from indexer.read.office.drawings import ALTERNATE, DRAWN, chosen, drawn
+from indexer.read.office.equations import M, linear
 from indexer.read.office.properties import core_properties, main_part
+from indexer.read.office.symbols import readable, text_of_symbol
+from indexer.read.office.word_styles import Numbering, Styles, W, switch, value_of, whole_number
 from indexer.read.office.zipped import Package
 
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MAIN = "word/document.xml"
-_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"  # repeats what stands beside it
-_DELETED = frozenset({f"{_W}del", f"{_W}moveFrom", _FALLBACK})
-_BREAKS = frozenset({f"{_W}br", f"{_W}cr"})
-_OFF = ("0", "false", "off", "none")
-_LOWEST = 6  # heading level of HTML
+_DELETED = frozenset({f"{W}del", f"{W}moveFrom"})
+_PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText"})
+_WIDEST = 1_000  # columns that a cell may span, as in HTML
+_MOST_FIELDS = 30  # open within each other
+_BOXES = ("☐", "☒")
+_SIGNS = {
+    f"{W}tab": " ",
+    f"{W}ptab": " ",
+    f"{W}br": "<br>",
+    f"{W}cr": "<br>",
+    f"{W}noBreakHyphen": "-",
+    f"{W}softHyphen": "&shy;",
+}
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a DOCX file; raises ParseError."""
     with Package(body) as package:
         main = main_part(package, _MAIN)
-        parts = [name for kind, name in package.relations(main).values() if kind in ("footnotes", "endnotes")]
-        styles = next((name for kind, name in package.relations(main).values() if kind == "styles"), "")
-        walker = _Walker(package.xml(styles) if styles in package else None)
-        markup = "".join(walker.blocks(package.xml(main)))
-        markup += "".join("".join(walker.blocks(package.xml(name))) for name in parts if name in package)
+        markup = "".join(_Walker(package, main).blocks(package.xml(main)))
         title, declared = core_properties(package)
-    found = extract(f"<body>{markup}</body>")
+    found = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
     return Extraction(title or found.title, found.sections, declared)
 
 
 class _Walker:
-    def __init__(self, styles: Any) -> None:
-        self._levels: dict[str, int] = {}  # style id: heading level
-        self._hidden: set[str] = set()  # ids of styles whose text is hidden
-        for style in styles.iter(f"{_W}style") if styles is not None else ():
-            name = style.find(f"{_W}name")
-            words = (name.get(f"{_W}val", "") if name is not None else "").lower().split()
-            identity = style.get(f"{_W}styleId", "")
-            if words == ["title"]:
-                self._levels[identity] = 1
-            elif len(words) == 2 and words[0] == "heading" and words[1].isdecimal():
-                self._levels[identity] = max(1, min(int(words[1]), _LOWEST))
-            if _is_on(style.find(f"{_W}rPr/{_W}vanish")):
-                self._hidden.add(identity)
+    def __init__(self, package: Package, main: str) -> None:
+        self._package = package
+        self._relations = package.relations(main)
+        self._styles = Styles(self._part("styles"))
+        self._numbering = Numbering(self._part("numbering"), self._styles)
+        self._notes = {  # footnotes and endnotes that have not been read, by kind and id
+            (note.tag, note.get(f"{W}id", "")): note
+            for root in (self._part("footnotes"), self._part("endnotes"))
+            if root is not None
+            for note in root.iterchildren(f"{W}footnote", f"{W}endnote")
+        }
+        self._paragraph_open: Any = None
+        self._after: list[str] = []  # what is set beside the open paragraph: text boxes, notes, diagrams
+        self._fields: list[bool] = []  # open fields: whether their result has begun
+
+    def _part(self, kind: str) -> Any:
+        name = next((name for other, name in self._relations.values() if other == kind), "")
+        return self._package.xml(name) if name in self._package else None
 
     def blocks(self, root: Any) -> Iterator[str]:
-        """HTML of the paragraphs and tables inside an element."""
-        for child in root:
-            if child.tag in _DELETED or not isinstance(child.tag, str):
-                continue
-            if child.tag == f"{_W}p":
+        """Yield the paragraphs and tables inside an element as HTML."""
+        for child in _children(root):
+            if child.tag == f"{W}p":
                 yield self._paragraph(child)
-            elif child.tag == f"{_W}tbl":
-                yield "<table>"
-                for row in child.iterchildren(f"{_W}tr"):
-                    cells = ("".join(self.blocks(cell)) for cell in row.iterchildren(f"{_W}tc"))
-                    yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-                yield "</table>"
+            elif child.tag == f"{W}tbl":
+                yield self._table(child)
+            elif child.tag in (f"{W}altChunk", f"{W}subDoc"):
+                notes.add("a document inside a document was not read")
+            elif child.tag == f"{M}oMathPara":
+                yield f"<p>{escape(linear(child))}</p>"
             else:  # body, content controls, insertions, notes
                 yield from self.blocks(child)
 
     def _paragraph(self, paragraph: Any) -> str:
-        style = _value(paragraph.find(f"{_W}pPr/{_W}pStyle"))
-        text = "" if style in self._hidden else "".join(self._inline(paragraph))
-        level = self._levels.get(style)
-        if level is None:
-            outline = _value(paragraph.find(f"{_W}pPr/{_W}outlineLvl"))
-            level = int(outline) + 1 if outline in "012345" and outline else None
-        if level is not None:
-            return f"<h{level}>{text}</h{level}>"
-        if paragraph.find(f"{_W}pPr/{_W}numPr") is not None:
-            return f"<ul><li>{text}</li></ul>"
-        return f"<p>{text}</p>"
+        outer = self._paragraph_open, self._after, self._fields
+        self._paragraph_open, self._after, self._fields = paragraph, [], []
+        label = self._numbering.label(paragraph)
+        text = "".join(self._inline(paragraph))
+        beside = "".join(self._after)
+        self._paragraph_open, self._after, self._fields = outer
+        level = self._styles.heading_level(paragraph)
+        if level is None and label == "":
+            return f"<ul><li>{text}</li></ul>{beside}"
+        if label and text.strip():
+            text = f"{escape(label)} {text}"
+        return f"<p>{text}</p>{beside}" if level is None else f"<h{level}>{text}</h{level}>{beside}"
+
+    def _table(self, table: Any) -> str:
+        """Return a table whose cells name the rows and columns that they span."""
+        rows: list[list[_Cell]] = []
+        heads: list[bool] = []
+        above: dict[int, _Cell] = {}  # by column: cells that may go on below
+        for row in _within(table, f"{W}tr"):
+            properties = row.find(f"{W}trPr")
+            if properties is not None and (
+                properties.find(f"{W}del") is not None or switch(properties.find(f"{W}hidden"))
+            ):
+                continue
+            indent = value_of(properties.find(f"{W}gridBefore")) if properties is not None else ""
+            cells, above = self._cells(row, min(whole_number(indent, 0), _WIDEST), above)
+            rows.append(cells)
+            heads.append(properties is not None and bool(switch(properties.find(f"{W}tblHeader"))))
+        lines = (
+            "".join(cell.markup("th" if is_head else "td") for cell in cells)
+            for cells, is_head in zip(rows, heads, strict=True)
+        )
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+    def _cells(self, row: Any, column: int, above: dict[int, "_Cell"]) -> tuple[list["_Cell"], dict[int, "_Cell"]]:
+        """Return the cells that begin in a row, and those that may go on in the next, by column."""
+        cells = [_Cell("", column)] if column else []
+        below: dict[int, _Cell] = {}
+        for element in _within(row, f"{W}tc"):
+            properties = element.find(f"{W}tcPr")
+            properties = element if properties is None else properties
+            span = min(max(1, whole_number(value_of(properties.find(f"{W}gridSpan")), 1)), _WIDEST)
+            down, across = properties.find(f"{W}vMerge"), properties.find(f"{W}hMerge")
+            if across is not None and value_of(across) != "restart" and cells:
+                cells[-1].columns = min(cells[-1].columns + span, _WIDEST)
+            elif down is not None and value_of(down) != "restart" and column in above:
+                above[column].rows += 1
+                below[column] = above[column]
+            else:
+                cells.append(_Cell("".join(self.blocks(element)), span))
+                if down is not None:
+                    below[column] = cells[-1]
+            column += span
+        return cells, below
 
     def _inline(self, node: Any) -> Iterator[str]:
-        for child in node:
-            if child.tag in _DELETED or (child.tag == f"{_W}r" and self._is_hidden(child)):
+        for child in _children(node):
+            tag = child.tag
+            if tag in _PROPERTIES:
                 continue
-            if child.tag == f"{_W}t":
-                yield escape(child.text or "")
-            elif child.tag == f"{_W}tab":
-                yield " "
-            elif child.tag in _BREAKS:
-                yield "<br>"
-            elif isinstance(child.tag, str) and child.tag not in (f"{_W}pPr", f"{_W}rPr"):
+            if tag == f"{W}fldChar":
+                yield from self._field(child)
+            elif tag in (f"{W}footnoteReference", f"{W}endnoteReference"):
+                note = self._notes.pop((tag.removesuffix("Reference"), child.get(f"{W}id", "")), None)
+                self._after += self.blocks(note) if note is not None else ()
+            elif tag == f"{W}txbxContent":
+                self._after += self.blocks(child)
+            elif tag in DRAWN:
+                self._after += (_table_or_text(rows) for rows in drawn(child, self._package, self._relations))
+            elif not all(self._fields):
+                yield from self._inline(child)
+            elif tag == f"{W}r":
+                if not self._styles.is_hidden(child, self._paragraph_open):
+                    yield from self._inline(child)
+            elif tag == f"{W}t":
+                fonts = node.find(f"{W}rPr/{W}rFonts")
+                yield escape(readable(child.text or "", fonts.get(f"{W}ascii", "") if fonts is not None else ""))
+            elif tag in _SIGNS:
+                yield _SIGNS[tag]
+            elif tag == f"{W}sym":
+                yield escape(text_of_symbol(child))
+            elif tag in (f"{M}oMath", f"{M}oMathPara"):
+                yield escape(linear(child))
+            elif tag == f"{W}ruby":
+                base, above = (child.find(W + name) for name in ("rubyBase", "rt"))
+                yield f"<ruby>{self._text(base)}<rt>{self._text(above)}</rt></ruby>"
+            else:
                 yield from self._inline(child)
 
-    def _is_hidden(self, run: Any) -> bool:
-        direct = run.find(f"{_W}rPr/{_W}vanish")
-        return _is_on(direct) if direct is not None else _value(run.find(f"{_W}rPr/{_W}rStyle")) in self._hidden
+    def _text(self, node: Any) -> str:
+        return "".join(self._inline(node)) if node is not None else ""
+
+    def _field(self, mark: Any) -> Iterator[str]:
+        """Follow the begin, the result and the end of a field; a field of a form shows its value."""
+        kind = mark.get(f"{W}fldCharType")
+        if kind == "begin":
+            if len(self._fields) < _MOST_FIELDS:
+                self._fields.append(False)
+            box, choice = mark.find(f"{W}ffData/{W}checkBox"), mark.find(f"{W}ffData/{W}ddList")
+            if box is not None:
+                state = switch(box.find(f"{W}checked"))
+                yield _BOXES[bool(switch(box.find(f"{W}default")) if state is None else state)]
+            elif choice is not None:
+                entries = [value_of(entry) for entry in choice.iterchildren(f"{W}listEntry")]
+                place = whole_number(value_of(choice.find(f"{W}result")), 0)
+                yield escape(entries[place]) if place < len(entries) else ""
+        elif kind == "separate" and self._fields:
+            self._fields[-1] = True
+        elif kind == "end" and self._fields:
+            self._fields.pop()
 
 
-def _value(element: Any) -> str:
-    return element.get(f"{_W}val", "") if element is not None else ""
+@dataclass(slots=True)
+class _Cell:
+    """A cell of a table while its rows are read."""
+
+    html: str
+    columns: int = 1
+    rows: int = 1
+
+    def markup(self, tag: str) -> str:
+        spans = ((name, count) for name, count in (("colspan", self.columns), ("rowspan", self.rows)) if count > 1)
+        return f"<{tag}{''.join(f' {name}={count}' for name, count in spans)}>{self.html}</{tag}>"
 
 
-def _is_on(element: Any) -> bool:
-    return element is not None and element.get(f"{_W}val", "true") not in _OFF
+def _children(node: Any) -> Iterator[Any]:
+    """Yield the elements in another one that are shown; of several forms of the same only one."""
+    for child in node.iterchildren(tag=etree.Element):
+        if child.tag == ALTERNATE:
+            yield from _children(chosen(child))
+        elif child.tag not in _DELETED:
+            yield child
+
+
+def _within(node: Any, wanted: str) -> Iterator[Any]:
+    """Yield the rows of a table, or the cells of a row, whatever stands around each."""
+    for child in _children(node):
+        if child.tag == wanted:
+            yield child
+        else:
+            yield from _within(child, wanted)
+
+
+def _table_or_text(rows: list[list[str]]) -> str:
+    """Return rows that a drawing says as HTML."""
+    if len(rows) == 1:
+        return f"<p>{escape(' '.join(rows[0]))}</p>"
+    tags = ["th", *["td"] * (len(rows) - 1)]
+    lines = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in zip(tags, rows, strict=True))
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

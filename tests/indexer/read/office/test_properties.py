@@ -32,7 +32,7 @@ def test_docx() -> None:
     assert (document.title, document.language, document.date) == ("Zoo", "en", "2026-05-01")
     assert document.sections == (
         Section(("Cats",), None, "Cats <sleep> & eat."),
-        Section(("Cats", "Food"), None, "- fish\n\n- milk\n\nAge | 3", wholes=(Whole(16, 23, ""),)),
+        Section(("Cats", "Food"), None, "- fish\n- milk\n\nAge | 3", wholes=(Whole(15, 22, ""),)),
     )
 
 

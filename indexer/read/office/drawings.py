@@ -1,0 +1,160 @@
+"""What is drawn into documents and slides: words of diagrams and charts, WordArt, and what is said of pictures."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from indexer import notes
+from indexer.read.office.number_formats import shown
+from indexer.read.office.zipped import Package
+
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+_D = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
+_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_V = "{urn:schemas-microsoft-com:vml}"
+ALTERNATE = f"{_MC}AlternateContent"
+_SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
+_MOST_POINTS = 2_000  # of a chart
+_MOST_SERIES = 100
+_MADE_UP = re.compile(  # what programs write for people who wrote nothing
+    r"\s*(?:description automatically generated|automatisch generierte beschreibung|ai-generated content)[^\n]*\s*",
+    re.I,
+)
+_NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf)", re.I | re.S)
+Rows = list[list[str]]
+
+
+def chosen(alternate: Any) -> Any:
+    """Return the form to read of what stands in a document in several forms: the first that says something."""
+    forms = list(alternate.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
+    wanted = (form for form in forms if any(_local(element) in _SAYING for element in form.iter("{*}*")))
+    return next(wanted, forms[0] if forms else alternate)
+
+
+def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
+    """Yield what an element of `DRAWN` says as rows of cells: a single cell is a paragraph."""
+    yield from DRAWN[element.tag](element, package, relations)
+
+
+def _local(element: Any) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _described(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
+    if element.get("hidden") in ("1", "true"):
+        return
+    said = " ".join(_MADE_UP.sub("", element.get("descr", "")).split())
+    if said and not _NAME_ONLY.fullmatch(said):
+        yield [[said]]
+        return
+    if not _is_decorative(element) and _holds_picture(element):
+        notes.add("a picture without a description was left out")
+
+
+def _is_decorative(element: Any) -> bool:
+    return any(_local(mark) == "decorative" and mark.get("val") in ("1", "true") for mark in element.iter())
+
+
+def _holds_picture(properties: Any) -> bool:
+    """Return whether the drawing that has these properties is a picture."""
+    around = properties.getparent()
+    if around is not None and _local(around).startswith("nv"):
+        around = around.getparent()
+    kind = _local(around) if around is not None else ""
+    return kind == "pic" or (kind in ("inline", "anchor") and next(around.iter("{*}blip"), None) is not None)
+
+
+def _chart(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
+    _, name = relations.get(element.get(f"{_R}id", ""), ("", ""))
+    if not element.tag.startswith(_C) or name not in package:
+        notes.add("a chart was not read")
+        return
+    root = package.xml(name)
+    titles = (_words(title) for title in root.iter(f"{_C}title"))
+    yield from ([[title]] for title in titles if title)
+    series = list(root.iter(f"{_C}ser"))[:_MOST_SERIES]
+    columns = [_points(one.find(f"{_C}val"), one.find(f"{_C}yVal")) for one in series]
+    labels = next((found for one in series if (found := _points(one.find(f"{_C}cat"), one.find(f"{_C}xVal")))), {})
+    places = sorted(set(labels).union(*columns))[:_MOST_POINTS]
+    if not places:
+        notes.add("a chart was not read")
+        return
+    head = ["", *(" ".join(_points(one.find(f"{_C}tx")).values()) for one in series)]
+    yield [head, *([labels.get(place, ""), *(column.get(place, "") for column in columns)] for place in places)]
+
+
+def _points(*sources: Any) -> dict[int, str]:
+    """Return the texts of the points of the first source that there is, by their number."""
+    source = next((found for found in sources if found is not None), None)
+    if source is None:
+        return {}
+    level = next(source.iter(f"{_C}lvl"), source)
+    code = level.findtext(f".//{_C}formatCode") or "General"
+    points: dict[int, str] = {}
+    for point in level.iter(f"{_C}pt"):
+        text, place = point.findtext(f"{_C}v") or "", point.get("idx", "")
+        if place.isdecimal() and len(place) <= 6 and len(points) < _MOST_POINTS:
+            points[int(place)] = _number(text, point.get("formatCode", code))
+    if not points and (text := source.findtext(f"{_C}v")):  # the name of a series that stands there itself
+        points[0] = text
+    return points
+
+
+def _number(text: str, code: str) -> str:
+    try:
+        return shown(float(text), code)
+    except (ValueError, OverflowError):
+        return text
+
+
+def _diagram(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
+    _, name = relations.get(element.get(f"{_R}dm", ""), ("", ""))
+    if name not in package:
+        notes.add("a diagram was not read")
+        return
+    for point in package.xml(name).iter(f"{_D}pt"):
+        if point.get("type", "node") in ("node", "asst") and (text := _words(point)):
+            yield [[text]]
+
+
+def _words(element: Any) -> str:
+    paragraphs = ("".join(text.text or "" for text in lines.iter(f"{_A}t")) for lines in element.iter(f"{_A}p"))
+    return " ".join(" ".join(paragraphs).split())
+
+
+def _lettering(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
+    yield [[element.get("string", "")]]
+
+
+def _picture(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
+    shape = element.getparent()
+    said = shape.get("alt", "") if shape is not None else ""
+    if said and not _NAME_ONLY.fullmatch(said):
+        yield [[said]]
+    else:
+        notes.add("a picture without a description was left out")
+
+
+def _embedded(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
+    is_equation = element.get("ProgID", element.get("progId", "")).startswith("Equation")
+    notes.add(
+        "an equation that is an embedded object was not read" if is_equation else "an embedded object was not read"
+    )
+    yield from ()
+
+
+_Reader = Callable[[Any, Package, Mapping[str, tuple[str, str]]], Iterator[Rows]]
+DRAWN: dict[str, _Reader] = {
+    "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr": _described,
+    "{http://schemas.openxmlformats.org/drawingml/2006/picture}cNvPr": _described,
+    "{http://schemas.openxmlformats.org/presentationml/2006/main}cNvPr": _described,
+    f"{_C}chart": _chart,
+    "{http://schemas.microsoft.com/office/drawing/2014/chartex}chart": _chart,
+    f"{_D}relIds": _diagram,
+    f"{_V}textpath": _lettering,
+    f"{_V}imagedata": _picture,
+    "{urn:schemas-microsoft-com:office:office}OLEObject": _embedded,
+    "{http://schemas.openxmlformats.org/presentationml/2006/main}oleObj": _embedded,
+}

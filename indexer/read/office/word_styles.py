@@ -1,0 +1,218 @@
+"""Styles and numbering of a DOCX file: which paragraphs are headings, what is hidden, what stands before list items."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_OFF = ("0", "false", "off", "none")
+_LOWEST = 6  # heading level of HTML
+_BODY = 9  # outline level of text that is no heading
+_LONGEST_CHAIN = 30  # styles that are based on each other
+_HEADING = re.compile(  # the name or id of a style, as programs write it in the language of their user
+    "(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|заголовок|nadpis|naslov|címsor|"
+    "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
+)
+_MOST_LEVELS = 9  # of a list
+_ROMAN = tuple(zip((1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
+                   "m cm d cd c xc l xl x ix v iv i".split(), strict=True))  # fmt: skip
+
+
+def value_of(element: Any) -> str:
+    """Return the `w:val` of an element; empty without one."""
+    return element.get(f"{W}val", "") if element is not None else ""
+
+
+def switch(element: Any) -> bool | None:
+    """Return whether a property is on, or None where it is not stated."""
+    return None if element is None else element.get(f"{W}val", "true") not in _OFF
+
+
+def whole_number(text: str | None, default: int) -> int:
+    """Return a number of at most six digits, or the default."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 6 else default
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    based_on: str = ""
+    level: int | None = None  # outline level from 0; `_BODY` for none
+    hidden: bool | None = None
+    numbering: Any = None  # its w:numPr
+
+
+class Styles:
+    """The styles of a document, with what they inherit."""
+
+    def __init__(self, root: Any) -> None:
+        """Read the root of the part `styles.xml`, if there is one."""
+        self._styles = {
+            style.get(f"{W}styleId", ""): _Style(
+                value_of(style.find(f"{W}basedOn")),
+                _level(style),
+                switch(style.find(f"{W}rPr/{W}vanish")),
+                style.find(f"{W}pPr/{W}numPr"),
+            )
+            for style in (root.iter(f"{W}style") if root is not None else ())
+        }
+
+    def heading_level(self, paragraph: Any) -> int | None:
+        """Return the level of a heading, from 1 to 6, or None for other paragraphs."""
+        own = value_of(paragraph.find(f"{W}pPr/{W}outlineLvl"))
+        inherited = (style.level for style in self._chain(_style_of(paragraph)) if style.level is not None)
+        level = whole_number(own, _BODY) if own else next(inherited, _BODY)
+        return min(level + 1, _LOWEST) if level < _BODY else None
+
+    def is_hidden(self, run: Any, paragraph: Any) -> bool:
+        """Return whether the text of a run is not shown."""
+        direct = switch(run.find(f"{W}rPr/{W}vanish"))
+        if direct is not None:
+            return direct
+        for identity in (value_of(run.find(f"{W}rPr/{W}rStyle")), _style_of(paragraph)):
+            for style in self._chain(identity):
+                if style.hidden is not None:
+                    return style.hidden
+        return False
+
+    def numbering(self, paragraph: Any) -> tuple[Any, str] | None:
+        """Return the `w:numPr` of a paragraph, and the style that has it; None for what is no list item."""
+        direct = paragraph.find(f"{W}pPr/{W}numPr")
+        if direct is not None:
+            return direct, ""
+        identity = _style_of(paragraph)
+        for style in self._chain(identity):
+            if style.numbering is not None:
+                return style.numbering, identity
+        return None
+
+    def _chain(self, identity: str) -> Iterator[_Style]:
+        """Yield a style, the one it is based on, and so on."""
+        for _ in range(_LONGEST_CHAIN):
+            style = self._styles.get(identity)
+            if style is None:
+                return
+            yield style
+            identity = style.based_on
+
+
+def _style_of(paragraph: Any) -> str:
+    return value_of(paragraph.find(f"{W}pPr/{W}pStyle")) if paragraph is not None else ""
+
+
+def _level(style: Any) -> int | None:
+    if outline := value_of(style.find(f"{W}pPr/{W}outlineLvl")):
+        return whole_number(outline, _BODY)
+    if style.get(f"{W}type", "paragraph") != "paragraph":
+        return None
+    names = [value_of(style.find(f"{W}name")).lower(), style.get(f"{W}styleId", "").lower()]
+    if "title" in names:
+        return 0
+    return next((int(found[1]) - 1 for name in names if (found := _HEADING.fullmatch(name))), None)
+
+
+@dataclass(slots=True)
+class _Level:
+    start: int = 1
+    form: str = "decimal"
+    text: str = ""
+    style: str = ""
+
+
+@dataclass(slots=True)
+class _List:
+    levels: dict[int, _Level] = field(default_factory=dict)
+    counts: list[int | None] = field(default_factory=lambda: [None] * _MOST_LEVELS)
+    link: str = ""  # the style that holds its levels instead
+
+
+class Numbering:
+    """The lists of a document, which count as its paragraphs are read in order."""
+
+    def __init__(self, root: Any, styles: Styles) -> None:
+        """Read the root of the part `numbering.xml`, if there is one."""
+        self._styles = styles
+        self._lists: dict[str, _List] = {}
+        self._restarts: dict[str, dict[int, int]] = {}  # by list as used: levels that it starts anew, and where
+        self._used: dict[str, str] = {}  # list as used: list
+        for abstract in root.iterchildren(f"{W}abstractNum") if root is not None else ():
+            levels = {number: _read_level(level) for number, level in _levels(abstract)}
+            link = value_of(abstract.find(f"{W}numStyleLink"))
+            self._lists[abstract.get(f"{W}abstractNumId", "")] = _List(levels, link=link)
+        linked = {
+            value_of(abstract.find(f"{W}styleLink")): abstract.get(f"{W}abstractNumId", "")
+            for abstract in (root.iterchildren(f"{W}abstractNum") if root is not None else ())
+        }
+        for used in root.iterchildren(f"{W}num") if root is not None else ():
+            identity, name = used.get(f"{W}numId", ""), value_of(used.find(f"{W}abstractNumId"))
+            found = self._lists.get(name)
+            self._used[identity] = linked.get(found.link, name) if found is not None and found.link else name
+            self._restarts[identity] = {
+                whole_number(change.get(f"{W}ilvl"), 0): whole_number(value_of(change.find(f"{W}startOverride")), 1)
+                for change in used.iterchildren(f"{W}lvlOverride")
+                if change.find(f"{W}startOverride") is not None
+            }
+
+    def label(self, paragraph: Any) -> str | None:
+        """Count a list item, and return what stands before it: empty for a bullet; None for what is no list item."""
+        found = self._styles.numbering(paragraph)
+        if found is None:
+            return None
+        properties, style = found
+        identity = value_of(properties.find(f"{W}numId"))
+        if identity == "0":  # a list is turned off
+            return None
+        known = self._lists.get(self._used.get(identity, ""))
+        if known is None:
+            return ""
+        own = value_of(properties.find(f"{W}ilvl"))
+        styled = next((number for number, level in known.levels.items() if style and level.style == style), 0)
+        return self._count(known, identity, min(whole_number(own, styled) if own else styled, _MOST_LEVELS - 1))
+
+    def _count(self, known: _List, identity: str, number: int) -> str:
+        level = known.levels.get(number)
+        if level is None or level.form == "bullet":
+            return ""
+        restart = self._restarts[identity].pop(number, None)
+        before = known.counts[number]
+        known.counts[number] = restart if restart is not None else level.start if before is None else before + 1
+        known.counts[number + 1 :] = [None] * (_MOST_LEVELS - number - 1)
+
+        def counter(match: re.Match[str]) -> str:
+            place = int(match[1]) - 1
+            other = known.levels.get(place, _Level())
+            count = known.counts[place]
+            return _written(other.start if count is None else count, other.form)
+
+        return re.sub("%([1-9])", counter, level.text)
+
+
+def _levels(abstract: Any) -> Iterator[tuple[int, Any]]:
+    for level in abstract.iterchildren(f"{W}lvl"):
+        number = whole_number(level.get(f"{W}ilvl"), _MOST_LEVELS)
+        if number < _MOST_LEVELS:
+            yield number, level
+
+
+def _read_level(level: Any) -> _Level:
+    return _Level(
+        whole_number(value_of(level.find(f"{W}start")), 1),
+        value_of(level.find(f"{W}numFmt")) or "decimal",
+        value_of(level.find(f"{W}lvlText"))[:100],
+        value_of(level.find(f"{W}pStyle")),
+    )
+
+
+def _written(count: int, form: str) -> str:
+    """Return a number in one of Word's forms; one of a form that is not known is written in digits."""
+    if form == "none":
+        return ""
+    if form in ("lowerLetter", "upperLetter") and 0 < count <= 780:
+        letters = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
+        return letters.upper() if form == "upperLetter" else letters
+    if form in ("lowerRoman", "upperRoman") and 0 < count < 4000:
+        digits = ""
+        for size, digit in _ROMAN:
+            digits, count = digits + digit * (count // size), count % size
+        return digits.upper() if form == "upperRoman" else digits
+    return f"{count:02}" if form == "decimalZero" else str(count)

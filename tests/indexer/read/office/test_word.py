@@ -1,0 +1,266 @@
+"""DOCX files as Word and other programs write them: all that their readers see, where they see it."""
+
+import pytest
+
+from indexer import notes
+from indexer.read.office import word
+from indexer.records import Section
+from tests.indexer import files
+from tests.indexer.files import paragraph
+
+
+def sections(body: str, **parts: str) -> tuple[Section, ...]:
+    return word.read(files.docx(body, **parts), None).sections
+
+
+def text(body: str, **parts: str) -> str:
+    return "\n\n".join(section.text for section in sections(body, **parts))
+
+
+def run(content: str) -> str:
+    return f"<w:r>{content}</w:r>"
+
+
+def words(content: str) -> str:
+    return run(f'<w:t xml:space="preserve">{content}</w:t>')
+
+
+def line(*inline: str) -> str:
+    return f"<w:p>{''.join(inline)}</w:p>"
+
+
+def control(content: str) -> str:
+    return f'<w:sdt><w:sdtPr><w:alias w:val="NO"/></w:sdtPr><w:sdtContent>{content}</w:sdtContent></w:sdt>'
+
+
+def cell(content: str, properties: str = "") -> str:
+    return f"<w:tc><w:tcPr>{properties}</w:tcPr>{paragraph(content)}</w:tc>"
+
+
+def row(*cells: str, properties: str = "") -> str:
+    return f"<w:tr><w:trPr>{properties}</w:trPr>{''.join(cells)}</w:tr>"
+
+
+def field(instruction: str, result: str) -> str:
+    mark = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'.format
+    code = f"<w:r><w:instrText>{instruction}</w:instrText></w:r>"
+    return f"{mark('begin')}{code}{mark('separate')}{words(result)}{mark('end')}"
+
+
+@pytest.mark.parametrize(
+    ("inline", "expected"),
+    [
+        (words("one ") + control(words("two ") + control(words("three"))), "one two three"),
+        (run("<w:t>twenty</w:t><w:noBreakHyphen/><w:t>one</w:t>"), "twenty-one"),
+        (run("<w:t>har</w:t><w:softHyphen/><w:t>bour</w:t>"), "harbour"),
+        (run("<w:t>name</w:t><w:tab/><w:t>value</w:t><w:ptab/><w:t>page</w:t>"), "name value page"),
+        (run("<w:t>a</w:t><w:br/><w:t>b</w:t><w:cr/><w:t>c</w:t>"), "a\nb\nc"),
+        (words("20 ") + run('<w:sym w:font="Symbol" w:char="F0B0"/>') + words("C"), "20 °C"),
+        (run('<w:sym w:font="Wingdings" w:char="F0FE"/>') + words(" paid"), "☑ paid"),
+        (run('<w:sym w:font="MS Gothic" w:char="2610"/>') + words(" due"), "☐ due"),
+        (run('<w:rPr><w:rFonts w:ascii="Symbol"/></w:rPr><w:t>\uf061\uf0b3</w:t>') + words(" 5"), "α≥ 5"),
+        (f'<w:fldSimple w:instr="DATE">{words("1 May")}</w:fldSimple>', "1 May"),
+        (words("see ") + field(" REF x ", "Table 3"), "see Table 3"),
+        (field(f"IF {field('MERGEFIELD sex', 'NO')}", "Dear Ann"), "Dear Ann"),
+        (f'<w:smartTag w:element="place">{words("Oslo")}</w:smartTag>', "Oslo"),
+        (f'<w:hyperlink r:id="x">{words("the port")}</w:hyperlink>', "the port"),
+        (f"<w:moveFrom>{words('NO')}</w:moveFrom><w:moveTo>{words('moved')}</w:moveTo>", "moved"),
+        (run('<w:ruby><w:rt><w:r><w:t>NO</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>東京</w:t></w:r></w:rubyBase></w:ruby>'),
+         "東京"),
+        (run('<w:fldChar w:fldCharType="begin"><w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData></w:fldChar>')
+         + run("<w:instrText>FORMCHECKBOX</w:instrText><w:fldChar w:fldCharType='end'/>") + words(" yes"), "☒ yes"),
+    ],
+)  # fmt: skip
+def test_runs(inline: str, expected: str) -> None:
+    assert text(f"<w:p>{inline}</w:p>") == expected
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        row(cell("a"), control(cell("b"))) + control(row(cell("c"), cell("d"))),
+        control(row(control(cell("a")), cell("b"))) + row(cell("c"), control(cell("d"))),
+        f"<w:customXml>{row(cell('a'), cell('b'))}</w:customXml>" + row(cell("c"), f"<w:ins>{cell('d')}</w:ins>"),
+        row(cell("a"), cell("b")) + row(cell("NO"), cell("NO"), properties="<w:del/>") + row(cell("c"), cell("d")),
+        row(cell("a"), cell("b")) + row(cell("c"), f"<w:tc>{control(control(paragraph('d')))}</w:tc>"),
+    ],
+)
+def test_rows_and_cells_in_whatever_stands_around_them(table: str) -> None:
+    for around in ("{}", control("{}")):
+        assert text(around.format(f"<w:tbl><w:tblPr/><w:tblGrid/>{table}</w:tbl>")) == "a | b\nc | d"
+
+
+def box(content: str) -> str:
+    """A text box as Word writes it: once for itself, once for programs of 2007."""
+    inner = f"<w:txbxContent>{content}</w:txbxContent>"
+    choice = f'<mc:Choice Requires="wps"><w:drawing><wp:anchor><wsp>{inner}</wsp></wp:anchor></w:drawing></mc:Choice>'
+    return run(
+        f"<mc:AlternateContent>{choice}<mc:Fallback><w:pict>{inner}</w:pict></mc:Fallback></mc:AlternateContent>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (f"<w:p>{words('The boat ')}{box(paragraph('Mind the gap.'))}{words('leaves.')}</w:p>",
+         "The boat leaves.\n\nMind the gap."),
+        (f"<w:p>{words('Old')}<w:r><w:pict><v:textbox><w:txbxContent>{paragraph('VML')}</w:txbxContent></v:textbox>"
+         "</w:pict></w:r></w:p>", "Old\n\nVML"),
+        (f"<w:p>{box(paragraph('one') + paragraph('two'))}</w:p>", "one\n\ntwo"),
+        (line(box(line(words("outer"), box(paragraph("inner"))))), "outer\n\ninner"),
+        (f"<w:p>{box('<w:tbl>' + row(cell('a'), cell('b')) + '</w:tbl>')}</w:p>", "a | b"),
+        ("<w:p><mc:AlternateContent><mc:Choice Requires='x'><w:r><w:drawing/></w:r></mc:Choice>"
+         f"<mc:Fallback>{words('only here')}</mc:Fallback></mc:AlternateContent></w:p>", "only here"),
+        ("<w:p><w:r><w:pict><v:shape><v:textpath string='DRAFT ONLY'/></v:shape></w:pict></w:r></w:p>", "DRAFT ONLY"),
+        ("<w:p><w:r><w:drawing><wp:inline><wp:docPr id='1' name='Picture 1' descr='A map of the old harbour'/>"
+         "</wp:inline></w:drawing></w:r></w:p>", "A map of the old harbour"),
+        (f"<w:p>{words('x')}<w:r><w:drawing><wp:inline><wp:docPr descr='image1.png'/></wp:inline></w:drawing></w:r>"
+         "</w:p>", "x"),
+    ],
+)  # fmt: skip
+def test_what_stands_beside_the_text_is_a_paragraph_of_its_own(body: str, expected: str) -> None:
+    assert text(body) == expected
+
+
+def math(content: str) -> str:
+    return f"<m:oMath>{content}</m:oMath>"
+
+
+def letters(content: str) -> str:
+    return f"<m:r><m:t>{content}</m:t></m:r>"
+
+
+def part(name: str, content: str) -> str:
+    return f"<m:{name}>{letters(content)}</m:{name}>"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (letters("E=m") + f"<m:sSup>{part('e', 'c')}{part('sup', '2')}</m:sSup>", "E=mc^2"),
+        (f"<m:f><m:fPr/>{part('num', 'a+b')}{part('den', '2')}</m:f>", "(a+b)/2"),
+        (f"<m:sSub>{part('e', 'x')}{part('sub', 'n+1')}</m:sSub>", "x_(n+1)"),
+        (f"<m:rad><m:radPr><m:degHide m:val='1'/></m:radPr><m:deg/>{part('e', 'x+1')}</m:rad>", "√(x+1)"),
+        (f"<m:rad>{part('deg', '3')}{part('e', 'x')}</m:rad>", "∛(x)"),
+        (f"<m:nary><m:naryPr><m:chr m:val='∑'/></m:naryPr>{part('sub', 'i=1')}{part('sup', 'n')}{part('e', 'i')}"
+         "</m:nary>", "∑_(i=1)^n i"),
+        (f"<m:nary><m:sub/><m:sup/>{part('e', 'f(x)dx')}</m:nary>", "∫ f(x)dx"),
+        (f"<m:d><m:dPr><m:begChr m:val='['/><m:endChr m:val=']'/></m:dPr><m:e><m:m><m:mr>{part('e', '1')}"
+         f"{part('e', '0')}</m:mr><m:mr>{part('e', '0')}{part('e', '1')}</m:mr></m:m></m:e></m:d>", "[1, 0; 0, 1]"),
+        (f"<m:func>{part('fName', 'sin')}{part('e', 'x')}</m:func>", "sin x"),
+        (f"<m:func><m:fName><m:limLow>{part('e', 'lim')}{part('lim', 'x→0')}</m:limLow></m:fName>{part('e', 'f')}"
+         "</m:func>", "lim_(x→0) f"),
+        (f"<m:acc><m:accPr><m:chr m:val='\u0303'/></m:accPr>{part('e', 'x')}</m:acc>{letters('=1')}", "x\u0303=1"),
+        (f"<w:del>{letters('NO')}</w:del><w:ins>{letters('y')}</w:ins>", "y"),
+    ],
+)  # fmt: skip
+def test_equations(content: str, expected: str) -> None:
+    assert text(f"<w:p>{words('so ')}{math(content)}{words(' holds')}</w:p>") == f"so {expected} holds"
+    assert text(f"<w:p><m:oMathPara>{math(content)}</m:oMathPara></w:p>{paragraph('end')}") == f"{expected}\n\nend"
+
+
+STYLES = (
+    '<w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
+    '<w:style w:styleId="Local"><w:name w:val="Überschrift 2"/></w:style>'
+    '<w:style w:styleId="Chapter"><w:name w:val="Chapter"/><w:basedOn w:val="berschrift1"/></w:style>'
+    '<w:style w:styleId="Deep"><w:name w:val="Deep"/><w:basedOn w:val="Chapter"/></w:style>'
+    '<w:style w:styleId="Own"><w:name w:val="Own"/><w:pPr><w:outlineLvl w:val="2"/></w:pPr></w:style>'
+    '<w:style w:styleId="TOC"><w:name w:val="TOC Heading"/><w:basedOn w:val="berschrift1"/><w:pPr>'
+    '<w:outlineLvl w:val="9"/></w:pPr></w:style>'
+    '<w:style w:styleId="Loop"><w:name w:val="Loop"/><w:basedOn w:val="Loop"/></w:style>'
+    '<w:style w:styleId="Secret"><w:name w:val="Secret"/><w:rPr><w:vanish/></w:rPr></w:style>'
+    '<w:style w:styleId="More"><w:name w:val="More"/><w:basedOn w:val="Secret"/></w:style>'
+)
+
+
+@pytest.mark.parametrize(
+    ("style", "is_heading"),
+    [("berschrift1", True), ("Local", True), ("Chapter", True), ("Deep", True), ("Own", True), ("Heading4", False),
+     ("TOC", False), ("Loop", False), ("", False)],
+)  # fmt: skip
+def test_headings_by_style(style: str, is_heading: bool) -> None:
+    found = sections(paragraph("Boats", style) + paragraph("They float."), styles=STYLES)
+    assert found[0].path == (("Boats",) if is_heading else ())
+
+
+def test_the_outline_level_of_a_paragraph_counts_before_that_of_its_style() -> None:
+    heading = '<w:p><w:pPr><w:pStyle w:val="{}"/><w:outlineLvl w:val="{}"/></w:pPr><w:r><w:t>Boats</w:t></w:r></w:p>'
+    for style, level, path in (("", 0, ("Boats",)), ("Chapter", 9, ()), ("Chapter", "x", ())):
+        found = sections(heading.format(style, level) + paragraph("They float."), styles=STYLES)
+        assert found[0].path == path
+
+
+def test_hidden_text_by_inherited_style() -> None:
+    shown = paragraph("yes", "More", run="<w:vanish w:val='0'/>")
+    assert text(paragraph("NO", "More") + shown, styles=STYLES) == "yes"
+
+
+def test_notes_stand_after_the_paragraph_that_refers_to_them() -> None:
+    def note(kind: str, number: int, content: str) -> str:
+        return f'<w:{kind} w:id="{number}">{paragraph(content)}</w:{kind}>'
+
+    def refers(kind: str, number: int) -> str:
+        return run(f'<w:{kind}Reference w:id="{number}"/>')
+
+    body = (
+        f"<w:p>{words('The pier')}{refers('footnote', 2)}{words(' is long.')}</w:p>"
+        + paragraph("Ships", "H1")
+        + "<w:tbl>"
+        + row(cell("a"), "<w:tc>" + line(words("b"), refers("footnote", 3)) + "</w:tc>")
+        + "</w:tbl>"
+        + f"<w:p>{words('They sail.')}{refers('endnote', 2)}{refers('footnote', 2)}</w:p>"
+    )
+    found = sections(
+        body,
+        footnotes=note("footnote", -1, "NO") + note("footnote", 2, "It has 120 metres.") + note("footnote", 3, "in a"),
+        endnotes=note("endnote", 2, "Since 1820."),
+    )
+    assert [section.text for section in found] == [
+        "The pier is long.\n\nIt has 120 metres.",
+        "a | b in a\n\nThey sail.\n\nSince 1820.",
+    ]
+
+
+def test_numbers_of_headings_and_list_items() -> None:
+    level = '<w:lvl w:ilvl="{}"><w:start w:val="1"/><w:numFmt w:val="{}"/>{}<w:lvlText w:val="{}"/></w:lvl>'.format
+    numbering = (
+        '<w:abstractNum w:abstractNumId="7">'
+        + level(0, "decimal", '<w:pStyle w:val="H1"/>', "%1")
+        + level(1, "decimal", '<w:pStyle w:val="H2"/>', "%1.%2")
+        + '</w:abstractNum><w:abstractNum w:abstractNumId="8">'
+        + level(0, "lowerLetter", "", "%1)")
+        + level(1, "bullet", "", "•")
+        + '</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>'
+        '<w:num w:numId="2"><w:abstractNumId w:val="8"/></w:num><w:num w:numId="3"><w:abstractNumId w:val="8"/>'
+        '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="4"/></w:lvlOverride></w:num>'
+    )
+    styles = "".join(
+        f'<w:style w:styleId="H{number}"><w:name w:val="heading {number}"/><w:pPr><w:numPr><w:numId w:val="1"/>'
+        "</w:numPr></w:pPr></w:style>"
+        for number in (1, 2)
+    )
+
+    def item(content: str, number: int, depth: int = 0) -> str:
+        properties = f'<w:numPr><w:ilvl w:val="{depth}"/><w:numId w:val="{number}"/></w:numPr>'
+        return f"<w:p><w:pPr>{properties}</w:pPr>{words(content)}</w:p>"
+
+    body = (
+        paragraph("Boats", "H1") + paragraph("Sails", "H2") + item("red", 2) + item("blue", 2)
+        + paragraph("Oars", "H2") + item("short", 2, 1) + item("new", 3) + item("newer", 3) + item("none", 0)
+        + paragraph("Ports", "H1") + paragraph("Piers", "H2") + paragraph("x")
+    )  # fmt: skip
+    found = [(section.path, section.text) for section in sections(body, styles=styles, numbering=numbering)]
+    assert found == [
+        (("1 Boats", "1.1 Sails"), "a) red\n\nb) blue"),
+        (("1 Boats", "1.2 Oars"), "- short\n\nd) new\n\ne) newer\n\nnone"),
+        (("2 Ports", "2.1 Piers"), "x"),
+    ]
+
+
+def test_what_cannot_be_read_is_noted() -> None:
+    notes.take()
+    text('<w:altChunk r:id="x"/><w:p><w:r><w:object><o:OLEObject ProgID="Equation.3"/></w:object></w:r></w:p>')
+    assert notes.take() == (
+        "a document inside a document was not read",
+        "an equation that is an embedded object was not read",
+    )
