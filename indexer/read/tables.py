@@ -113,10 +113,11 @@ class _Spreading:
         return False
 
 
-def find_head(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
+def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
     """Return where the rows that name the columns begin and end; those before them are titles, remarks or empty.
 
-    Only the first 30 rows are looked at. Begin and end are equal if nothing names the columns.
+    Only the first 30 rows are looked at. Begin and end are equal if nothing names the columns. `by_numbers` is for
+    tables that need not have names: a single row of words above words is none then.
     """
     sample = rows[:_SAMPLE]
     counts = sorted(sum(map(bool, row)) for row in sample)
@@ -124,7 +125,7 @@ def find_head(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
     for begin, row in enumerate(sample[:_MOST_TITLES] if usual > 1 else ()):
         if not any(row) or _is_title(row):
             continue
-        end = _end_of_head(sample, begin)
+        end = _end_of_head(sample, begin, by_numbers)
         count = sum(map(bool, row))
         if end > begin + 1 or (count > 1 and (count > _FEW or usual < _WIDE)):
             return begin, end
@@ -151,7 +152,7 @@ def _is_title(row: Sequence[str]) -> bool:
     return bool(row[0]) and len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
 
 
-def _end_of_head(rows: Sequence[Sequence[str]], begin: int) -> int:
+def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) -> int:
     end = begin
     while end < min(begin + _MOST_HEADS, len(rows)):
         row, below = rows[end], rows[end + 1 :]
@@ -161,7 +162,8 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int) -> int:
             break
         end += 1
     names = [name for name in column_names(rows[begin:end]) if name]
-    is_head = len(set(names)) == len(names) or _contrasts(rows[end - 1], rows[end:])
+    is_certain = not by_numbers or end > begin + 1 or any(map(_is_value, names))
+    is_head = (is_certain and len(set(names)) == len(names)) or _contrasts(rows[end - 1], rows[end:])
     return end if len(names) > 1 and is_head else begin
 
 

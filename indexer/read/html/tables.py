@@ -1,17 +1,37 @@
 """Tables of a page: which are grids of cells, which rows and tables stand for a symbol and open a section."""
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from indexer.read.html.html_tree import Element
+from indexer.read.html.links import Link
 from indexer.read.html.noise import holds
 from indexer.read.html.parts import SectionDraft
+from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
 
 _NOT_A_GRID = frozenset({"table", "pre", *(f"h{level}" for level in range(1, 7))})  # a table around one is layout
 _CELLS = frozenset({"td", "th"})
 _MOST_ROWS = 6  # of a table that is the heading of what follows it
 _LONGEST_HEAD = 500  # characters of the row that names the columns
+_LONGEST_SPAN = 65_534  # rows, as in browsers
+_MOST_HEADS = 4  # rows that name the columns together
+_SAMPLE = 30  # rows looked at, to see whether one among others names columns
+_BOLD = frozenset({"b", "strong"})
+_DIGITS = re.compile(r"[\s+]*(\d{1,6})")
 _FEW = 3  # such tables on a page, or it is only a table
+
+
+@dataclass(slots=True)
+class _HtmlCell:
+    """A cell while it is being filled."""
+
+    is_head: bool = False  # whether it names a column or a row
+    rowspan: int = 1
+    colspan: int = 1
+    blocks: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -20,32 +40,34 @@ class Row:
 
     anchor: str | None  # the nearest id before it, or the first in it
     is_own: bool = False  # whether that is in it
-    is_head: bool = False  # whether it stands where the names of columns do
-    cells: list[list[str]] = field(default_factory=list)  # blocks of each
+    group: Element | None = None  # the part of the table around it, beyond which no cell spans
+    cells: list[_HtmlCell] = field(default_factory=list)
     length: int = 0  # characters
     linked: int = 0  # of these, characters inside links
+    tails: tuple[Link, ...] = ()  # the links that end it
 
     def add(self, text: str, length: int, linked: int) -> None:
         """Take a block of the last cell."""
         if not self.cells:
-            self.cells.append([])
-        self.cells[-1].append(text)
+            self.cells.append(_HtmlCell())
+        self.cells[-1].blocks.append(text)
         self.length += length
         self.linked += linked
 
-    def open_cell(self, *, is_head: bool) -> None:
-        """Begin a cell; a row of nothing but heads names the columns."""
-        self.is_head = is_head and (self.is_head or not self.cells)
-        self.cells.append([])
+    def open_cell(self, tag: Element) -> None:
+        """Begin a cell."""
+        is_head = tag.name == "th" or (self.group is not None and self.group.name == "thead") or _is_bold(tag)
+        self.cells.append(_HtmlCell(is_head, _span(tag, "rowspan", _LONGEST_SPAN), _span(tag, "colspan", 1)))
 
-    def text(self) -> str:
-        """Return the cells, side by side; the blocks of an only cell are lines."""
-        joint = "\n" if len(self.cells) == 1 else " "
-        return COLUMNS.join(joint.join(cell) for cell in self.cells).rstrip(" |")
+    @property
+    def is_head(self) -> bool:
+        """Whether it has nothing but heads; an empty corner does not count."""
+        filled = [cell.is_head for cell in self.cells if cell.blocks]
+        return bool(filled) and all(filled)
 
     def name(self) -> str:
         """Return the text of the first cell, on one line."""
-        return " ".join(" ".join(self.cells[0]).split()) if self.cells else ""
+        return " ".join(" ".join(self.cells[0].blocks).split()) if self.cells else ""
 
 
 @dataclass(slots=True)
@@ -55,17 +77,73 @@ class Table:
     is_grid: bool  # whether rows are written as rows
     home: SectionDraft  # the section it stands in
     titles: bool = False  # whether its first row is the heading of what follows it
-    head: str = ""  # its first rows, if they name the columns
-    has_rows: bool = False  # whether others were written
+    rows: list[Row] = field(default_factory=list)
 
-    def head_above(self, row: Row, text: str) -> str:
-        """Return what names the columns of a row with this text; takes the row for that if it does so itself."""
-        if row.is_head and not self.has_rows:
-            self.head += f"\n{text}" if self.head else text
-            return ""
-        self.has_rows = True
-        is_short = len(self.head) <= _LONGEST_HEAD
-        return self.head if is_short and COLUMNS in self.head else ""
+    def lines(self) -> Iterator[tuple[Row, str, str]]:
+        """Yield its rows as text, each with the line above it that names the columns, or nothing.
+
+        The blocks of an only cell are lines. Rows that name the columns together are one line, and the first of them.
+        """
+        grid = self._grid()
+        heads = self._heads(grid)
+        head, place = "", 0
+        while place < len(grid):
+            row, texts = self.rows[place], grid[place]
+            end = heads.get(place, place)
+            if end == place:
+                is_alone = len(texts) == 1 and len(row.cells) == 1
+                if row.length:  # what spans an empty row was said in the row above
+                    yield row, "\n".join(row.cells[0].blocks) if is_alone else _line(texts), head
+                place += 1
+                continue
+            for other in self.rows[place + 1 : end]:
+                row.length, row.linked = row.length + other.length, row.linked + other.linked
+            head = _line(column_names(grid[place:end]) if end > place + 1 else texts)
+            yield row, head, ""
+            head, place = head if COLUMNS in head and len(head) <= _LONGEST_HEAD else "", end
+
+    def _grid(self) -> list[list[str]]:
+        """Return the texts of its cells, those that span several places at each of them."""
+        cells: list[list[Cell]] = []
+        group, left = None, 0
+        for row in reversed(self.rows):
+            group, left = row.group, left + 1 if row.group is group else 1
+            cells.append([Cell(" ".join(cell.blocks), min(cell.rowspan, left), cell.colspan) for cell in row.cells])
+        return spread(reversed(cells))
+
+    def _heads(self, grid: Sequence[Sequence[str]]) -> dict[int, int]:
+        """Return the ends of the runs of rows that name the columns, by where they begin; what rows say settles it."""
+        found: dict[int, int] = {}
+        runs = groupby(range(len(grid)), lambda place: sum(map(bool, grid[place])) > 1 and self.rows[place].is_head)
+        for begin, end in ((places[0], places[-1] + 1) for is_head, run in runs if is_head and (places := list(run))):
+            if end == len(grid) and not found:
+                found[begin] = begin + 1
+            elif not found:
+                found[begin] = end if end - begin <= _MOST_HEADS else begin + 1
+            elif find_head(grid[begin : begin + _SAMPLE]) == (0, end - begin):
+                found[begin] = end
+        if not found:
+            begin, end = find_head(grid, by_numbers=True)
+            found[begin] = end
+        return found
+
+
+def _line(texts: Sequence[str]) -> str:
+    return COLUMNS.join(texts).rstrip(" |")
+
+
+def _span(tag: Element, name: str, of_zero: int) -> int:
+    """Return how many rows or columns a cell spans."""
+    digits = _DIGITS.match(tag.attributes[name]) if name in tag.attributes else None
+    return min(int(digits[1]) or of_zero, _LONGEST_SPAN) if digits else 1
+
+
+def _is_bold(tag: Element) -> bool:
+    """Whether all of a cell is bold, as names of columns are where no element says so."""
+    nodes = [node for node in tag.children if isinstance(node, Element) or not node.isspace()]
+    while len(nodes) == 1 and isinstance(nodes[0], Element) and nodes[0].name not in _BOLD:
+        nodes = [node for node in nodes[0].children if isinstance(node, Element) or not node.isspace()]
+    return bool(nodes) and all(isinstance(node, Element) and node.name in _BOLD for node in nodes)
 
 
 class Tables:

@@ -125,9 +125,9 @@ class Walker:
         elif name == "table":
             self._tables.append(self._opener.open(tag, self._parts[-1]))
         elif name == "tr" and self._tables and self._tables[-1].is_grid:
-            self._rows.append(Row(self._last_anchor, tag.anchor is not None))
+            self._rows.append(Row(self._last_anchor, tag.anchor is not None, tag.parent))
         elif name in ("td", "th") and self._rows:
-            self._rows[-1].open_cell(is_head=name == "th" or "thead" in self._kinds[-3:])
+            self._rows[-1].open_cell(tag)
 
     def _leave(self, tag: Element) -> None:
         name = tag.name
@@ -154,9 +154,13 @@ class Walker:
         elif name == "dl":
             self._close_definitions()
         elif name == "table":
-            self._resume(self._tables.pop().home)
+            table = self._tables.pop()
+            for row, text, head in table.lines():
+                self._write_row(table, row, text, head)
+            self._resume(table.home)
         elif name == "tr" and self._rows and self._tables and self._tables[-1].is_grid:
-            self._write_row(self._rows.pop())
+            row, self._line.tails = self._rows.pop(), ()
+            self._tables[-1].rows.append(row)
 
     def _add(self, text: str) -> None:
         line = self._line
@@ -214,6 +218,7 @@ class Walker:
     ) -> None:
         if self._rows and text:
             self._rows[-1].add(text, length, linked)
+            self._rows[-1].tails = self._line.tails
             self._line.bare = ""  # what says where to go is a line
             return
         if not _WORD.search(text) and kind != "pre":
@@ -235,8 +240,8 @@ class Walker:
         self._bullet = ""
         self._tight = False
 
-    def _write_row(self, row: Row) -> None:
-        text, name, table = row.text(), row.name()[:_TERM_LENGTH].strip(), self._tables[-1]
+    def _write_row(self, table: Table, row: Row, text: str, head: str) -> None:
+        name = row.name()[:_TERM_LENGTH].strip()
         if not self._rows and _WORD.search(name):
             path = (*table.home.path[:_DEEPEST], name)
             if table.titles:
@@ -246,8 +251,8 @@ class Walker:
                 table.home = self._parts[-1]
             elif row.is_own:
                 self._parts.append(SectionDraft(path, row.anchor, list_path=table.home.path))
-        self._line.anchor = row.anchor
-        self._write(text, row.length, row.linked, "tr", table.head_above(row, text))
+        self._line.anchor, self._line.tails = row.anchor, row.tails
+        self._write(text, row.length, row.linked, "tr", head)
         self._tight = "\n" not in text
 
     def _note_anchor(self, tag: Element) -> None:
