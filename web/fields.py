@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from werkzeug.exceptions import BadRequest
 
 Schema = Mapping[str, Any]
+T = TypeVar("T")
 # White space, controls and characters without a mark on the page; spelled out, as JSON Schema has no names for them.
 _INVISIBLE = (
     "\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u061c\\u115f\\u1160\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f"
@@ -72,7 +73,7 @@ def _check_text(field: str, value: object, schema: Schema) -> None:
         raise FieldError(field, f"{field} contains half of a surrogate pair, which is not a character.")
     pattern = schema.get("pattern")
     if not value or (pattern == SOMETHING and is_blank(value)):
-        raise FieldError(field, f"{field} is empty: enter a query.")
+        raise FieldError(field, f"{field} is empty: enter a query." if pattern == SOMETHING else f"{field} is empty.")
     if pattern not in (None, SOMETHING) and not re.search(pattern, value):
         raise FieldError(field, f"{field} does not match the pattern {pattern}")
 
@@ -93,6 +94,25 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], what: str) -> Non
     for name in names:
         if name not in known:
             raise FieldError(name, f"{quoted(name)} is not a field of {what}; known fields are: {', '.join(known)}.")
+
+
+def given_fields(fields: Mapping[str, T], known: Iterable[str], what: str) -> dict[str, T]:
+    """Return the fields of a JSON object that are not null: null is a field left out. Raises as `refuse_unknown`."""
+    refuse_unknown(fields, known, what)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def nullable(schema: Schema) -> dict[str, Any]:
+    """Return the schema of a field that may be null as well."""
+    kind = schema.get("type")
+    if kind is None:
+        return (
+            {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+            if "anyOf" in schema
+            else {"anyOf": [schema, {"type": "null"}]}
+        )
+    more = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [*([kind] if isinstance(kind, str) else kind), "null"], **more}
 
 
 def quoted(name: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from rag.query.filters import DAYS, LISTS, METADATA, Filter, FilterError, fields_of
 
 NAMES = (*LISTS, *DAYS, f"{METADATA}NAME")
+KNOWN = (*LISTS, "date", "metadata")  # fields of a filter in JSON
 
 
 def is_filter(name: str) -> bool:
@@ -24,3 +25,15 @@ def filter_from_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | 
     except FilterError as error:
         field = error.field.removeprefix("filter.").removeprefix("date.").replace("metadata.", METADATA, 1)
         raise FilterError(field, error.detail) from error
+
+
+def filter_from_object(value: object) -> Filter | None:
+    """Return the filter of a JSON object, in which null is a field left out; None if it allows everything.
+
+    Raises FilterError.
+    """
+    if isinstance(value, Mapping):
+        value = {name: wanted for name, wanted in value.items() if wanted is not None or name not in KNOWN}
+        if isinstance(value.get("metadata"), Mapping):
+            value["metadata"] = {name: wanted for name, wanted in value["metadata"].items() if wanted is not None}
+    return Filter.parse(value) or None

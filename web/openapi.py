@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Literal, TypeVar
 
-from flask import Blueprint, Flask, Response, current_app, jsonify
+from flask import Blueprint, Flask, Response, current_app, has_request_context, jsonify, request
 from werkzeug.routing import Rule
 
 from rag.settings import Settings
@@ -96,6 +96,7 @@ def operation(
     """
     common: tuple[int, ...] = () if role is None else GUARDED_ERRORS
     common += BODY_ERRORS if request is not None else ()
+    common += (414,) if parameters and role is not None else ()
     answered = tuple(sorted({*common, *errors}))
     described = Operation(summary, role, request, parameters, responses, answered, description, operator, whole)
 
@@ -129,7 +130,19 @@ PROBLEM = define(
             "title": {"type": "string", "description": "the phrase of the status"},
             "status": {"type": "integer"},
             "detail": {"type": "string", "description": "one sentence for people"},
-            "message": {"type": "string", "description": "`detail` again, for clients of OpenAI: only below /v1"},
+            "message": {"type": "string", "description": "`detail` again, for clients of Cohere: below /v1 and /v2"},
+            "error": {
+                "type": "object",
+                "description": "the same as OpenAI's clients look for it: below /v1 and /v2",
+                "required": ["message", "type", "param", "code"],
+                "properties": {
+                    "message": {"type": "string"},
+                    "type": {"type": "string"},
+                    "param": {"type": ["string", "null"]},
+                    "code": {"type": ["string", "null"]},
+                },
+                "additionalProperties": False,
+            },
             "field": {"type": "string", "description": "the field at fault, such as `filter.date.from`"},
         },
         "additionalProperties": False,
@@ -159,6 +172,7 @@ def document(app: Flask) -> dict[str, Any]:
             "description": "Search by meaning and words, and what belongs to it. Every error is a problem object.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        "servers": [{"url": f"{request.script_root if has_request_context() else ''}/"}],
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": {name: schema(limits) if callable(schema) else schema for name, schema in _components.items()},

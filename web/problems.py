@@ -39,9 +39,16 @@ MACHINE_PATHS = (
     "/openapi.json",
     "/static",
 )  # never a page
+OPENAI_PATHS = ("/v1/", "/v2/")  # whose clients look for the error in an object of OpenAI's form
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})  # that an error may bring along
 REASONS = {413: "too_large", 429: "rate"}  # under which refusals are counted
+OPENAI_ERRORS = {  # status: type and code of OpenAI's API
+    401: ("authentication_error", "invalid_api_key"),
+    403: ("permission_error", None),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+}
 DETAILS = {
     400: "The request is not valid.",
     404: "There is nothing at this address.",
@@ -69,6 +76,8 @@ def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, 
 
 def respond(body: dict[str, object]) -> Response:
     """Answer with a problem as JSON; what may pass also says when to come back."""
+    if request.path.startswith(OPENAI_PATHS):
+        body = body | {"message": body["detail"], "error": _openai_error(body)}
     response = Response(json.dumps(body), status=int(str(body["status"])), content_type=MEDIA_TYPE)
     if response.status_code in (429, 503):
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
@@ -128,6 +137,13 @@ def problem_of(error: Exception) -> dict[str, object]:
     # %r because a path may hold line breaks, which would forge log lines
     log.error("%s %r failed", request.method, request.path, exc_info=error)
     return problem(500, DETAILS[500])
+
+
+def _openai_error(body: dict[str, object]) -> dict[str, object]:
+    """Return the error object of OpenAI's API, without which its clients say "status code (no body)"."""
+    status = int(str(body["status"]))
+    kind, code = OPENAI_ERRORS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
+    return {"message": body["detail"], "type": kind, "param": body.get("field"), "code": code}
 
 
 def wants_page() -> bool:

@@ -81,7 +81,6 @@ def test_an_empty_filter_is_none(client: FlaskClient, retriever: FakeRetriever) 
 @pytest.mark.parametrize(
     ("wanted", "field"),
     [
-        (None, "filter"),
         ("en", "filter"),
         ({"lang": "en"}, "filter.lang"),
         ({"language": 5}, "filter.language"),
@@ -122,14 +121,14 @@ def test_bad_parameter_is_named(client: FlaskClient, query_string: str, field: s
     assert "filter." not in response.get_json()["detail"]
 
 
-@pytest.mark.parametrize("value", [-1, 101, 1.5, True, None, "3", [], {}])
+@pytest.mark.parametrize("value", [-1, 101, 1.5, True, "3", [], {}])
 def test_per_document_must_be_a_whole_number(client: FlaskClient, value: object) -> None:
     response = client.post(URL, json={"query": "a", "per_document": value})
     assert (response.status_code, response.get_json()["field"]) == (400, "per_document")
     assert response.get_json()["detail"] == "per_document must be a whole number from 0 to 100."
 
 
-@pytest.mark.parametrize("value", ["-0.1", "1.1", "true", "null", '"0.5"', "[]", "NaN", "Infinity", "1e400"])
+@pytest.mark.parametrize("value", ["-0.1", "1.1", "true", '"0.5"', "[]", "NaN", "Infinity", "1e400"])
 def test_diversity_must_be_a_share(client: FlaskClient, value: str) -> None:
     body = '{"query": "a", "diversity": ' + value + "}"
     response = client.post(URL, data=body, content_type="application/json")
@@ -158,7 +157,7 @@ def test_unknown_collection(client: FlaskClient) -> None:
         assert "\n" not in response.get_json()["detail"]
 
 
-@pytest.mark.parametrize("value", [None, "", 1, ["default"]])
+@pytest.mark.parametrize("value", ["", 1, ["default"]])
 def test_collection_must_be_a_name(client: FlaskClient, value: object) -> None:
     response = client.post(URL, json={"query": "a", "collection": value})
     assert (response.status_code, response.get_json()["field"]) == (400, "collection")

@@ -3,6 +3,7 @@
 import collections
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_every_route_is_in_it(app: Flask, client: FlaskClient) -> None:
     described = client.get("/openapi.json").get_json()
     known = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
     there = {
-        (rule.rule.replace("<", "{").replace(">", "}"), method)
+        (re.sub("<(?:path:)?([^>]+)>", r"{\1}", rule.rule), method)
         for rule in app.url_map.iter_rules()
         if rule.endpoint not in PUBLIC
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
@@ -54,6 +55,33 @@ def test_operations_have_names_of_their_own(app: Flask) -> None:
     names = [each["operationId"] for each in described]
     assert len(set(names)) == len(names)
     assert all(each["summary"] for each in described)
+
+
+def enums(node: Any) -> Iterator[list[Any]]:
+    """Yield every enum of a schema."""
+    if isinstance(node, dict):
+        if isinstance(node.get("enum"), list):
+            yield node["enum"]
+        for each in node.values():
+            yield from enums(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from enums(each)
+
+
+def test_generators_of_clients_can_name_everything(app: Flask) -> None:
+    described = document(app)
+    found = list(enums(described))
+    assert len(found) > 5
+    for enum in found:
+        assert len({str(each).lower() for each in enum}) == len(enum), enum
+    assert described["servers"] == [{"url": "/"}]
+
+
+def test_long_addresses_are_described(app: Flask) -> None:
+    search = document(app)["paths"]["/api/v1/search"]
+    assert "414" in search["get"]["responses"]
+    assert "414" not in search["post"]["responses"]
 
 
 def test_only_pages_are_html(app: Flask) -> None:

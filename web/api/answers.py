@@ -20,7 +20,7 @@ from rag.query.results import Answer
 from rag.settings import Settings
 from web.api.parameters import limits, query_schema, read_object, retriever, run, search_from_object
 from web.api.schemas import ANSWER_FIELDS, COUNT, MILLISECONDS, STRING, listed, search_fields, structure
-from web.fields import FieldError, check, refuse_unknown
+from web.fields import FieldError, check, nullable, refuse_unknown
 from web.guards.concurrency import ConcurrencyLimit
 from web.openapi import Content, define, operation
 from web.problems import DETAILS, problem, respond
@@ -48,7 +48,7 @@ def _history(limits: Settings) -> dict[str, Any]:
 
 def _request(limits: Settings) -> dict[str, Any]:
     search = search_fields(limits)
-    return search | {"properties": search["properties"] | {"history": _history(limits)}}
+    return search | {"properties": search["properties"] | {"history": nullable(_history(limits))}}
 
 
 REQUEST = define("Question", _request)
@@ -102,14 +102,17 @@ def answer() -> Response:
     known = limits()
     endpoint = Endpoint.of(known)
     fields = read_object(MAX_CONVERSATION_BYTES)
-    history = _check_history(fields.pop("history", []), known)
-    asked = search_from_object({"k": min(DEFAULT_K, known.max_k), **fields}, known)
+    history = fields.pop("history", None)
+    exchanges = [] if history is None else _check_history(history, known)
+    if fields.get("k") is None:
+        fields["k"] = min(DEFAULT_K, known.max_k)
+    asked = search_from_object(fields, known)
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
     give_back = _slots.take(full)
     try:
-        found = run(replace(asked, query=search_text(asked.query, history, known.max_query_chars)), via="answer")
+        found = run(replace(asked, query=search_text(asked.query, exchanges, known.max_query_chars)), via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
-        events = _events(found, endpoint, asked, history)
+        events = _events(found, endpoint, asked, exchanges)
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
             response = jsonify(_whole(found, events()))
         else:

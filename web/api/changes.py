@@ -20,8 +20,8 @@ from web.api.parameters import (
     id_in_path,
     read_object,
 )
-from web.api.schemas import COUNT, DAY, MAYBE, STRING, VALUE, VALUES_OF, listed, structure
-from web.fields import SOMETHING, FieldError, check, refuse_unknown
+from web.api.schemas import COUNT, DAY, MAYBE, STRING, VALUE, VALUES_OF, listed, request_of, structure
+from web.fields import SOMETHING, FieldError, check, given_fields, nullable
 from web.guards.concurrency import ConcurrencyLimit
 from web.guards.scoped_retriever import visible_pushes
 from web.openapi import define, operation
@@ -57,7 +57,7 @@ _METADATA = {
     "type": "object",
     "maxProperties": MOST_VALUES,
     "propertyNames": _NAMED,
-    "additionalProperties": {"anyOf": [_VALUED, listed(_VALUED, minItems=1, maxItems=MOST_VALUES)]},
+    "additionalProperties": nullable({"anyOf": [_VALUED, listed(_VALUED, minItems=1, maxItems=MOST_VALUES)]}),
     "description": "values by name, to filter by; go before the document's own",
 }
 _STATED: dict[str, dict[str, Any]] = {
@@ -70,12 +70,11 @@ _READER = _VALUE | {"maxLength": LONGEST_READER}
 _NAMES = listed(_READER, maxItems=MOST_READERS // 2)
 _ACCESS = {
     "type": "object",
-    "properties": {"users": _NAMES, "groups": _NAMES},
+    "properties": {"users": nullable(_NAMES), "groups": nullable(_NAMES)},
     "additionalProperties": False,
     "description": "who may read it, if not everybody: these users, and users of these groups; of none, nobody",
 }
 _FIELDS = {
-    "url": _URL,
     "text": _TEXT,
     "base64": _BASE64,
     "content_type": _TYPE,
@@ -83,8 +82,11 @@ _FIELDS = {
     "metadata": _METADATA,
     "access": _ACCESS,
 }
-_EITHER = {"oneOf": [{"required": ["text"]}, {"required": ["base64"]}]}
-REQUEST = define("Push", structure({"url": _URL}, _FIELDS) | _EITHER)
+# One of the two is there, and is not null.
+_EITHER = {
+    "oneOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")],
+}
+REQUEST = define("Push", request_of({"url": _URL}, _FIELDS) | _EITHER)
 _TOLD = COUNT | {"type": ["integer", "null"]}  # null for whoever may write some documents alone
 CHANGE = define(
     "Change",
@@ -137,8 +139,7 @@ def put() -> tuple[Response, int, dict[str, str]]:
     """Accept a document and answer the change."""
     give_back = _slots.take(ServiceUnavailable("Too many documents are being sent: try again shortly."))
     try:
-        fields = read_object(MAX_DOCUMENT_BYTES)
-        refuse_unknown(fields, _FIELDS, "a document")
+        fields = given_fields(read_object(MAX_DOCUMENT_BYTES), ("url", *_FIELDS), "a document")
         given: dict[str, Any] = {name: check(name, fields[name], _STATED[name]) for name in _STATED if name in fields}
         if "url" not in fields:
             raise FieldError("url", "url is missing: every document needs an address.")
@@ -226,6 +227,7 @@ def _checked(name: str, value: object, schema: dict[str, Any]) -> object:
 def _metadata_of(given: object) -> dict[str, Any]:
     if not isinstance(given, dict) or len(given) > MOST_VALUES:
         raise FieldError("metadata", f"metadata must be an object of at most {MOST_VALUES} names with their values.")
+    given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]
         check("metadata", name, _NAMED)
@@ -239,7 +241,10 @@ def _metadata_of(given: object) -> dict[str, Any]:
 def _access_of(given: object) -> dict[str, Any] | None:
     if given is not None and (not isinstance(given, dict) or not given.keys() <= {"users", "groups"}):
         raise FieldError("access", "access must be an object with users, groups, or both: lists of names.")
-    for names in (given or {}).values():
+    if given is None:
+        return None
+    given = {name: names for name, names in given.items() if names is not None}
+    for names in given.values():
         if not isinstance(names, list):
             raise FieldError("access", "users and groups must be lists of names.")
         for name in names:

@@ -6,8 +6,8 @@ from typing import Literal
 from flask import Blueprint, Response, jsonify
 
 from web.api.parameters import read_object, retriever
-from web.api.schemas import COUNT, MILLISECONDS, STRING, listed, structure
-from web.fields import FieldError, check, refuse_unknown
+from web.api.schemas import COUNT, MILLISECONDS, STRING, listed, request_of, structure
+from web.fields import FieldError, check, given_fields
 from web.openapi import define, operation
 from web.sizes import MAX_BODY_BYTES
 
@@ -17,6 +17,10 @@ INPUT = {
     "anyOf": [TEXT, listed(TEXT, minItems=1, maxItems=MOST_TEXTS)],
     "description": "text to embed; truncated to what the model reads",
 }
+TOKENS = (
+    "input has numbers of tokens, which mean nothing to the model here: send texts. LangChain's OpenAIEmbeddings sends "
+    "texts with check_embedding_ctx_length=False."
+)
 MODEL = {
     "type": "string",
     "minLength": 1,
@@ -31,7 +35,7 @@ ROLE = {
 }
 VECTOR = listed({"type": "number"})
 
-REQUEST = define("Embed", structure({"input": INPUT}, {"role": ROLE, "model": MODEL}))
+REQUEST = define("Embed", request_of({"input": INPUT}, {"role": ROLE, "model": MODEL}))
 ANSWER = define(
     "Embeddings",
     structure(
@@ -52,8 +56,7 @@ blueprint = Blueprint("embeddings", __name__, url_prefix="/api/v1")
 @operation(summary="Turn texts into vectors.", role="read", request=REQUEST, responses={200: ANSWER}, errors=(404,))
 def embed() -> Response:
     """Answer one vector for each text, in order."""
-    fields = read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("input", "role", "model"), "this request")
+    fields = given_fields(read_object(MAX_BODY_BYTES), ("input", "role", "model"), "this request")
     texts, role = texts_of(fields), role_of(fields)
     model = str(check("model", fields["model"], MODEL)) if "model" in fields else ""
     began = time.perf_counter()
@@ -75,6 +78,8 @@ def texts_of(fields: dict[str, object]) -> list[str]:
     if isinstance(value, list):
         if not 1 <= len(value) <= MOST_TEXTS:
             raise FieldError("input", f"input must have 1 to {MOST_TEXTS} texts.")
+        if all(isinstance(each, int | list) for each in value):
+            raise FieldError("input", TOKENS)
         return [check(f"input.{place}", text, TEXT) for place, text in enumerate(value)]
     if not isinstance(value, str):
         raise FieldError("input", "input must be a text or a list of texts.")

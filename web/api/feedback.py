@@ -4,8 +4,8 @@ from flask import Blueprint, Response
 
 from rag.insights.events import WHATS
 from web.api.parameters import read_object
-from web.api.schemas import SEARCH_ID, structure
-from web.fields import FieldError, check, refuse_unknown
+from web.api.schemas import SEARCH_ID, request_of
+from web.fields import FieldError, check, given_fields
 from web.guards.callers import caller
 from web.insights import required
 from web.openapi import define, operation
@@ -20,8 +20,13 @@ _WHAT = {
 _HIT = {"type": "string", "minLength": 1, "maxLength": 200, "description": "`id` of the hit; `seen` needs none"}
 FEEDBACK = define(
     "Feedback",
-    structure({"search_id": SEARCH_ID, "feedback": _WHAT}, {"hit": _HIT})
-    | {"anyOf": [{"required": ["hit"]}, {"properties": {"feedback": {"const": "seen"}}}]},
+    request_of({"search_id": SEARCH_ID, "feedback": _WHAT}, {"hit": _HIT})
+    | {
+        "anyOf": [
+            {"required": ["hit"], "properties": {"hit": {"type": "string"}}},
+            {"properties": {"feedback": {"const": "seen"}}},
+        ]
+    },
 )
 
 blueprint = Blueprint("feedback", __name__, url_prefix="/api/v1")
@@ -39,8 +44,7 @@ blueprint = Blueprint("feedback", __name__, url_prefix="/api/v1")
 def tell() -> Response:
     """Take it, to be written within a second."""
     recorder = required()
-    fields = read_object(MAX_SEARCH_BYTES)
-    refuse_unknown(fields, ("search_id", "feedback", "hit"), "feedback")
+    fields = given_fields(read_object(MAX_SEARCH_BYTES), ("search_id", "feedback", "hit"), "feedback")
     for name in ("search_id", "feedback"):
         if name not in fields:
             raise FieldError(name, f"{name} is missing.")

@@ -6,8 +6,8 @@ from flask import Blueprint, Response, current_app, jsonify, url_for
 from werkzeug.exceptions import NotImplemented as NotSetUp
 
 from web.api.parameters import COLLECTION, given_in_address, id_in_path, read_object
-from web.api.schemas import COUNT, MAYBE, STRING, listed, structure
-from web.fields import FieldError, check, refuse_unknown
+from web.api.schemas import COUNT, MAYBE, STRING, listed, request_of, structure
+from web.fields import FieldError, check, given_fields
 from web.guards.scoped_retriever import visible_jobs
 from web.openapi import define, operation
 from web.retriever import Jobs
@@ -28,7 +28,7 @@ MODEL = {
     "maxLength": 1000,
     "description": "model to build with: that of the settings, or one prepared by warm; none = that of the live index",
 }
-REQUEST = define("Build", structure({}, {"sources": SOURCES, **FLAGS, "collection": NAME, "model": MODEL}))
+REQUEST = define("Build", request_of({}, {"sources": SOURCES, **FLAGS, "collection": NAME, "model": MODEL}))
 _PROGRESS = structure(
     {
         "phase": {"type": "string"},
@@ -75,8 +75,8 @@ blueprint = Blueprint("jobs", __name__, url_prefix="/api/v1")
 )
 def start() -> tuple[Response, int, dict[str, str]]:
     """Begin a job and answer what is known of it."""
-    fields = read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("sources", *FLAGS, "collection", "model"), "this request")
+    names = ("sources", *FLAGS, "collection", "model")
+    fields = given_fields(read_object(MAX_BODY_BYTES), names, "this request")
     sources = fields.get("sources", [])
     if not isinstance(sources, list) or len(sources) > MOST_SOURCES:
         raise FieldError("sources", f"sources must be a list of at most {MOST_SOURCES} addresses, folders and files.")

@@ -1,17 +1,16 @@
 """`/v1/embeddings` and `/v1/models` for programs that speak OpenAI's protocol."""
 
 import base64
-import json
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
+from werkzeug.exceptions import NotFound
 
 from web.api.embeddings import INPUT, MODEL, ROLE, VECTOR, role_of, texts_of
-from web.api.parameters import read_object, retriever
-from web.api.schemas import COUNT, STRING, listed, structure
-from web.fields import FieldError, check, refuse_unknown
+from web.api.parameters import id_in_path, read_object, retriever
+from web.api.schemas import COUNT, STRING, listed, request_of, structure
+from web.fields import FieldError, check, given_fields
 from web.openapi import define, operation
-from web.problems import MEDIA_TYPE
 from web.retriever import Vectors
 from web.sizes import MAX_BODY_BYTES
 
@@ -31,7 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "user": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "accepted and ignored"},
     "role": ROLE,
 }
-REQUEST = define("OpenAIEmbed", structure({"model": MODEL, "input": INPUT}, OPTIONS))
+REQUEST = define("OpenAIEmbed", request_of({"model": MODEL, "input": INPUT}, OPTIONS))
 _ONE = structure({"object": {"const": "embedding"}, "index": COUNT, "embedding": {"anyOf": [VECTOR, STRING]}})
 ANSWER = define(
     "OpenAIEmbeddings",
@@ -60,8 +59,7 @@ blueprint = Blueprint("openai", __name__, url_prefix="/v1")
 )
 def embed() -> Response:
     """Answer one vector for each text, in order, if the model asked for is in use."""
-    fields = read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("model", "input", *OPTIONS), "this request")
+    fields = given_fields(read_object(MAX_BODY_BYTES), ("model", "input", *OPTIONS), "this request")
     model = str(check("model", fields.get("model"), MODEL))
     options = {name: check(name, fields[name], schema) for name, schema in OPTIONS.items() if name in fields}
     texts, role = texts_of(fields), role_of(fields)
@@ -85,20 +83,32 @@ def embed() -> Response:
 @operation(summary="List the models, as OpenAI does.", role="read", responses={200: MODELS})
 def models() -> Response:
     """Answer the models that embed, the default one first, and the one that reranks where there is one."""
+    return jsonify({"object": "list", "data": [_described(name) for name in _model_names()]})
+
+
+@blueprint.get("/models/<path:id>")
+@operation(
+    summary="Describe a model, as OpenAI does.",
+    role="read",
+    parameters=[id_in_path("name of a model in use")],
+    responses={200: _MODEL},
+    errors=(404,),
+)
+def model(id: str) -> Response:
+    """Answer one model, if it is in use."""
+    if id not in _model_names():
+        raise NotFound(f"There is no model {id[:80]!a}; this server has {', '.join(_model_names())}.")
+    return jsonify(_described(id))
+
+
+def _model_names() -> list[str]:
     status = retriever().status()
     names = [model["name"] for model in status.get("models", ())] or [status["model"]]
-    names += [status["rerank_model"]] if "rerank_model" in status else []
-    data = [{"id": name, "object": "model", "created": 0, "owned_by": "pilotlight"} for name in names]
-    return jsonify({"object": "list", "data": data})
+    return names + ([status["rerank_model"]] if "rerank_model" in status else [])
 
 
-@blueprint.after_request
-def with_message(response: Response) -> Response:
-    """Say what is wrong where OpenAI's clients look for it, too."""
-    if response.mimetype == MEDIA_TYPE:
-        body = json.loads(response.get_data())
-        response.set_data(json.dumps(body | {"message": body["detail"]}))
-    return response
+def _described(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "pilotlight"}
 
 
 def _in_base64(vectors: Vectors) -> list[str]:

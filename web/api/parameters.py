@@ -16,8 +16,8 @@ from rag.query.options import DEFAULT_COLLECTION
 from rag.query.request import FIELDS, OPTIONS, Option, SearchRequest
 from rag.query.results import Answer, QueryTokens
 from rag.settings import Settings
-from web.fields import SOMETHING, FieldError, Schema, check, from_text, quoted, refuse_unknown
-from web.filters import NAMES, filter_from_parameters, is_filter, may_repeat
+from web.fields import SOMETHING, FieldError, Schema, check, from_text, given_fields, quoted, refuse_unknown
+from web.filters import NAMES, filter_from_object, filter_from_parameters, is_filter, may_repeat
 from web.guards.limits import read_body
 from web.guards.pacing import told
 from web.guards.scoped_retriever import visible
@@ -176,10 +176,10 @@ def search_from_parameters(parameters: Mapping[str, Sequence[str]], limits: Sett
 def search_from_object(fields: Mapping[str, object], limits: Settings) -> SearchRequest:
     """Check the fields of a search as they stand in a JSON body. Raises FieldError or FilterError."""
     schemas = search_options(limits)
-    refuse_unknown(fields, ("query", *schemas, "filter"), "a search")
+    fields = given_fields(fields, ("query", *schemas, "filter"), "a search")
     options = {name: fields[name] for name in schemas if name in fields}
     query = check_query("query", fields.get("query"), limits)
-    return _search(query, options, Filter.parse(fields.get("filter", {})) or None, schemas)
+    return _search(query, options, filter_from_object(fields.get("filter", {})), schemas)
 
 
 def _search(

@@ -11,10 +11,9 @@ from flask import Blueprint, Response, jsonify
 from werkzeug.exceptions import NotFound
 
 from web.api.embeddings import MODEL
-from web.api.openai import with_message
 from web.api.parameters import read_object, retriever
-from web.api.schemas import COUNT, STRING, listed, structure
-from web.fields import FieldError, Schema, check, refuse_unknown
+from web.api.schemas import COUNT, STRING, listed, request_of, structure
+from web.fields import FieldError, Schema, check, given_fields
 from web.openapi import define, operation
 from web.sizes import MAX_BODY_BYTES
 
@@ -39,11 +38,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "maximum": 1_000_000,
         "description": "accepted and ignored",
     },
+    "priority": {"type": "integer", "minimum": 0, "maximum": 999, "description": "accepted and ignored"},
+    "truncation": {"type": "boolean", "description": "accepted and ignored: longer texts are truncated"},
+}
+RANK_FIELDS = listed(TEXT, minItems=1, maxItems=MOST_TEXTS) | {
+    "description": "fields of the documents to read, as far as they are there, in this order; default: text"
 }
 DOCUMENT = {"anyOf": [TEXT, {"type": "object", "required": ["text"], "properties": {"text": TEXT}}]}
 REQUEST = define(
     "Rerank",
-    structure({"query": QUERY, "documents": listed(DOCUMENT, minItems=1, maxItems=MOST_TEXTS)}, OPTIONS),
+    request_of(
+        {"query": QUERY, "documents": listed(DOCUMENT, minItems=1, maxItems=MOST_TEXTS)},
+        {**OPTIONS, "rank_fields": RANK_FIELDS},
+    ),
 )
 SCORE = {"type": "number", "minimum": 0, "maximum": 1}
 _RESULT = structure({"index": COUNT, "relevance_score": SCORE}, {"document": structure({"text": STRING})})
@@ -64,19 +71,18 @@ TEI_OPTIONS: dict[str, dict[str, Any]] = {
     "truncate": {"type": "boolean", "description": "accepted and ignored: longer texts are truncated"},
     "truncation_direction": {
         "type": "string",
-        "enum": ["right", "Right"],
+        "enum": ["Right"],
         "description": "the end of a text is what is cut off",
     },
 }
 TEI_REQUEST = define(
     "TEIRerank",
-    structure({"query": QUERY, "texts": listed(TEXT, minItems=1, maxItems=MOST_TEXTS)}, TEI_OPTIONS),
+    request_of({"query": QUERY, "texts": listed(TEXT, minItems=1, maxItems=MOST_TEXTS)}, TEI_OPTIONS),
 )
 TEI_ANSWER = define("TEIRanks", listed(structure({"index": COUNT, "score": {"type": "number"}}, {"text": STRING})))
 _DESCRIPTION = "Results are sorted, the best first; `index` is the place of the text in the request."
 
 blueprint = Blueprint("rerank", __name__)
-blueprint.after_request(with_message)
 
 
 @blueprint.post("/v1/rerank")
@@ -90,7 +96,9 @@ blueprint.after_request(with_message)
 )
 def rerank() -> Response:
     """Answer the index and score of each document, best first."""
-    query, texts, options = _asked("documents", OPTIONS)
+    fields = given_fields(read_object(MAX_BODY_BYTES), ("query", "documents", *OPTIONS, "rank_fields"), "this request")
+    query, options = _query_and_options(fields, OPTIONS)
+    texts = _texts_of_documents(fields)
     served = retriever().status().get("rerank_model")
     if served and options.get("model", served) != served:
         raise NotFound(f"There is no model {options['model'][:80]!a}; this server reranks with {served}.")
@@ -129,7 +137,11 @@ def rerank_v2() -> Response:
 )
 def rerank_texts() -> Response:
     """Answer a list of the index and score of each text, best first."""
-    query, texts, options = _asked("texts", TEI_OPTIONS)
+    fields = given_fields(read_object(MAX_BODY_BYTES), ("query", "texts", *TEI_OPTIONS), "this request")
+    if isinstance(direction := fields.get("truncation_direction"), str):
+        fields["truncation_direction"] = direction.capitalize()
+    query, options = _query_and_options(fields, TEI_OPTIONS)
+    texts = [check(f"texts.{place}", text, TEXT) for place, text in enumerate(_list_of(fields, "texts"))]
     found = retriever().rerank(query, texts)
     scores = (found.logits if options.get("raw_scores") else found.scores).tolist()
     results: list[dict[str, Any]] = [{"index": place, "score": scores[place]} for place in _best_first(scores)]
@@ -138,27 +150,34 @@ def rerank_texts() -> Response:
     return jsonify(results)
 
 
-def _asked(name: str, schemas: Mapping[str, Schema]) -> tuple[str, list[str], dict[str, Any]]:
-    """Return the query of a request, the texts it has by this name, and the options it gives. Raises FieldError."""
-    fields = read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("query", name, *schemas), "this request")
-    query = check("query", fields.get("query"), QUERY)
-    given = {option: schema for option, schema in schemas.items() if fields.get(option) is not None}
-    options = {option: check(option, fields[option], schema) for option, schema in given.items()}
-    return query, _texts(fields, name), options
+def _query_and_options(fields: dict[str, object], schemas: Mapping[str, Schema]) -> tuple[str, dict[str, Any]]:
+    """Return the query of a request and the options it gives. Raises FieldError."""
+    options = {option: check(option, fields[option], schema) for option, schema in schemas.items() if option in fields}
+    return check("query", fields.get("query"), QUERY), options
 
 
-def _texts(fields: dict[str, object], name: str) -> list[str]:
-    """Return the texts of a request, whether bare or in objects. Raises FieldError."""
+def _texts_of_documents(fields: dict[str, object]) -> list[str]:
+    """Return the texts of documents, whether bare or in objects, of which `rank_fields` are read. Raises FieldError."""
+    given = _list_of(fields, "rank_fields") if "rank_fields" in fields else ["text"]
+    names = [check(f"rank_fields.{place}", name, TEXT) for place, name in enumerate(given)]
+    return [_text_of(f"documents.{place}", one, names) for place, one in enumerate(_list_of(fields, "documents"))]
+
+
+def _text_of(field: str, document: object, names: list[str]) -> str:
+    """Return a document's text: bare, or the fields named as far as it has them, or else its `text`."""
+    if not isinstance(document, Mapping):
+        return str(check(field, document, TEXT))
+    values = [str(document[name]) for name in names if isinstance(document.get(name), str | int | float)]
+    if not values:
+        return str(check(f"{field}.text", document.get("text"), TEXT))
+    return str(check(field, "\n".join(values), TEXT))
+
+
+def _list_of(fields: dict[str, object], name: str) -> list[object]:
     value = fields.get(name)
     if not isinstance(value, list) or not 1 <= len(value) <= MOST_TEXTS:
         raise FieldError(name, f"{name} must be a list of 1 to {MOST_TEXTS} texts.")
-    texts = []
-    for place, one in enumerate(value):
-        within = name == "documents" and isinstance(one, dict)
-        field = f"{name}.{place}" + ".text" * within
-        texts.append(check(field, one.get("text") if within and isinstance(one, dict) else one, TEXT))
-    return texts
+    return value
 
 
 def _best_first(scores: list[float]) -> list[int]:

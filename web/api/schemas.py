@@ -8,7 +8,7 @@ from rag.query.scoring.explanation import Explanation
 from rag.settings import Settings
 from web.api.parameters import MOST_QUERIES, query_schema, search_options
 from web.api.typed_schema import define_typed
-from web.fields import NOT_ONLY_SPACE
+from web.fields import NOT_ONLY_SPACE, nullable
 from web.openapi import PROBLEM, Parameter, define
 
 MEANINGS = {
@@ -43,6 +43,11 @@ def structure(required: dict[str, Any], optional: dict[str, Any] | None = None) 
     }
 
 
+def request_of(required: dict[str, Any], optional: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a request: an optional property may be null, which leaves it out."""
+    return structure(required, {name: nullable(schema) for name, schema in optional.items()})
+
+
 def listed(items: Any, **more: Any) -> dict[str, Any]:
     """Return the schema of a list."""
     return {"type": "array", "items": items, **more}
@@ -55,7 +60,7 @@ def _texts(name: str, description: str) -> dict[str, Any]:
 
 FILTER = define(
     "Filter",
-    structure(
+    request_of(
         {},
         {name: _texts(name, MEANINGS[name]) for name in LISTS}
         | {
@@ -65,7 +70,7 @@ FILTER = define(
                 "type": "object",
                 "maxProperties": MOST_VALUES,
                 "propertyNames": VALUE,
-                "additionalProperties": _texts("", "any of these values"),
+                "additionalProperties": nullable(_texts("", "any of these values")),
                 "description": "with these values for these names",
             },
         },
@@ -76,7 +81,7 @@ FILTER = define(
 
 def search_fields(limits: Settings) -> dict[str, Any]:
     """Return the schema of a search."""
-    return structure({"query": query_schema(limits)}, {**search_options(limits), "filter": FILTER})
+    return request_of({"query": query_schema(limits)}, {**search_options(limits), "filter": FILTER})
 
 
 REQUEST = define("Search", search_fields)

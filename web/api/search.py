@@ -19,7 +19,7 @@ from web.api.parameters import (
     search_from_parameters,
 )
 from web.api.schemas import ANSWER, BATCH_ANSWER, BATCH_REQUEST, REQUEST, search_parameters
-from web.fields import FieldError, refuse_unknown
+from web.fields import FieldError, given_fields
 from web.guards.pacing import told
 from web.openapi import operation
 from web.problems import problem_of
@@ -60,8 +60,7 @@ def search_by_body() -> Response:
 def search_by_batch() -> Response:
     """Answer a list of searches, each with what it would have got alone: an answer or a problem."""
     began = time.perf_counter()
-    fields = read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("queries",), "a batch")
+    fields = given_fields(read_object(MAX_BODY_BYTES), ("queries",), "a batch")
     queries = fields.get("queries")
     if not isinstance(queries, list) or not 1 <= len(queries) <= MOST_QUERIES:
         raise FieldError("queries", f"queries must be a list of 1 to {MOST_QUERIES} searches.")

@@ -64,7 +64,8 @@ def test_the_role_reaches_the_model(
         ({"input": []}, "input"),
         ({"input": ""}, "input"),
         ({"input": ["a", ""]}, "input.1"),
-        ({"input": [[1, 2]]}, "input.0"),
+        ({"input": [[1, 2]]}, "input"),
+        ({"input": [1, 2]}, "input"),
         ({"input": ["a\ud800"]}, "input.0"),
         ({"input": ["a"] * 2049}, "input"),
         ({"input": "a" * 100_001}, "input"),
@@ -140,3 +141,42 @@ def test_their_own_client(theirs: openai.OpenAI) -> None:
         theirs.embeddings.create(model="gpt", input="a")
     with pytest.raises(openai.BadRequestError, match="dimensions must be 8"):
         theirs.embeddings.create(model=MODEL, input="a", dimensions=4)
+
+
+@pytest.mark.parametrize("name", ["encoding_format", "dimensions", "user", "role"])
+def test_null_is_a_field_left_out(client: FlaskClient, name: str) -> None:
+    asked = {"model": MODEL, "input": "vacuum"}
+    assert client.post(OPENAI, json={**asked, name: None}).get_json() == client.post(OPENAI, json=asked).get_json()
+
+
+def test_numbers_of_tokens_are_refused_with_the_option_that_sends_texts(client: FlaskClient) -> None:
+    detail = client.post(OPENAI, json={"model": MODEL, "input": [[1, 2], [3]]}).get_json()["detail"]
+    assert "check_embedding_ctx_length=False" in detail
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "error"),
+    [
+        (OPENAI, {"model": MODEL, "input": ""}, 400, ("invalid_request_error", "input", None)),
+        (OPENAI, {"model": "gpt-5", "input": "a"}, 404, ("invalid_request_error", "model", "model_not_found")),
+        ("/v1/chat/completions", {}, 404, ("invalid_request_error", None, "model_not_found")),
+        ("/v1/rerank", {"query": "a", "documents": []}, 400, ("invalid_request_error", "documents", None)),
+    ],
+)
+def test_errors_have_the_form_of_openai_too(
+    client: FlaskClient, path: str, body: dict[str, Any], status: int, error: tuple[str, str | None, str | None]
+) -> None:
+    answer = client.post(path, json=body)
+    told = answer.get_json()
+    assert answer.status_code == told["status"] == status
+    assert told["error"] == dict(zip(("type", "param", "code"), error, strict=True)) | {"message": told["detail"]}
+
+
+def test_errors_elsewhere_are_problems_alone(client: FlaskClient) -> None:
+    assert "error" not in client.post(URL, json={"input": ""}).get_json()
+
+
+def test_one_model(client: FlaskClient) -> None:
+    assert client.get(f"/v1/models/{MODEL}").get_json() == client.get("/v1/models").get_json()["data"][0]
+    answer = client.get("/v1/models/sentence-transformers/another")
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (404, "model_not_found")

@@ -39,8 +39,26 @@ def test_the_form_of_cohere_and_jina(client: FlaskClient) -> None:
     assert len(again["results"]) == 3
 
 
+def test_fields_of_documents_are_read_in_the_order_asked_for(
+    client: FlaskClient, retriever: FakeRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[list[str]] = []
+    rerank = retriever.rerank
+    monkeypatch.setattr(retriever, "rerank", lambda query, texts: read.append(texts) or rerank(query, texts))
+    documents = [{"text": "b", "title": "a", "author": None, "year": 2026}, "c", {"text": "d"}]
+    asked = {"query": "a", "documents": documents, "rank_fields": ["title", "author", "year"], "return_documents": True}
+    assert client.post("/v1/rerank", json=asked).status_code == 200
+    assert read == [["a\n2026", "c", "d"]]
+
+
+def test_options_of_cohere_and_jina_that_change_nothing(client: FlaskClient) -> None:
+    options = {"priority": 5, "truncation": True, "max_tokens_per_doc": 100, "top_n": None, "return_documents": None}
+    theirs = client.post("/v1/rerank", json=ASKED | options).get_json()["results"]
+    assert theirs == client.post("/v1/rerank", json=ASKED).get_json()["results"]
+
+
 def test_the_form_of_text_embeddings_inference(client: FlaskClient) -> None:
-    asked = {"query": "vacuum", "texts": DOCUMENTS, "truncate": True}
+    asked = {"query": "vacuum", "texts": DOCUMENTS, "truncate": True, "truncation_direction": "right"}
     body = client.post("/rerank", json=asked).get_json()
     assert [(found["index"], set(found)) for found in body] == [(place, {"index", "score"}) for place in (2, 1, 0)]
     theirs = client.post("/v1/rerank", json=ASKED).get_json()["results"]
@@ -64,7 +82,8 @@ def test_the_form_of_text_embeddings_inference(client: FlaskClient) -> None:
         ({"documents": ["\ud800"]}, "documents.0"),
         ({"top_n": 0}, "top_n"),
         ({"return_documents": "yes"}, "return_documents"),
-        ({"rank_fields": ["title"]}, "rank_fields"),
+        ({"documents": [{"author": "b"}], "rank_fields": ["title"]}, "documents.0.text"),
+        ({"rank_fields": []}, "rank_fields"),
     ],
 )
 def test_bad_input_is_named(client: FlaskClient, fields: dict[str, Any], field: str) -> None:

@@ -96,7 +96,7 @@ def test_values_that_paging_does_not_take_in_an_address(client: FlaskClient, pai
     assert (response.status_code, response.get_json()["field"]) == (400, pair.partition("=")[0])
 
 
-@pytest.mark.parametrize("k", ["x", "10", True, False, None, 0, -1, 10**9, 101, 1.5, float("nan"), [], {}])
+@pytest.mark.parametrize("k", ["x", "10", True, False, 0, -1, 10**9, 101, 1.5, float("nan"), [], {}])
 def test_k_must_be_a_whole_number_in_range(client: FlaskClient, k: object) -> None:
     response = post(client, query="fsync", k=k)
     assert response.status_code == 400
@@ -128,7 +128,7 @@ def test_odd_but_readable_query_is_answered(client: FlaskClient, retriever: Fake
     assert client.get("/", query_string={"q": query}).status_code == 200
 
 
-@pytest.mark.parametrize("mode", ["", "DENSE", "both", 1, None, ["dense"]])
+@pytest.mark.parametrize("mode", ["", "DENSE", "both", 1, ["dense"]])
 def test_mode_must_be_known(client: FlaskClient, mode: object) -> None:
     response = post(client, query="fsync", mode=mode)
     assert response.status_code == 400
@@ -244,3 +244,23 @@ def test_body_above_the_limit(client: FlaskClient) -> None:
         )
         assert response.status_code == 413
         assert response.mimetype == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        dict.fromkeys(("k", "mode", "collection", "filter", "rerank", "per_document", "offset", "explain")),
+        {"filter": {"language": None, "date": None, "metadata": None}},
+        {"filter": {"date": {"from": None, "to": None}, "metadata": {"team": None}}},
+    ],
+)
+def test_null_is_a_field_left_out(client: FlaskClient, retriever: FakeRetriever, fields: dict[str, Any]) -> None:
+    assert post(client, query="fsync", **fields).status_code == 200
+    assert post(client, query="fsync").status_code == 200
+    first, second = retriever.requests
+    assert first == second
+
+
+def test_null_of_an_unknown_name_is_refused(client: FlaskClient) -> None:
+    assert post(client, query="fsync", flavour=None).get_json()["field"] == "flavour"
+    assert post(client, query="fsync", filter={"flavour": None}).get_json()["field"] == "filter.flavour"
