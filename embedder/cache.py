@@ -27,21 +27,21 @@ def open_private(folder: Path) -> Path:
         raise unusable(folder, error) from error
     if flags & os.ST_NOEXEC:
         raise CacheError(
-            f"the package cache {folder} is on a disk mounted noexec, from which no code is run: set --cache-dir"
+            f"the package cache {folder} is on a disk mounted noexec, from which no code is run: set cache_dir"
         )
     return folder
 
 
 def unusable(folder: Path, error: OSError) -> CacheError:
     """Return the error for a cache folder that cannot be read or written."""
-    return CacheError(f"the package cache {folder} cannot be used ({error.strerror}): set --cache-dir")
+    return CacheError(f"the package cache {folder} cannot be used ({error.strerror}): set cache_dir")
 
 
 def check_private(path: Path) -> None:
     """Raise CacheError unless the file or folder is owned by this user and writable by nobody else."""
     info = path.lstat()
     if stat.S_ISLNK(info.st_mode):
-        raise CacheError(f"{path} is a symbolic link: compiled code is not loaded through links; set --cache-dir")
+        raise CacheError(f"{path} is a symbolic link: compiled code is not loaded through links; set cache_dir")
     if info.st_uid != os.geteuid():
         raise CacheError(f"{path} is owned by user {info.st_uid}: compiled code is loaded only from your own files")
     if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -28,10 +28,15 @@ _TOKENS_TOGETHER = 16_384  # whose states are in memory at once, 24 MB for the d
 class TextEmbedder:
     """A sentence-transformers model on one of its engines.
 
-    Raises ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError or CacheError while loading.
+    Args:
+        model: the packaged model, a folder, or a hub name, with the defaults of `EmbedderConfig` for all else; or that.
+
+    Raises:
+        ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError, CacheError: while loading.
     """
 
-    def __init__(self, config: EmbedderConfig | None = None) -> None:
+    def __init__(self, model: str | EmbedderConfig | None = None) -> None:
+        config = EmbedderConfig(model) if isinstance(model, str) else model
         self.plan = Plan(config or EmbedderConfig())
         self.config = self.plan.config
         self.spec = self.plan.spec
@@ -138,7 +143,7 @@ class TextEmbedder:
         if self.plan.query is not self.plan:
             raise EmbedderError(
                 f"{self.plan.query.spec.name} embeds queries and {self.spec.name} documents, so their tokens cannot be "
-                "compared: leave out --tokens, or use one model for both"
+                "compared: keep no tokens, or use one model for both"
             )
 
     def _finite(self, vectors: Floats) -> Floats:

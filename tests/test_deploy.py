@@ -1,6 +1,7 @@
 """What is in scripts/deploy against the program: files, settings and commands that it names exist."""
 
 import re
+import select
 import shlex
 import shutil
 import socket
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -17,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from rag.settings import SETTINGS, load
 from tests.command_lines import read
-from tests.web.server.test_server import free_port, spawn
+from tests.web.server.test_server import free_port, spawn, until
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "scripts" / "deploy"
@@ -172,14 +174,29 @@ def test_the_dockerfile_is_what_hadolint_takes() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_server_tells_systemd_that_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def answers(port: int, path: str) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+def test_the_server_tells_systemd_that_it_is_ready_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
         told.bind(str(tmp_path / "notify"))
-        told.settimeout(30)
+        told.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        process = spawn(free_port(), tmp_path)
+        port = free_port()
+        process = spawn(port, tmp_path)
         try:
+            until(lambda: answers(port, "/livez"))
+            assert select.select([told], [], [], 0)[0] == []
+            (tmp_path / "go").touch()
             assert b"READY=1" in told.recv(4096)
+            until(lambda: answers(port, "/readyz"))
+            assert select.select([told], [], [], 0)[0] == []
         finally:
             process.terminate()
             # a worker that is just being forked may miss the signal, and is ended after the 30 s that requests have

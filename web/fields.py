@@ -22,6 +22,7 @@ _NUMBERS = {
     "number": re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?"),
 }
 _BOOLEANS = {"true": True, "false": False}
+_NULL = {"type": "null"}
 
 
 class FieldError(BadRequest):
@@ -104,15 +105,13 @@ def given_fields(fields: Mapping[str, T], known: Iterable[str], what: str) -> di
 
 def nullable(schema: Schema) -> dict[str, Any]:
     """Return the schema of a field that may be null as well."""
-    kind = schema.get("type")
-    if kind is None:
-        return (
-            {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
-            if "anyOf" in schema
-            else {"anyOf": [schema, {"type": "null"}]}
-        )
-    more = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
-    return {**schema, "type": [*([kind] if isinstance(kind, str) else kind), "null"], **more}
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], _NULL]}
+    if "$ref" in schema or "enum" in schema:  # null among the values of an enum breaks generators of clients
+        outer = {name: schema[name] for name in ("description", "default") if name in schema}
+        return {"anyOf": [{name: each for name, each in schema.items() if name not in outer}, _NULL], **outer}
+    kind = schema["type"]
+    return {**schema, "type": [*([kind] if isinstance(kind, str) else kind), "null"]}
 
 
 def quoted(name: str) -> str:

@@ -36,12 +36,16 @@ def explained(error: BaseException, what: str, remedy: str, folder: Path) -> Pac
     if _is_disk_full(error):
         return PackageError(f"no space left to build {what}: free some, or {remedy}")
     if _is_out_of_memory(error):
-        return PackageError(f"not enough memory to build {what}: free some, or choose --engine eager, which takes less")
+        return PackageError(
+            f"not enough memory to build {what}: free some, or choose the engine eager, which takes less"
+        )
     if shutil.disk_usage(folder).free < _LEAST:
         return PackageError(f"no space left to build {what} ({_reason(error)}): free some, or {remedy}")
     if isinstance(error, PackageError):
         return PackageError(str(error))
-    return PackageError(f"cannot build {what} ({_reason(error)}): {remedy} if that is about files, else --engine eager")
+    return PackageError(
+        f"cannot build {what} ({_reason(error)}): {remedy} if that is about files, else choose the engine eager"
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -65,7 +65,7 @@ class NativeEngine:
             ) from error
         shape = shape_of(spec.config, spec.token_types)
         if shape is None:
-            raise PackageError(f"the package {folder} is of a model the native engine does not run: use --engine aot")
+            raise PackageError(f"the package {folder} is of a model the native engine does not run: use the engine aot")
         self._dimension, self._positions = spec.dimension, shape.positions - shape.first_position
         self._hidden, self._tokenizer = shape.hidden, spec.tokenizer
         base = self._weights.ctypes.data

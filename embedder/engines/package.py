@@ -120,7 +120,7 @@ def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None
         (made / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         made.rename(folder)
     except (OSError, RuntimeError, PackageError) as error:
-        raise explained(error, f"the package {folder}", "set --cache-dir", folder.parent) from error
+        raise explained(error, f"the package {folder}", "set cache_dir", folder.parent) from error
     finally:
         _remove_unfinished(folder.parent)
 
@@ -134,7 +134,7 @@ def _without_compiler(packages: Path, key: PackageKey) -> str:
     text = (
         f"compiling {key.model} ({key.engine}, {key.precision}, {key.isa}) needs a C++ compiler and there is none: "
         f"apt-get install g++, copy a package built on a machine of the same kind into {packages}, "
-        "or choose --engine eager, which is slower"
+        "or choose the engine eager, which is slower"
     )
     others = misfits(packages, key)
     if others:
@@ -255,4 +255,4 @@ def _crash(plan: Plan, code: int, words: Path) -> PackageError:
     said = words.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     detail = f", saying {said[-1].strip()[:200]!r}" if said else ""
     end = f"crashed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
-    return PackageError(f"{what} {end}{detail}: try again, or choose --engine eager")
+    return PackageError(f"{what} {end}{detail}: try again, or choose the engine eager")

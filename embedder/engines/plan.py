@@ -126,7 +126,7 @@ class Plan:
         if query.dimension != self.spec.dimension:
             raise ModelError(
                 f"{query.name} gives queries vectors of {query.dimension} numbers, and {self.spec.name} gives "
-                f"documents {self.spec.dimension}: choose models trained as a pair, or cut both alike by --dimensions"
+                f"documents {self.spec.dimension}: choose models trained as a pair, or cut both alike by dimensions"
             )
 
     def _engine(self) -> str:
@@ -134,14 +134,14 @@ class Plan:
         if self.config.engine == "native" and obstacle:
             raise EmbedderError(
                 f"the native engine does not run {self.spec.name} in {self.precision} on {cpu.detect().isa}, as "
-                f"{obstacle}: choose --engine aot"
+                f"{obstacle}: choose the engine aot"
             )
         engine = self.config.engine
         if engine == "auto":
             engine = "aot" if obstacle else "native"
         if engine != "native" and not torch_version():
             why = f"the native engine does not run {self.spec.name}, as {obstacle}, and " if obstacle else ""
-            other = "choose another model" if obstacle else "choose --engine native"
+            other = "choose another model" if obstacle else "choose the engine native"
             raise TorchMissing(
                 f"{why}engine {engine} needs PyTorch, which is not installed: pip install pilotlight installs it; "
                 f"or {other}"
@@ -152,11 +152,11 @@ class Plan:
         if self.precision != "int8" or self.engine == "native":
             return
         if self.engine != "aot":
-            raise PrecisionError(f"engine {self.engine} has no int8: choose --engine native or aot, or fp32 or bf16")
+            raise PrecisionError(f"engine {self.engine} has no int8: choose the engine native or aot, or fp32 or bf16")
         if cpu.detect().isa not in INT8_ISAS:
             raise PrecisionError(
                 f"precision int8 of engine aot needs AVX512_VNNI or AMX, and {cpu.detect().isa} is used here: "
-                "choose --engine native where it knows the model, or --precision auto"
+                "choose the engine native where it knows the model, or the precision auto"
             )
 
 

@@ -94,13 +94,13 @@ class CompiledEngine(EagerEngine):
     def __init__(self, module: nn.Module, dimension: int, pad: int, cache: Path) -> None:
         super().__init__(module, dimension, pad)
         if find_compiler() is None:
-            raise CompilerMissing("engine compile needs a C++ compiler: apt-get install g++, or use --engine eager")
+            raise CompilerMissing("engine compile needs a C++ compiler: apt-get install g++, or use the engine eager")
         self._module = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
         try:
             _keep_private(cache / "inductor")
             self._compile_now()
         except (OSError, RuntimeError) as error:
-            raise explained(error, "the model", "set --cache-dir and TMPDIR", cache) from error
+            raise explained(error, "the model", "set cache_dir and TMPDIR", cache) from error
 
     def _compile_now(self) -> None:
         # Torch's keys of what it kept leave out the instruction set, for whose vectors it wrote the loops. A home that

@@ -114,7 +114,7 @@ def locate(model: str, revision: str = "") -> Path:
     if not re.fullmatch(r"[0-9a-f]{40}", revision):
         raise ModelError(
             f"the hub model {model!r} needs a pinned revision, a 40-digit commit hash, and got {revision!r}: "
-            "set --revision; a branch or tag can change under an index"
+            "set revision to a commit hash; a branch or tag can change under an index"
         )
     return _download(model, revision)
 
@@ -207,11 +207,11 @@ def _with_steps(spec: ModelSpec, modules: list[Module], dimensions: int) -> Mode
     if not dimensions or dimensions == size:
         return spec
     if dimensions > size:
-        raise ModelError(f"{spec.name} gives vectors of {size} numbers, not of {dimensions}: lower --dimensions")
+        raise ModelError(f"{spec.name} gives vectors of {size} numbers, not of {dimensions}: lower dimensions")
     if spec.trained_dimensions and dimensions not in spec.trained_dimensions:
         raise ModelError(
             f"{spec.name} is trained for {_listed(spec.trained_dimensions)} dimensions, not for {dimensions}: "
-            "set --dimensions to one of these"
+            "set dimensions to one of these"
         )
     return replace(spec, steps=cut(spec.steps, dimensions))
 

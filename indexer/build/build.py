@@ -322,8 +322,9 @@ class _Build:
     def _embed_again(self, number: int, source: str) -> None:
         """Take over the passages of a document, but no vectors; where ours reads less, cut it from them anew."""
         document, chunks, _ = self._earlier.read(number)
+        chunker = self._chunker
         with self._ledger.stopwatch.timed("chunk"):
-            again = self._chunker.for_this_model(chunks)
+            again = chunker.for_this_model(chunks)
         if again is None:
             self._index(replace(document, source=source, sections=sections_of(chunks)))
         else:
@@ -339,8 +340,9 @@ class _Build:
     def _index(self, document: Document, size: int | None = None, chunks: list[Chunk] | None = None) -> str:
         """Add a document, cut here if it is not yet; `size` is the bytes of its page, if that was read."""
         if chunks is None:
+            chunker = self._chunker
             with self._ledger.stopwatch.timed("chunk"):
-                chunks = self._chunker.split(document)
+                chunks = chunker.split(document)
         scans = document.scans
         if scans.pages:
             self._ledger.scanned(scans)
@@ -375,4 +377,6 @@ class _Build:
 
     @cached_property
     def _chunker(self) -> Chunker:
+        with self._ledger.stopwatch.timed("model"):
+            self._embedder.count_tokens([""])  # which compiles and loads the model, if that has not been done yet
         return Chunker(self._embedder, self._context.config.chunk)

@@ -18,7 +18,7 @@ _EXAMPLES = 3
 _FAILURES_SHOWN = 10
 _BIGGEST = 5
 _HOSTS = 5
-STAGES = ("fetch", "parse", "chunk", "embed", "write", "publish")
+STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")
 
 
 class Stopwatch:

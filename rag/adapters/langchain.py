@@ -26,10 +26,18 @@ class PilotlightRetriever(BaseRetriever):
     collection: str = DEFAULT_COLLECTION
     rerank: bool = False
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        """Return the passages that answer a query; `k` of this call goes before the retriever's own."""
         wanted = Filter.parse(self.filter) if self.filter else None
         request = SearchRequest(
-            query, k=self.k, mode=self.mode, filter=wanted, collection=self.collection, rerank=self.rerank
+            query,
+            k=self.k if k is None else k,
+            mode=self.mode,
+            filter=wanted,
+            collection=self.collection,
+            rerank=self.rerank,
         )
         found = self.searcher.search(request)
         return [Document(text_of(hit), id=hit.id, metadata=metadata_of(hit)) for hit in found.hits]

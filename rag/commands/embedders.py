@@ -23,7 +23,15 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> LazyEmbedder:
 
     def load() -> Any:
         prepare_embedder(settings, plan, quiet=quiet)
-        return load_embedder(settings)
+        if plan.engine != "compile":
+            return load_embedder(settings)
+        title = f"compiling {plan.spec.name} (compile, {plan.precision}), as every start does"
+        with StepTimer(sys.stderr, title, quiet=quiet) as elapsed:
+            elapsed.step("torch.compile")
+            loaded = load_embedder(settings)
+        if not quiet:
+            print(f"compiled {plan.spec.name} in {elapsed.seconds:.0f} s", file=sys.stderr)
+        return loaded
 
     return LazyEmbedder(plan, load)
 

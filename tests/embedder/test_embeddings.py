@@ -1,9 +1,14 @@
 """The class as its callers see it, with the real model; what every engine makes of it is in test_agreement.py."""
 
 import asyncio
+import http.server
+import re
 import subprocess
 import sys
+import threading
 import warnings
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +16,7 @@ import torch
 from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
 from embedder import EmbedderConfig, Embeddings
-from embedder.errors import EmbedderError, PrecisionError
+from embedder.errors import EmbedderError, ModelError, PrecisionError
 
 pytestmark = [
     pytest.mark.model,
@@ -64,6 +69,48 @@ def test_drop_in_for_langchain_faiss(reference):
         from langchain_community.vectorstores import FAISS
     store = FAISS.from_texts(["cats and dogs", "a partial index of a table", "sailing"], reference)
     assert store.similarity_search("index on some rows", k=1)[0].page_content == "a partial index of a table"
+
+
+def test_a_name_alone_is_enough(reference):
+    named = Embeddings("all-MiniLM-L6-v2")
+    assert named.config == EmbedderConfig()
+    np.testing.assert_allclose(named.embed_query("cats"), reference.embed_query("cats"), atol=0.02)
+    with pytest.raises(ModelError, match="no model at 'all-MiniLM-L7'"):
+        Embeddings("all-MiniLM-L7")
+
+
+def test_errors_name_arguments_and_no_flags():
+    for config in (
+        EmbedderConfig("owner/model"),
+        EmbedderConfig(dimensions=4000),
+        EmbedderConfig(engine="eager", precision="int8"),
+    ):
+        with pytest.raises(EmbedderError) as error:
+            Embeddings(config)
+        assert "--" not in str(error.value)
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def test_the_usual_script_runs_as_documented(tmp_path, capsys):
+    pages = {
+        "index.html": "<a href=owls.html>Owls</a><p>Cats purr.",
+        "owls.html": "<p>Rebuild every night at two by cron.",
+    }
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text)
+    text = (Path(__file__).parents[2] / "docs" / "embedder.md").read_text(encoding="utf-8")
+    [script] = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "RecursiveUrlLoader" in block]
+    handler = partial(QuietHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, warnings.catch_warnings():
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        warnings.filterwarnings("ignore", message=".*langchain-community.*")
+        exec(compile(script.replace(":8643/", f":{server.server_port}/"), "embedder.md", "exec"), {})
+        server.shutdown()
+    assert "Rebuild every night" in capsys.readouterr().out.partition("page_content=")[2][:80]
 
 
 def test_loading_the_packaged_model_imports_no_transformers():

@@ -144,7 +144,7 @@ def test_a_full_temporary_folder(tmp_path, one_layer, one_layer_index, monkeypat
         chosen = ["--model", one_layer, "--engine", "compile", "--cache-dir", tmp_path / "c"]
         done = run("search", "x", "--index", one_layer_index, *chosen, TMPDIR=str(tmp_path / "disk"))
     assert done.returncode == 2
-    assert "no space left to build the model: free some, or set --cache-dir and TMPDIR" in done.stderr.splitlines()[-1]
+    assert "no space left to build the model: free some, or set cache_dir and TMPDIR" in done.stderr.splitlines()[-1]
 
 
 def test_a_cache_from_which_no_code_is_run(tmp_path):

@@ -16,7 +16,7 @@ from web.pages.display_urls import link_to
 from web.retriever import Pushes
 
 STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}
-BUILD_STAGES = ("fetch", "parse", "chunk", "embed", "write", "publish")  # as they follow each other
+BUILD_STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")  # as they follow each other
 FAILURES = 10  # that are listed
 
 blueprint = Blueprint("status", __name__)

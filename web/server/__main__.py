@@ -20,6 +20,7 @@ from web.observe import logs, traces
 from web.observe.worker_folder import FOLDER_VARIABLE, make_folder
 from web.server.listeners import raise_limit
 from web.server.refusals import MAX_REQUEST_LINE
+from web.server.systemd import ReadySignal
 from web.server.worker import Worker
 
 BACKLOG = 1024
@@ -87,6 +88,7 @@ def serve(factory: Callable[[], Flask], address: Address, prepare: Callable[[], 
     folder = make_folder()  # not a context manager, as workers leave this function too
     os.environ[FOLDER_VARIABLE] = str(folder.path)
     Worker.queue, Worker.proxies = address.queue, address.proxies
+    Worker.ready_signal = ready_signal = ReadySignal()
     raise_limit()
     prepare()
     gc.freeze()  # or the first collection of a worker would write to, and so copy, all that it shares
@@ -109,13 +111,18 @@ def serve(factory: Callable[[], Flask], address: Address, prepare: Callable[[], 
             "logger_class": logs.ServerLogger,
             "proc_name": "pilotlight",
             "control_socket_disable": True,  # nothing here uses it, and it would write into the home folder
-            "when_ready": lambda server: log.info("listening on %s", url),
+            "when_ready": lambda server: _listening(url, ready_signal),
             "worker_exit": _close_retriever,
             "child_exit": lambda server, worker: Worker.balance.leave(worker.age),
             "on_exit": lambda server: folder.remove(),
         },
     ).run()
     raise SystemExit  # gunicorn exits by itself; this tells the type checker
+
+
+def _listening(url: str, ready_signal: ReadySignal) -> None:
+    log.info("listening on %s", url)
+    ready_signal.relay()
 
 
 def main() -> NoReturn:

@@ -14,6 +14,7 @@ from web.server.admission import Admission
 from web.server.event_loop import RETRY_AFTER_S, EventLoop
 from web.server.load_balance import LoadBalance
 from web.server.refusals import BUSY, busy_page, refusal
+from web.server.systemd import ReadySignal
 
 ORPHAN_S = 5  # that a worker without a server may take to end, after its time to answer what is under way
 SWITCH_S = 0.001  # that the loop waits at most for a thread that computes, after each call of the kernel's
@@ -26,6 +27,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
     queue = 64  # requests under way at most; `server.serve` sets it
     proxies = 0  # in front of it, likewise
     balance = LoadBalance()
+    ready_signal: ReadySignal | None = None  # until the worker has sent it
     _noted = 0.0
 
     def load_wsgi(self) -> None:
@@ -79,3 +81,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if now >= self._noted + _NOTE_S:
             self._noted = now
             self.notify()
+            if self.ready_signal and self.wsgi.extensions["retriever"].ready:
+                self.ready_signal.send()
+                self.ready_signal = None

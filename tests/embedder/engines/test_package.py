@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_the_package_before_it_usable(small_disk, wording):
         except OSError as error:
             raise wording or error from error
 
-    with pytest.raises(PackageError, match=r"no space left to build .*: free some, or set --cache-dir"):
+    with pytest.raises(PackageError, match=r"no space left to build .*: free some, or set cache_dir"):
         ensure(small_disk / "cache", dataclasses.replace(KEY, threads=3), build)
     assert [path.name for path in before.parent.iterdir()] == [before.name]
     assert ensure(small_disk / "cache", KEY, build) == before

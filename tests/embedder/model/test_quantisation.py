@@ -75,14 +75,14 @@ def test_every_linear_layer_is_replaced():
 
 @pytest.mark.parametrize("engine", ["eager", "compile"])
 def test_engines_without_int8_are_refused_by_name(engine):
-    with pytest.raises(PrecisionError, match=f"engine {engine} has no int8: choose --engine native or aot"):
+    with pytest.raises(PrecisionError, match=f"engine {engine} has no int8: choose the engine native or aot"):
         Plan(EmbedderConfig(engine=engine, precision="int8"))
 
 
 def test_processors_without_int8_are_refused_by_name(monkeypatch):
     old = dataclasses.replace(cpu.detect(), isa="avx2")
     monkeypatch.setattr(cpu, "detect", lambda: old)
-    with pytest.raises(PrecisionError, match="AVX512_VNNI or AMX, and avx2 is used here: choose --engine native"):
+    with pytest.raises(PrecisionError, match="AVX512_VNNI or AMX, and avx2 is used here: choose the engine native"):
         Plan(EmbedderConfig(engine="aot", precision="int8"))
     assert Plan(EmbedderConfig(precision="int8")).engine == "native"
 

@@ -138,3 +138,10 @@ def test_llamaindex_keeps_the_nodes_that_answer_best(ranker):
 def test_retrievers_may_ask_for_a_reranked_search(searcher, retriever):
     PilotlightRetriever(searcher=searcher, rerank=True).invoke("is it?")
     assert retriever.requests[-1].rerank
+
+
+def test_langchain_takes_k_for_one_call(searcher, retriever):
+    found = PilotlightRetriever(searcher=searcher, k=2)
+    found.invoke("is it?", k=7)
+    found.invoke("is it?")
+    assert [request.k for request in retriever.requests] == [7, 2]
