@@ -1,5 +1,6 @@
 """One page over HTTP: redirects by hand, a deadline, a cap on decoded bytes, a few retries, conditional requests."""
 
+import re
 import ssl
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -33,6 +34,7 @@ _BACKOFF = 0.3  # seconds before the second attempt; doubles
 _NOT_MODIFIED = 304
 _STRANGER = Access(0, {})
 _NO_HEADERS: Mapping[str, str] = {}
+_TEXT = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)  # media types of which none is packed
 _NETWORK_ERRORS = (httpcore.NetworkError, ssl.SSLError)
 
 
@@ -279,7 +281,10 @@ class Fetcher:
     ) -> bytes:
         """Return the decoded body, or only its first bytes if it may be cut."""
         body = bytearray()
-        for part in encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", "")):
+        parts = encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", ""))
+        if _TEXT.match(headers.get("Content-Type", "")):
+            parts = encodings.without_gzip(parts)  # packed by an application whose server knows nothing of it, or twice
+        for part in parts:
             body += part
             if len(body) > limit:
                 if not cut:
