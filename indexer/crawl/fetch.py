@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.message import Message
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +20,7 @@ from indexer.crawl.access.session import Session, Sessions
 from indexer.crawl.answers import Answer, Unavailable, is_missing
 from indexer.crawl.guard import GuardedPool
 from indexer.crawl.headers import kept, retry_after
+from indexer.crawl.media_types import HEAD, actual_type, may_be_read, media_type, names_of
 from indexer.crawl.traffic import Traffic
 from indexer.crawl.turns import LONGEST_PAUSE, Turns
 from indexer.errors import FetchError, NotWanted
@@ -56,7 +56,7 @@ class _Order:
     types: Collection[str] | None
     cut_at: int | None
     validators: Callable[[str], Mapping[str, str]]
-    lists: Collection[str]
+    lists: Collection[str] | None
     may_be_missing: bool
     headers: Mapping[str, str]
 
@@ -101,7 +101,7 @@ class Fetcher:
         types: Collection[str] | None = CONTENT_TYPES,
         cut_at: int | None = None,
         validators: Callable[[str], Mapping[str, str]] = unconditional,
-        lists: Collection[str] = (),
+        lists: Collection[str] | None = (),
         may_be_missing: bool = False,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> Answer:
@@ -110,10 +110,10 @@ class Fetcher:
         Args:
             url: normalised address.
             scope: called with the address of each redirect; raises NotWanted to refuse it.
-            types: media types accepted, or None for any.
+            types: media types accepted, found by header, name and first bytes; None for any, by the header alone.
             cut_at: keep only so many bytes instead of refusing a longer body.
             validators: called with every address on the way; gives If-None-Match or If-Modified-Since to send with it.
-            lists: media types of which a body may be as long as a sitemap, if that is more than a page.
+            lists: media types of which a body may be as long as a sitemap, if that is more than a page; None for any.
             may_be_missing: whether a 4xx status is as good an answer as any, and counts as one.
             headers: to send beside the usual ones, or instead of those.
 
@@ -225,21 +225,41 @@ class Fetcher:
                 raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=pause or 0.0)
             if not 200 <= status < 300:
                 raise FetchError(f"HTTP {status}", status=status)
-            content_type, charset = media_type(headers.get("Content-Type", ""))
-            if order.types is not None and content_type not in order.types:
-                raise NotWanted(f"content type {content_type or 'missing'} is not read")
-            limit = self._limits.max_bytes if order.cut_at is None else order.cut_at
-            if content_type in order.lists:
-                limit = max(limit, LONGEST_LIST)
+            content_type, body = self._typed_body(response, headers, url, order)
             return Answer(
                 url=url,
-                body=hidden(self._body(response, headers, limit, order.deadline, cut=order.cut_at is not None)),
+                body=hidden(body),
                 content_type=content_type,
-                charset=charset,
+                charset=media_type(headers.get("Content-Type", ""))[1],
                 headers=kept(headers, hidden),
                 fetched_at=_now(),
                 access=access.number,
             )
+
+    def _typed_body(
+        self, response: httpcore.Response, headers: httpx.Headers, url: str, order: _Order
+    ) -> tuple[str, bytes]:
+        """Return the media type of an answer and its decoded body, or only its first bytes if it may be cut."""
+        declared, _ = media_type(headers.get("Content-Type", ""))
+        is_cut = order.cut_at is not None
+        limit = self._limits.max_bytes if order.cut_at is None else order.cut_at
+        most = max(limit, LONGEST_LIST) if order.lists is None or declared in order.lists else limit
+        if order.types is None:
+            return declared, b"".join(self._body(response, headers, most, order.deadline, cut=is_cut))
+        names = names_of(url, headers.get("Content-Disposition", ""))
+        body, is_wanted = bytearray(), declared in order.types
+        for part in self._body(response, headers, most, order.deadline, cut=is_cut):
+            body += part
+            if not is_wanted and len(body) >= HEAD:
+                is_wanted = may_be_read(declared, names, bytes(body[:HEAD]))
+                if not is_wanted:
+                    break
+        content_type = actual_type(declared, names, bytes(body))
+        if content_type not in order.types:
+            raise NotWanted(f"content type {declared or 'missing'} is not read")
+        if content_type not in (order.lists or ()) and len(body) > limit:
+            raise FetchError(f"larger than {limit:,} bytes")
+        return content_type, bytes(body)
 
     def _exchange(self, url: str, access: Access, form: bytes | None = None, told: str | None = None) -> Reply:
         """Send one request of a login, or to a witness; see `indexer.crawl.access.exchange.Exchange`."""
@@ -252,7 +272,7 @@ class Fetcher:
                 headers = httpx.Headers(response.headers)
                 if response.status == 429 or response.status >= 500:
                     raise Unavailable(f"HTTP {response.status}", status=response.status)
-                body = self._body(response, headers, self._limits.max_bytes, deadline)
+                body = b"".join(self._body(response, headers, self._limits.max_bytes, deadline))
             size, failed = len(body), False
         finally:
             self._traffic.note(told or url, seconds=time.monotonic() - began, size=size, failed=failed)
@@ -278,30 +298,22 @@ class Fetcher:
 
     def _body(
         self, response: httpcore.Response, headers: httpx.Headers, limit: int, deadline: float, *, cut: bool = False
-    ) -> bytes:
-        """Return the decoded body, or only its first bytes if it may be cut."""
-        body = bytearray()
+    ) -> Iterator[bytes]:
+        """Yield the decoded body in parts, or only its first bytes if it may be cut."""
         parts = encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", ""))
         if _TEXT.match(headers.get("Content-Type", "")):
             parts = encodings.without_gzip(parts)  # packed by an application whose server knows nothing of it, or twice
+        size = 0
         for part in parts:
-            body += part
-            if len(body) > limit:
+            size += len(part)
+            if size > limit:
                 if not cut:
                     raise FetchError(f"larger than {limit:,} bytes")
-                del body[limit:]
-                break
+                yield part[: limit - size]
+                return
+            yield part
             if time.monotonic() > deadline:
                 raise Unavailable(f"no complete answer within {self._limits.timeout:g} s")
-        return bytes(body)
-
-
-def media_type(header: str) -> tuple[str, str | None]:
-    """Return the media type and the charset that a Content-Type header names."""
-    message = Message()
-    message["Content-Type"] = header
-    charset = message.get_param("charset")
-    return header.partition(";")[0].strip().lower(), charset if isinstance(charset, str) else None
 
 
 def _now() -> str:

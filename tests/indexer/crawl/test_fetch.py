@@ -168,7 +168,7 @@ def test_other_media_types_are_not_downloaded(site: Site) -> None:
     site.routes["/p"] = Reply(b"PNG", 200, {"Content-Type": "image/png"})
     with pytest.raises(NotWanted, match="content type image/png is not read"):
         get(site)
-    site.routes["/p"] = Reply(b"x", 200, {})
+    site.routes["/p"] = Reply(bytes(10), 200, {})
     with pytest.raises(NotWanted, match="content type missing"):
         get(site)
 
