@@ -251,7 +251,16 @@ class Settings:
     )
     cors_origins: str = setting("", "other origins whose pages may call the API; empty = none, * = any", "access")
     proxies: int = setting(
-        0, "number of reverse proxies in front, whose X-Forwarded-For is trusted", "access", low=0, high=10
+        0,
+        "number of reverse proxies in front, whose X-Forwarded-For, -Proto and -Prefix count",
+        "access",
+        low=0,
+        high=10,
+    )
+    path_prefix: str = setting(
+        "",
+        "path of another site that the server is below, such as /search; empty = as proxies say, or none",
+        "access",
     )
     rate_limit: float = setting(
         0.0,

@@ -15,6 +15,7 @@ from web.encoding import JsonProvider
 from web.guards import access, cors, limits, pacing
 from web.observe import telemetry
 from web.pages import branding, document_page, embed, insights_page, search_page, status_page
+from web.path_prefix import PathPrefix, prefix_of
 from web.retriever import Jobs, Pushes, Retriever
 from web.security_headers import SECURITY_HEADERS
 from web.sizes import MAX_BODY_BYTES
@@ -51,7 +52,7 @@ def create_app(
 ) -> Flask:
     """Build the Flask application around a retriever; the caller starts and closes the retriever, and the recorder.
 
-    Raises SettingsError for an origin that is none, or a logo or colour that cannot be used.
+    Raises SettingsError for an origin or a path prefix that is none, or a logo or colour that cannot be used.
     """
     app = Flask(__name__)
     app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
@@ -76,6 +77,11 @@ def create_app(
     cors.register(app, settings)
     app.after_request(_protect)
     limits.register(app, settings)
+    own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
+    prefix = app.extensions["path_prefix"] = prefix_of(settings, own_segments)
+    app.wsgi_app = PathPrefix(  # type: ignore[method-assign]
+        app.wsgi_app, prefix, own_segments, trusts_header=bool(settings.proxies)
+    )
     if settings.proxies:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)  # type: ignore[method-assign]
 

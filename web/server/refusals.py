@@ -43,7 +43,7 @@ def refusal(status: int, detail: str, *, closes: bool = False, retry_after: int 
 def busy_page(app: Flask, *, retry_after: int) -> bytes:
     """Return a whole answer 503 for a browser: a page that asks for its address again by itself."""
     said = problem(503, BUSY)
-    with app.test_request_context("/"):
+    with app.test_request_context("/", environ_overrides={"SCRIPT_NAME": app.extensions["path_prefix"]}):
         shown = page(said)
     return _answer(said, shown.headers["Content-Type"], shown.get_data(), closes=False, retry_after=retry_after)
 

@@ -1,0 +1,143 @@
+"""Below a path of another site: in process, and behind Debian's nginx."""
+
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from flask.testing import FlaskClient
+
+from rag import Client
+from rag.errors import SettingsError
+from rag.settings import Settings
+from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
+from tests.web.running import running
+from tests.web.server.test_server import free_port, until
+from web.app import create_app
+
+ADDRESS = re.compile(r'(?:href|src|action|data-api)="(/[^"]*)"')
+PREFIXED = {"X-Forwarded-Prefix": "/search"}
+
+
+@pytest.fixture
+def found(retriever: FakeRetriever) -> FakeRetriever:
+    retriever.hits = [make_hit(1)]
+    return retriever
+
+
+def client_of(retriever: FakeRetriever, **settings: object) -> FlaskClient:
+    return create_app(retriever, Settings(**settings), FakeJobs()).test_client()  # type: ignore[arg-type]
+
+
+def below(client: FlaskClient, path: str, **headers: str) -> list[str]:
+    page = client.get(path, headers={"Accept": "text/html", **headers})
+    assert page.status_code == 200
+    addresses = ADDRESS.findall(page.get_data(as_text=True))
+    assert len(addresses) > 4
+    return [address for address in addresses if not address.startswith("/search/")]
+
+
+@pytest.mark.parametrize("prefix", ["/search", "search", "/search/"])
+@pytest.mark.parametrize("path", ["/?q=fsync", "/search/?q=fsync", "/status", "/search/status"])
+def test_every_address_of_a_page_is_below_the_setting(found: FakeRetriever, prefix: str, path: str) -> None:
+    assert below(client_of(found, path_prefix=prefix), path) == []
+
+
+def test_a_trusted_proxy_says_the_prefix(found: FakeRetriever) -> None:
+    assert below(client_of(found, proxies=1), "/?q=fsync", **PREFIXED) == []
+    assert below(client_of(found), "/?q=fsync", **PREFIXED) != []  # nobody is trusted
+
+
+@pytest.mark.parametrize(
+    "said", ["//evil.example", "/a/../b", "/a b", '/"><script>', "https://evil.example", "/api", "/.."]
+)
+def test_what_is_no_path_is_not_taken(found: FakeRetriever, said: str) -> None:
+    page = client_of(found, proxies=1).get("/?q=fsync", headers={"X-Forwarded-Prefix": said})
+    assert said not in page.get_data(as_text=True)
+    assert page.status_code == 200
+
+
+@pytest.mark.parametrize("prefix", ["//evil.example", "/a b", "/api", "/static/x", "/../a", "/" + "a" * 300])
+def test_settings_that_cannot_be(found: FakeRetriever, prefix: str) -> None:
+    with pytest.raises(SettingsError, match="--path-prefix"):
+        client_of(found, path_prefix=prefix)
+
+
+def test_addresses_in_answers_of_the_api(found: FakeRetriever) -> None:
+    client = client_of(found, path_prefix="/search", keys="", anonymous="read")
+    assert client.get("/search/openapi.json").get_json()["servers"] == [{"url": "/search/"}]
+    assert client.get("/search/api/v1/search?q=fsync").get_json()["hits"]
+    assert client.get("/livez").status_code == client.get("/search/livez").status_code == 200
+    assert client.get("/search/embed.js").status_code == 200
+
+
+NGINX = """
+daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log; worker_processes 1;
+events {{ worker_connections 64; }}
+http {{
+  access_log off; client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+  uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{
+    listen 127.0.0.1:{port};
+    location /search/ {{
+      proxy_pass http://127.0.0.1:{stripped}/;
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header X-Forwarded-Prefix /search;
+    }}
+    location /docs/find/ {{ proxy_pass http://127.0.0.1:{whole}; proxy_set_header Host $http_host; }}
+  }}
+}}
+"""
+
+
+@pytest.fixture
+def nginx(found: FakeRetriever, tmp_path: Path) -> Iterator[str]:
+    """Address of an nginx with a server that learns its prefix at /search/, and one that is told it at /docs/find/."""
+    program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
+    if program is None:
+        pytest.skip("nginx is not installed")
+    with (
+        running(create_app(found, Settings(proxies=1), FakeJobs())) as stripped,
+        running(create_app(found, Settings(path_prefix="/docs/find"), FakeJobs())) as whole,
+    ):
+        port = free_port()
+        ports = {name: url.rpartition(":")[2] for name, url in (("stripped", stripped), ("whole", whole))}
+        (tmp_path / "nginx.conf").write_text(NGINX.format(folder=tmp_path, port=port, **ports))
+        process = subprocess.Popen([program, "-e", str(tmp_path / "error.log"), "-c", str(tmp_path / "nginx.conf")])
+
+        def listens() -> bool:
+            assert process.poll() is None, (tmp_path / "error.log").read_text()
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        try:
+            until(listens)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+@pytest.mark.parametrize("prefix", ["/search", "/docs/find"])
+def test_behind_nginx(nginx: str, prefix: str) -> None:
+    base = nginx + prefix
+    with httpx.Client(trust_env=False, headers={"Accept": "text/html"}) as browser:
+        page = browser.get(f"{base}/", params={"q": "fsync"})
+        addresses = set(ADDRESS.findall(page.text))
+        assert addresses
+        assert all(address.startswith(prefix + "/") for address in addresses)
+        leads = [address for address in addresses if "/api/" not in address and "/document/" not in address]
+        assert {browser.get(nginx + address.replace("&amp;", "&")).status_code for address in leads} == {200}
+        [server] = browser.get(f"{base}/openapi.json").json()["servers"]
+        assert server["url"] == f"{prefix}/"
+        started = browser.post(f"{base}/api/v1/index", json={})
+        assert started.status_code == 401
+        assert browser.get(f"{base}/embed.js").status_code == 200
+    with Client(base) as client:
+        assert [hit.id for hit in client.search("fsync").hits] == ["chunk-1"]
