@@ -1,48 +1,59 @@
 """Rows of a table as text that can be found: each says the names of its columns, wherever it may be cut off."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
+from indexer import notes
 from indexer.errors import ParseError
+from indexer.read.tables import column_names, find_head
+from indexer.records import COLUMNS
 
 _LONGEST = 20_000_000  # characters of one table
 _LONGEST_CELL = 10_000
 _MOST_COLUMNS = 16_384  # as a workbook may have
-_LONGEST_NAME = 80  # characters of a column's name
+_SAMPLE = 30  # rows among which the names of the columns are looked for
 
 
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
-    """Return a line for each row that is not empty, as `name: value | name: value` if the first row names the columns.
+    """Return a line for each row that is not empty, as `name: value | name: value` below rows that name the columns.
+
+    Titles and remarks above these are lines of their own.
 
     Raises:
         ParseError: the table is too long or too wide.
     """
-    names: Sequence[str] | None = None
+    cleaned = _clean(rows)
+    sample = list(islice(cleaned, _SAMPLE))
+    begin, end = find_head(sample)
+    names = column_names(sample[begin:end])
     lines: list[str] = []
     length = 0
-    for row in rows:
-        if len(row) > _MOST_COLUMNS:
-            raise ParseError(f"more than {_MOST_COLUMNS:,} columns in a table")
-        cells = [" ".join(cell[:_LONGEST_CELL].split()) for cell in row]
-        if not any(cells):
+    for cells in chain(sample[:begin], sample[end:], cleaned):
+        if not (line := _line(cells, names if len(lines) >= begin else ())):
             continue
-        if names is None:
-            names = cells if _are_names(cells) else ()
-            if names:
-                continue
-        named = zip(cells, [*names, *[""] * len(cells)], strict=False)
-        line = " | ".join(f"{name}: {cell}" if name else cell for cell, name in named if cell)
         length += len(line)
         if length > _LONGEST:
             raise ParseError(f"more than {_LONGEST:,} characters in a table")
         lines.append(line)
-    return "\n".join(lines or [" | ".join(names or ())])
+    return "\n".join(lines or [COLUMNS.join(filter(None, names))])
 
 
-def _are_names(cells: Sequence[str]) -> bool:
-    """Whether a first row names its columns: several short texts, none of them twice, none of them a number."""
-    filled = [cell for cell in cells if cell]
-    return (
-        len(filled) > 1
-        and len(set(filled)) == len(filled)
-        and all(len(cell) <= _LONGEST_NAME and not cell.lstrip("+-").replace(".", "").isdecimal() for cell in filled)
-    )
+def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield the rows that are not empty, each cell on one line."""
+    for row in rows:
+        if len(row) > _MOST_COLUMNS:
+            raise ParseError(f"more than {_MOST_COLUMNS:,} columns in a table")
+        cells = [" ".join(cell.split()) for cell in row]
+        if max(map(len, cells), default=0) > _LONGEST_CELL:
+            notes.add("a long cell of a table was cut off")
+            cells = [cell[:_LONGEST_CELL] for cell in cells]
+        if any(cells):
+            yield cells
+
+
+def _line(cells: Sequence[str], names: Sequence[str]) -> str:
+    """Return a row as a line; what spans the whole row is said once."""
+    if len(cells) > 1 and cells[0] == cells[-1] and len(set(cells)) == 1:
+        return cells[0]
+    named = zip(cells, chain(names, [""] * len(cells)), strict=False)
+    return COLUMNS.join(f"{name}: {cell}" if name else cell for cell, name in named if cell)

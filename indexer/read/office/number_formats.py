@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
-from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -27,7 +26,9 @@ _Tokens = Sequence[tuple[str, str]]
 _DAY = timedelta(days=1)
 _EPOCH = datetime(1899, 12, 30)  # day 0 of workbooks
 _LAST_DAY = 2_958_466  # the end of the year 9999
-_EXACT = 1e15  # numbers below have as many digits as workbooks keep
+_EXACT = 1e15
+_NUDGE = 1 + 4e-16  # a factor by which half a unit is rounded up, as workbooks do: 2.675 is stored as a little less
+_MOMENTS = frozenset({"date", "elapsed"})
 _NOT_ZERO = re.compile("[1-9]")
 _UNITS = {"h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}
 _MONTHS = "January February March April May June July August September October November December".split()
@@ -41,11 +42,8 @@ def shown(value: Value, code: str = GENERAL) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, int | float):
-        return _number(value, code)
-    tokens = _sections(code)[0]
-    if not any(kind in ("date", "elapsed") for kind, _ in tokens):
-        return _plain_date(value)
-    return _date(value, tokens)
+        return _plain(value) if code == GENERAL else _usual(value, code) or _number(value, code)
+    return _dated(value, code)
 
 
 def _plain(value: float) -> str:
@@ -62,6 +60,40 @@ def _plain_date(value: date | datetime | time | timedelta) -> str:
         minutes, seconds = divmod(round(value.total_seconds()), 60)
         return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     return value.isoformat()
+
+
+@lru_cache(maxsize=4_096)
+def _dated(value: date | datetime | time | timedelta, code: str) -> str:
+    tokens = _sections(code)[0]
+    return _date(value, tokens) if any(kind in _MOMENTS for kind, _ in tokens) else _plain_date(value)
+
+
+def _usual(value: float, code: str) -> str:
+    """Return a number by a format of one group of digits, as nearly all are; empty if it needs more than that."""
+    usual = _usual_format(code)
+    if usual is None or not -_EXACT < value < _EXACT or (value <= 0 and not usual[-1]):
+        return ""
+    before, factor, form, after, _ = usual
+    text = f"{before}{format(abs(value) * factor, form)}{after}"
+    return f"-{text}" if value < 0 and _NOT_ZERO.search(text) else text
+
+
+@lru_cache(maxsize=512)
+def _usual_format(code: str) -> tuple[str, float, str, str, bool] | None:
+    """Return what stands before the digits, a factor, a format of Python, what stands behind; is it for all numbers."""
+    parts = _sections(code)
+    tokens = parts[0]
+    kinds = [kind for kind, _ in tokens]
+    if kinds.count("digits") != 1 or not {"digits", "quoted", "escaped", "currency", "other"}.issuperset(kinds):
+        return None
+    place = kinds.index("digits")
+    whole, _, behind = tokens[place][1].partition(".")
+    signs = "".join(text for kind, text in tokens if kind == "other")
+    if whole.count("0") != 1 or not whole.endswith("0") or behind.strip("0") or set(signs) & set("/@"):
+        return None
+    before, after = ("".join(text for _, text in some) for some in (tokens[:place], tokens[place + 1 :]))
+    form = f"{',' if ',' in whole else ''}.{len(behind)}f"
+    return before.lstrip(), _NUDGE * 100 ** signs.count("%"), form, after.rstrip(), len(parts) == 1
 
 
 @lru_cache(maxsize=512)
@@ -81,7 +113,7 @@ def _number(value: float, code: str) -> str:
     parts = _sections(code)
     tokens, is_signed = _section_for(value, parts)
     kinds = {kind for kind, _ in tokens}
-    if kinds & {"date", "elapsed"}:
+    if kinds & _MOMENTS:
         return _date(_EPOCH + value * _DAY, tokens) if 0 <= value < _LAST_DAY else _plain(value)
     if "digits" in kinds:
         written = _digits(abs(value), tokens)
@@ -138,10 +170,7 @@ def _decimal(value: float, place: str) -> str:
     whole, _, behind = place.partition(".")
     scaled, behind = whole.rstrip(","), behind.rstrip(",")
     value /= 1000 ** (len(place.rstrip(".")) - len(f"{scaled}.{behind}".rstrip(".")))
-    if value >= _EXACT:
-        text = f"{value:.{len(behind)}f}"
-    else:  # by its 15 significant digits, and half a unit up, as workbooks do
-        text = f"{Decimal(f'{value:.15g}').quantize(Decimal(1).scaleb(-len(behind)), ROUND_HALF_UP):f}"
+    text = f"{value * _NUDGE:.{len(behind)}f}"
     integer, _, decimals = text.partition(".")
     kept = decimals[: behind.count("0")] + decimals[behind.count("0") :].rstrip("0")
     least = scaled.count("0")

@@ -14,6 +14,8 @@ from lxml import etree
 
 from indexer.errors import ParseError
 
+OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office's files before 2007, and of what it encrypts
+_ENCRYPTED = ("EncryptedPackage", "EncryptedSummary")  # streams
 _MOST_PARTS = 20_000
 _LONGEST_PART = 40_000_000  # bytes, decompressed
 _LONGEST_TOTAL = 200_000_000  # bytes of the parts that are read
@@ -32,13 +34,21 @@ DAMAGED: tuple[type[Exception], ...] = (  # what zipfile and its like raise for 
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 
 
+def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
+    """Raise ParseError for an OLE file that is encrypted; for any other too, unless old workbooks are read."""
+    if any(name.encode("utf-16-le") in body for name in _ENCRYPTED):
+        raise ParseError("encrypted: it opens only with a password")
+    if not is_workbook:
+        raise ParseError("in a format of Office older than 2007, which is not read")
+
+
 class Package:
     """The parts of one document, by name."""
 
     def __init__(self, body: bytes) -> None:
         """Open a document; raises ParseError if it is no zip, or too large a one."""
-        if body.startswith(b"\xd0\xcf\x11\xe0"):  # an OLE file: what Office makes of an encrypted document
-            raise ParseError("encrypted, or in a format older than 2007")
+        if body.startswith(OLE):
+            refuse_ole(body)
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(body))
         except DAMAGED as error:

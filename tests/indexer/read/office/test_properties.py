@@ -131,6 +131,13 @@ def test_pdf_of_ten_thousand_pages() -> None:
 def test_encrypted_documents_say_so() -> None:
     with pytest.raises(ParseError, match="encrypted: it opens only with a password"):
         read("a.pdf", files.ENCRYPTED_PDF)
-    for name in ("a.docx", "a.pptx", "a.epub"):
-        with pytest.raises(ParseError, match="encrypted"):
-            read(name, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1000))
+    ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1000)
+    for name in ("a.docx", "a.pptx", "a.xlsx", "a.xls"):
+        with pytest.raises(ParseError, match="encrypted: it opens only with a password"):
+            read(name, ole + "EncryptedPackage".encode("utf-16-le"))
+    for name in ("a.docx", "a.pptx"):
+        with pytest.raises(ParseError, match="older than 2007"):
+            read(name, ole)
+    manifest = '<manifest:file-entry><manifest:encryption-data manifest:checksum="x"/></manifest:file-entry>'
+    with pytest.raises(ParseError, match="encrypted: it opens only with a password"):
+        read("a.ods", files.zipped({"content.xml": b"\x03\x00", "META-INF/manifest.xml": manifest}))

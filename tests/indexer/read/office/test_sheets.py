@@ -1,0 +1,199 @@
+"""Workbooks as Excel, LibreOffice and programs write them: values as people see them, merged cells, heads of tables."""
+
+from datetime import date, datetime, time, timedelta
+
+import pytest
+
+from indexer import notes
+from indexer.read.office import sheets
+from indexer.read.office.number_formats import Value, shown
+from tests.indexer import files
+
+FORMATS = [
+    (0.25, "0.0%", "25.0%"), (0.1 + 0.2, "General", "0.3"), (1e20, "General", "100000000000000000000"),
+    (1234.5, "#,##0.00 €", "1,234.50 €"), (1234.5, r"[$€-407]\ #,##0.00", "€ 1,234.50"), (3, "00000", "00003"),
+    (-5, "0;(0)", "(5)"), (-5.5, "$0.00", "-$5.50"), (0, '#,##0;-#,##0;"-"', "-"), (-0.001, "0.0", "0.0"),
+    (1234567, '0.0,,"M"', "1.2M"), (12345, "0,", "12"), (0.5, "# ?/?", "1/2"), (1.75, "# ?/?", "1 3/4"),
+    (12345.678, "0.00E+00", "1.23E+04"), (5551234, "000-0000", "555-1234"), (2.675, "0.00", "2.68"),
+    (0.125, "0.00", "0.13"), (1.5, "0.##", "1.5"), (2, "0.##", "2"), (7, '0 "kg"', "7 kg"), (123, "@", "123"),
+    (-7, r'_-* #,##0.00\ "zł"_-;\-* #,##0.00\ "zł"_-;_-* "-"??\ "zł"_-;_-@_-', "-7.00 zł"),
+    (1500, '[>=1000]0.0,"k";0', "1.5k"), (15, '[>=1000]0.0,"k";0', "15"), (-3, "0.0;[Red]-0.0", "-3.0"),
+    (0.5, ";;;", ""), (12, 'General" pcs"', "12 pcs"), (True, "0", "TRUE"), (45356, "yyyy-mm-dd", "2024-03-05"),
+    (date(2024, 3, 5), "General", "2024-03-05"), (date(2024, 3, 5), "d/m/yyyy", "5/3/2024"),
+    (date(2024, 3, 5), "[$-409]mmmm d, yyyy;@", "March 5, 2024"), (date(2024, 3, 5), "ddd dd.mm.yy", "Tue 05.03.24"),
+    (datetime(2024, 3, 5, 14, 30), "General", "2024-03-05 14:30"), (time(14, 30), "h:mm AM/PM", "2:30 PM"),
+    (datetime(2024, 3, 5, 14, 5), "dd.mm.yyyy hh:mm", "05.03.2024 14:05"), (time(0, 2, 3), "mm:ss", "02:03"),
+    (timedelta(hours=30, minutes=5), "[h]:mm", "30:05"), (timedelta(hours=30), "General", "30:00:00"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "code", "expected"), FORMATS)
+def test_values_by_the_format_of_their_cell(value: Value, code: str, expected: str) -> None:
+    assert shown(value, code) == expected
+
+
+def text(*rows: str, styles: str = "", after: str = "", kind: str = "worksheet") -> str:
+    """The text of a sheet whose rows are cells in XML."""
+    body = "".join(f'<row r="{number}">{cells}</row>' for number, cells in enumerate(rows, start=1))
+    parts = {
+        "xl/worksheets/1.xml": f"<worksheet {files.SHEET}><sheetData>{body}</sheetData>{after}</worksheet>",
+        "xl/_rels/workbook.xml.rels": files.relations(s1=f"{kind} worksheets/1.xml", s="styles styles.xml"),
+        "xl/styles.xml": f"<styleSheet {files.SHEET}>{styles}</styleSheet>",
+    }
+    found = sheets.read(files.with_parts(files.xlsx(Sheet=[]), dict(parts)), None).sections
+    return found[0].text if found else ""
+
+
+def words(place: str, content: str) -> str:
+    return f'<c r="{place}" t="inlineStr"><is><t>{content}</t></is></c>'
+
+
+def number(place: str, value: object, style: int = 0) -> str:
+    return f'<c r="{place}" s="{style}"><v>{value}</v></c>'
+
+
+def row(place: int, contents: str) -> str:
+    """Cells of a row, as words and numbers parted by `|`."""
+    pairs = zip("ABCDEFGH", contents.split("|"), strict=False)
+    return "".join(
+        number(f"{column}{place}", content) if content.isdigit() else words(f"{column}{place}", content)
+        for column, content in pairs
+        if content
+    )
+
+
+def rows(*contents: str) -> list[str]:
+    return [row(place, content) for place, content in enumerate(contents, start=1)]
+
+
+def merged(*ranges: str) -> str:
+    return "<mergeCells>" + "".join(f'<mergeCell ref="{one}"/>' for one in ranges) + "</mergeCells>"
+
+
+def test_numbers_dates_and_errors_are_as_their_cells_show_them() -> None:
+    styles = (
+        '<numFmts><numFmt numFmtId="164" formatCode="#,##0.0&quot; kg&quot;"/></numFmts><cellXfs><xf numFmtId="0"/>'
+        '<xf numFmtId="9"/><xf numFmtId="164"/><xf numFmtId="14"/><xf numFmtId="44"/></cellXfs>'
+    )
+    cells = (
+        words("A1", "Boat") + number("B1", 0.256, 1) + number("C1", 1234.56, 2) + number("D1", 45356, 3)
+        + number("E1", 9.5, 4) + number("F1", 0.1 + 0.2) + '<c r="G1" t="b"><v>1</v></c>'
+        '<c r="H1" t="e"><f>1/0</f><v>#DIV/0!</v></c>'
+    )  # fmt: skip
+    assert text(cells, styles=styles) == "Boat | 26% | 1,234.6 kg | 2024-03-05 | $9.50 | 0.3 | TRUE | #DIV/0!"
+
+
+@pytest.mark.parametrize(
+    ("contents", "ranges", "expected"),
+    [
+        (("Zone|Ticket|Price", "Port|Day|6", "|Week|19", "Quay|Day|8"), ["A2:A3"],
+         "Zone: Port | Ticket: Day | Price: 6\nZone: Port | Ticket: Week | Price: 19\n"
+         "Zone: Quay | Ticket: Day | Price: 8"),
+        (("Region|Sales||Cost", "|2023|2024|2024", "North|5|6|7", "South|1|2|3"), ["A1:A2", "B1:C1"],
+         "Region: North | Sales 2023: 5 | Sales 2024: 6 | Cost 2024: 7\n"
+         "Region: South | Sales 2023: 1 | Sales 2024: 2 | Cost 2024: 3"),
+        (("Fares of the port||", "Zone|Ticket|Price", "Port|Day|6", "Quay|Day|8"), ["A1:C1"],
+         "Fares of the port\nZone: Port | Ticket: Day | Price: 6\nZone: Quay | Ticket: Day | Price: 8"),
+        (("Zone|Ticket|Price", "Port|closed in winter|", "Quay|Day|8"), ["B2:C2"],
+         "Zone: Port | Ticket: closed in winter | Price: closed in winter\nZone: Quay | Ticket: Day | Price: 8"),
+        (("Zone|Ticket|Price", "In summer", "Port|Day|8", "In winter", "Port|Day|6"), ["A2:C2", "A4:C4"],
+         "Zone: In summer\nZone: Port | Ticket: Day | Price: 8\nZone: In winter\nZone: Port | Ticket: Day | Price: 6"),
+        (("a|b", "c|d"), ["A1:B2", "B2:C3", "A1:XFD1048576"], "a\na"),
+    ],
+)  # fmt: skip
+def test_merged_cells(contents: tuple[str, ...], ranges: list[str], expected: str) -> None:
+    assert text(*rows(*contents), after=merged(*ranges)) == expected
+
+
+@pytest.mark.parametrize(
+    ("contents", "expected"),
+    [
+        (("", "Fares", "", "Zone|2023|2024", "Port|6|7", "Quay|8|9"),
+         "Fares\nZone: Port | 2023: 6 | 2024: 7\nZone: Quay | 2023: 8 | 2024: 9"),
+        (("Station|Height|Rain", "|m|mm", "Pier|4|12", "Hill|310|30"),
+         "Station: Pier | Height m: 4 | Rain mm: 12\nStation: Hill | Height m: 310 | Rain mm: 30"),
+        (("5|6", "7|8"), "5 | 6\n7 | 8"),
+    ],
+)  # fmt: skip
+def test_heads(contents: tuple[str, ...], expected: str) -> None:
+    assert text(*rows(*contents)) == expected
+
+
+def test_formulas_without_a_value_and_sheets_that_are_charts_are_noted() -> None:
+    notes.take()
+    assert text(words("A1", "a") + '<c r="B1"><f>1+1</f></c>') == "a"
+    assert notes.take() == ("formulas without a stored value were left out",)
+    assert text(kind="chartsheet") == ""
+    assert notes.take() == ("a sheet that is a chart or a macro was not read",)
+
+
+def test_text_boxes_are_below_the_cells() -> None:
+    book = files.xlsx(Sheet=[["a", "b"]])
+    drawing = (
+        '<xdr:wsDr xmlns:xdr="http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing" '
+        'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><xdr:sp><xdr:txBody><a:p><a:r><a:t>Closed '
+        "</a:t></a:r><a:r><a:t>on Sundays</a:t></a:r></a:p></xdr:txBody></xdr:sp></xdr:wsDr>"
+    )
+    parts = {"xl/worksheets/_rels/1.xml.rels": files.relations(d="drawing ../d.xml"), "xl/d.xml": drawing}
+    [section] = sheets.read(files.with_parts(book, dict(parts)), None).sections
+    assert section.text == "a | b\nClosed on Sundays"
+
+
+def ods(*tables: str) -> bytes:
+    names = ("office", "table", "text", "style", "dc")
+    spaces = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in names[:-1])
+    spaces += ' xmlns:dc="http://purl.org/dc/elements/1.1/"'
+    hidden = '<style:style style:name="off"><style:table-properties table:display="false"/></style:style>'
+    body = f"<office:body><office:spreadsheet>{''.join(tables)}</office:spreadsheet></office:body>"
+    return files.zipped(
+        {
+            "content.xml": f"<office:document-content {spaces}>{hidden}{body}</office:document-content>",
+            "meta.xml": f"<office:document-meta {spaces}><dc:title>Zoo</dc:title><dc:date>2026-05-01T10:00:00</dc:date>"
+            "</office:document-meta>",
+        }
+    )
+
+
+def cell(content: str, properties: str = "", name: str = "table-cell") -> str:
+    return f"<table:{name} {properties}><text:p>{content}</text:p></table:{name}>"
+
+
+def table(*rows: str, columns: str = "", style: str = "") -> str:
+    lines = "".join(
+        line if line.startswith("<table:table-row ") else f"<table:table-row>{line}</table:table-row>" for line in rows
+    )
+    return f'<table:table table:name="S" table:style-name="{style}">{columns}{lines}</table:table>'
+
+
+GAP = '<table:table-cell table:number-columns-repeated="{}"/>'
+COVERED = '<table:covered-table-cell table:number-columns-repeated="{}"/>'
+HEAD = cell("Zone") + cell("Price")
+
+
+@pytest.mark.parametrize(
+    ("sheet", "expected"),
+    [
+        (table(HEAD, cell("Port") + cell("25%", 'office:value="0.25"'), cell("Quay") + cell("3 €", 'office:value="3"')),
+         "Zone: Port | Price: 25%\nZone: Quay | Price: 3 €"),
+        (table(HEAD, cell("Port", 'table:number-rows-spanned="2"') + cell("1"), COVERED.format(1) + cell("2")),
+         "Zone: Port | Price: 1\nZone: Port | Price: 2"),
+        (table(cell("Fares", 'table:number-columns-spanned="2"') + COVERED.format(1), HEAD, cell("Port") + cell("1")),
+         "Fares\nZone: Port | Price: 1"),
+        (table(GAP.format(2) + HEAD + GAP.format(16_000), GAP.format(2) + cell("Port") + cell("1"),
+               '<table:table-row table:number-rows-repeated="1048574"><table:table-cell/></table:table-row>'),
+         "Zone: Port | Price: 1"),
+        (table(HEAD, '<table:table-row table:visibility="collapse">' + cell("NO") + cell("1") + "</table:table-row>",
+               cell("Port<text:s text:c='2'/>one"
+               "<office:annotation><text:p>NO</text:p></office:annotation>") + cell("2")),
+         "Zone: Port one | Price: 2"),
+        (table(HEAD, cell("Port") + '<table:table-cell office:value-type="percentage" office:value="0.5"/>'),
+         "Zone: Port | Price: 50%"),
+        (table(cell("a") + cell("NO") + cell("b"),
+               columns='<table:table-column/><table:table-column table:visibility="collapse"/>'), "a | b"),
+        (table(cell("x", 'table:number-columns-repeated="2"')) + table(cell("NO"), style="off"), "x"),
+    ],
+)  # fmt: skip
+def test_ods(sheet: str, expected: str) -> None:
+    found = sheets.read(ods(sheet), None)
+    assert [section.text for section in found.sections] == [expected]
+    assert (found.title, found.declared.date) == ("Zoo", "2026-05-01")
