@@ -3,78 +3,53 @@
 import ctypes
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 
+from indexer import notes
 from indexer.read.extraction import tidy
+from indexer.read.pdf.directions import FROM_THE_RIGHT, Glyph, is_right_to_left, runs_of
+from indexer.read.pdf.drawings import Rule, Turn, Upright, drawn_lines
+from indexer.read.pdf.letters import Word, is_printed_twice, printed_once, spaced_words
 
 _MOST_CHARACTERS = 200_000  # of a page whose layout is looked at
 _MOST_WORDS = 30_000
-_MOST_OBJECTS = 20_000  # of a page, of which some programs make one of each letter: looked at for lines
-_MOST_FORMS = 100  # pictures and pages within it
-_TURNED = 0.2  # share of words that are not upright above which a page is no page of lines
-_RIGHT_TO_LEFT = 0.1  # share of letters
-_THIN = 3.0  # points: what is drawn lower than this is a line
-_LONG = 15.0  # points: and longer than this
-_SHORT = 5.0  # points: a vertical one is longer than this
+_SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
+_LEVEL = 0.1  # slope of text that counts as level
+_LEAST_WITH_LINES = 6  # words that run in another direction than most of a page, next to which lines are looked for
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u00ad\u200b]+[\x02\ufffe\u00ad]?")
+_LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
 _HALF = re.compile("[\ud800-\udfff]")
 _HYPHENS = ("\x02", "\ufffe", "\u00ad")  # what PDFium gives for a hyphen that only ends a line, and soft ones
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
-_FROM_THE_RIGHT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-_LETTER = re.compile(r"[^\W\d_]")
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w*bx|bx\d|[a-z]TB|-B\b", re.ASCII)
 _BOLD = 600  # font weight
 _STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)  # says whether it is bold
 _FIXED = 1  # flag of a font
-_TURNS = {0: (1, 0, 0, 1), 1: (0, 1, -1, 0), 2: (-1, 0, 0, -1), 3: (0, -1, 1, 0)}  # x' = ax + by, y' = cx + dy
+_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))  # quarter turns to the right
 
 
-Matrix = tuple[float, float, float, float, float, float]  # as PDF has it: x' = ax + cy + e, y' = bx + dy + f
-
-
-class Word(NamedTuple):
-    """A run of characters without a space; points, from the lower left of the page as it is shown."""
-
-    text: str
-    left: float
-    right: float
-    base: float  # of the line it stands on
-    size: float
-    is_bold: bool = False
-    is_fixed: bool = False  # in type of which every letter is as wide as another
-
-
-class Rule(NamedTuple):
-    """A horizontal line that is drawn."""
-
-    left: float
-    right: float
-    y: float
-
-
-class Upright(NamedTuple):
-    """A vertical line that is drawn."""
-
-    x: float
-    bottom: float
-    top: float
+Frames = dict[int | None, tuple[bool, list[Word]]]  # by quarter turns: whether they are read from the right, and words
 
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """What is on a page."""
+    """What is on a page in one direction, as it is seen when the page is turned so that it is upright.
+
+    Where it is read from right to left, places are those in a mirror: what is read first is left.
+    """
 
     text: str  # as PDFium orders it, for a page whose layout is not followed
     words: tuple[Word, ...] = ()  # in the order of the file; none where the layout cannot be followed
     rules: tuple[Rule | Upright, ...] = ()
     height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
-    aside: tuple[str, ...] = ()  # words that are not upright on a page of lines
+    aside: tuple[str, ...] = ()  # words that are slanted
+    turned: tuple["Characters", ...] = ()  # what runs in other directions than most of the page
 
 
 def read_page(document: Any, index: int) -> Characters:
@@ -110,27 +85,38 @@ def shows_something(document: Any, index: int) -> bool:
 def _characters(page: Any, text_page: Any) -> Characters:
     count = pdfium.FPDFText_CountChars(text_page)
     text = _all_text(text_page, count) if 0 < count <= _MOST_CHARACTERS else ""
-    letters = len(_LETTER.findall(text))
-    if not text or len(_FROM_THE_RIGHT.findall(text)) > _RIGHT_TO_LEFT * letters:
+    if not text:
         return Characters(_simple(text_page))
-    found = list(_words(page, text_page, text))
-    upright = [word for word, is_upright in found if is_upright]
-    if len(found) > _MOST_WORDS or len(found) - len(upright) > _TURNED * len(found):
+    reader = _Reader(page, text_page, text)
+    frames: Frames = {}
+    if not FROM_THE_RIGHT.search(text):
+        frames = reader.words()
+    if not frames or any(is_printed_twice(words) for _, words in frames.values()):
+        frames = reader.words_by_place()
+    total = sum(len(words) for _, words in frames.values())
+    _, aside = frames.pop(None, (False, []))
+    if len(aside) > _SLANTED * total:
+        notes.add("a PDF page of vertical or slanted text: its layout was not followed")
+    if total > _MOST_WORDS or len(aside) > _SLANTED * total:
         return Characters(_simple(text_page))
-    if not found:  # all of it lies outside the visible page
+    made: list[Characters] = []
+    for turn, (from_the_right, words) in sorted(frames.items(), key=lambda frame: -len(frame[1][1])):
+        drawn = drawn_lines(page, _TURNS[turn or 0]) if not made or len(words) >= _LEAST_WITH_LINES else ()
+        rules = map(_in_mirror, drawn) if from_the_right else drawn
+        kept = tuple(spaced_words(printed_once(words)))
+        made.append(Characters("", kept, tuple(rules), _height(page, turn or 0)))
+    if not made:  # all of it lies outside the visible page
         return Characters("")
-    return Characters(
-        "",
-        tuple(upright),
-        tuple(_rules(page)),
-        _height(page),
-        tuple(word.text for word, is_upright in found if not is_upright),
-    )
+    return replace(made[0], aside=tuple(word.text for word in aside), turned=tuple(made[1:]))
 
 
-def _height(page: Any) -> tuple[float, float]:
+def _in_mirror(line: Rule | Upright) -> Rule | Upright:
+    return Rule(-line.right, -line.left, line.y) if isinstance(line, Rule) else line._replace(x=-line.x)
+
+
+def _height(page: Any, turn: int) -> tuple[float, float]:
     west, south, east, north = page.get_bbox()
-    _, _, c, d = _TURNS[pdfium.FPDFPage_GetRotation(page) % 4]
+    _, _, c, d = _TURNS[turn]
     low, high = sorted((c * west + d * south, c * east + d * north))
     return low, high
 
@@ -149,36 +135,105 @@ def _all_text(text_page: Any, count: int) -> str:
     return "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
 
 
-def _words(page: Any, text_page: Any, text: str) -> Iterator[tuple[Word, bool]]:
-    """Words on the visible page, and whether each is upright."""
-    west, south, east, north = page.get_bbox()
-    a, b, c, d = _TURNS[pdfium.FPDFPage_GetRotation(page) % 4]
-    text_page = text_page.raw  # which each of the many calls below would look up
-    x, y, left, right, bottom, top = (ctypes.c_double() for _ in range(6))
-    at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (left, right, bottom, top)]
-    matrix = pdfium.FS_MATRIX()
-    fonts = _Fonts(text_page)
-    for found in _WORD.finditer(text):
-        first, last = found.start(), found.end() - 1
-        pdfium.FPDFText_GetCharOrigin(text_page, first, *at)
-        if not (west <= x.value <= east and south <= y.value <= north):
-            continue
-        word = found[0]
-        if _HALF.search(word):
-            word = word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        if word[-1] in _HYPHENS:
-            word = word[:-1] + "-"
-        pdfium.FPDFText_GetMatrix(text_page, first, matrix)
-        along, across = a * matrix.a + b * matrix.b, c * matrix.a + d * matrix.b
-        size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * math.hypot(matrix.c, matrix.d)
-        start, base = a * x.value + b * y.value, c * x.value + d * y.value
-        pdfium.FPDFText_GetCharBox(text_page, last, *box)
-        ends = a * left.value + b * bottom.value, a * right.value + b * top.value
-        lows = c * left.value + d * bottom.value, c * right.value + d * top.value
-        end = max(ends)
-        is_upright = along > 0 and abs(across) <= along * 0.1 and end >= start
-        is_level = min(lows) <= base + 2 * size and max(lows) >= base - 2 * size
-        yield Word(word, start, end, base, size, *fonts.style(first)), is_upright and is_level
+def _turn(matrix: Any) -> int | None:
+    """Return how many quarter turns to the right set text upright; None where it is slanted."""
+    a, b = matrix.a, matrix.b
+    if a < 0 < matrix.d:  # right-to-left text that is recognised on a scan is drawn in a mirror
+        a = -a
+    if abs(b) <= _LEVEL * abs(a):
+        return 0 if a > 0 else 2
+    if abs(a) <= _LEVEL * abs(b):
+        return 1 if b > 0 else 3
+    return None
+
+
+class _Reader:
+    """Words on the visible page."""
+
+    def __init__(self, page: Any, text_page: Any, text: str) -> None:
+        self._text_page = text_page.raw  # which each of the many calls below would look up
+        self._text = text
+        self._edges = page.get_bbox()
+        self._fonts = _Fonts(self._text_page)
+
+    def words(self) -> Frames:
+        """Return the words as PDFium parts them, by the direction that they run in."""
+        west, south, east, north = self._edges
+        text_page, fonts = self._text_page, self._fonts
+        x, y, left, right, bottom, top = (ctypes.c_double() for _ in range(6))
+        at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (left, right, bottom, top)]
+        matrix = pdfium.FS_MATRIX()
+        frames: Frames = {}
+        for found in _WORD.finditer(self._text):
+            first, last = found.start(), found.end() - 1
+            pdfium.FPDFText_GetCharOrigin(text_page, first, *at)
+            if not (west <= x.value <= east and south <= y.value <= north):
+                continue
+            pdfium.FPDFText_GetMatrix(text_page, first, matrix)
+            turn = _turn(matrix)
+            a, b, c, d = _TURNS[turn or 0]
+            size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * math.hypot(matrix.c, matrix.d)
+            start, base = a * x.value + b * y.value, c * x.value + d * y.value
+            pdfium.FPDFText_GetCharBox(text_page, last, *box)
+            end = max(a * left.value + b * bottom.value, a * right.value + b * top.value)
+            lows = c * left.value + d * bottom.value, c * right.value + d * top.value
+            if end < start or min(lows) > base + 2 * size or max(lows) < base - 2 * size:
+                turn = None
+            _, words = frames.setdefault(turn, (False, []))
+            words.append(Word(_written(found[0]), start, end, base, size, *fonts.style(first)))
+        return frames
+
+    def words_by_place(self) -> Frames:
+        """Return the words as the places of their letters part and order them, by the direction that they run in."""
+        frames: Frames = {}
+        for turn, glyphs in self._glyphs().items():
+            from_the_right = is_right_to_left(glyphs)
+            runs = runs_of(glyphs, from_the_right=from_the_right)
+            frames[turn] = (
+                from_the_right,
+                [Word(_written(run.text), *run[1:5], *self._fonts.style(run.place)) for run in runs],
+            )
+        return frames
+
+    def _glyphs(self) -> dict[int | None, list[Glyph]]:
+        west, south, east, north = self._edges
+        text_page = self._text_page
+        x, y = ctypes.c_double(), ctypes.c_double()
+        matrix, box = pdfium.FS_MATRIX(), pdfium.FS_RECTF()
+        glyphs: defaultdict[int | None, list[Glyph]] = defaultdict(list)
+        last: tuple[float, float] | None = None
+        for found in _LETTER.finditer(self._text):
+            place = found.start()
+            pdfium.FPDFText_GetCharOrigin(text_page, place, x, y)
+            if not (west <= x.value <= east and south <= y.value <= north):
+                continue
+            pdfium.FPDFText_GetMatrix(text_page, place, matrix)
+            turn = _turn(matrix)
+            a, b, c, d = _TURNS[turn or 0]
+            pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
+            start, base = a * x.value + b * y.value, c * x.value + d * y.value
+            left, right = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
+            if last == (x.value, y.value) and glyphs[turn]:  # a part of a ligature
+                one = glyphs[turn][-1]
+                if one.text == found[0] and not self._is_one_object(place - 1, place):
+                    continue
+                glyphs[turn][-1] = one._replace(text=one.text + found[0], right=max(one.right, right))
+                continue
+            last = x.value, y.value
+            size = abs(pdfium.FPDFText_GetFontSize(text_page, place)) * math.hypot(matrix.c, matrix.d)
+            glyphs[turn].append(Glyph(found[0], min(start, left), right, base, size, place))
+        return glyphs
+
+    def _is_one_object(self, place: int, after: int) -> bool:
+        things = [pdfium.FPDFText_GetTextObject(self._text_page, one) for one in (place, after)]
+        return len({ctypes.addressof(thing.contents) for thing in things if thing}) == 1
+
+
+def _written(word: str) -> str:
+    """Return a word with its letters beyond 16 bits put together, and with a hyphen for one at the end of a line."""
+    if _HALF.search(word):
+        word = word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return word[:-1] + "-" if word[-1] in _HYPHENS else word
 
 
 class _Fonts:
@@ -208,50 +263,3 @@ def _plain(name: bytes) -> str:
     """A font's name without the tag of a subset, in lower case but for the short forms at its end."""
     text = name.decode("latin-1").rpartition("+")[2]
     return text if text.endswith(("TB", "-B")) else text.lower()
-
-
-def _rules(page: Any) -> Iterator[Rule | Upright]:
-    a, b, c, d = _TURNS[pdfium.FPDFPage_GetRotation(page) % 4]
-    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
-    sides = [ctypes.byref(side) for side in (left, bottom, right, top)]
-    page = page.raw
-    count = pdfium.FPDFPage_CountObjects(page)
-    looked_at = 0
-    todo: list[tuple[Any, Any, int, Matrix]] = [(page, pdfium.FPDFPage_GetObject, count, (a, c, b, d, 0.0, 0.0))]
-    while todo:
-        holder, get, count, matrix = todo.pop()
-        looked_at += count
-        if looked_at > _MOST_OBJECTS:
-            return
-        for place in range(count):
-            thing = get(holder, place)
-            kind = pdfium.FPDFPageObj_GetType(thing)
-            if kind == pdfium.FPDF_PAGEOBJ_FORM and len(todo) < _MOST_FORMS:
-                inner = _times(_matrix_of(thing), matrix)
-                todo.append((thing, pdfium.FPDFFormObj_GetObject, pdfium.FPDFFormObj_CountObjects(thing), inner))
-            if kind != pdfium.FPDF_PAGEOBJ_PATH:
-                continue
-            pdfium.FPDFPageObj_GetBounds(thing, *sides)
-            corners = [_at(matrix, left.value, bottom.value), _at(matrix, right.value, top.value)]
-            (west, east), (low, high) = (sorted(values) for values in zip(*corners, strict=True))
-            if east - west >= _LONG and high - low <= _THIN:
-                yield Rule(west, east, (low + high) / 2)
-            elif high - low >= _SHORT and east - west <= _THIN:
-                yield Upright((west + east) / 2, low, high)
-
-
-def _matrix_of(thing: Any) -> Matrix:
-    own = pdfium.FS_MATRIX(1, 0, 0, 1, 0, 0)
-    pdfium.FPDFPageObj_GetMatrix(thing, own)
-    return own.a, own.b, own.c, own.d, own.e, own.f
-
-
-def _times(one: Matrix, two: Matrix) -> Matrix:
-    a, b, c, d, e, f = one
-    m, n, o, p, q, r = two
-    return a * m + b * o, a * n + b * p, c * m + d * o, c * n + d * p, e * m + f * o + q, e * n + f * p + r
-
-
-def _at(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
-    a, b, c, d, e, f = matrix
-    return a * x + c * y + e, b * x + d * y + f

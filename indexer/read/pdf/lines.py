@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from indexer.read.pdf.characters import Word
+from indexer.read.pdf.letters import Word
 
 _SPACE = 1.0  # of the size: a gap that parts pieces
 _TIGHT = 0.45  # of the size: a gap that parts none, in whatever order the file has them

@@ -28,6 +28,7 @@ def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
     tables, lines = ruled(own, found.rules)
     units: list[Line | Table] = [*tables, *lines]
     blocks = [block for column in in_order(units) for block in blocks_of(unruled(column))]
+    blocks += [block for turned in found.turned for block in laid_out(Page(turned), ())]
     if found.aside:
         blocks.append(Block("text", " ".join(found.aside)))
     return blocks

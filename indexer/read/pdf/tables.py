@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
-from indexer.read.pdf.characters import Rule, Upright, Word
+from indexer.read.pdf.drawings import Rule, Upright
+from indexer.read.pdf.letters import Word
 from indexer.read.pdf.lines import Line, line_of, rows_of
 from indexer.records import COLUMNS
 

@@ -11,6 +11,23 @@ def text(
     return f"BT /F{3 if fixed else 2 if bold else 1} {size} Tf {mode} Tr 1 0 0 1 {x} {y} Tm ({shown}) Tj ET"
 
 
+# first code of a range in the font of `script`, its first letter, and how many there are: digits, Hebrew, Arabic, forms
+_RANGES = ((0x20, 0x20, 0x20), (0x40, 0x5D0, 27), (0x5B, 0x627, 36), (0xA1, 0xFEA1, 92))
+
+
+def script(x: float, y: float, words: str, *, size: float = 10) -> str:
+    """A piece of text in Hebrew or Arabic script, in the order given; each letter is 0.6 of the size wide."""
+    codes = [next(code + ord(letter) - first for code, first, many in _RANGES if 0 <= ord(letter) - first < many)
+             for letter in words]  # fmt: skip
+    return f"BT /F4 {size} Tf 1 0 0 1 {x} {y} Tm <{bytes(codes).hex()}> Tj ET"
+
+
+def from_the_right(right: float, y: float, words: str, *, size: float = 10) -> str:
+    """A piece of text in Hebrew or Arabic script whose letters are drawn one by one, without spaces."""
+    places = enumerate(words, start=1)
+    return "\n".join(script(right - 0.6 * size * place, y, one, size=size) for place, one in places if one != " ")
+
+
 def lines(x: float, y: float, *texts: str, step: float = 12, fixed: bool = False) -> str:
     """Lines below each other."""
     return "\n".join(text(x, y - step * number, line, fixed=fixed) for number, line in enumerate(texts))
@@ -23,7 +40,9 @@ def rule(left: float, bottom: float, right: float, top: float) -> str:
 
 def drawn(*pages: str, bookmarks: Sequence[tuple[str, int]] = (), turned: int = 0) -> bytes:
     """Return a PDF of pages of 600 × 800 points; bookmarks are titles with the number of a page from 0."""
-    fonts = "<< /F1 3 0 R /F2 4 0 R /F3 << /Type /Font /Subtype /Type1 /BaseFont /Courier >> >>"
+    courier = "<< /Type /Font /Subtype /Type1 /BaseFont /Courier"
+    script = f"{courier} /ToUnicode {6 + len(bookmarks) + 2 * len(pages)} 0 R >>"
+    fonts = f"<< /F1 3 0 R /F2 4 0 R /F3 {courier} >> /F4 {script} >>"
     first = 6 + len(bookmarks)
     kids = " ".join(f"{first + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
@@ -42,6 +61,10 @@ def drawn(*pages: str, bookmarks: Sequence[tuple[str, int]] = (), turned: int = 
             f"/Contents {first + 1 + 2 * number} 0 R /Resources << /Font {fonts} >> >>",
             f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
         ]
+    unicode_map = f"1 begincodespacerange <00> <FF> endcodespacerange {len(_RANGES)} beginbfrange "
+    unicode_map += "".join(f"<{code:02x}> <{code + many - 1:02x}> <{letter:04x}> " for code, letter, many in _RANGES)
+    unicode_map += "endbfrange"
+    objects.append(f"<< /Length {len(unicode_map)} >>\nstream\n{unicode_map}\nendstream")
     out, offsets = bytearray(b"%PDF-1.4\n"), []
     for number, content in enumerate(objects, start=1):
         offsets.append(len(out))

@@ -1,0 +1,124 @@
+"""Words whose letters are set apart, or printed twice for a shadow or bold type."""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+_TOKEN = 2  # characters between two spaces that may be part of a spaced word
+_LEAST = 3  # pieces of a spaced word
+_LEAST_ALONE = 5  # pieces of one on a line of its own, next to which nothing shows how wide a space is
+_SPACE = (0.2, 0.7)  # of the size: gaps as wide as an ordinary space
+_WIDEST = 2.0  # of the size: gap between spaced words
+_JUMP = 0.12  # of the size: gaps between words are wider by this than those between letters
+_RATIO = 1.4  # and by this factor
+_EVEN = 0.25  # of the size: difference between gaps inside a word
+_VOWELS = frozenset("aeiouy")
+_SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # of formulas
+_COPY = 0.2  # of the size: distance of a copy, roughly
+
+
+class Word(NamedTuple):
+    """A run of characters without a space; points, from the lower left of the page as it is read."""
+
+    text: str
+    left: float
+    right: float
+    base: float  # of the line it stands on
+    size: float
+    is_bold: bool = False
+    is_fixed: bool = False  # in type of which every letter is as wide as another
+
+
+def spaced_words(words: Sequence[Word]) -> list[Word]:
+    """Return words in which letters that are set apart (`H A R B O U R`) are joined."""
+    found: list[Word] = []
+    first = 0
+    while first < len(words):
+        end = first + 1
+        if len(words[first].text) <= _TOKEN:
+            while end < len(words) and len(words[end].text) <= _TOKEN and _gap(words[end - 1], words[end]) is not None:
+                end += 1
+        found += _joined(words, first, end) if end - first >= _LEAST else words[first:end]
+        first = end
+    return found
+
+
+def _gap(word: Word, after: Word) -> float | None:
+    """Return the distance to the next word on a line, in points; None where it is far away or on another line."""
+    size = max(word.size, after.size)
+    gap = after.left - word.right
+    is_near = abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= _WIDEST * size
+    return gap if is_near else None
+
+
+def _joined(words: Sequence[Word], first: int, end: int) -> Sequence[Word]:
+    """Return a run of short words, joined where the gaps between them show that they are letters of longer ones."""
+    run = words[first:end]
+    size = max(word.size for word in run)
+    if 2 * sum(len(word.text) == 1 for word in run) < len(run) or any(_SYMBOL.search(word.text) for word in run):
+        return run
+    gaps = [after.left - word.right for word, after in pairwise(run)]
+    ordered = sorted(gaps)
+    jumps = [(b - a, a, (a + b) / 2) for a, b in pairwise(ordered) if b - a >= _JUMP * size and b >= _RATIO * a]
+    _, widest, limit = max(jumps, default=(0.0, ordered[-1], ordered[-1] + _JUMP * size))
+    if ordered[0] < 0.02 * size or widest - ordered[0] > _EVEN * size:
+        return run
+    # letter spacing comes after each letter, so the space after the last one is the wider one
+    after = _gap(words[end - 1], words[end]) if end < len(words) else None
+    before = _gap(words[first - 1], words[first]) if first else None
+    if (before is not None and before < ordered[0]) or ((before if after is None else after) or limit) < limit:
+        return run
+    groups = [[run[0]]]
+    for gap, word in zip(gaps, run[1:], strict=True):
+        if gap > widest:
+            groups.append([])
+        groups[-1].append(word)
+    texts = ["".join(word.text for word in group) for group in groups]
+    is_alone = not jumps and before is None and after is None
+    has_usual_gaps = _SPACE[0] * size <= ordered[len(ordered) // 2] <= _SPACE[1] * size
+    least = _LEAST_ALONE if is_alone and has_usual_gaps else _LEAST
+    if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
+        return run
+    return [
+        group[0]._replace(text=text, right=group[-1].right, size=max(word.size for word in group))
+        for group, text in zip(groups, texts, strict=True)
+    ]
+
+
+def _is_like_a_word(text: str) -> bool:
+    """Return whether letters are no list of letters, of marks in a table, or of names of variables."""
+    letters = [letter.lower() for letter in text if letter.isalpha()]
+    is_cased = text.upper() == text or text[1:].lower() == text[1:]
+    is_list = all(a < b for a, b in pairwise(letters))
+    has_vowel = not text.isascii() or not _VOWELS.isdisjoint(letters)
+    return 3 * len(letters) >= 2 * len(text) and len(set(letters)) >= _LEAST and is_cased and not is_list and has_vowel
+
+
+def printed_once(words: Iterable[Word]) -> list[Word]:
+    """Return words without copies of others that stand, to a fifth of their size or so, in the same place."""
+    found: list[Word] = []
+    taken: set[tuple[str, int, int]] = set()
+    for word in words:
+        step = _COPY * word.size or 1.0
+        x, y = round(word.left / step), round(word.base / step)
+        if (word.text, x, y) not in taken or not word.text.isalnum():
+            found.append(word)
+            taken.update((word.text, x + i, y + j) for i in (-1, 0, 1) for j in (-1, 0, 1))
+    return found
+
+
+def is_printed_twice(words: Iterable[Word]) -> bool:
+    """Return whether letters of words are doubled, or parts of words are printed on top of them."""
+    ordered = sorted(words, key=lambda word: (round(word.base), word.left))
+    return any(map(_is_doubled, ordered)) or any(
+        round(one.base) == round(other.base)
+        and other.left < one.right - 0.3 * one.size
+        and (one.text in other.text or other.text in one.text)
+        for one, other in pairwise(ordered)
+    )
+
+
+def _is_doubled(word: Word) -> bool:
+    text = word.text
+    return len(text) >= 4 and text[::2] == text[1::2] and text.isalpha() and len(set(text)) > 1
