@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from docutils.parsers.rst import directives
+from lxml import etree
 
 from indexer import notes
 from indexer.errors import ParseError
@@ -175,13 +176,28 @@ def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dic
             found = module.find(body, argument) if reader == TEMPLATE else to_json(module.read(body, argument))
             yield found | {"done": True}, b""
             return
-    except ParseError as error:
-        yield {"error": str(error)}, b""
-    except MemoryError:
-        yield {"error": "reading it takes more memory than is allowed"}, b""
-    except RecursionError:
-        yield {"error": "elements nested too deep"}, b""
-    except Exception as error:  # noqa: BLE001 - whatever a library trips over, the fault lies in the document
-        yield {"error": f"damaged, or not what it says it is ({type(error).__name__})"}, b""
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a library trips over, panics of Rust among it
+        yield {"error": _reason(error)}, b""
     else:
         yield {"done": True}, b""
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a document cannot be read."""
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    if any(isinstance(cause, MemoryError) or _lacks_memory(cause) for cause in causes):
+        return "reading it takes more memory than is allowed"
+    if isinstance(error, ParseError):
+        return str(error)
+    if isinstance(error, RecursionError):
+        return "elements nested too deep"
+    return f"damaged, or not what it says it is ({type(error).__name__})"
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """Return whether the parser of XML ran out of memory, which it reports as a fault of the document."""
+    return isinstance(error, etree.XMLSyntaxError) and error.code == etree.ErrorTypes.ERR_NO_MEMORY

@@ -155,9 +155,11 @@ class ReaderProcess:
         except OSError:  # it has ended before it took everything
             answer = None
         if answer is None:
-            if process.wait(_GRACE) == -signal.SIGSYS:
+            ended = process.wait(_GRACE)
+            if ended == -signal.SIGSYS:
                 raise ParseError("its reader was stopped: it made a forbidden system call")
-            raise ParseError(f"reading it crashed, or took more than {self._allowed >> 20:,} MB of memory")
+            verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort where memory runs out
+            raise ParseError(f"reading it {verb} more than {self._allowed >> 20:,} MB of memory")
         return answer
 
 

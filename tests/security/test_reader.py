@@ -44,6 +44,8 @@ ATTEMPTS = {
     "truncate": ("os.truncate(path, 0)", ENDED),
     "chmod": ("os.chmod(path, 0o777)", ENDED),
     "kill": ("os.kill(parent, 9)", ENDED),
+    "signal to another": ("libc.syscall(234, parent, parent, 9)", ENDED),
+    "signal to another thread": ("libc.syscall(200, parent, 9)", ENDED),
     "kill itself": ("os.kill(os.getpid(), 9)", ENDED),
     "ptrace": ("libc.ptrace(16, os.getpid(), 0, 0)", ENDED),
     "other memory": ("libc.process_vm_readv(1, None, 0, None, 0, 0)", ENDED),

@@ -5,6 +5,7 @@ By `prctl` and a filter of our own: `pyseccomp` needs a library that the system 
 
 import ctypes
 import errno
+import os
 import platform
 import struct
 from collections.abc import Iterator
@@ -28,13 +29,14 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "fcntl": (72, 25), "prlimit64": (302, 261), "sched_getaffinity": (204, 123), "sched_setaffinity": (203, 122),
     "mbind": (237, 235), "get_mempolicy": (239, 236), "set_mempolicy": (238, 237),
 }  # fmt: skip
+_SIGNALS = ((200, 130), (234, 131))  # tkill, tgkill: to itself alone, as `abort` does where memory runs out
 _MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: not for memory that can be executed
 _STATUS = (262, 79)  # newfstatat: of an open file, as the C library asks for it, not of a path
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, number in the kernel
 _PROT_EXEC, _AT_EMPTY_PATH = 4, 0x1000
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EACCES
 _LOAD, _EQUAL, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06  # instructions
-_NUMBER, _ARCHITECTURE, _THIRD, _FOURTH = 0, 4, 32, 40  # offsets in what a filter sees of a call; of two arguments
+_NUMBER, _ARCHITECTURE, _FIRST, _THIRD, _FOURTH = 0, 4, 16, 32, 40  # offsets in what a filter sees; of arguments
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _Instruction = tuple[int, int, int, int]  # what, instructions to pass over if true, and if not, value
 
@@ -68,6 +70,12 @@ def _filter(column: int, architecture: int) -> Iterator[_Instruction]:
             if (number := numbers[column]) is not None:
                 yield _EQUAL, 0, 1, number
                 yield _RETURN, 0, 0, outcome
+    for signal in _SIGNALS:
+        yield _EQUAL, 0, 4, signal[column]
+        yield _LOAD, 0, 0, _FIRST
+        yield _EQUAL, 0, 1, os.getpid()
+        yield _RETURN, 0, 0, _ALLOW
+        yield _RETURN, 0, 0, _KILL
     for mapping in _MAPPING:
         yield _EQUAL, 0, 4, mapping[column]
         yield _LOAD, 0, 0, _THIRD
