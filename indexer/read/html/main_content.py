@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 from indexer.decoding import decode
 from indexer.read.extraction import Extraction
+from indexer.read.html.formulas import simplify
 from indexer.read.html.head import declared, redirects
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
 from indexer.read.html.noise import classes
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.trail import drop_trail
+from indexer.read.html.unfold import unfold
 from indexer.read.html.walk import Walker
 
 _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
@@ -37,6 +39,8 @@ def extract(markup: str, template: Template | None = None) -> Extraction:
         lxml.etree.LxmlError, ValueError: the markup cannot be read.
     """
     tree = parse_html(markup)
+    simplify(tree, markup)
+    unfold(tree)
     drop_trail(tree)
     is_stripped = template is not None and strip(tree, template)
     body = tree.first("body") or tree.root

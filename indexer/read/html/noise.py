@@ -1,6 +1,7 @@
 """Which elements of a page are not its text."""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 
@@ -14,7 +15,7 @@ _NOISE_CLASSES = frozenset(
     "headerlink navheader navfooter toc toctree-wrapper indextable genindextable sphinxsidebar linenos breadcrumb "
     "breadcrumbs pagination skip-link sr-only visually-hidden".split()
 )
-_NOISE_ROLES = frozenset(
+NOISE_ROLES = frozenset(
     "navigation search searchbox banner contentinfo complementary button tab tablist toolbar menu menubar menuitem "
     "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist".split()
 )
@@ -33,13 +34,17 @@ _PERMALINKS = frozenset("¶ # § 🔗".split())
 _TITLES = frozenset({"dt", *_HEADINGS})
 _HEADED = _HEADINGS | {"pre"}
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
+_MAIN = frozenset({"main", "article"})
+_SILENT = frozenset({"script", "style", "template"})
+_LOOKED_AT = 300  # nodes below an element
 _TEXT_PARENTS = frozenset({"main", "article", "section"})
 _NEAR = 20  # elements looked at above one; a limit, so that depth costs little
 _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
 _NO_NAMES: frozenset[str] = frozenset()
 _SEARCHED = 5_000  # elements and strings looked at below one
-_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|user-select\s*:\s*none", re.IGNORECASE)
-_HIDING = frozenset({"hidden", "aria-hidden", "style"})  # attributes
+_FOLDED_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_UNSELECTABLE = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
+_HIDING = frozenset({"hidden", "aria-hidden", "style", "popover"})  # attributes
 _IN_LABELS = _HEADINGS | frozenset("p pre table ul ol dl blockquote figure".split())  # say more than a label does
 _CONTROLS = frozenset({"input", "select", "textarea", "button"})
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
@@ -49,6 +54,7 @@ _LABEL = 80  # characters of what stands beside a heading, such as a version and
 _BUTTON = 30  # characters of what stands beside a block of code, such as "Run"
 _BESIDE = 12  # nodes around a heading or block of code; an element that has more of them is no frame around one
 _TOGGLE = 3  # words of what opens and closes a part of a page that is open already
+_QUOTES = frozenset({"blockquote", "figure"})  # whose footer says where they are from
 _BUBBLE = re.compile(r"tooltip[-_]?(?:text|content|inner|box)")
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -77,7 +83,7 @@ def is_noise(tag: Element) -> bool:
     """Return whether an element and all below it is navigation, decoration, hidden, or not text at all."""
     name = tag.name
     if name in _NEVER:
-        return True
+        return name != "footer" or tag.parent is None or tag.parent.name not in _QUOTES
     attributes = tag.attributes
     if "class" in attributes and has_noise_class(tag):
         return True
@@ -92,7 +98,7 @@ def is_noise(tag: Element) -> bool:
     if name == "header":  # of the site, unless it stands inside the text
         return not any(parent.name in _TEXT_PARENTS for parent in islice(tag.parents, _NEAR))
     if name == "aside":
-        return not classes(tag) & _KEPT_ASIDES
+        return not (classes(tag) & _KEPT_ASIDES or _is_box(tag))
     if name == "label":
         return _is_of_a_control(tag)
     if name == "form":  # some systems wrap the whole page in one
@@ -100,9 +106,40 @@ def is_noise(tag: Element) -> bool:
     return name == "summary" and _only_toggles(tag)
 
 
+def _is_box(tag: Element) -> bool:
+    """Whether an aside stands in the main part and says something, other than where to go or what to fill in."""
+    inside = any(parent.name in _MAIN or parent.get("role") == "main" for parent in islice(tag.parents, _NEAR))
+    return inside and not holds(tag, _CONTROLS) and not is_menu(tag)
+
+
+def is_menu(tag: Element) -> bool:
+    """Return whether nearly all words in the first nodes of an element are links, or there are none."""
+    letters = linked = 0
+    for text, is_link in first_texts(tag):
+        count = len(_LETTER.findall(text))
+        letters, linked = letters + count, linked + count * is_link
+    return linked >= _LINKED * letters
+
+
+def first_texts(tag: Element) -> Iterator[tuple[str, bool]]:
+    """Yield the texts among the first few hundred nodes below an element, and whether each is in a link."""
+    todo: list[tuple[Element | str, bool]] = [(tag, False)]
+    for _ in range(_LOOKED_AT):
+        if not todo:
+            return
+        node, is_link = todo.pop()
+        if isinstance(node, str):
+            yield node, is_link
+        elif node.name not in _SILENT:
+            is_link = is_link or node.name == "a"
+            todo += [(child, is_link) for child in reversed(node.children[:_LOOKED_AT])]
+
+
 def _has_noise_role(tag: Element) -> bool:
     role = tag.get("role")
-    return role in _NOISE_ROLES or (role == _BACKLINK and (tag.parent is None or tag.parent.name not in _HEADINGS))
+    if role == "complementary" and _is_box(tag):
+        return False
+    return role in NOISE_ROLES or (role == _BACKLINK and (tag.parent is None or tag.parent.name not in _HEADINGS))
 
 
 def is_permalink(link: Element) -> bool:
@@ -268,11 +305,18 @@ def _is_bubble(tag: Element) -> bool:
     return not _WORD.search(first) or any(_BUBBLE.search(name) for name in classes(tag))
 
 
-def _is_hidden(tag: Element) -> bool:
+def is_folded(tag: Element) -> bool:
+    """Return whether an element is hidden until something shows it, or for good."""
     attributes = tag.attributes
     if "hidden" in attributes or attributes.get("aria-hidden") == "true":
         return True
-    return "style" in attributes and _HIDDEN_STYLE.search(attributes["style"]) is not None
+    return "style" in attributes and _FOLDED_STYLE.search(attributes["style"]) is not None
+
+
+def _is_hidden(tag: Element) -> bool:
+    if is_folded(tag) or "popover" in tag.attributes:
+        return True
+    return "style" in tag.attributes and _UNSELECTABLE.search(tag.attributes["style"]) is not None
 
 
 def titles_a_box(heading: Element) -> bool:

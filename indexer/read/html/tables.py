@@ -1,7 +1,7 @@
 """Tables of a page: which are grids of cells, which rows and tables stand for a symbol and open a section."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -28,7 +28,7 @@ _FEW = 3  # such tables on a page, or it is only a table
 class _HtmlCell:
     """A cell while it is being filled."""
 
-    is_head: bool = False  # whether it names a column or a row
+    tag: Element | None = None
     rowspan: int = 1
     colspan: int = 1
     blocks: list[str] = field(default_factory=list)
@@ -56,14 +56,17 @@ class Row:
 
     def open_cell(self, tag: Element) -> None:
         """Begin a cell."""
-        is_head = tag.name == "th" or (self.group is not None and self.group.name == "thead") or _is_bold(tag)
-        self.cells.append(_HtmlCell(is_head, _span(tag, "rowspan", _LONGEST_SPAN), _span(tag, "colspan", 1)))
+        if tag.attributes:
+            self.cells.append(_HtmlCell(tag, _span(tag, "rowspan", _LONGEST_SPAN), _span(tag, "colspan", 1)))
+        else:
+            self.cells.append(_HtmlCell(tag))
 
-    @property
-    def is_head(self) -> bool:
-        """Whether it has nothing but heads; an empty corner does not count."""
-        filled = [cell.is_head for cell in self.cells if cell.blocks]
-        return bool(filled) and all(filled)
+    def is_head(self, is_head: Callable[[Element], bool]) -> bool:
+        """Return whether it has nothing but heads of this kind; an empty corner does not count."""
+        if self.group is not None and self.group.name == "thead":
+            return True
+        filled = [cell.tag for cell in self.cells if cell.blocks]
+        return bool(filled) and all(tag is not None and is_head(tag) for tag in filled)
 
     def name(self) -> str:
         """Return the text of the first cell, on one line."""
@@ -104,6 +107,8 @@ class Table:
 
     def _grid(self) -> list[list[str]]:
         """Return the texts of its cells, those that span several places at each of them."""
+        if all(cell.rowspan == cell.colspan == 1 for row in self.rows for cell in row.cells):
+            return [[" ".join(cell.blocks) for cell in row.cells] for row in self.rows]
         cells: list[list[Cell]] = []
         group, left = None, 0
         for row in reversed(self.rows):
@@ -112,19 +117,21 @@ class Table:
         return spread(reversed(cells))
 
     def _heads(self, grid: Sequence[Sequence[str]]) -> dict[int, int]:
-        """Return the ends of the runs of rows that name the columns, by where they begin; what rows say settles it."""
+        """Return the ends of the runs of rows that name the columns, by where they begin."""
         found: dict[int, int] = {}
-        runs = groupby(range(len(grid)), lambda place: sum(map(bool, grid[place])) > 1 and self.rows[place].is_head)
-        for begin, end in ((places[0], places[-1] + 1) for is_head, run in runs if is_head and (places := list(run))):
-            if end == len(grid) and not found:
-                found[begin] = begin + 1
-            elif not found:
-                found[begin] = end if end - begin <= _MOST_HEADS else begin + 1
-            elif find_head(grid[begin : begin + _SAMPLE]) == (0, end - begin):
+        filled = [sum(map(bool, texts)) > 1 for texts in grid]
+        heads = [is_filled and row.is_head(_is_th) for is_filled, row in zip(filled, self.rows, strict=True)]
+        begin = 0
+        for is_head, run in groupby(heads):
+            end = begin + sum(1 for _ in run)
+            if is_head and not found:
+                found[begin] = end if end < len(grid) and end - begin <= _MOST_HEADS else begin + 1
+            elif is_head and find_head(grid[begin : begin + _SAMPLE]) == (0, end - begin):
                 found[begin] = end
-        if not found:
-            begin, end = find_head(grid, by_numbers=True)
-            found[begin] = end
+            begin = end
+        if not found and True in filled:
+            begin, end = filled.index(True), filled.index(True) + 1
+            found = dict([(begin, end) if self.rows[begin].is_head(_is_bold) else find_head(grid, by_numbers=True)])
         return found
 
 
@@ -136,6 +143,10 @@ def _span(tag: Element, name: str, of_zero: int) -> int:
     """Return how many rows or columns a cell spans."""
     digits = _DIGITS.match(tag.attributes[name]) if name in tag.attributes else None
     return min(int(digits[1]) or of_zero, _LONGEST_SPAN) if digits else 1
+
+
+def _is_th(tag: Element) -> bool:
+    return tag.name == "th"
 
 
 def _is_bold(tag: Element) -> bool:

@@ -18,6 +18,7 @@ from indexer.decoding import decode
 from indexer.read.html.head import redirects
 from indexer.read.html.html_tree import Element, HtmlTree, parse_html
 from indexer.read.html.noise import classes, holds, is_noise
+from indexer.read.html.unfold import unfold
 
 _DEEPEST = 16  # elements within each other that are looked at
 _EITHER_END = 300  # blocks given, from the beginning of a page and from its end
@@ -83,6 +84,7 @@ def find(body: bytes, charset: str | None) -> dict[str, Any]:
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read.
     """
     tree = parse_html(decode(body, charset, markup=True))
+    unfold(tree)
     blocks = iter(()) if redirects(tree) else _blocks(tree.first("body") or tree.root, _ROOT, _measures(tree))
     found = [*islice(blocks, _EITHER_END), *deque(blocks, _EITHER_END)]
     headings = [" ".join(tag.text().split()) for tag in tree.elements if tag.name in _HEADINGS]

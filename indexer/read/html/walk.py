@@ -8,6 +8,7 @@ import re
 
 from indexer.read.html.code import MAY_BE_CODE, code_of, is_code
 from indexer.read.html.html_tree import Element, fold
+from indexer.read.html.images import alternative_text
 from indexer.read.html.line import BREAK, Line
 from indexer.read.html.links import labels_between
 from indexer.read.html.noise import AROUND, classes, is_noise, is_permalink, text_within, titles_a_box
@@ -22,7 +23,7 @@ _BLOCKS = frozenset(
 )
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
-_SHAPING = _BLOCKS | {*_HEADINGS, "a", "br"}  # all others only carry text, and perhaps an id
+_SHAPING = _BLOCKS | {*_HEADINGS, "a", "br", "img"}  # all others only carry text, and perhaps an id
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 _GENERATED_ID = re.compile(r"id[-m]?\d[\d.]*")
@@ -113,6 +114,10 @@ class Walker:
                 self._line.open_link(tag)
         elif name == "br":
             self._line.pieces.append(BREAK)
+        elif name == "img":
+            links, self._links = self._links, 0  # of what leads to a larger picture, the alternative text is text
+            self._add(alternative_text(tag))
+            self._links = links
         elif name == "li":
             self._bullet = "- "
         elif name in _LISTS:

@@ -1,0 +1,263 @@
+"""What a page shows after a click, made plain: tabs, accordions, carousels, and the titles that open them.
+
+Runs before a page is read: afterwards, panels are no longer hidden and their titles no longer controls. A panel is
+known by the control that names it, by the title before it, or by the siblings that are like it; menus, dialogs,
+tooltips and messages are none. All looks into an element end after a few hundred nodes.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, pairwise
+
+from indexer.read.html.html_tree import Element, HtmlTree
+from indexer.read.html.noise import NOISE_ROLES, classes, first_texts, is_folded, is_menu, is_noise
+
+_HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
+_TITLES = _HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # elements whose only words may be a control
+_BEFORE_PANELS = _HEADINGS | {"dt", "button", "summary"}
+_PANELS = frozenset(
+    "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
+)
+_CONTROLS = frozenset({"button", "a"})
+_MARKS = frozenset(
+    "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
+)
+_ROLES_OF_CONTROLS = frozenset({"button", "tab"})
+_ROLES_AROUND = frozenset({"tab", "tablist", "button"})  # of elements that may hold more than a control
+_HIDING = frozenset({"hidden", "aria-hidden", "style"})
+_EXPANDING = frozenset({"aria-expanded", "aria-controls"})
+_TOGGLES = ("data-toggle", "data-bs-toggle")
+_POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})  # what such a toggle opens, but no text
+_POPUP = re.compile(
+    r"(?:^|[\s_-])(?:modal|dialog|popup|popover|tooltip|dropdown|lightbox|overlay|offcanvas|menu|toast|cookies?|consent|"
+    r"spinner|loader|loading)(?:[\s_-]|$)",
+    re.IGNORECASE,
+)
+_FURNITURE = frozenset({"nav", "footer", "dialog", "template", "menu"})
+_ROLES_OF_FURNITURE = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
+_PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
+_QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in what a control runs
+_WORD = re.compile(r"\w+")
+_LETTER = re.compile(r"[^\W\d_]")
+_LOOKED_AT = 300  # nodes below an element
+_NEAR = 20  # elements around one
+_LINKED = 0.8  # of the letters of a menu are in links
+_SENTENCE = 5  # words of what is no message
+_TITLE = 200  # characters of what stands before a panel
+
+
+def unfold(tree: HtmlTree) -> None:
+    """Show the panels of a page, and make their titles text."""
+    marked = [element for element in tree.elements if not _MARKS.isdisjoint(element.attributes)]
+    for element in marked:
+        if element.get("role") == "heading":
+            level = element.get("aria-level")
+            element.name = f"h{level}" if f"h{level}" in _HEADINGS else "h2"
+    hidden = [element for element in marked if not _HIDING.isdisjoint(element.attributes) and is_folded(element)]
+    buttons = [element for element in tree.elements if element.name in _CONTROLS]
+    controls = [element for element in chain(marked, buttons) if _is_control(element)]
+    if hidden:
+        _show_panels(tree, hidden)
+    if controls:
+        _free_roles(controls)
+        _read_titles(tree, list({id(control): control for control in controls}.values()))
+
+
+def _leads_nowhere(link: Element) -> bool:
+    href = link.get("href")
+    return href == "#" or href.startswith("javascript:")
+
+
+def _is_control(element: Element) -> bool:
+    attributes = element.attributes
+    return (
+        element.name == "button"
+        or attributes.get("role") in _ROLES_AROUND
+        or not _EXPANDING.isdisjoint(attributes)
+        or "onclick" in attributes
+        or any(name in attributes for name in _TOGGLES)
+        or (element.name == "a" and _leads_nowhere(element))
+    )
+
+
+def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
+    shown = _shown_by_controls(tree, {element.anchor for element in hidden if element.anchor})
+    by_parent: dict[int, list[Element]] = defaultdict(list)
+    for element in hidden:
+        if element.parent is not None:
+            by_parent[id(element.parent)].append(element)
+    pairs: dict[tuple[object, ...], list[Element]] = defaultdict(list)  # by what is before a panel and by its kind
+    panels: list[Element] = []
+    for elements in by_parent.values():
+        folded = {id(element) for element in elements}
+        parent = elements[0].parent
+        children = [node for node in parent.children if isinstance(node, Element)] if parent is not None else []
+        open_ones = [child for child in children if id(child) not in folded]
+        kinds = {(child.name, name) for child in open_ones for name in classes(child)}
+        texts = {_beginning(child) for child in open_ones} if kinds else set()
+        before: Element | None = None
+        for child in children:
+            if id(child) not in folded:
+                before = child
+            elif not _says_something(child):
+                continue
+            elif _is_named(child, shown):
+                panels.append(child)
+            elif child.name in _PANELS and (text := _beginning(child)) and not _PLACEHOLDER.search(text):
+                words = len(_WORD.findall(text))
+                is_alike = any((child.name, name) in kinds for name in classes(child))
+                if is_alike and text not in texts and words > 1:
+                    panels.append(child)
+                    texts.add(text)
+                elif before is not None and _is_title(before) and words >= _SENTENCE:
+                    panels.append(child)
+                elif before is not None and classes(child):
+                    pairs[before.name, classes(before), child.name, classes(child)].append(child)
+    for alike in pairs.values():
+        if len({_beginning(panel) for panel in alike}) > 1:  # a message says the same each time
+            panels += alike
+    for panel in panels:
+        panel.attributes = {name: value for name, value in panel.attributes.items() if name not in _HIDING}
+
+
+def _shown_by_controls(tree: HtmlTree, ids: set[str]) -> set[str]:
+    """Return those of the ids that a control names which opens no popup, and all that name a title or control."""
+    shown: set[str] = set()
+    for element in tree.elements if ids else ():
+        attributes = element.attributes
+        if not attributes:
+            continue
+        named = {name for key, value in attributes.items() for name in _ids_in(key, value)} & ids
+        if named and not _opens_popup(element):
+            shown |= named
+    return shown
+
+
+def _ids_in(key: str, value: str) -> Iterable[str]:
+    if key == "aria-controls" or key.startswith("data-"):
+        return [part.removeprefix("#") for part in value.split()] if len(value) < _TITLE else ()
+    if key == "onclick" or (key == "href" and value.startswith("javascript:")):
+        return _QUOTED.findall(value)
+    return (value[1:],) if key == "href" and value.startswith("#") else ()
+
+
+def _opens_popup(control: Element) -> bool:
+    attributes = control.attributes
+    if attributes.get("aria-haspopup", "false") != "false" or any(attributes.get(key) in _POPUPS for key in _TOGGLES):
+        return True
+    return _is_in_furniture(control)
+
+
+def _is_in_furniture(element: Element) -> bool:
+    return any(
+        parent.name in _FURNITURE or parent.get("role") in _ROLES_OF_FURNITURE
+        for parent in islice(element.parents, _NEAR)
+    )
+
+
+def _is_named(element: Element, shown: set[str]) -> bool:
+    """Whether an element says itself that it is a panel, or a control says so."""
+    return (
+        element.get("hidden") == "until-found"
+        or element.get("role") == "tabpanel"
+        or (element.get("role") == "region" and "aria-labelledby" in element.attributes)
+        or element.anchor in shown
+    )
+
+
+def _is_popup(element: Element) -> bool:
+    inside = (node for node in islice(element.nodes(), _NEAR) if isinstance(node, Element))
+    if element.name in _FURNITURE or _POPUP.search(f"{element.get('class')} {element.get('id')}"):
+        return True
+    if element.get("role") in NOISE_ROLES or "aria-modal" in element.attributes:
+        return True
+    return any(node.get("role") in _ROLES_OF_FURNITURE or "aria-modal" in node.attributes for node in inside)
+
+
+def _says_something(panel: Element) -> bool:
+    return not (_is_popup(panel) or is_menu(panel))
+
+
+def _beginning(element: Element) -> str:
+    return " ".join(" ".join(text for text, _ in first_texts(element)).split())
+
+
+def _is_title(element: Element) -> bool:
+    """Whether an element is, or only holds, a heading or a control."""
+    if element.name in _BEFORE_PANELS or element.get("role") in _ROLES_OF_CONTROLS or "onclick" in element.attributes:
+        return True
+    if element.short_text(_TITLE) is None:
+        return False
+    inside = (node for node in islice(element.nodes(), _NEAR) if isinstance(node, Element))
+    return any(node.name in _BEFORE_PANELS or node.get("role") in _ROLES_OF_CONTROLS for node in inside)
+
+
+def _free_roles(controls: Iterable[Element]) -> None:
+    """Take the role of a control from headings, and from elements that hold headings or panels."""
+    for element in controls:
+        role = element.get("role")
+        if role not in _ROLES_AROUND:
+            continue
+        inside = (node for node in islice(element.nodes(), _LOOKED_AT) if isinstance(node, Element))
+        if element.name in _HEADINGS or any(
+            node.name in _HEADINGS or (role == "tablist" and node.get("role") == "tabpanel") for node in inside
+        ):
+            element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
+
+
+def _read_titles(tree: HtmlTree, controls: Iterable[Element]) -> None:
+    """Make text of the controls that are all the words of a title, or that open a panel of text."""
+    following = _following(controls)
+    ids = {element.anchor: element for element in reversed(tree.elements) if "id" in element.attributes}
+    alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
+    openers: list[Element] = []
+    for control in controls:
+        if control.name in _TITLES or control.get("role") == "tablist" or not _LETTER.search(_beginning(control)):
+            continue
+        title = next((parent for parent in islice(control.parents, _NEAR) if parent.name in _TITLES), None)
+        if title is not None:
+            if not any(_LETTER.search(text) for text in _texts_outside_controls(title)):
+                _make_text(control, "span")
+            continue
+        if control.get("role") == "tab" or _opens_popup(control):
+            continue
+        after = following.get(id(control))
+        if not _EXPANDING.isdisjoint(control.attributes):
+            named = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
+            panel = next((element for element in named if element is not None), after)
+            if panel is not None and _says_something(panel):
+                openers.append(control)
+        elif after is not None and classes(control) and after.name in _PANELS and _says_something(after):
+            alike[control.name, classes(control), after.name, classes(after)].append(control)
+    openers += [control for some in alike.values() if len(some) > 1 for control in some]
+    said = Counter(_beginning(control) for control in openers)
+    for control in openers:
+        if said[_beginning(control)] == 1:  # others say only what they do
+            _make_text(control, "p")
+
+
+def _following(controls: Iterable[Element]) -> dict[int, Element]:
+    """Return the elements that come next after the controls, by the ids of these."""
+    found: dict[int, Element] = {}
+    for parent in {id(control.parent): control.parent for control in controls}.values():
+        children = [node for node in parent.children if isinstance(node, Element)] if parent is not None else []
+        found |= {id(child): after for child, after in pairwise(children)}
+    return found
+
+
+def _texts_outside_controls(title: Element) -> Iterator[str]:
+    todo: list[Element | str] = title.children[::-1]
+    for _ in range(_LOOKED_AT):
+        if not todo:
+            return
+        node = todo.pop()
+        if isinstance(node, str):
+            yield node
+        elif not is_noise(node):
+            todo += reversed(node.children)
+
+
+def _make_text(control: Element, name: str) -> None:
+    control.name = name
+    control.attributes = {key: value for key, value in control.attributes.items() if key == "id"}

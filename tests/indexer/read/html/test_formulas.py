@@ -1,0 +1,112 @@
+"""Formulas stand once in a text, and readable; pictures say what they show where that is more than a sign."""
+
+import pytest
+
+from tests.indexer.read.html.test_main_content import text
+
+MATHML = "<math><mi>a</mi><mo>+</mo><mi>b</mi></math>"
+TEX = '<math><semantics><mi>a</mi><annotation encoding="application/x-tex">E = mc^2</annotation></semantics></math>'
+FORMULAS = {
+    "KaTeX": (
+        f"<span class=katex><span class=katex-mathml>{TEX.format('E = mc^2')}</span>"
+        "<span class=katex-html aria-hidden=true><span class=base>E=mc</span></span></span>",
+        "E = mc^2",
+    ),
+    "KaTeX without MathML": (
+        "<span class=katex><span class=katex-html aria-hidden=true><span>E</span><span>=</span>mc</span></span>",
+        "E=mc",
+    ),
+    "MathJax 3": (
+        f"<mjx-container jax=SVG><svg><g></g></svg><mjx-assistive-mml>{MATHML}</mjx-assistive-mml></mjx-container>",
+        "a + b",
+    ),
+    "MathJax 3 without MathML": (
+        "<mjx-container jax=CHTML><mjx-math><mjx-mi><mjx-c class='mjx-c1D44E TEX-I'></mjx-c></mjx-mi>"
+        "<mjx-mo><mjx-c class=mjx-c2B></mjx-c></mjx-mo><mjx-mi><mjx-c class=mjx-c1D44F></mjx-c></mjx-mi></mjx-math>"
+        "</mjx-container>",
+        "a+b",
+    ),
+    "MathJax 4": (
+        '<mjx-container aria-label="a plus b"><mjx-math data-latex="a + b"></mjx-math></mjx-container>',
+        "a + b",
+    ),
+    "MathJax 2": (
+        f"<span class=MathJax_Preview>a+b</span><span class=MathJax data-mathml='{MATHML}'><nobr>ab</nobr>"
+        f"<span class=MJX_Assistive_MathML>{MATHML}</span></span><script type='math/tex'>a+b</script>",
+        "a+b",
+    ),
+    "MathJax 2 without its source": (
+        f"<span class=MathJax id=f><nobr>ab</nobr><span class=MJX_Assistive_MathML>{MATHML}</span></span>",
+        "a + b",
+    ),
+    "kramdown": ('<script type="math/tex">a+b</script>', "a+b"),
+    "Wikipedia": (
+        '<span class=mwe-math-element><span style="display: none;"><math alttext="{\\displaystyle E=mc^{2}}">'
+        '<mi>E</mi></math></span><img aria-hidden=true alt="{\\displaystyle E=mc^{2}}"></span>',
+        "E=mc^{2}",
+    ),
+    "Wikipedia with a picture for all": (
+        f"<span><span>{TEX}</span><img alt='$E = mc^2$'></span>",
+        "E = mc^2",
+    ),
+    "MathML": (f"{MATHML}", "a + b"),
+    "MathML with fractions": (
+        "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mi>b</mi></mfrac><mo>=</mo><msqrt><mi>c</mi></msqrt></math>",
+        "(a + 1)/b = √(c)",
+    ),
+    "MathML with indices": (
+        "<math><msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup><msup><mi>e</mi><mrow><mo>-</mo><mi>t</mi></mrow></msup></math>",
+        "x_1^2e^(- t)",
+    ),
+    "Sphinx, mathjax": (r'<span class="math notranslate nohighlight">\(a+b\)</span>', r"\(a+b\)"),
+    "Sphinx, imgmath": ('<img class="math" src="_images/math/1.png" alt="a"/>', "a"),
+    "LaTeX2HTML": ('<img src="img1.png" alt="$E = mc^2$">', "$E = mc^2$"),
+    "WordPress": ('<img src="/latex.php?latex=x" class="latex" alt="E&#61;mc">', "E=mc"),
+}
+
+
+@pytest.mark.parametrize(("markup", "expected"), FORMULAS.values(), ids=FORMULAS)
+def test_a_formula_stands_once_and_readable(markup: str, expected: str) -> None:
+    assert text(f"<main><h1>T</h1><p>The law is {markup} at rest.</p></main>") == f"The law is {expected} at rest."
+
+
+def test_a_formula_on_a_line_of_its_own_is_a_paragraph() -> None:
+    markup = f'<p>Thus <math display="block">{MATHML[6:]} holds.</p>'
+    assert text(f"<main>{markup}</main>") == "Thus\n\na + b\n\nholds."
+
+
+@pytest.mark.parametrize("markup", ["<math>" + "<msup>" * 5_000, "<math>" + "<mi>a</mi>" * 50_000, "<math>" * 5_000])
+def test_hostile_formulas_cost_little(markup: str) -> None:
+    text(f"<p>word</p>{markup}")
+
+
+ALT = "Diagram of a pump with two valves"
+SHOWN = [
+    f'<img alt="{ALT}">',
+    f'<figure><img alt="{ALT}" src=a.png><figcaption>Figure 1.</figcaption></figure>',
+    f'<a href="pump-large.png"><img alt="{ALT}" width=640></a>',
+    f'<p>It is this: <img alt="{ALT}"> and so on.</p>',
+    f'<picture><source srcset=a.webp><img alt="{ALT}"></picture>',
+]
+LEFT_OUT = [
+    f'<a href="/"><img alt="{ALT}"></a>', f'<img alt="{ALT}" width=16 height=16>', f'<img alt="{ALT}" class=site-logo>',
+    f'<img alt="{ALT}" aria-hidden=true>', f'<img alt="{ALT}" role=presentation>', f'<nav><img alt="{ALT}"></nav>',
+    '<img alt="pump">', '<img alt="_images/pump.png">', '<img alt="" src=a.png>', "<img src=pump.png>",
+    '<img alt="Logo of the harbour office">',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("markup", SHOWN)
+def test_a_picture_says_what_it_shows(markup: str) -> None:
+    assert text(f"<main><h1>T</h1><p>Words.</p>{markup}</main>").count(ALT) == 1
+
+
+@pytest.mark.parametrize("markup", LEFT_OUT)
+def test_signs_logos_and_ornaments_say_nothing(markup: str) -> None:
+    assert text(f"<main><h1>T</h1><p>Words.</p>{markup}</main>") == "Words."
+
+
+def test_what_the_caption_says_is_not_said_twice() -> None:
+    markup = f'<figure><img alt="{ALT}"><figcaption>{ALT}.</figcaption></figure>'
+    assert text(f"<main><p>Words.</p>{markup}</main>") == f"Words.\n\n{ALT}."
+    assert text('<main><p>It works <img class=emoji alt="👍"> well.</p></main>') == "It works 👍 well."

@@ -1,0 +1,154 @@
+"""What a reader sees after a click is text; what only serves a page is not."""
+
+import pytest
+
+from tests.indexer.read.html.test_main_content import sections, text
+
+PROSE = "<p>The harbour office opens at seven and closes when the last ferry has left.</p>"
+SHOWN = {
+    "Docusaurus tabs": '<div role=tabpanel class=tabItem>one</div><div role=tabpanel class=tabItem hidden="">YES</div>',
+    "sphinx-tabs": '<div role=tabpanel hidden="true" id=p1 aria-labelledby=t1><p>YES</p></div>',
+    "tab panels that are aria-hidden": "<div role=tabpanel aria-hidden=true><p>YES</p></div>",
+    "Bootstrap tabs": (
+        '<ul class="nav nav-tabs"><li><a href="#a" data-toggle=tab>A</a><li><a href="#b" data-toggle=tab>B</a></ul>'
+        '<div class=tab-content><div class="tab-pane active" id=a>one</div>'
+        '<div class=tab-pane id=b style="display: none">YES</div></div>'
+    ),
+    "jQuery tabs by links": '<ul><li><a href="#t1">A</a></ul><div id=t1 style="display:none">YES it is</div>',
+    "Bootstrap collapse": (
+        '<button data-bs-toggle=collapse data-bs-target="#c">More about it</button><div id=c hidden><p>YES</p></div>'
+    ),
+    "W3C accordion": (
+        "<h3><button aria-expanded=false aria-controls=s1 id=b1>How?</button></h3>"
+        "<div id=s1 role=region aria-labelledby=b1 hidden><p>YES</p></div>"
+    ),
+    "jQuery UI accordion": (
+        "<div role=tablist><h3 role=tab aria-controls=q tabindex=0>How?</h3>"
+        '<div id=q role=tabpanel aria-hidden=true style="display:none"><p>YES</p></div></div>'
+    ),
+    "FAQ without a control": '<h3>How?</h3><div style="display:none"><p>YES, by bank transfer is best.</p></div>',
+    "FAQ of divisions": "".join(
+        f'<div class=q>Question {n}?</div><div class=a style="display:none">YES {n}.</div>' for n in range(2)
+    ),
+    "definitions": "<dl><dt>Can I?</dt><dd hidden>YES, whenever the office is open.</dd></dl>",
+    "a script by name": '<a href="javascript:toggle(\'x1\')">Show</a><div id=x1 style="display:none">YES</div>',
+    "a handler": "<span onclick=\"show('#x1')\">Show</span><div id=x1 style='visibility:hidden'>YES</div>",
+    "slides": (
+        '<ul><li class="slide now" aria-hidden=false>The first slide.</li>'
+        "<li class=slide aria-hidden=true>YES, the second.</li></ul>"
+    ),
+    "found by a search": '<div hidden="until-found">YES</div>',
+    "rows": '<table><tr class=row><td>a<td>b<tr class=row style="display:none"><td>YES<td>it is</table>',
+    "the rest of a list": "<ul><li class=i>one thing<li class=i hidden>YES, two things</ul>",
+    "details": "<details><summary>How?</summary><p>YES</p></details>",
+}
+TITLES = {
+    "a button in a heading": "<h3><button aria-expanded=false aria-controls=x>TITLE</button></h3><p id=x>Text.</p>",
+    "a link in a heading": '<h3><a href="#" class=toggle>TITLE</a></h3><p>Text.</p>',
+    "a link that runs a script in a heading": '<h3><a href="javascript:void(0)">TITLE</a></h3><p>Text.</p>',
+    "a role in a heading": "<h3><span role=button tabindex=0>TITLE</span></h3><p>Text.</p>",
+    "a heading that is a control": "<h3 role=button aria-expanded=false>TITLE</h3><div>Text.</div>",
+    "Bootstrap 3": (
+        '<div role=tablist><div role=tab><h4><a role=button data-toggle=collapse href="#c1">TITLE</a></h4></div>'
+        "<div id=c1 role=tabpanel><p>Text.</p></div></div>"
+    ),
+    "a heading by role": "<div role=heading aria-level=3><button aria-controls=x>TITLE</button></div><p id=x>Text.</p>",
+}
+LINES = {
+    "a button that opens": "<div><button aria-expanded=false aria-controls=x>TITLE</button></div><p id=x>Text.</p>",
+    "a term": "<dl><dt><button>TITLE</button></dt><dd>Text.</dd></dl>",
+    "buttons by class": "".join(
+        f"<button class=accordion>{title}</button><div class=panel><p>Text.</p></div>" for title in ("TITLE", "Other")
+    ),
+    "a column": "<table><tr><th><button>TITLE</button><th>b<tr><td>c<td>d</table>",
+    "a summary": "<details><summary><button>TITLE</button></summary><p>Text.</p></details>",
+}
+LEFT_OUT = {
+    "a message": "<p>Send it.</p><div class=error hidden>NO</div>",
+    "a menu": "<button aria-controls=m aria-haspopup=true>Menu</button><ul id=m hidden><li>NO</ul>",
+    "a menu of links": "<a aria-controls=m>Menu</a><ul id=m hidden><li><a href=/a>NO</a><li><a href=/b>NO</a></ul>",
+    "a Bootstrap 5 modal": (
+        '<button data-bs-toggle=modal data-bs-target="#d">Open</button>'
+        '<div class="modal fade" id=d aria-labelledby=l aria-hidden=true><h5 id=l>NO</h5><p>NO, it is not.</p></div>'
+    ),
+    "a dialog": '<a href="#d">Open</a><div id=d hidden><div role=dialog aria-modal=true><p>NO</p></div></div>',
+    "a dialog element": "<button onclick=\"open('d')\">Open</button><dialog id=d>NO</dialog>",
+    "a popover": "<button popovertarget=d>What?</button><div id=d popover>NO</div>",
+    "a tooltip": '<a href="#t">word</a><div id=t role=tooltip hidden>NO</div>',
+    "a template": "<ul><li class=i>one thing<li class=i hidden>NO {{name}}</ul>",
+    "clones of slides": (
+        '<div class="s clone" aria-hidden=true>NO</div><div class=s>First slide.</div>'
+        '<div class="s clone" aria-hidden=true>First slide.</div>'
+    ),
+    "a menu of the site": "<nav><button aria-controls=x>NO</button></nav><div id=y hidden>NO</div>",
+    "copied": "".join(f"<pre class=c>f{n}()</pre><div class=done hidden>NO</div>" for n in range(3)),
+    "a button beside a heading": "<h3>Title <button>NO</button></h3><p>Text.</p>",
+    "buttons that do the same": "".join(
+        f"<button class=b>NO</button><div class=c><p>Text {n}.</p></div>" for n in range(3)
+    ),
+    "what nothing shows": "<div hidden>NO</div><p style='display:none'>NO</p><span aria-hidden=true>NO</span>",
+    "cookies": "<h2>Title</h2><div id=cookie-banner hidden>NO, we use them all the time here.</div>",
+}
+
+
+def page(markup: str) -> str:
+    return f"<main><h1>T</h1>{PROSE}{markup}</main>"
+
+
+@pytest.mark.parametrize("markup", SHOWN.values(), ids=SHOWN)
+def test_one_click_away_is_not_hidden(markup: str) -> None:
+    assert "YES" in text(page(markup))
+
+
+@pytest.mark.parametrize("markup", TITLES.values(), ids=TITLES)
+def test_a_heading_that_contains_a_control_is_a_heading(markup: str) -> None:
+    assert (("T", "TITLE"), "Text.") in [(path, said) for path, _, said in sections(page(markup))]
+
+
+@pytest.mark.parametrize("markup", LINES.values(), ids=LINES)
+def test_what_opens_a_panel_is_its_title(markup: str) -> None:
+    assert "TITLE" in text(page(markup))
+
+
+@pytest.mark.parametrize("markup", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_menus_dialogs_and_messages_stay_left_out(markup: str) -> None:
+    found = str(sections(page(markup)))
+    assert "NO" not in found
+    assert "harbour office" in found
+
+
+ASIDES = [
+    "<aside>YES</aside>", "<aside class=sidebar><h3>Note</h3><p>YES</p></aside>", "<aside role=note><p>YES</p></aside>",
+    "<div role=complementary><p>YES</p></div>", "<div class=notice role=alert>YES</div>",
+    "<aside aria-label=Tip><p>YES, see <a href=/x>there</a> for more of it.</p></aside>",
+    "<blockquote><p>Words.</p><footer>YES, a writer</footer></blockquote>",
+]  # fmt: skip
+FURNITURE = [
+    "<aside><ul><li><a href=/a>NO</a><li><a href=/b>NO more</a></ul></aside>",
+    "<aside><h3>NO</h3><form><input name=mail><button>Send</button></form></aside>",
+    "<aside><nav>NO</nav></aside>",
+    "<div role=complementary><a href=/a>NO</a></div>",
+]
+
+
+@pytest.mark.parametrize("box", ASIDES)
+def test_boxes_in_the_main_part_are_text(box: str) -> None:
+    assert "YES" in text(page(box))
+
+
+@pytest.mark.parametrize("box", FURNITURE)
+def test_boxes_that_only_lead_elsewhere_are_none(box: str) -> None:
+    assert "NO" not in str(sections(page(box)))
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<h2><a href="#" onclick="x()">' * 3_000,
+        "<div class=a hidden>" * 3_000,
+        "<h3>q</h3><div class=a hidden>some words that are five</div>" * 3_000,
+        "<button aria-controls=x class=b>a</button><div class=c id=x>word</div>" * 3_000,
+    ],
+)
+def test_many_controls_and_panels_cost_little(markup: str) -> None:
+    assert text(page(markup))
