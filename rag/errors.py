@@ -22,8 +22,6 @@ RagError
 ├── NotReady            the retriever is still loading, or has no index (HTTP 503)
 ├── DeadlinePassed      there was not time enough to answer (HTTP 503)
 ├── KeysError           a file of keys, a name or a key that cannot be used
-├── TokenRefused        a token that does not show who one is: says why (HTTP 401)
-├── ProviderUnreachable the keys that tokens are checked with cannot be had (HTTP 503)
 ├── FingerprintMismatch the index was built by another model or precision: names the fields
 ├── ModelUnusable       the model of an index cannot be loaded: says why
 │   └── ModelTooLarge   there is no room for it beside those that are in use
@@ -192,14 +190,6 @@ class DeadlinePassed(RagError):
 
 class KeysError(RagError):
     """A file of keys, a name or a key that cannot be used."""
-
-
-class TokenRefused(RagError):
-    """A token that does not show who one is."""
-
-
-class ProviderUnreachable(RagError):
-    """The keys that tokens are checked with cannot be had."""
 
 
 class FingerprintMismatch(RagError):

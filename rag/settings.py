@@ -16,6 +16,7 @@ from indexer.generation.layout import INSIGHTS, KEYS, collection_dir, is_url
 from indexer.scope import Scope, patterns
 from rag.declaration import WORDS, Setting, setting
 from rag.query.options import EXPANSIONS, RERANKED
+from rag.removed import refuse_variables
 
 MODEL_FIELDS = (
     "model",
@@ -290,14 +291,6 @@ class Settings:
         "", "secret that such proxies send; safer in the variable than in the flag", "users", secret=True
     )
     proxy_secret_header: str = setting("X-Proxy-Secret", "header for that secret", "users")
-    oidc_issuer: str = setting(
-        "", "OpenID Connect provider whose ID tokens show who one is; empty = none; needs pilotlight[oidc]", "users"
-    )
-    oidc_audience: str = setting("", "client id that its tokens must be for", "users")
-    oidc_jwks: str = setting("", "address of its keys; empty = as its discovery document says", "users")
-    oidc_user_claim: str = setting("sub", "claim that names the user", "users")
-    oidc_groups_claim: str = setting("groups", "claim with the groups; a.b leads into an object", "users")
-    oidc_leeway: float = setting(60.0, "seconds that clocks may differ", "users", low=0, high=600)
     answer_url: str = setting(
         "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", "answers"
     )
@@ -370,8 +363,8 @@ class Settings:
 
     @property
     def knows_users(self) -> bool:
-        """Whether a proxy or a provider says who users are."""
-        return bool(self.user_header or self.oidc_issuer)
+        """Whether a proxy says who users are."""
+        return bool(self.user_header)
 
     @property
     def insights_folder(self) -> Path:
@@ -475,6 +468,7 @@ def load(
     Raises SettingsError naming the flag, variable or name in the file, its value and what is allowed.
     """
     environ = os.environ if environ is None else environ
+    refuse_variables(environ)
     overrides, configured = overrides or {}, configured or {}
     values: dict[str, Any] = {}
     for known in SETTINGS:

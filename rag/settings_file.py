@@ -14,6 +14,7 @@ from indexer.sources.names import address_kind, full_name, refuse_secret
 from indexer.sources.schedule import read_interval
 from rag.credential_tables import read_credentials
 from rag.errors import SettingsError
+from rag.removed import refuse_names
 from rag.settings import BY_NAME, SETTINGS, Settings, own_limits
 from rag.suggestions import refuse_unknown
 
@@ -60,6 +61,7 @@ def read_settings_file(path: Path) -> SettingsFile:
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
         raise SettingsError(f"{path}: settings must be a table: write [settings]")
+    refuse_names(settings, f"{path}: settings")
     refuse_unknown(settings, [setting.name for setting in SETTINGS], f"{path}: settings")
     tables = content.get("source", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):

@@ -4,7 +4,7 @@ import json
 import logging
 
 from flask import Flask, Response, current_app, g, render_template, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.http import HTTP_STATUS_CODES
 
 from rag.errors import (
@@ -18,7 +18,6 @@ from rag.errors import (
     KeysError,
     NotReady,
     NotThere,
-    ProviderUnreachable,
     QueryError,
     QueueFull,
     RerankOff,
@@ -26,6 +25,7 @@ from rag.errors import (
     TypeNotRead,
 )
 from rag.query.filters import FilterError
+from rag.removed import ROUTES
 
 MEDIA_TYPE = "application/problem+json"
 MACHINE_PATHS = (
@@ -103,6 +103,8 @@ def _answer(error: Exception) -> Response | HTTPException:
 
 def problem_of(error: Exception) -> dict[str, object]:
     """Return the problem that an error is answered with; one that nobody foresaw goes to the log."""
+    if isinstance(error, NotFound) and request.path in ROUTES:
+        return problem(410, f"{request.path} was removed: {ROUTES[request.path]}")
     if isinstance(error, HTTPException) and error.code is not None:
         if error.code in REASONS:
             current_app.extensions["metrics"].refuse(REASONS[error.code])
@@ -132,8 +134,6 @@ def problem_of(error: Exception) -> dict[str, object]:
     if isinstance(error, KeysError):
         log.error("%s", error)
         return problem(503, "The server cannot read the file that says who may do what; see its log.")
-    if isinstance(error, ProviderUnreachable):
-        return problem(503, "Who you are cannot be checked for now: the identity provider does not answer.")
     # %r because a path may hold line breaks, which would forge log lines
     log.error("%s %r failed", request.method, request.path, exc_info=error)
     return problem(500, DETAILS[500])

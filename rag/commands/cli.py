@@ -11,6 +11,7 @@ import click
 from embedder.errors import PilotlightError
 from rag.commands.verb import HELP, Verb
 from rag.errors import UsageError
+from rag.removed import COMMANDS
 from rag.suggestions import did_you_mean
 
 VERBS = {  # where each is below `rag.commands`, in a function with the name of its module, and what it does
@@ -75,6 +76,8 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the verb, and the line after it. Raises UsageError."""
+        if args[0] in COMMANDS:
+            raise UsageError(f"the command {args[0]} was removed: {COMMANDS[args[0]]}")
         if args[0] not in VERBS and not ctx.resilient_parsing:
             meant = did_you_mean(args[0], VERBS)
             raise UsageError(f"there is no command {args[0]!r}{meant}; see pilotlight --help for all of them")

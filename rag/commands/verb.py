@@ -15,6 +15,7 @@ import click
 from indexer.generation.layout import CURRENT, is_url
 from rag.declaration import Setting, read_value
 from rag.errors import UsageError
+from rag.removed import flag_hint
 from rag.settings import BY_NAME, SETTINGS, Settings, load
 from rag.suggestions import did_you_mean
 
@@ -158,6 +159,8 @@ class Verb(click.Command):
                     raise UsageError(f"{flag} needs a value; {more}")
 
     def _unknown(self, ctx: click.Context, flag: str, more: str) -> str:
+        if instead := flag_hint(flag):
+            return f"{flag} was removed: {instead}"
         text = f"{ctx.info_name} has no flag {flag}"
         group = ctx.find_root().command
         names = group.list_commands(ctx) if isinstance(group, click.Group) else []

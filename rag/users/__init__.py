@@ -1,3 +1,3 @@
-"""Users: who one is by a token, and what `[[access]]` gives them as a `Scope`.
+"""Users: what `[[access]]` gives them as a `Scope`.
 
 May import `query`, `serving` for scopes, and the root of `rag`."""

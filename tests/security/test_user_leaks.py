@@ -14,7 +14,6 @@ from indexer.generation.catalogue import document_id
 from rag.client.client import Client
 from rag.serving.scope import Scope, reader_names
 from tests.rag.conftest import Site
-from tests.rag.users import provider as fake
 from tests.security.test_leaks import (
     CASES,
     COLLECTIONS,
@@ -41,7 +40,7 @@ group = "operators"
 everything = true
 """
 SEEN = Scope.of(["default", "nowhere"])
-OF_RED = {"user by a proxy", "user by a token", "user below a filter", "key of a group"}
+OF_RED = {"user by a proxy", "user below a filter", "key of a group"}
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +49,8 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, Site]:
     return both(tmp_path_factory.mktemp("listed"), lists=True)
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[fake.Provider]:
-    with fake.running() as provider:
-        yield provider
-
-
 @contextmanager
-def asking(who: str, site: Site, folder: Path, provider: fake.Provider) -> Iterator[World]:
+def asking(who: str, site: Site, folder: Path) -> Iterator[World]:
     """A server, and a client that asks it in the name of somebody."""
     folder.mkdir(exist_ok=True)
     rules = folder / "pilotlight.toml"
@@ -69,10 +62,7 @@ def asking(who: str, site: Site, folder: Path, provider: fake.Provider) -> Itera
         "user_proxies": "127.0.0.1",
     }
     headers, scope, settings = {"HTTP_AUTHORIZATION": f"Bearer {KEY}"}, SEEN, {}
-    if who == "user by a token":
-        settings = {"access_file": str(rules), "oidc_issuer": provider.issuer, "oidc_audience": fake.AUDIENCE}
-        headers = {"HTTP_AUTHORIZATION": f"Bearer {provider.token(sub='ann', groups=['red', 'other'])}"}
-    elif who.startswith("user"):
+    if who.startswith("user"):
         settings, headers = proxy | {"user_proxies": "127.0.0.1"}, {"HTTP_X_USER": "ann", "HTTP_X_GROUPS": "red, other"}
         if who == "user below a filter":
             rules.write_text(RULES.replace("\n\n", "\nfilter = { metadata = { team = ['red', 'none'] } }\n\n", 1))
@@ -94,12 +84,10 @@ CALLERS = (*sorted(OF_RED), "user of no group", "key below a filter")
 
 
 @pytest.mark.parametrize("who", CALLERS)
-def test_what_others_may_read_changes_no_answer(
-    sites: tuple[Site, Site], tmp_path: Path, provider: fake.Provider, who: str
-) -> None:
+def test_what_others_may_read_changes_no_answer(sites: tuple[Site, Site], tmp_path: Path, who: str) -> None:
     found = []
     for place, site in enumerate(sites):
-        with asking(who, site, tmp_path / str(place), provider) as one:
+        with asking(who, site, tmp_path / str(place)) as one:
             found.append({operation: answers(one, case(sites[0])) for operation, case in CASES.items()})
     statuses = {status for each in found[0].values() for status, _ in each}
     assert {200, 404, 403} <= statuses
@@ -118,11 +106,9 @@ def expected(who: str) -> set[str]:
     return {"redalpha", "redbeta", "bothomega", "openpage"} if who in OF_RED else {"openpage"}
 
 
-def test_whoever_has_no_key_sees_what_has_no_list(
-    sites: tuple[Site, Site], tmp_path: Path, provider: fake.Provider
-) -> None:
+def test_whoever_has_no_key_sees_what_has_no_list(sites: tuple[Site, Site], tmp_path: Path) -> None:
     """Of the collections all is told but what is in documents with a list, and how many there are."""
-    with asking("nobody", sites[0], tmp_path, provider) as one:
+    with asking("nobody", sites[0], tmp_path) as one:
         texts = [text for operation in CASES for _, text in answers(one, CASES[operation](sites[0])) if text]
         assert any("openpage" in text for text in texts)
         shown = re.compile(r"(red(alpha|beta)|bothomega|blue(gamma|delta))(?!\w*\.md)", re.IGNORECASE)
@@ -134,10 +120,10 @@ def test_whoever_has_no_key_sees_what_has_no_list(
         assert "documents" not in one.client.get("/readyz").json  # type: ignore[operator]
 
 
-def test_an_operator_sees_all(sites: tuple[Site, Site], tmp_path: Path, provider: fake.Provider) -> None:
+def test_an_operator_sees_all(sites: tuple[Site, Site], tmp_path: Path) -> None:
     """Or the tests above would show nothing."""
     for who, headers in {"user by a proxy": {"HTTP_X_GROUPS": "operators"}, "key": {}}.items():
-        with asking(who, sites[0], tmp_path / who.replace(" ", "-"), provider) as one:
+        with asking(who, sites[0], tmp_path / who.replace(" ", "-")) as one:
             one.client.environ_base |= headers
             text = one.client.get("/api/v1/documents").text
             assert {found.group().lower() for found in HIDDEN.finditer(text)} == {"bluegamma", "bluedelta"}
@@ -196,22 +182,20 @@ def tool_answers(one: World, asked: dict[str, list[dict[str, Any]]]) -> dict[str
     return found
 
 
-def test_every_tool_is_asked(sites: tuple[Site, Site], tmp_path: Path, provider: fake.Provider) -> None:
+def test_every_tool_is_asked(sites: tuple[Site, Site], tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="needs the extra mcp")
-    with asking("key", sites[0], tmp_path, provider) as one:
+    with asking("key", sites[0], tmp_path) as one:
         listed = told(served(one), lambda caller: caller.list_tools())
     assert {tool.name for tool in listed.tools} == set(TOOLS)
 
 
 @pytest.mark.parametrize("who", CALLERS)
-def test_what_others_may_read_changes_no_answer_of_a_tool(
-    sites: tuple[Site, Site], tmp_path: Path, provider: fake.Provider, who: str
-) -> None:
+def test_what_others_may_read_changes_no_answer_of_a_tool(sites: tuple[Site, Site], tmp_path: Path, who: str) -> None:
     pytest.importorskip("mcp", reason="needs the extra mcp")
     asked = {tool: case(sites[0]) for tool, case in TOOLS.items()}
     found = []
     for place, site in enumerate(sites):
-        with asking(who, site, tmp_path / str(place), provider) as one:
+        with asking(who, site, tmp_path / str(place)) as one:
             found.append(tool_answers(one, asked))
     for tool, arguments in asked.items():
         for each, with_others, alone in zip(arguments, *(answered[tool] for answered in found), strict=True):

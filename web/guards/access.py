@@ -83,7 +83,7 @@ class Access:
         It may have an Authorization header. What a stranger is told is said when the request is whole.
         """
         try:
-            if self._users and self._users.knows(authorization, head, address):
+            if self._users and self._users.knows(head, address):
                 return True
             keys = self._ring.keys()
             if self._anonymous == "read" or (self._is_open_to_this_machine and keys is None):
@@ -118,7 +118,7 @@ class Access:
 
     def _caller(self, role: str) -> Caller:
         header = request.headers.get("Authorization")
-        if self._users and (found_user := self._users.caller(header, role)):
+        if self._users and (found_user := self._users.caller(role)):
             return found_user
         # without any keys none can be wrong, and there are clients that always send one
         if header is None or (role == "read" and self._ring.keys() is None):

@@ -1,12 +1,11 @@
-"""Users as callers: whom a trusted proxy names, or a token of the provider is of, with what the rules give them."""
+"""Users as callers: whom a trusted proxy names, with what the rules give them."""
 
 from urllib.parse import urlsplit
 
 from flask import request
-from werkzeug.datastructures import WWWAuthenticate
-from werkzeug.exceptions import Forbidden, Unauthorized
+from werkzeug.exceptions import Forbidden
 
-from rag.errors import SettingsError, TokenRefused
+from rag.errors import SettingsError
 from rag.settings import Settings
 from rag.users.directory import Directory, User
 from web.guards.callers import USER, Caller
@@ -21,43 +20,22 @@ class Users:
         if not settings.access_file:
             raise SettingsError("users need rules: write [[access]] into the file of --config, or name an access_file")
         self._directory = Directory(settings.access_path)
-        self._proxies = ProxyUsers(settings) if settings.user_header else None
-        self._tokens = None
-        if settings.oidc_issuer:
-            from rag.users.id_tokens import Provider, TokenVerifier, is_token  # brings cryptography
+        self._proxies = ProxyUsers(settings)
 
-            self._tokens = TokenVerifier(Provider.of(settings))
-            self._tokens.prepare()
-            self._is_token = is_token
-
-    def caller(self, authorization: str | None, role: str) -> Caller | None:
+    def caller(self, role: str) -> Caller | None:
         """Return the user of the request under way, for a route of a role; None where it names none.
 
-        Raises Unauthorized for a user or token that cannot be read, Forbidden where another site may have made a
-        browser send it, KeysError while there are no rules, and ProviderUnreachable.
+        Raises Unauthorized for a user that cannot be read, Forbidden where another site may have made a browser send
+        it, and KeysError while there are no rules.
         """
-        user = self._proxies.user_of(request.environ) if self._proxies else None
+        user = self._proxies.user_of(request.environ)
         if user is not None and role == "write" and _is_from_another_site():
             raise Forbidden("A page of another site may not change anything in the name of a user.")
-        if user is None and self._tokens and (token := self._token_in(authorization)):
-            try:
-                user = self._tokens.verify(token)
-            except TokenRefused as error:
-                challenge = WWWAuthenticate("bearer", {"error": "invalid_token"})
-                raise Unauthorized(f"This token is not accepted: {error}.", www_authenticate=challenge) from error
         return None if user is None else self._with_rights(user)
 
-    def knows(self, authorization: bytes | None, head: bytes, address: str) -> bool:
-        """Return whether a head that has come from an address names a user, as far as that can be told at once."""
-        if self._proxies and self._proxies.is_named(head, address):
-            return True
-        token = self._token_in(authorization.decode("latin-1")) if authorization else None
-        return bool(token and self._tokens and self._tokens.knows(token))
-
-    def _token_in(self, header: str | None) -> str | None:
-        scheme, _, credentials = (header or "").partition(" ")
-        token = credentials.strip()
-        return token if self._tokens and scheme.lower() == "bearer" and self._is_token(token) else None
+    def knows(self, head: bytes, address: str) -> bool:
+        """Return whether a head that has come from an address names a user."""
+        return self._proxies.is_named(head, address)
 
     def _with_rights(self, user: User) -> Caller:
         rights = self._directory.rights(user)

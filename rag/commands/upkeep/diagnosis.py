@@ -313,7 +313,6 @@ _LABELS = {
     "data": "languages with data",
     "use": "scans are read",
     "cpu": "CPU",
-    "oidc_issuer": "OIDC issuer",
     "seccomp": "system calls",
     "landlock": "Landlock",
     "compiler": "C++ compiler",

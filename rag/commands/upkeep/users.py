@@ -1,6 +1,5 @@
 """The part of the doctor's report that tells how users are known, and what of it cannot work."""
 
-from importlib import metadata
 from typing import Any
 
 from embedder.errors import PilotlightError
@@ -9,12 +8,10 @@ from rag.users.directory import Directory
 
 
 def examine_users(settings: Settings, warnings: list[str]) -> dict[str, Any]:
-    """Return who names users and how many rules there are; no secret is shown, and no provider is asked."""
+    """Return who names users and how many rules there are; no secret is shown."""
     report: dict[str, Any] = {
         "user_header": settings.user_header or None,
         "user_proxies": settings.user_proxies or None,
-        "oidc_issuer": settings.oidc_issuer or None,
-        "PyJWT": _version(),
         "rules": None,
     }
     try:
@@ -22,18 +19,6 @@ def examine_users(settings: Settings, warnings: list[str]) -> dict[str, Any]:
             report["rules"] = len(Directory(settings.access_path).rules())
         elif settings.knows_users:
             warnings.append("users have no access without [[access]] in the file of --config")
-        if settings.oidc_issuer:
-            from rag.users.id_tokens import Provider, check_installed
-
-            Provider.of(settings)
-            check_installed()
     except PilotlightError as error:
         warnings.append(str(error))
     return report
-
-
-def _version() -> str | None:
-    try:
-        return metadata.version("PyJWT")
-    except metadata.PackageNotFoundError:
-        return None

@@ -1,6 +1,5 @@
 """Users whom a proxy or a token names: who is believed, and what the rules give them."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from rag.serving.scope import EVERYTHING, NOTHING, Part, Scope, reader_names
 from rag.settings import Settings, load
 from rag.settings_file import read_settings_file
 from rag.users.directory import Directory, User
-from tests.rag.users import provider as fake
 from tests.web.fakes import FakeRetriever
 from tests.web.guards.test_access import bearer
 from tests.web.test_problems import assert_problem
@@ -237,35 +235,6 @@ def test_a_user_is_counted_by_name(rules: Path) -> None:
     assert codes[0] == 200
     assert codes[-1] == 429
     assert client.get("/who", headers=named("ben", "red")).status_code == 200
-
-
-@pytest.fixture
-def provider() -> Iterator[fake.Provider]:
-    with fake.running() as provider:
-        yield provider
-
-
-def test_a_token_names_the_user(rules: Path, provider: fake.Provider) -> None:
-    client = make(rules, user_header="", oidc_issuer=provider.issuer, oidc_audience=fake.AUDIENCE)
-    key = KeyFile(rules.with_name("keys.json")).add("bot", "read")
-    assert client.get("/who", headers=bearer(provider.token(sub="bob"))).json["name"] == "user:bob"  # type: ignore[index]
-    assert client.post("/change", headers=bearer(provider.token())).json["name"] == "user:ann"  # type: ignore[index]
-    assert client.get("/who", headers=bearer(key)).json["name"] == "bot"  # type: ignore[index]
-    assert_problem(client.get("/who", headers=bearer(provider.token(sub="eve", groups=[]))), 403)
-    reply = client.get("/who", headers=bearer(provider.token(aud="other")))
-    assert_problem(reply, 401)
-    assert "invalid_token" in reply.headers["WWW-Authenticate"]
-    assert_problem(client.get("/who", headers=named("zoe", "admins")), 401)  # no proxy is trusted here
-
-
-def test_a_provider_that_is_down_is_said(rules: Path, provider: fake.Provider) -> None:
-    provider.status = 500
-    client = make(rules, user_header="", oidc_issuer=provider.issuer, oidc_audience=fake.AUDIENCE)
-    key = KeyFile(rules.with_name("keys.json")).add("bot", "read")
-    reply = client.get("/who", headers=bearer(provider.token()))
-    assert_problem(reply, 503)
-    assert "identity provider" in reply.text
-    assert client.get("/who", headers=bearer(key)).status_code == 200
 
 
 @pytest.mark.parametrize(

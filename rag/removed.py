@@ -1,0 +1,37 @@
+"""Names that older versions had and this one refuses: settings, commands and routes, each with what takes its place."""
+
+from collections.abc import Iterable, Mapping
+
+from rag.errors import SettingsError
+
+_OIDC = "an authenticating proxy such as oauth2-proxy logs people in, and user_header names them"
+
+SETTINGS = {
+    "oidc_issuer": _OIDC,
+    "oidc_audience": _OIDC,
+    "oidc_jwks": _OIDC,
+    "oidc_user_claim": _OIDC,
+    "oidc_groups_claim": _OIDC,
+    "oidc_leeway": _OIDC,
+}
+COMMANDS: dict[str, str] = {}
+ROUTES: dict[str, str] = {}  # paths
+
+
+def refuse_variables(environ: Mapping[str, str]) -> None:
+    """Raise SettingsError for the first environment variable of a setting that was removed."""
+    for name, instead in SETTINGS.items():
+        if f"PILOTLIGHT_{name.upper()}" in environ:
+            raise SettingsError(f"PILOTLIGHT_{name.upper()} was removed: {instead}")
+
+
+def refuse_names(names: Iterable[str], where: str) -> None:
+    """Raise SettingsError for the first name in a configuration file that was removed; `where` names the file."""
+    for name in names:
+        if name in SETTINGS:
+            raise SettingsError(f"{where}: {name} was removed: {SETTINGS[name]}")
+
+
+def flag_hint(flag: str) -> str:
+    """Return what takes the place of a flag that was removed; empty for any other."""
+    return SETTINGS.get(flag.removeprefix("--").replace("-", "_"), "")
