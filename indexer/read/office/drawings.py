@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from lxml import etree
+
 from indexer import notes
 from indexer.read.office.number_formats import shown
 from indexer.read.office.zipped import Package
@@ -14,7 +16,6 @@ _D = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
-ALTERNATE = f"{_MC}AlternateContent"
 _SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
 _MOST_POINTS = 2_000  # of a chart
 _MOST_SERIES = 100
@@ -26,7 +27,16 @@ _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif
 Rows = list[list[str]]
 
 
-def chosen(alternate: Any) -> Any:
+def children(node: Any) -> Iterator[Any]:
+    """Yield the elements in another one; of what stands there in several forms only one."""
+    for child in node.iterchildren(tag=etree.Element):
+        if child.tag == f"{_MC}AlternateContent":
+            yield from children(_chosen(child))
+        else:
+            yield child
+
+
+def _chosen(alternate: Any) -> Any:
     """Return the form to read of what stands in a document in several forms: the first that says something."""
     forms = list(alternate.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
     wanted = (form for form in forms if any(_local(element) in _SAYING for element in form.iter("{*}*")))

@@ -4,15 +4,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from indexer.read.extraction import Extraction
+from indexer.read.office.drawings import DRAWN, children, drawn
+from indexer.read.office.equations import M, linear
 from indexer.read.office.properties import core_properties, main_part
+from indexer.read.office.symbols import readable
 from indexer.read.office.zipped import Package
-from indexer.records import Section
+from indexer.read.tables import Cell, column_names, find_head, spread
+from indexer.records import COLUMNS, Section
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _MAIN = "ppt/presentation.xml"
-_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
+_WIDEST = 1_000  # columns that a cell may span
 _TITLES = ("title", "ctrTitle")
 _NOT_TEXT = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # placeholders that are the same on every slide
 
@@ -27,15 +32,13 @@ def read(body: bytes, charset: str | None) -> Extraction:
             _, name = relations.get(entry.get(f"{_R}id", ""), ("", ""))
             if name not in package:
                 continue
-            slide = package.xml(name)
-            if slide.get("show") in ("0", "false"):
+            slide = _Slide(package, name)
+            if slide.root.get("show") in ("0", "false"):
                 continue
-            title = " ".join(" ".join(lines) for kind, lines in _shapes(slide) if kind in _TITLES)
-            blocks = ["\n".join(lines) for kind, lines in _shapes(slide) if kind not in _TITLES]
-            notes = [
-                part for kind, part in package.relations(name).values() if kind == "notesSlide" and part in package
-            ]
-            blocks += ["\n".join(lines) for part in notes for _, lines in _shapes(package.xml(part))]
+            shown = list(slide.blocks())
+            title = " ".join(" ".join(lines) for kind, lines in shown if kind in _TITLES)
+            blocks = ["\n".join(lines) for kind, lines in shown if kind not in _TITLES]
+            blocks += ["\n".join(lines) for page in slide.notes() for _, lines in page.blocks()]
             label = f"Slide {number}"
             text = "\n\n".join(block for block in blocks if block.strip())
             sections.append(Section((f"{label}: {title}" if title else label,), f"slide={number}", text or title))
@@ -43,28 +46,81 @@ def read(body: bytes, charset: str | None) -> Extraction:
     return Extraction(name_of_deck, tuple(sections), declared)
 
 
-def _shapes(slide: Any) -> Iterator[tuple[str, list[str]]]:
-    """Kind of placeholder and lines of every shape and table that shows text, in the order they were laid down."""
-    for shape in slide.iter(f"{_P}sp", f"{_A}tbl"):
-        if any(above.tag == _FALLBACK for above in shape.iterancestors()) or _is_hidden(shape):
-            continue
-        if shape.tag == f"{_A}tbl":
-            rows = (row.iterchildren(f"{_A}tc") for row in shape.iter(f"{_A}tr"))
-            yield "", [" | ".join(" ".join(_lines(cell)) for cell in row) for row in rows]
-            continue
-        placeholder = shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
-        kind = str(placeholder.get("type", "")) if placeholder is not None else ""
-        lines = _lines(shape)
-        if lines and kind not in _NOT_TEXT:
-            yield kind, lines
+class _Slide:
+    """What a slide, or the notes on one, shows."""
+
+    def __init__(self, package: Package, name: str) -> None:
+        self.root = package.xml(name)
+        self._package = package
+        self._relations = package.relations(name)
+
+    def blocks(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the kind of placeholder and the lines of all that shows text, in the order they were laid down."""
+        yield from self._within(self.root)
+
+    def notes(self) -> Iterator["_Slide"]:
+        for kind, name in self._relations.values():
+            if kind == "notesSlide" and name in self._package:
+                yield _Slide(self._package, name)
+
+    def _within(self, node: Any) -> Iterator[tuple[str, list[str]]]:
+        for child in children(node):
+            if _is_hidden(child):
+                continue
+            if child.tag == f"{_P}sp":
+                placeholder = child.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
+                kind = str(placeholder.get("type", "")) if placeholder is not None else ""
+                lines = _lines(child)
+                if lines and kind not in _NOT_TEXT:
+                    yield kind, lines
+            elif child.tag == f"{_A}tbl":
+                yield "", _table(child)
+            elif child.tag in DRAWN:
+                for rows in drawn(child, self._package, self._relations):
+                    yield "", [COLUMNS.join(row) for row in rows]
+            else:
+                yield from self._within(child)
+
+
+def _table(table: Any) -> list[str]:
+    """Return the rows of a table, with what spans several of them in each; several rows of names become one."""
+    cells = [
+        [
+            Cell(" ".join(_lines(cell)), _span(cell, "rowSpan"), _span(cell, "gridSpan"))
+            for cell in row.iterchildren(f"{_A}tc")
+            if not any(cell.get(mark) in ("1", "true") for mark in ("hMerge", "vMerge"))
+        ]
+        for row in table.iterchildren(f"{_A}tr")
+    ]
+    grid = spread(cells)
+    begin, end = find_head(grid)
+    names = [column_names(grid[begin:end])] if end > begin else []
+    return [COLUMNS.join(row) for row in (*grid[:begin], *names, *grid[end:])]
+
+
+def _span(cell: Any, name: str) -> int:
+    text = cell.get(name, "1")
+    return min(int(text), _WIDEST) if text.isdecimal() and len(text) < 6 else 1
 
 
 def _is_hidden(shape: Any) -> bool:
-    properties = shape.find(f"{_P}nvSpPr/{_P}cNvPr")
+    properties = next((part.find(f"{_P}cNvPr") for part in shape.iterchildren(*_PROPERTIES)), None)
     return properties is not None and properties.get("hidden") in ("1", "true")
 
 
 def _lines(shape: Any) -> list[str]:
-    paragraphs = (paragraph.iter(f"{_A}t", f"{_A}br") for paragraph in shape.iter(f"{_A}p"))
-    lines = ("".join(run.text or " " if run.tag == f"{_A}t" else " " for run in runs) for runs in paragraphs)
+    lines = ("".join(_words(paragraph)) for paragraph in shape.iter(f"{_A}p"))
     return [line for line in lines if line.strip()]
+
+
+def _words(node: Any) -> Iterator[str]:
+    for child in children(node):
+        if child.tag == f"{_A}t":
+            fonts = node.find(f"{_A}rPr/{_A}sym")
+            yield readable(child.text or "", fonts.get("typeface", "") if fonts is not None else "")
+        elif child.tag == f"{_A}br":
+            yield " "
+        elif child.tag.startswith(M):
+            yield linear(child)
+        else:
+            yield from _words(child)

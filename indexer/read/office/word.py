@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from lxml import etree
-
 from indexer import notes
 from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
-from indexer.read.office.drawings import ALTERNATE, DRAWN, chosen, drawn
+from indexer.read.office.drawings import DRAWN, children, drawn
 from indexer.read.office.equations import M, linear
 from indexer.read.office.properties import core_properties, main_part
 from indexer.read.office.symbols import readable, text_of_symbol
@@ -209,12 +207,8 @@ class _Cell:
 
 
 def _children(node: Any) -> Iterator[Any]:
-    """Yield the elements in another one that are shown; of several forms of the same only one."""
-    for child in node.iterchildren(tag=etree.Element):
-        if child.tag == ALTERNATE:
-            yield from _children(chosen(child))
-        elif child.tag not in _DELETED:
-            yield child
+    """Yield the elements in another one that are shown."""
+    return (child for child in children(node) if child.tag not in _DELETED)
 
 
 def _within(node: Any, wanted: str) -> Iterator[Any]:

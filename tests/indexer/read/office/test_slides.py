@@ -1,0 +1,122 @@
+"""PPTX files as PowerPoint and other programs write them: all that is shown on a slide, once."""
+
+import pytest
+
+from indexer import notes
+from indexer.read.office import slides
+from tests.indexer import files
+from tests.indexer.files import shape
+
+
+def text(*shapes: str, **parts: str) -> str:
+    """The text of a slide with these shapes; `parts` are others that it refers to, by their kind."""
+    body = files.pptx("".join(shapes))
+    more: dict[str, str | bytes] = {f"ppt/slides/{kind}.xml": content for kind, content in parts.items()}
+    more["ppt/slides/_rels/0.xml.rels"] = files.relations(**{kind: f"{kind} {kind}.xml" for kind in parts})
+    found = slides.read(files.with_parts(body, more), None).sections
+    return found[0].text if found else ""
+
+
+def words(content: str) -> str:
+    return f"<a:p><a:r><a:t>{content}</a:t></a:r></a:p>"
+
+
+def box(*paragraphs: str) -> str:
+    properties = "<p:nvSpPr><p:cNvPr id='2' name='Text Box 1'/></p:nvSpPr>"
+    return f"<p:sp>{properties}<p:txBody>{''.join(paragraphs)}</p:txBody></p:sp>"
+
+
+def frame(content: str, described: str = "") -> str:
+    properties = f"<p:nvGraphicFramePr><p:cNvPr id='3' name='x' descr='{described}'/></p:nvGraphicFramePr>"
+    graphic = f"<a:graphic><a:graphicData>{content}</a:graphicData></a:graphic>"
+    return f"<p:graphicFrame>{properties}{graphic}</p:graphicFrame>"
+
+
+def cell(content: str = "", spans: str = "") -> str:
+    return f"<a:tc {spans}><a:txBody>{words(content)}</a:txBody></a:tc>"
+
+
+def table(*rows: str) -> str:
+    return frame(f"<a:tbl><a:tblPr/>{''.join(f'<a:tr>{row}</a:tr>' for row in rows)}</a:tbl>")
+
+
+HIDDEN = "<p:nvGrpSpPr><p:cNvPr id='4' name='x' hidden='1'/></p:nvGrpSpPr>"
+FRACTION = "<m:f><m:num><m:r><m:t>a</m:t></m:r></m:num><m:den><m:r><m:t>b</m:t></m:r></m:den></m:f>"
+MATH = f'<m:oMath xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math">{FRACTION}</m:oMath>'
+FORMS = (
+    '<mc:AlternateContent xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006">'
+    "<mc:Choice Requires='a14'>{}</mc:Choice><mc:Fallback>{}</mc:Fallback></mc:AlternateContent>"
+)
+A14 = "<a14:m xmlns:a14='http://schemas.microsoft.com/office/drawing/2010/main'>{}</a14:m>"
+D = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
+R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+C = "http://schemas.openxmlformats.org/drawingml/2006/chart"
+A = "http://schemas.openxmlformats.org/drawingml/2006/main"
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        (f"<p:grpSp><p:nvGrpSpPr/>{box(words('one'))}<p:grpSp>{box(words('two'))}</p:grpSp></p:grpSp>"
+         + box(words("three")),
+         "one\n\ntwo\n\nthree"),
+        (f"<p:grpSp>{HIDDEN}{box(words('NO'))}</p:grpSp>{box(words('seen'))}", "seen"),
+        (box("<a:p><a:r><a:t>Line</a:t></a:r><a:br/><a:fld type='x'><a:t>7</a:t></a:fld></a:p>"), "Line 7"),
+        (box("<a:p><a:r><a:rPr><a:sym typeface='Wingdings'/></a:rPr><a:t>\uf0e0</a:t></a:r>"
+             "<a:r><a:t> out</a:t></a:r></a:p>"),
+         "→ out"),
+        (box(f"<a:p><a:r><a:t>so </a:t></a:r>{A14.format(MATH)}</a:p>"), "so a/b"),
+        (FORMS.format(box(f"<a:p>{A14.format(MATH)}</a:p>"), box(words("NO"))), "a/b"),
+        (FORMS.format("<p:contentPart/>", box(words("only here"))), "only here"),
+        (table(cell("Zone") + cell("Ticket") + cell("Price"), cell("Port", "rowSpan='2'") + cell("Day") + cell("6"),
+               cell("", "vMerge='1'") + cell("Week") + cell("19")),
+         "Zone | Ticket | Price\nPort | Day | 6\nPort | Week | 19"),
+        (table(cell("Region", "rowSpan='2'") + cell("Sales", "gridSpan='2'") + cell("", "hMerge='1'"),
+               cell("", "vMerge='1'") + cell("2023") + cell("2024"), cell("North") + cell("5") + cell("6")),
+         "Region | Sales 2023 | Sales 2024\nNorth | 5 | 6"),
+        ("<p:pic><p:nvPicPr><p:cNvPr id='5' name='Picture 4' descr='A map of the old harbour'/></p:nvPicPr></p:pic>",
+         "A map of the old harbour"),
+        ("<p:pic><p:nvPicPr><p:cNvPr id='5' name='Picture 4' descr='A close up of a boat&#10;&#10;Description "
+         "automatically generated'/></p:nvPicPr></p:pic>", "A close up of a boat"),
+        ("<p:pic><p:nvPicPr><p:cNvPr id='5' name='Picture 4' descr='image4.png'/></p:nvPicPr></p:pic>"
+         + box(words("x")), "x"),
+    ],
+)  # fmt: skip
+def test_shapes(shapes: str, expected: str) -> None:
+    assert text(shape("Title", "title"), shapes) == expected
+
+
+def test_diagrams_and_charts_of_other_parts() -> None:
+    points = "".join(
+        f"<d:pt modelId='{number}' type='{kind}'><d:t>{words(content)}</d:t></d:pt>"
+        for number, (kind, content) in enumerate([("doc", ""), ("node", "Plan"), ("node", "Build"), ("pres", "NO")])
+    )
+    diagram = f"<d:dataModel xmlns:d='{D}' xmlns:a='{A}'><d:ptLst>{points}</d:ptLst></d:dataModel>"
+    used = f"<d:relIds xmlns:d='{D}' xmlns:r='{R}' r:dm='diagramData'/>"
+    assert text(frame(used), diagramData=diagram) == "Plan\n\nBuild"
+
+    def cache(kind: str, code: str, *values: str) -> str:
+        found = "".join(f"<c:pt idx='{place}'><c:v>{value}</c:v></c:pt>" for place, value in enumerate(values))
+        return f"<c:{kind}><c:formatCode>{code}</c:formatCode>{found}</c:{kind}>"
+
+    series = (
+        f"<c:ser><c:tx><c:strRef>{cache('strCache', '', 'Ships')}</c:strRef></c:tx>"
+        f"<c:cat><c:strRef>{cache('strCache', '', 'May', 'June')}</c:strRef></c:cat>"
+        f"<c:val><c:numRef>{cache('numCache', '0%', '0.25', '0.5')}</c:numRef></c:val></c:ser>"
+    )
+    title = f"<c:title><c:tx><c:rich>{words('Arrivals')}</c:rich></c:tx></c:title>"
+    plot = f"<c:chart>{title}<c:plotArea>{series}</c:plotArea></c:chart>"
+    chart = f"<c:chartSpace xmlns:c='{C}' xmlns:a='{A}'>{plot}</c:chartSpace>"
+    used = f"<c:chart xmlns:c='{C}' xmlns:r='{R}' r:id='chart'/>"
+    assert text(frame(used), chart=chart) == "Arrivals\n\n | Ships\nMay | 25%\nJune | 50%"
+
+
+def test_what_cannot_be_read_is_noted() -> None:
+    notes.take()
+    text(frame("<p:oleObj progId='Excel.Sheet.12'/>"), "<p:pic><p:nvPicPr><p:cNvPr id='5' name='x'/></p:nvPicPr></p:pic>",
+         frame(f"<c:chart xmlns:c='{C}' xmlns:r='{R}' r:id='lost'/>"))  # fmt: skip
+    assert notes.take() == (
+        "an embedded object was not read",
+        "a picture without a description was left out",
+        "a chart was not read",
+    )
