@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from indexer.decoding import decode
 from indexer.read.extraction import Extraction
+from indexer.read.html.articles import Publication, Sizes, layout_cell, main_part, measure, publication, unwrap
 from indexer.read.html.formulas import simplify
 from indexer.read.html.head import declared, redirects
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
@@ -16,6 +17,9 @@ from indexer.read.html.walk import Walker
 _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
 _NAMED = frozenset({"main", "article"})
 _IDS = frozenset({"main-content", "content"})
+_LOST = 0.5  # share of the characters of a page that are read, below which its main part is looked for again
+_HALF = 0.5  # share of the prose of a page that its main part holds
+_SURE = frozenset({"main", "role"})  # kinds of which one that has text at all is believed
 _STUB = 200  # characters of text of a page that only leads to another
 
 
@@ -25,10 +29,12 @@ def read(body: bytes, argument: str | None) -> Extraction:
     The argument is its charset; on a second line, the template of its site.
     """
     charset, _, template = (argument or "").partition("\n")
-    return extract(decode(body, charset or None, markup=True), read_template(template) if template else None)
+    return extract(
+        decode(body, charset or None, markup=True), read_template(template) if template else None, is_page=True
+    )
 
 
-def extract(markup: str, template: Template | None = None) -> Extraction:
+def extract(markup: str, template: Template | None = None, *, is_page: bool = False) -> Extraction:
     """Find the main part of an HTML page and cut it into sections of plain text.
 
     Paragraphs are separated by a blank line, list items and table rows by a line end; <pre> is kept as it is;
@@ -44,9 +50,18 @@ def extract(markup: str, template: Template | None = None) -> Extraction:
     drop_trail(tree)
     is_stripped = template is not None and strip(tree, template)
     body = tree.first("body") or tree.root
-    container = _container(tree) or body
+    about = publication(tree) if is_page and not is_stripped else Publication()
+    if about.is_published:
+        container = main_part(body, lambda sizes: _container(tree, sizes), is_article=about.is_article)
+    else:
+        container = _container(tree) or (layout_cell(body) if is_page else None) or body
     walker = Walker()
     walker.walk(container)
+    if not about.is_published and walker.text_length < _LOST * _length(body):
+        unwrap(body, measure(body))
+        container = _container(tree, measure(body, with_noise=False)) or body
+        walker = Walker()
+        walker.walk(container)
     if not walker.text_length and container is not body:
         walker = Walker()
         walker.walk(body)
@@ -57,8 +72,16 @@ def extract(markup: str, template: Template | None = None) -> Extraction:
     return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
 
 
-def _container(tree: HtmlTree) -> Element | None:
-    """The element that holds the page's own text; a kind of element that occurs twice decides nothing."""
+def _length(body: Element) -> int:
+    """Characters of text in a page, wherever they stand."""
+    return sum(len(node) for node in body.nodes() if isinstance(node, str))
+
+
+def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
+    """The element that holds the page's own text; a kind of element that occurs twice decides nothing.
+
+    Where the sizes of elements are known, neither does one that holds little of the prose.
+    """
     found: dict[str, list[Element]] = {kind: [] for kind in _CONTAINERS}
     for element in tree.elements:
         name, attributes = element.name, element.attributes
@@ -73,7 +96,15 @@ def _container(tree: HtmlTree) -> Element | None:
         if name == "div" and "class" in attributes:
             for kind in _kinds(element):
                 found[kind].append(element)
-    return next((elements[0] for elements in found.values() if len(elements) == 1), None)
+    unique = {kind: elements[0] for kind, elements in found.items() if len(elements) == 1}
+    if sizes is None:
+        return next(iter(unique.values()), None)
+    whole = max(size.prose for size in sizes.values())
+    for kind, element in unique.items():
+        size = sizes.get(id(element))
+        if size is not None and (size.prose >= _HALF * whole if kind not in _SURE else size.text):
+            return element
+    return None
 
 
 def _kinds(division: Element) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Which elements of a page are not its text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 
@@ -51,6 +51,12 @@ _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # eleme
 _FRAMED = _LABELS | _HEADINGS | _NEVER  # all that an element has which is only a frame around a heading
 _LISTS = frozenset({"ul", "ol"})
 _LABEL = 80  # characters of what stands beside a heading, such as a version and a link to the source
+_BEGUN = 12  # characters of a sentence that a link may end
+_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
+_IN_LINES = frozenset(
+    "a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split()
+)
+_LONG_LINE = 500  # nodes; in one that has more, links to scripts are taken for controls
 _BUTTON = 30  # characters of what stands beside a block of code, such as "Run"
 _BESIDE = 12  # nodes around a heading or block of code; an element that has more of them is no frame around one
 _TOGGLE = 3  # words of what opens and closes a part of a page that is open already
@@ -156,14 +162,34 @@ def _is_control(link: Element) -> bool:
     """Whether a link is a sign or a button, or leads to the pages around."""
     attributes = link.attributes
     if "href" not in attributes:
-        return "onclick" in attributes
-    if attributes["href"].startswith("javascript:"):
-        return True
-    if attributes["href"] == "#" and ("onclick" in attributes or _is_handled(link)):
-        return True
+        return "onclick" in attributes and not _is_in_sentence(link)
+    href = attributes["href"]
+    if href.startswith("javascript:") or (href == "#" and ("onclick" in attributes or _is_handled(link))):
+        return not _is_in_sentence(link)
     if "rel" in attributes and not _NEIGHBOURS.isdisjoint(attributes["rel"].lower().split()):
         return True
     return is_permalink(link)
+
+
+def _is_in_sentence(link: Element) -> bool:
+    """Whether a link is among words of its line: some follow, or a sentence that has not ended stands before it."""
+    line = link.parent
+    if line is None or len(line.children) > _LONG_LINE:
+        return False
+    place = next(place for place, node in enumerate(line.children) if node is link)
+    before = "".join(reversed([*_bare_words(reversed(line.children[:place]))])).strip()
+    after = "".join(_bare_words(line.children[place + 1 :]))
+    begun = len(before) >= _BEGUN and not before.endswith(_ENDS)
+    return _LETTER.search(after) is not None or (begun and _LETTER.search(before) is not None)
+
+
+def _bare_words(nodes: Iterable[Element | str]) -> Iterator[str]:
+    """Yield the texts of a line, as far as it goes, outside of elements."""
+    for node in nodes:
+        if isinstance(node, str):
+            yield node
+        elif node.name not in _IN_LINES:
+            return
 
 
 def _is_handled(link: Element) -> bool:
