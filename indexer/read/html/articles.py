@@ -331,7 +331,7 @@ def _kind_of(names: str) -> str:
 
 
 def _named_part(start: Element, sizes: Sizes) -> Element | None:
-    """The smallest element that is called the text of the page, and holds most of its prose; no others are called so."""
+    """The smallest element that holds most of the prose, and is the only one whose name says that it is the text."""
     least = max(1, _NAMED * sizes[id(start)].prose)
     bare = _SOME * sizes[id(start)].bare
     found: list[tuple[int, int, Element]] = []

@@ -1,0 +1,28 @@
+"""Single pages are read without their furniture: the bar of docs/evaluation.md, on both halves."""
+
+from collections import Counter
+from statistics import fmean
+
+import pytest
+
+from tests.quality.articles import HALVES, f1, measure, pilotlight, saved
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_articles_are_read_without_their_furniture(half: str) -> None:
+    found = measure(pilotlight, half)
+    assert len(found) == 30
+    assert fmean(found.values()) >= 0.93
+    assert min(found.values()) >= 0.7
+
+
+def test_the_pages_are_of_many_kinds() -> None:
+    kinds = Counter(page.kind for half in HALVES for page in saved(half))
+    assert set(kinds) == {"news", "blog", "forum", "wiki", "shop", "FAQ"}
+    assert all(page.own and "[[" not in page.body.decode() for half in HALVES for page in saved(half))
+
+
+def test_words_are_measured() -> None:
+    assert f1("one two", "one two", "") == 1
+    assert f1("one two more", "one two", "") == pytest.approx(4 / 5)
+    assert f1("Title one two", "one two", "Title") == 1
