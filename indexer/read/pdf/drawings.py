@@ -97,10 +97,17 @@ def _sides(path: Any, parts: int, matrix: Matrix) -> Iterator[Rule | Upright]:
         figures[-1].append(_at(matrix, x.value, y.value))
         if pdfium.FPDFPathSegment_GetClose(segment):
             figures[-1].append(figures[-1][0])
-    for points in figures:
-        xs, ys = zip(*points, strict=True)
-        ends = pairwise(points) if stroke.value else [((min(xs), min(ys)), (max(xs), max(ys)))]
-        yield from filter(None, (_line(*pair) for pair in ends))
+    sides = [tuple(zip(*points, strict=True)) for points in figures]
+    boxes = [(min(xs), min(ys), max(xs), max(ys)) for xs, ys in sides]
+    if stroke.value:
+        ends = [pair for points in figures for pair in pairwise(points)]
+    elif len(boxes) == 2 and all(abs(a - b) <= _THIN for a, b in zip(*boxes, strict=True)):  # a frame
+        west, south, east, north = boxes[0]
+        corners = ((west, south), (east, south), (east, north), (west, north), (west, south))
+        ends = list(pairwise(corners))
+    else:
+        ends = [((west, south), (east, north)) for west, south, east, north in boxes]
+    yield from filter(None, (_line(*pair) for pair in ends))
 
 
 def _matrix_of(thing: Any) -> Matrix:

@@ -4,8 +4,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from indexer.read.pdf.lines import HYPHEN
 from indexer.read.pdf.outline import Entry
-from indexer.read.pdf.paragraphs import HYPHEN, Block
+from indexer.read.pdf.paragraphs import Block
 
 _LARGER = 1.1  # times the usual size
 _LONGEST = 160  # characters of a heading by its type

@@ -1,11 +1,15 @@
 """Words to pieces of lines: what stands on one base line with no more than a space between."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from indexer.read.pdf.letters import Word
 
+HYPHEN = "\u00ad"  # stands where a line ended in a hyphen, until the whole document tells whether it belongs there
+_ENDS_IN_HYPHEN = re.compile(r"[^\W\d_]-$")
+_WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
 _SPACE = 1.0  # of the size: a gap that parts pieces
 _TIGHT = 0.45  # of the size: a gap that parts none, in whatever order the file has them
 _SAME_LINE = 0.3  # of the size: words whose base lines are nearer than this
@@ -129,3 +133,14 @@ def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
     for row in rows:
         row.sort(key=lambda line: line.left)
     return rows
+
+
+def joined(text: str, after: str, *, is_wrapped: bool) -> str:
+    """Return a text with the line after it."""
+    if not is_wrapped:
+        return f"{text}\n{after}"
+    if _ENDS_IN_HYPHEN.search(text) and after[:1].isalnum():
+        return f"{text[:-1]}{HYPHEN}{after}" if after[0].islower() else text + after
+    if _WIDE_SCRIPT.match(text[-1:]) and _WIDE_SCRIPT.match(after[:1]):
+        return text + after
+    return f"{text} {after}"

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from indexer.read.pdf.characters import Characters
 from indexer.read.pdf.columns import in_order
+from indexer.read.pdf.grids import with_spans
 from indexer.read.pdf.lines import Line, lines_of
 from indexer.read.pdf.paragraphs import Block, blocks_of
 from indexer.read.pdf.running_heads import edges_of
@@ -25,8 +26,9 @@ def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
     if not found.words:
         return [Block("page", found.text)] if found.text.strip() else []
     own = [line for line in page.lines if id(line) not in heads] or page.lines  # what is all of a page is no head of it
-    tables, lines = ruled(own, found.rules)
-    units: list[Line | Table] = [*tables, *lines]
+    spanned, own, drawn = with_spans(own, found.rules)
+    tables, lines = ruled(own, drawn)
+    units: list[Line | Table] = [*spanned, *tables, *lines]
     blocks = [block for column in in_order(units) for block in blocks_of(unruled(column))]
     blocks += [block for turned in found.turned for block in laid_out(Page(turned), ())]
     if found.aside:

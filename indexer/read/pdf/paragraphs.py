@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from indexer.read.pdf.columns import typical_pitch
-from indexer.read.pdf.lines import Line
+from indexer.read.pdf.lines import Line, joined
 from indexer.read.pdf.tables import Table
 
-HYPHEN = "\u00ad"  # stands where a line ended in a hyphen, until the whole document tells whether it belongs there
 _ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
-_ENDS_IN_HYPHEN = re.compile(r"[^\W\d_]-$")
-_WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
 _FAR = 1.25  # of the usual step between lines: a greater one opens a paragraph
 _OTHER_SIZE = 0.08  # share by which sizes of one paragraph may differ
 _INDENT = 0.6  # of the size: a first line that begins further in than this
@@ -160,14 +157,3 @@ def _is_wrapped(line: Line, after: Line, right: float) -> bool:
     return line.right + 0.25 * line.size + (word.right - word.left) > right - 2.0 * line.size or (
         not _is_stop(line) and after.words[0].text[0].islower()
     )
-
-
-def joined(text: str, after: str, *, is_wrapped: bool) -> str:
-    """Return a text with the line after it."""
-    if not is_wrapped:
-        return f"{text}\n{after}"
-    if _ENDS_IN_HYPHEN.search(text) and after[:1].isalnum():
-        return f"{text[:-1]}{HYPHEN}{after}" if after[0].islower() else text + after
-    if _WIDE_SCRIPT.match(text[-1:]) and _WIDE_SCRIPT.match(after[:1]):
-        return text + after
-    return f"{text} {after}"

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from indexer.read.pdf.headings import Place
-from indexer.read.pdf.paragraphs import HYPHEN, Block
+from indexer.read.pdf.lines import HYPHEN
+from indexer.read.pdf.paragraphs import Block
 from indexer.records import Section, Whole
 
 _LONG = 10_000  # characters after which the next page begins another section of the same heading

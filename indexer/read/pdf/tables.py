@@ -17,7 +17,7 @@ _STRIP = 0.4  # of the size: least white space between columns
 _NEXT = 2.6  # of the size: rows of a table without drawn lines are no further from each other
 _ACROSS = 0.25  # share of a piece of a line that may reach into the next column
 _CROSSED = 0.1  # share of rows that may reach across
-_ROW = 3  # lines of a cell beside which every other cell has as many
+ROW = 3  # lines of a cell beside which every other cell has as many
 _LONGEST_ROW = 8  # lines of a cell, where nothing shows that rows are ones
 _LONGEST_HEAD = 500  # characters of the row that names the columns
 
@@ -176,11 +176,11 @@ def _walled(lines: Sequence[Line], groups: Sequence[Sequence[Line]], walls: Sequ
     rows = []
     for group in groups:
         cells = [_cells(row, walls) for row in rows_of(group)]
-        rows += cells if len(cells) > _ROW and _is_full(cells) else [_merged(cells)]
+        rows += cells if len(cells) > ROW and _is_full(cells) else [_merged(cells)]
     first = [line for line in groups[0] if line.words]
     others = [line for group in groups[1:] for line in group]
     is_head = bool(others) and all(line.is_bold for line in first) and not all(line.is_bold for line in others)
-    return _made(rows, 1 if is_head else 0, lines)
+    return table_of(rows, 1 if is_head else 0, lines)
 
 
 def _are_cells(lines: Sequence[Line]) -> bool:
@@ -287,11 +287,11 @@ def _table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] | None) -> Ta
     several = [group for group in split if len(group) > 1]
     ones = sum(map(_is_one_row, several))
     is_sure = sum(map(_is_full, several)) <= ones > 0
-    is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= _ROW)
+    is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= ROW)
     cells: list[list[str]] = []
     if is_grid and (is_sure or max(map(len, split)) <= _LONGEST_ROW):
         for group in split:
-            cells += group if len(group) > _ROW and _is_full(group) else [_merged(group)]
+            cells += group if len(group) > ROW and _is_full(group) else [_merged(group)]
     else:
         for row in rows:
             own = _cells(row, borders)
@@ -304,10 +304,11 @@ def _table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] | None) -> Ta
         heads = 1 if is_grid else len(ruled_rows[0]) if len(ruled_rows[0]) <= 3 else 0
     elif rows[0] and all(line.is_bold for line in rows[0]) and not all(line.is_bold for line in lines):
         heads = 1
-    return _made(cells, min(heads, len(cells)), lines)
+    return table_of(cells, min(heads, len(cells)), lines)
 
 
-def _made(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[Line]) -> Table:
+def table_of(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[Line]) -> Table:
+    """Return rows of cells, of which the first `heads` name the columns, as a table that stands where its lines do."""
     return Table(
         tuple(map(tuple, cells)),
         heads,
