@@ -1,28 +1,61 @@
-"""Bytes of a page to text: what the server says, then what the page says, then UTF-8."""
+"""Bytes of a document to text: its encoding by mark, declaration, or guess; and what of a text can be seen."""
 
 import codecs
 import re
+from collections.abc import Callable
 
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_META = re.compile(rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
-_META_WITHIN = 4096  # bytes
-_XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]{0,500}\?>")
-# Python codecs behind the encodings of the web; others (punycode, unicode_escape) are not for untrusted bytes.
-_CODECS = frozenset(
-    "utf-8 utf-16 utf-16-le utf-16-be ascii cp866 cp874 cp932 cp949 koi8-r koi8-u mac-roman mac-cyrillic "
-    "gb2312 gbk gb18030 big5 big5hkscs euc_jp euc_kr iso2022_jp shift_jis".split()
-    + [f"cp125{i}" for i in range(9)]
-    + [f"iso8859-{i}" for i in range(1, 17) if i != 12]
+from indexer import notes, web_encodings
+
+_MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16le"),
+    (codecs.BOM_UTF16_BE, "utf-16be"),
 )
+_XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]{0,500}\?>")
+_XML_ENCODING = re.compile(rb"<\?xml\s[^>]{0,500}?encoding\s{0,9}=\s{0,9}[\"']([\w:.-]+)")
+# Comments, then tags with their attributes, as browsers look for <meta>.
+_TAG = re.compile(
+    rb"""<!(?=--).*?(?:-->|\Z)|<(/?[a-z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)""", re.DOTALL | re.IGNORECASE
+)
+_ATTRIBUTE = re.compile(rb"""([^\s/=>"']+)(?:\s{0,99}=\s{0,99}(?:"([^"]*)"|'([^']*)'|([^\s>]+)))?""")
+_CHARSET = re.compile(rb"""charset\s{0,99}=\s{0,99}["']?([^\s;"']+)""", re.IGNORECASE)
+_META_WITHIN = 65_536  # bytes; browsers start again when they come to a late one
+_CODING_LINE = re.compile(rb"(?:[^\n]{0,300}\n)?[^\n]{0,300}?coding[:=][ \t]{0,9}([\w.-]+)")  # of Emacs and Python
+_ASCII_NAMES = frozenset({"us-ascii", "ascii", "ansi_x3.4-1968"})
+_MARKUP = re.compile(rb"<(script|style)\b.*?(?:</\1|\Z)|<[^<>]*>?", re.DOTALL | re.IGNORECASE)
+_HIGH_RUN = re.compile(rb"[\x80-\xff]+")
+_LETTER = re.compile(rb"[A-Za-z]")
+_JAPANESE = re.compile(rb"\x1b\$[@B]")
+_REPLACEMENT = "\ufffd".encode()  # in UTF-8
+_LOOKED_AT = 2_000  # bytes
+_GUESSED_FROM = 100_000  # bytes
+_LATIN = ("windows-1252", "windows-1250", "iso-8859-2", "windows-1254", "windows-1257", "windows-1258")
+# By language, the encodings of Latin letters that are not windows-1252, likelier first.
+_BY_LANGUAGE = {
+    **dict.fromkeys("bs cs hr hu pl ro sk sl sq".split(), ("windows-1250", "iso-8859-2")),
+    **dict.fromkeys("az tr".split(), ("windows-1254",)),
+    **dict.fromkeys("lt lv".split(), ("windows-1257",)),
+    "et": ("windows-1257", "windows-1252"),
+    "vi": ("windows-1258",),
+}
+detect_language: Callable[[str], str | None] | None = None  # set by reader processes, which have loaded its model
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffc\U000e0000-\U000e0fff]"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def decode(body: bytes, charset: str | None, *, markup: bool) -> str:
-    """Decode a page; bytes that fit no encoding become U+FFFD. An XML declaration is dropped from markup."""
-    text = body.decode(_encoding(body, charset, markup), "replace").removeprefix("\ufeff")
+def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
+    """Decode a document by the Encoding Standard; bytes that fit no encoding become U+FFFD.
+
+    A byte order mark goes before the charset that a server or a mail declares, and that before what the document says
+    of itself: <meta> and the XML declaration in markup, which is dropped there, or `coding:` in other text. A document
+    that declares nothing is UTF-8, even with a few broken bytes, or else what its bytes look like. What is guessed, or
+    does not fit, is noted.
+    """
+    text = _decoded(body, charset, markup).removeprefix("\ufeff")
     return _XML_DECLARATION.sub("", text, count=1) if markup else text
 
 
@@ -47,24 +80,99 @@ def shorten(text: str, most: int) -> str:
     return (words if len(words) > most // 2 else cut).rstrip() + "…"
 
 
-def _encoding(body: bytes, charset: str | None, markup: bool) -> str:
-    for mark, name in _BOMS:
+def _decoded(body: bytes, charset: str | None, markup: bool) -> str:
+    name = _declared(body, charset, markup)
+    if name is None:
+        return _undeclared(body, markup)
+    text = web_encodings.decode_as(name, body)
+    if text.count("\ufffd") > body.count(_REPLACEMENT):
+        notes.add(f"bytes that do not fit the declared encoding: {name}")
+    return text
+
+
+def _declared(body: bytes, charset: str | None, markup: bool) -> str | None:
+    for mark, name in _MARKS:
         if body.startswith(mark):
             return name
-    if charset and (known := _known(charset)):
-        return known
-    if markup and (match := _META.search(body[:_META_WITHIN])):
-        known = _known(match[1].decode("ascii", "replace"))
-        if known:
-            return "utf-8" if known.startswith("utf-16") else known  # it was read as ASCII, so it is not
-    return "utf-8"
+    if charset and (known := web_encodings.name_of(charset, is_page=markup)):
+        is_wrong = not markup and charset.lower() in _ASCII_NAMES and _is_utf8(body)  # as some programs send mail
+        return "utf-8" if is_wrong else known
+    return _declared_in_markup(body[:_META_WITHIN]) if markup else None
 
 
-def _known(name: str) -> str | None:
+def _declared_in_markup(head: bytes) -> str | None:
+    """Return the encoding that the XML declaration or a <meta> names."""
+    names = [xml[1]] if (xml := _XML_ENCODING.match(head)) else []
+    for tag in _TAG.finditer(head):
+        if tag[1] and tag[1].lower() == b"meta":
+            attributes = {found[1].lower(): b"".join(found.groups(b"")[1:]) for found in _ATTRIBUTE.finditer(tag[2])}
+            if b"charset" in attributes:
+                names.append(attributes[b"charset"])
+            elif attributes.get(b"http-equiv", b"").lower() == b"content-type":
+                names += _CHARSET.findall(attributes.get(b"content", b""))[:1]
+    found = (web_encodings.name_of(name.decode("latin-1"), is_page=True) for name in names)
+    known = next((name for name in found if name), None)
+    # it was read as ASCII, so it is not UTF-16
+    return {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "windows-1252"}.get(known or "", known)
+
+
+def _undeclared(body: bytes, markup: bool) -> str:
+    name = _without_high_bytes(body)
+    if name is None:
+        text = body.decode("utf-8", "replace")
+        broken = text.count("\ufffd") - body.count(_REPLACEMENT)
+        if not broken:
+            return text
+        if len(text) - len(text.encode("ascii", "ignore")) >= 2 * broken:
+            notes.add("broken UTF-8")
+            return text
+        line = None if markup else _CODING_LINE.match(body)
+        if line and (declared := web_encodings.name_of(line[1].decode("latin-1"))):
+            return web_encodings.decode_as(declared, body)
+        name = _guess(_MARKUP.sub(b" ", body) if markup else body)
+    notes.add(f"an encoding was guessed: {name}")
+    return web_encodings.decode_as(name, body)
+
+
+def _without_high_bytes(body: bytes) -> str | None:
+    """Return the encoding of text that would pass as ASCII, and is not: UTF-16 without its mark, or ISO-2022-JP."""
+    even, odd = (body[start:_LOOKED_AT:2].count(0) for start in (0, 1))
+    if max(even, odd) > min(len(body), _LOOKED_AT) // 40 + 4 * min(even, odd):
+        return "utf-16le" if odd > even else "utf-16be"
+    return "iso-2022-jp" if _JAPANESE.search(body) and body.isascii() else None
+
+
+def _guess(body: bytes) -> str:
+    """Return the encoding that bytes look like, as Firefox guesses it.
+
+    Bytes that stand alone between ASCII letters are letters of a Latin script. Which encoding has them is told by the
+    language, which most words show that are ASCII alone.
+    """
+    first = _HIGH_RUN.search(body)
+    start = max(first.start() - _LOOKED_AT, 0) if first else 0
+    part = body[start : start + _GUESSED_FROM]
+    runs = _HIGH_RUN.findall(part)
+    high = sum(map(len, runs))
+    found = _firefox_guess(part)
+    if high > 1.5 * len(runs) or len(_LETTER.findall(part)) < 2 * high:
+        return found
+    language = detect_language(web_encodings.decode_as("windows-1252", part)) if detect_language else None
+    is_unsure = language in (None, "en")  # English has no such letters of its own: they are another language's
+    likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
+    return found if found in likely else likely[0]
+
+
+def _firefox_guess(part: bytes) -> str:
     try:
-        codec = codecs.lookup(name.strip("\"' ")).name
-    except (LookupError, ValueError):
-        return None
-    if codec in ("iso8859-1", "ascii"):
-        return "cp1252"  # as every browser reads them
-    return codec if codec in _CODECS else None
+        from chardetng_py import detect  # not in what serves queries; not to be had on every machine
+    except ImportError:
+        return "windows-1252"
+    return web_encodings.name_of(detect(part)) or "windows-1252"
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

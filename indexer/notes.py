@@ -6,17 +6,14 @@ summary of a build counts the notes by their text and gives one address as examp
 ("an encoding was guessed: windows-1252") and never the place or the words of one document.
 """
 
-from indexer.decoding import one_line, shorten
-
-_MAX_NOTES = 20  # for one document
-_MAX_LENGTH = 120  # characters
+MAX_NOTES = 20  # for one document
 _SEPARATOR = "; "
 _notes: dict[str, None] = {}  # in order of their first appearance
 
 
 def add(note: str) -> None:
     """Add a note to those of the document that is being read; a repeated one counts once."""
-    if len(_notes) < _MAX_NOTES:
+    if len(_notes) < MAX_NOTES:
         _notes[note] = None
 
 
@@ -25,14 +22,6 @@ def take() -> tuple[str, ...]:
     taken = tuple(_notes)
     _notes.clear()
     return taken
-
-
-def clean(notes: object) -> tuple[str, ...]:
-    """Return the notes of an untrusted answer as short single lines; raises TypeError if they are not a list."""
-    if not isinstance(notes, list | tuple):
-        raise TypeError("notes are not a list")
-    lines = (shorten(one_line(str(note)).replace(";", ","), _MAX_LENGTH) for note in notes[:_MAX_NOTES])
-    return tuple(dict.fromkeys(line for line in lines if line))
 
 
 def join(notes: tuple[str, ...]) -> str:

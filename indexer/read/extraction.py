@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from indexer import notes
-from indexer.decoding import shorten, visible
+from indexer.decoding import one_line, shorten, visible
 from indexer.errors import ParseError
 from indexer.read.access_list import checked_names
 from indexer.read.language import detect
@@ -20,6 +20,7 @@ from indexer.records import Section, Whole
 _DEEPEST = 12  # headings in a path
 _LONGEST_HEADING = 200  # characters
 _LONGEST_ANCHOR = 200  # characters
+_LONGEST_NOTE = 120  # characters
 _LONGEST = 10_000_000  # characters of all sections
 _SECTION = 100  # characters that one counts for beside its text
 # leaves the indentation of the first line that says something, and spaces at the end of the last
@@ -74,6 +75,14 @@ def _detect(content: Extraction) -> str | None:
     return None if content.declared.language else detect("\n".join(section.text for section in content.sections))
 
 
+def clean_notes(found: object) -> tuple[str, ...]:
+    """Return the notes of an untrusted answer as short single lines; raises TypeError if they are not a list."""
+    if not isinstance(found, list | tuple):
+        raise TypeError("notes are not a list")
+    lines = (shorten(one_line(str(note)).replace(";", ","), _LONGEST_NOTE) for note in found[: notes.MAX_NOTES])
+    return tuple(dict.fromkeys(line for line in lines if line))
+
+
 def from_json(answer: Mapping[str, Any]) -> Extraction:
     """Read an extraction from an answer, and clean it; raises ParseError if it is not one."""
     try:
@@ -93,7 +102,7 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
         declared = Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs), access)
         title, is_link_list = _line(answer["title"] or "") or None, answer.get("is_link_list") is True
         scanned = tuple(page for page in answer.get("scanned", ()) if isinstance(page, int))
-        language, remarks = language_of(answer.get("detected")), notes.clean(answer.get("notes", ()))
+        language, remarks = language_of(answer.get("detected")), clean_notes(answer.get("notes", ()))
         return Extraction(title, sections, declared, is_link_list, language, scanned, remarks)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError("the reader process returned invalid data") from error

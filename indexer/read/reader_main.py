@@ -21,7 +21,7 @@ from typing import Any
 from docutils.parsers.rst import directives
 from lxml import etree
 
-from indexer import notes
+from indexer import decoding, notes
 from indexer.errors import ParseError
 from indexer.read import language
 from indexer.read.extraction import to_json
@@ -134,6 +134,8 @@ def preload() -> None:
             _readers[reader] = import_module(f"indexer.read.{name}")
         except (ImportError, SyntaxError) as error:  # the fault of the installation, not of the document
             _missing[reader] = str(error)
+    decoding.detect_language = language.detect
+    decoding.decode(b"caf\xe9", None)  # which loads what guesses encodings
     for _ in answer("restructured", None, b""):  # docutils loads its parts by name, when it first needs them
         pass
     for package in (email, encodings, directives):

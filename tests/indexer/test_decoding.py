@@ -1,52 +1,194 @@
 import pytest
+from webencodings.labels import LABELS
 
+from indexer import notes
 from indexer.decoding import decode, visible
+
+SAMPLES = {  # of the encodings of the Encoding Standard: bytes, and what they are by its tables
+    "big5": (b"\xb4\xe4\xa1E\xa1\xe3\xa3\xe1\x87\x40\xc6\xde", "港‧～€䏰〃"),
+    "euc-jp": (b"\xc6\xfc\xa1\xc1\xad\xa1\xfc\xe2\x8e\xb1\x8f\xb0\xa1\xa1\xdd", "日～①髙ｱ丂－"),
+    "euc-kr": (b"\xc7\xd1\x8c\x63\xb1\xdb\xa2\xe6", "한똠글€"),
+    "gb18030": (b"\xb8\xdb\x80\xe9F\x810\x810\xa6\xd9\xa3\xa0", "港€镕\x80︐\u3000"),
+    "gbk": (b"\xb8\xdb\x80\xe9F\xa2\xe3\xa8\xbc", "港€镕€ḿ"),
+    "ibm866": (b"\x8f\xe0\xa8\xfc", "При№"),
+    "iso-2022-jp": (b"a\x1b$BF|-!|b\x1b(I1\x1b(J\\~\x1b(B~", "a日①髙ｱ¥‾~"),
+    "iso-8859-10": (b"\xe0\xbd", "ā―"),
+    "iso-8859-13": (b"\xe0\xa1", "ą”"),
+    "iso-8859-14": (b"\xa1\xf0", "Ḃŵ"),
+    "iso-8859-15": (b"\xa4\xbd", "€œ"),
+    "iso-8859-16": (b"\xaa\xfe", "Șț"),
+    "iso-8859-2": (b"\xb1\xbf", "ąż"),
+    "iso-8859-3": (b"\xb1\xf8", "ħĝ"),
+    "iso-8859-4": (b"\xb9\xf3", "šķ"),
+    "iso-8859-5": (b"\xbf\xf0", "П№"),
+    "iso-8859-6": (b"\xc7\xe4", "ال"),
+    "iso-8859-7": (b"\xe1\xa4\xb6", "α€Ά"),
+    "iso-8859-8": (b"\xf9\xe5", "שו"),
+    "iso-8859-8-i": (b"\xf9\xe5", "שו"),
+    "koi8-r": (b"\xf0\xd2\x95", "Пр∙"),
+    "koi8-u": (b"\xa4\xae\xbe", "єўЎ"),
+    "macintosh": (b"\x8a\xdb\xa5", "ä€•"),
+    "replacement": (b"abc", "\ufffd"),
+    "shift_jis": (b"\x93\xfa\x81`\x87@\xfb\xfc\xb1\x81\x7c\x5c", "日～①髙ｱ－\\"),
+    "utf-16be": (b"\x65\xe5\xd8\x3d\xde\x00", "日😀"),
+    "utf-16le": (b"\xe5\x65\x3d\xd8\x00\xde", "日😀"),
+    "utf-8": ("日😀".encode(), "日😀"),
+    "windows-1250": (b"\xb9\x9f\x81", "ąź\x81"),
+    "windows-1251": (b"\xcf\xb9\x98", "П№\x98"),
+    "windows-1252": (b"\x80\x93\xe9\x81", "€“é\x81"),
+    "windows-1253": (b"\xe1\xa2\x81", "αΆ\x81"),
+    "windows-1254": (b"\xfe\x80\x8e", "ş€\x8e"),
+    "windows-1255": (b"\xf9\xca\x9f", "ש\u05ba\x9f"),
+    "windows-1256": (b"\xc7\x81\xff", "اپے"),
+    "windows-1257": (b"\xe0\xd0\x81", "ąŠ\x81"),
+    "windows-1258": (b"\xe2\xd2\x8a", "â\u0309\x8a"),
+    "windows-874": (b"\xa1\x80\x99", "ก€\x99"),
+    "x-mac-cyrillic": (b"\x8f\xff", "П€"),
+    "x-user-defined": (b"a\x80\xff", "a\uf780\uf7ff"),
+}
+ITALIAN = "Perché la qualità è così? Può darsi.".encode("cp1252")
+
+
+@pytest.mark.parametrize(("label", "name"), LABELS.items())
+def test_every_label_of_the_encoding_standard(label: str, name: str) -> None:
+    body, text = SAMPLES[name]
+    assert decode(body, f" {label.upper()}\n", markup=True) == text
+    if name != "replacement":
+        assert decode(body, label) == text
+    head = f"<!doctype html><meta charset={label}>"
+    if not name.startswith("utf-16") and name != "x-user-defined":
+        assert decode(head.encode() + body, None, markup=True) == (text if name == "replacement" else head + text)
 
 
 @pytest.mark.parametrize(
     ("body", "charset", "expected"),
     [
         ("é".encode(), None, "é"),
-        ("é".encode("latin-1"), "iso-8859-1", "é"),
+        ("é".encode("latin-1"), "latin-1", "é"),
         (b"\x93quoted\x94", "ISO-8859-1", "“quoted”"),
         ("é".encode("utf-8-sig"), "iso-8859-1", "é"),
         ("é".encode("utf-16"), None, "é"),
-        ("привет".encode("koi8-r"), "koi8-r", "привет"),
+        ("é".encode("utf-32"), None, "é"),
         ("日本".encode("shift_jis"), '"Shift_JIS"', "日本"),
         (b"\xff\xfe\xfd", "utf-8", "\ufffd"),
-        (b"caf\xe9", None, "caf\ufffd"),
         (b"x", "no-such-charset", "x"),
         (b"caf\xc3\xa9", "punycode", "café"),
         (b"caf\xc3\xa9", "unicode_escape", "café"),
         (b"caf\xc3\xa9", "zlib", "café"),
         (b"x", "a\x00b", "x"),
+        (b"x", "\ud800", "x"),
+        (b"caf\xc3\xa9", "us-ascii", "café"),  # as some programs send mail
+        (b"caf\xe9", "us-ascii", "café"),
+        (b"caf\x82", "cp850", "café"),
+        (b"caf+AOk-", "utf-7", "café"),
+        (b"~{VPND~}", "hz-gb-2312", "中文"),
+        (b"\x1b$)C\x0eGQ1[\x0f", "ISO-2022-KR", "한글"),
+        (b"\xb0\xa1\x81\xff\x41", "gbk", "啊\ufffd"),
+        (b"\xa4", "big5", "\ufffd"),
+        (b"\x8f\xa1", "euc-jp", "\ufffd"),
+        (b"\x1b$BF", "iso-2022-jp", "\ufffd"),
     ],
-)
+)  # fmt: skip
 def test_text_of_a_body(body: bytes, charset: str | None, expected: str) -> None:
-    assert decode(body, charset, markup=False).startswith(expected)
+    assert decode(body, charset).startswith(expected)
 
 
 @pytest.mark.parametrize(
     "head",
-    [b"<meta charset=windows-1251>", b'<META http-equiv="Content-Type" content="text/html; charset=windows-1251">',
-     b'<?xml version="1.0" encoding="windows-1251"?>'],
+    [b"<meta charset=windows-1251>", b"<META content='text/html; CharSet=\"cp1251\"' HTTP-EQUIV=content-type />",
+     b'<?xml version="1.0" encoding="windows-1251"?>', b"<!-- <meta charset=utf-8> --><meta/charset = 'cp1251'>",
+     b'<html lang="<meta charset=utf-8>"><meta charset=windows-1251>', b"<meta charset=none><meta charset=x-cp1251>",
+     b"<script>" + b"x = 1;" * 5000 + b"</script><meta charset=windows-1251>",
+     b'<meta name=d content="a > b; charset=utf-8"><meta charset=windows-1251>', b"<!--><meta charset=windows-1251>",
+     b"<META HTTP-EQUIV='Content-Type' CONTENT='text/html;charset=windows-1251;x'><meta charset=utf-8>"],
 )  # fmt: skip
 def test_a_page_may_name_its_own_encoding(head: bytes) -> None:
-    assert "привет" in decode(head + "привет".encode("cp1251"), None, markup=True)
+    assert decode(head + "привет".encode("cp1251"), None, markup=True).endswith("привет")
+    assert "привет" in decode(head + "привет".encode(), "utf-8", markup=True), "the server is believed first"
+    assert "привет" in decode("\ufeff".encode() + head + "привет".encode(), "koi8-r", markup=True), "and a mark before"
 
 
-def test_the_server_is_believed_before_the_page() -> None:
-    assert "é" in decode("<meta charset=windows-1251>é".encode(), "utf-8", markup=True)
-
-
-def test_a_page_that_calls_itself_utf16_in_ascii_is_not() -> None:
-    assert "é" in decode("<meta charset=utf-16>é".encode(), None, markup=True)
+@pytest.mark.parametrize("label", ["utf-16", "utf-16be", "ucs-2"])
+def test_a_page_that_calls_itself_utf16_in_ascii_is_not(label: str) -> None:
+    assert "é" in decode(f"<meta charset={label}>é".encode(), None, markup=True)
 
 
 def test_the_xml_declaration_is_dropped_from_markup_only() -> None:
     text = '<?xml version="1.0"?><p>x'
     assert decode(text.encode(), None, markup=True) == "<p>x"
-    assert decode(text.encode(), None, markup=False) == text
+    assert decode(text.encode(), None) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Die Gebühr beträgt fünf Euro, zahlbar in Königsallee 5.", "windows-1252"),
+        ("Perché no?", "windows-1252"),
+        ("Où est le café près d'ici ?", "windows-1252"),
+        ("Zażółć gęślą jaźń", "windows-1250"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy", "windows-1250"),
+        ("Съешь же ещё этих мягких французских булок", "windows-1251"),
+        ("Съешь же ещё этих мягких французских булок", "koi8-u"),
+        ("Съешь же ещё этих мягких французских булок", "ibm866"),
+        ("Ξεσκεπάζω την ψυχοφθόρα βδελυγμία", "windows-1253"),
+        ("Pijamalı hasta yağız şoföre çabucak güvendi", "windows-1254"),
+        ("דג סקרן שט בים מאוכזב ולפתע מצא חברה", "windows-1255"),
+        ("صِف خَلقَ خَودِ كَمِثلِ الشَمسِ إِذ بَزَغَت", "windows-1256"),
+        ("เป็นมนุษย์สุดประเสริฐเลิศคุณค่า", "windows-874"),
+        ("これは日本語の文書です。", "shift_jis"),
+        ("これは日本語の文書です。", "euc-jp"),
+        ("これは日本語の文書です。", "iso-2022-jp"),
+        ("키스의 고유조건은 입술끼리 만나야 하고", "euc-kr"),
+        ("港口今年将扩建，费用为三百万。", "gb18030"),
+        ("香港的繁體中文網頁，說明如下。", "big5"),
+        ("Straße\r\nGröße", "utf-16le"),
+        ("Straße\r\nGröße", "utf-16be"),
+    ],
+)
+def test_what_declares_nothing_is_guessed(text: str, encoding: str) -> None:
+    notes.take()
+    codec = {"windows-874": "cp874"}.get(encoding, encoding)
+    assert decode(text.encode(codec), None) == text
+    assert notes.take() == (f"an encoding was guessed: {encoding}",)
+    assert text in decode(f"<title>a</title><p>{text}</p>".encode(codec), None, markup=True)
+
+
+def test_a_guess_looks_at_where_letters_begin_that_are_not_ascii() -> None:
+    assert decode(b"a word " * 100_000 + ITALIAN, None).endswith("così? Può darsi.")
+
+
+def test_text_with_a_few_broken_bytes_stays_utf8() -> None:
+    notes.take()
+    assert decode("Größe, Straße ".encode() + b"\xff", None) == "Größe, Straße \ufffd"
+    assert decode("Grö".encode()[:-1], None) != "Gr\ufffd", "there is no other to say so"
+    assert notes.take()[0] == "broken UTF-8"
+    assert decode("\ufffd ä".encode(), None) == "\ufffd ä"
+    assert not notes.take(), "it is written there"
+
+
+def test_bytes_that_are_not_in_the_declared_encoding_are_noted() -> None:
+    notes.take()
+    assert decode(b"caf\xe9", "utf-8") == "caf\ufffd"
+    assert decode("\ufffd".encode(), "utf-8") == "\ufffd"
+    assert notes.take() == ("bytes that do not fit the declared encoding: utf-8",)
+
+
+def test_text_may_name_its_encoding_as_editors_read_it() -> None:
+    notes.take()
+    assert "Größe" in decode("# -*- coding: latin-1 -*-\nGröße".encode("latin-1"), None)
+    assert "Größe" in decode("#!/bin/sh\n# vim: set fileencoding=cp850 :\nGröße".encode("cp850"), None)
+    assert not notes.take()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<" * 100_000, b"<a '\"" * 20_000, b"<meta " + b"a= " * 30_000, b"<!--" * 30_000, b"<meta " + b" " * 60_000,
+     b"<meta http-equiv=content-type content='" + b"charset " * 9_000, b"\x1b$B" * 50_000, b"\xff" * 200_000,
+     b"<script" * 30_000],
+)  # fmt: skip
+def test_hostile_markup_takes_no_time(body: bytes) -> None:
+    for charset in (None, "big5", "euc-jp", "iso-2022-jp", "gbk"):
+        decode(body + b"\xe9", charset, markup=True)
 
 
 def test_invisible_characters_go() -> None:

@@ -10,7 +10,7 @@ from indexer.build.report import BuildReport
 from indexer.config import BuildConfig
 from indexer.generation.previous import INDEXED, indexed_with, is_indexed, notes_of
 from indexer.read import parsing
-from indexer.read.extraction import Extraction, from_json, to_json
+from indexer.read.extraction import Extraction, clean_notes, from_json, to_json
 from indexer.records import Section
 from tests.dummy import DummyEmbedder
 
@@ -34,12 +34,12 @@ def test_notes_leave_the_reader_process_with_the_text() -> None:
 
 
 def test_notes_of_a_stranger_are_short_single_lines() -> None:
-    found = notes.clean(["a\x1b[31m; b\nc", "x" * 500, "", 7] + [str(i) for i in range(100)])
+    found = clean_notes(["a\x1b[31m; b\nc", "x" * 500, "", 7] + [str(i) for i in range(100)])
     assert found[0] == "a [31m, b c"
     assert len(found[1]) <= 120
     assert len(found) <= 20
     with pytest.raises(TypeError):
-        notes.clean("a note")
+        clean_notes("a note")
 
 
 def test_notes_in_an_outcome_come_back() -> None:

@@ -107,6 +107,25 @@ def test_link_lists_are_told_apart() -> None:
         parse(make_page(f"<ul>{links}</ul>"))
 
 
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Se você quiser que o novo usuário tenha acesso ao computador, selecione o tipo de conta.", "windows-1252"),
+        ("A saját fiókjától eltérő fiókok szerkesztéséhez rendszergazdai jogosultság szükséges.", "windows-1250"),
+        ("Norint pakeisti slaptažodį, pirmiausia reikia atrakinti skydelį ir pasirinkti naudotoją.", "windows-1257"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("content_type", "around"), [("text/plain", "{}"), ("text/html", "<main class=page><p>{}</p>")]
+)
+def test_a_guessed_encoding_is_noted_and_told_by_the_language(
+    text: str, encoding: str, content_type: str, around: str
+) -> None:
+    document = parse(make_page(around.format(text).encode(encoding), content_type))
+    assert document.sections[0].text == text
+    assert document.notes == (f"an encoding was guessed: {encoding}",)
+
+
 def test_broken_charset_costs_characters_not_the_page() -> None:
     document = parse(make_page(b"<p>caf\xe9 \xff ok", charset="utf-8"))
     assert document.sections[0].text == "caf\ufffd \ufffd ok"
