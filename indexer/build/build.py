@@ -21,7 +21,7 @@ from indexer.crawl.journal import Journal, base_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import JOURNAL, REPOSITORIES
-from indexer.generation.manifest import SCHEMA_VERSION, TOKENS
+from indexer.generation.manifest import ANALYSIS, SCHEMA_VERSION, TOKENS
 from indexer.generation.previous import (
     READER_VERSION,
     PreviousGeneration,
@@ -176,6 +176,7 @@ class _Build:
         if (
             live is not None
             and live.schema_version >= SCHEMA_VERSION
+            and live.analysis == ANALYSIS
             and self._draft.is_unchanged
             and not self._ledger.gone.count
         ):

@@ -52,7 +52,7 @@ class Generation:
         self.manifest: Manifest = read_manifest(folder)
         check_files(folder, self.manifest)
         self._vectors = VectorReader(folder / VECTORS)
-        self._lexical = LexicalReader(folder / LEXICAL, self.manifest.languages)
+        self._lexical = LexicalReader(folder / LEXICAL, self.manifest.languages, self.manifest.analysis)
         self._documents = DocumentReader(folder / DOCUMENTS)
         self.catalogue = Catalogue(folder / DOCUMENTS)
         self.rows = read_rows(folder / ROWS)

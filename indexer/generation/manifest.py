@@ -19,6 +19,9 @@ SCHEMA_VERSION = 3
 RESTRICTED_VERSION = (
     4  # as 3, with documents that not everybody may read: older programs, which would show them, refuse
 )
+ANALYSIS = (
+    2  # how texts become terms; raise it whenever they would become others, then the next build writes them again
+)
 _READ = (2, SCHEMA_VERSION, RESTRICTED_VERSION)  # words of version 2 are stemmed as English, whatever the language
 _ENGLISH = ("en",)
 MANIFEST = "manifest.json"
@@ -80,6 +83,7 @@ class Manifest:
     report: dict[str, Any]  # what the build did
     languages: tuple[str, ...] = _ENGLISH  # by whose rules words are stemmed, the most frequent one first
     schema_version: int = SCHEMA_VERSION
+    analysis: int = ANALYSIS  # 1: signs such as those of C++ were left out
 
     @property
     def is_restricted(self) -> bool:
@@ -230,6 +234,7 @@ def _typed(content: dict[str, Any]) -> Manifest:
         report=_field(content, "report", dict),
         languages=tuple(languages),
         schema_version=content["schema_version"],
+        analysis=_field({"analysis": 1} | content, "analysis", int),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from indexer.errors import IndexMissing, StoreConflict
 from indexer.generation.current import current_id, generation_folder
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import TOKENS, Counts, Manifest, read_manifest
+from indexer.generation.manifest import ANALYSIS, TOKENS, Counts, Manifest, read_manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.collections import Published, generation_ids, list_generations, live_id
@@ -81,6 +81,7 @@ class FolderDraft:
             counts=self.counts,
             languages=self._writer.languages,
             schema_version=self._writer.schema_version,
+            analysis=ANALYSIS,
         )
 
     def close(self) -> None:

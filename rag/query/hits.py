@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.generation.catalogue import document_id
-from indexer.generation.lexical.highlights import spans
+from indexer.generation.lexical.highlights import matching, sought_by, spans
 from indexer.generation.lexical.lexical_query import LexicalQuery
-from indexer.generation.lexical.matches import matching, sought_by
 from indexer.stores.store import Searchable
 from rag.query.closeness import JUDGED
 from rag.query.request import SearchRequest
@@ -41,13 +40,11 @@ class Page(NamedTuple):
     expands: bool
 
 
-def fetch_hits(
-    generation: Searchable, ranked: Ranked, page: Page, marked: frozenset[str]
-) -> tuple[list[Hit], list[Hit]]:
+def fetch_hits(generation: Searchable, ranked: Ranked, page: Page, words: LexicalQuery) -> tuple[list[Hit], list[Hit]]:
     """Fetch, at once, the best of the chosen passages and those on the page.
 
     The best, which say whether anything is close, come as bare as that takes where they are on an earlier page.
-    `marked` are the terms that are highlighted.
+    The terms of `words` are highlighted.
     """
     ranking, choice = ranked.ranking, ranked.choice
     before = min(page.start, JUDGED)
@@ -78,7 +75,7 @@ def fetch_hits(
                 title=chunk.title,
                 section=chunk.section,
                 text=chunk.text,
-                highlights=spans(marked, chunk.text, chunk.language),
+                highlights=spans(words.marked_in(chunk.language), chunk.text, chunk.language),
                 score=scores[place],
                 scores={
                     "dense": dense[place],

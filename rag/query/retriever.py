@@ -251,7 +251,7 @@ class Retriever:
         request = search.request
         expands = (request.expand or self.limits.expand) == "section"
         page = Page(request.offset, search.stop, expands)
-        judged, hits = fetch_hits(self.generation, ranked, page, search.words.marked)
+        judged, hits = fetch_hits(self.generation, ranked, page, search.words)
         if search.trace:
             hits = explained(hits, ranked, search.trace, search.words, request, self.generation, self._boosts)
         if request.sentences:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from indexer.generation.lexical.languages import ENGLISH, STEMMERS, stem
 from indexer.generation.lexical.method_cache import LONGEST_REMEMBERED
@@ -24,8 +24,35 @@ _MARKS = (
 )
 # Of these, what readers leave out when they type: accents and points.
 _ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u064b-\u065f\u0670\u200c\u200d]+")
-_WORD = re.compile(rf"[\w{_MARKS}{_SPACELESS}]+")
-_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+_LETTERS = rf"[\w{_MARKS}{_SPACELESS}]+"
+_BARE_WORD = re.compile(_LETTERS)
+_BARE_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+# Signs that are part of a name before it, where no other word or sign is before them: .NET, @property, $PATH, #include,
+# %s, \d, <a, -v; and names of which they are a part, whole: --no-cache, R&D, I/O; C++, C#, A*, 18+.
+_SIGN = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)|-(?=[A-Za-z](?![\w-])))"
+_OPTION = r"(?<![\w-])--[A-Za-z]\w*(?:-\w+)*"
+_PAIR = r"(?<![\w/&.])[A-Za-z]{1,2}[&/][A-Za-z]{1,2}(?![\w/&+#*])"
+_END = r"(?:[+\uff0b]{2}(?!\+)|[+#*\u266f\uff03\uff0b](?![A-Za-z0-9_+#*=]))"
+# Operators, apart from words: ===, ->, ??
+_OPERATOR = r"(?<![^\s(\"'`\[])(?:[=!<>]==?|[-=]>|<=>|<<|>>|&&|\|\||\?\?|\?\.|:=|::|\*\*|//)(?![^\s)\"'`,.;:?\]])"
+# Pictures, arrows and mathematical signs. Joiners, variants and colours of skin, which follow them, do not count.
+_PICTURE = (
+    "[\u2190-\u2211\u2213-\u23ff\u2600-\u27bf\u2b00-\u2bff"
+    "\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
+)
+_VARIANTS = "\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
+_FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
+_PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)*"
+_UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
+_END_SIGN = re.compile(_END)
+_SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
+_FIRST = r"(?=[^\s,;()\[\]{}\"'`])"  # begins what can be one: this and the next make the rest three times as fast
+_PLAIN = r"\w{3,}+(?![+#*])"
+_ASCII_WORD = re.compile(rf"{_FIRST}(?:{_PLAIN}|{_PAIR}|{_OPTION}|(?:{_SIGN})?\w+{_END}?|{_OPERATOR})", re.ASCII)
+_WORD = re.compile(
+    rf"{_FIRST}(?:{_PAIR}|{_OPTION}|[{_SPACELESS}]+(?=[A-Za-z]{{1,16}}[+#\uff03\uff0b])|"
+    rf"(?:{_SIGN})?{_LETTERS}{_END}?|{_OPERATOR}|{_PICTURES})"
+)
 _FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
 _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
@@ -36,7 +63,8 @@ def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
 
     A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document; by
     those of English, if it is ASCII, where there are no rules for that language or it is not known. A name such as
-    max_connections is a term, and so are its parts; see _SPACELESS for the others.
+    max_connections or --no-cache is a term, and so are its parts; a letter with a sign, such as C++, is a term alone.
+    See _SPACELESS for the others.
     """
     rules = rules_for(language)
     return [term for word in words(text).findall(text) for term in terms_of_word(word, rules)]
@@ -56,13 +84,46 @@ def rules_for(language: str | None) -> str:
 
 
 def words(text: str) -> re.Pattern[str]:
-    """Return the pattern of the words of this text: of two that match alike, the faster one that does."""
+    """Return the pattern of the words of this text, names with signs and pictures too: of two, the faster one."""
     return _ASCII_WORD if text.isascii() else _WORD
+
+
+def bare_words(text: str) -> re.Pattern[str]:
+    """Return the pattern of the words of this text without their signs."""
+    return _BARE_ASCII_WORD if text.isascii() else _BARE_WORD
+
+
+def has_sign(word: str) -> bool:
+    """Return whether one match of `words` is not a plain word: C++ is a name with a sign, an emoji a sign alone."""
+    return not (word.isidentifier() or word.isdigit()) and _BARE_WORD.fullmatch(word) is None
+
+
+def is_end_sign(text: str, place: int) -> bool:
+    """Return whether a word that ends at this place of an ASCII text is a part of a name with a sign, such as C++."""
+    return _END_SIGN.match(text, place) is not None
+
+
+def sign_name(word: str) -> str:
+    """Return the term of a match of `words` that has a sign, without what does not count in it."""
+    name = _UNCOUNTED.sub("", word).replace("\u266f", "#")
+    return fold(name)[:_LONGEST_WORD]
+
+
+def words_within(word: str) -> list[str]:
+    """Return the parts of a match of `words` that has a sign by which it is found too: words, or single pictures."""
+    bare = _BARE_WORD.findall(word)
+    if not bare:
+        pictures = _SINGLE_PICTURE.findall(word)
+        return pictures if len(pictures) > 1 else []
+    return [] if len(bare[0]) == 1 and word.startswith(bare[0]) and bare[0].isalpha() and len(bare) == 1 else bare
 
 
 @lru_cache(maxsize=_REMEMBERED)  # words repeat: finding one here costs a twentieth of analysing it
 def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return the terms of one match of `words`, in the order of the text, by the rules of one of `STEMMERS`."""
+    if has_sign(word):
+        parts = (terms_of_word(part, language) for part in words_within(word))
+        return (sign_name(word), *chain.from_iterable(parts))
     # the rules of other languages than English look at accents
     read, finished = (fold, _english) if language == ENGLISH else (fold_case, lambda piece: fold(stem(piece, language)))
     pieces = _PIECE.findall(read(word))
@@ -99,6 +160,11 @@ class _Joined(dict[str, str]):
 
 
 _joined = {language: _Joined(language) for language in STEMMERS}
+
+
+def without_names(text: str) -> str:
+    """Return the text with bare words in place of names with signs: C in place of C++."""
+    return words(text).sub(lambda found: " ".join(bare_words(text).findall(found[0])), text)
 
 
 def without_signs(text: str) -> str:

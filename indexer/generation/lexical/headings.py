@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.lexical.analysis import fold, words
+from indexer.generation.lexical.analysis import bare_words, fold
 from indexer.generation.lexical.method_cache import remembered
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import read_array
@@ -208,7 +208,7 @@ class Headings:
 
 def typed_words(text: str) -> list[str]:
     """Return the words of what is typed, or of a name, folded."""
-    folded = (fold(word) for word in words(text).findall(text))
+    folded = (fold(word) for word in bare_words(text).findall(text))
     return [part for word in folded for part in word.replace("_", " ").split()]
 
 

@@ -1,6 +1,5 @@
 """What is known of languages: Tantivy's Snowball stemmers and lists of stop words, by the code of the language."""
 
-from collections.abc import Sequence
 from functools import cache
 
 import tantivy
@@ -34,18 +33,6 @@ def is_stop_word(word: str, language: str) -> bool:
     if language == ENGLISH:
         return word in STOP_WORDS
     return language not in _WITHOUT_STOP_WORDS and not _stop_filter(language).analyze(word)
-
-
-def language_of_query(words: Sequence[str], languages: Sequence[str]) -> str:
-    """Return the language whose stop words a query has most of; of several, the first, as where it has none.
-
-    Args:
-        words: of the query, in lower case.
-        languages: those of the index, the most frequent one first; at least one.
-    """
-    if len(languages) == 1:
-        return languages[0]
-    return max(languages, key=lambda language: sum(is_stop_word(word, language) for word in words))
 
 
 @cache

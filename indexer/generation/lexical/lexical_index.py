@@ -18,18 +18,20 @@ import tantivy
 from tantivy import Occur, Query
 
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
-from indexer.generation.lexical.analysis import fold, terms_of_word
+from indexer.generation.lexical.analysis import fold, terms_of_word, without_names
 from indexer.generation.lexical.headings import FILES as HEADING_FILES
 from indexer.generation.lexical.headings import Heading, Headings, typed_words
 from indexer.generation.lexical.languages import ENGLISH, STEMMERS
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Terms, read_query
 from indexer.generation.lexical.lexical_writer import LENGTHS, day_number
 from indexer.generation.lexical.method_cache import remembered
+from indexer.generation.lexical.query_syntax import parse_query
 from indexer.generation.lexical.segments import Segments
-from indexer.generation.lexical.statistics import PartStatistics, Statistics
+from indexer.generation.lexical.statistics import PartStatistics, Spoken, Statistics
+from indexer.generation.lexical.stop_words import Rules
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.lexical.vocabulary import FILES, Correction, Counted, Vocabulary
-from indexer.generation.manifest import corrupt
+from indexer.generation.manifest import ANALYSIS, corrupt
 from indexer.generation.rows import read_array
 from indexer.rowset import RowSet, ScoredRows
 
@@ -52,12 +54,15 @@ _HIT = 80  # testing a filter within the search costs as much for so many rows a
 class LexicalReader:
     """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
 
-    def __init__(self, folder: Path | Sequence[Path], languages: Sequence[str] = (ENGLISH,)) -> None:
+    def __init__(
+        self, folder: Path | Sequence[Path], languages: Sequence[str] = (ENGLISH,), analysis: int = ANALYSIS
+    ) -> None:
         """Open a folder whose checksums have been verified; it is only read, and may be deleted afterwards.
 
         Args:
             folder: what `LexicalWriter` wrote; several are searched as one, and rows count on from one to the next.
             languages: its `languages`, or those of all.
+            analysis: how its texts became terms, see `Manifest.analysis`; of several, the oldest.
 
         Raises:
             IndexCorrupt: it is not an index of the kind that `LexicalWriter` makes.
@@ -67,6 +72,7 @@ class LexicalReader:
         folders = [folder] if isinstance(folder, Path) else list(folder)
         self._folder = folders[0]
         self._languages = tuple(languages) or (ENGLISH,)
+        self._has_signs = analysis >= ANALYSIS
         if unknown := [language for language in languages if language not in STEMMERS]:
             raise corrupt(self._folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
         self._segments = Segments(folders)
@@ -81,9 +87,11 @@ class LexicalReader:
         ]
         self._lengths = self._read_lengths(folders)
         self._statistics = Statistics(self._segments)
+        self._passages = self._statistics.passages_of(self._languages)
         self.statistics = remembered(self._statistics_of, _PARTS)
         """Returns what BM25 counts of the passages that a filter allows; see `_statistics_of`."""
         self._bounds = remembered(self._within, _BOUNDS)
+        self._spoken = Spoken(self._segments, self._passages)
         self._allowed_terms = remembered(self._no_terms, _FILTERS)
         self._check()
 
@@ -121,9 +129,12 @@ class LexicalReader:
             return frequency(term) > 0 and (only is None or self._is_allowed(term, only))
 
         known = is_known if only else None
-        lookups = Lookups(is_known, is_word or _never, partial(self._corrections, is_known=known, seen=seen))
-        languages = self._languages if seen is None else seen.languages or (ENGLISH,)
-        return replace(read_query(query, languages, lookups, synonyms), statistics=seen)
+        lookups = Lookups(
+            is_known, is_word or (lambda word: False), partial(self._corrections, is_known=known, seen=seen)
+        )
+        passages = self._passages if seen is None else seen.passages or {ENGLISH: 1}
+        read = read_query(query if self._has_signs else without_names(query), passages, lookups, synonyms)
+        return replace(read, statistics=seen, meaning=read.meaning if self._has_signs else parse_query(query).meaning)
 
     def suggest(self, typed: str, most: int, allowed: RowSet | None = None) -> list[Heading]:
         """Return the titles and headings that go on as somebody types, see `Headings.find`; none of older generations.
@@ -159,16 +170,16 @@ class LexicalReader:
             return _nothing()
         counted = wanted.statistics or self._statistics
         telling, common = self._split(wanted.words, counted, all_of_them=allowed is not None and allowed.count <= _FEW)
-        if wanted.is_bounded or wanted.synonyms:
+        if wanted.is_bounded or wanted.synonyms or wanted.pairs:
             matching, common = self._bounded(wanted, [*telling, *common], counted), []
         elif telling:
-            matching = self._any(telling, counted)
+            matching = self._any(telling, counted, wanted.rules)
         else:
             return _nothing()
         candidates = max(k, _FEWEST_CANDIDATES) if common else k
         scores, rows = self._allowed(matching, candidates, filter, allowed, counted.segments)
         if common and len(rows):
-            scores = scores + self._scores(common, rows, counted)
+            scores = scores + self._scores(common, rows, counted, wanted.rules)
         scores = counted.settled(scores)
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
@@ -224,10 +235,10 @@ class LexicalReader:
         return segments.find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
     def _scores(
-        self, words: Sequence[Terms], rows: npt.NDArray[np.int64], counted: Statistics
+        self, words: Sequence[Terms], rows: npt.NDArray[np.int64], counted: Statistics, rules: Rules
     ) -> npt.NDArray[np.float32]:
         """BM25 of these words in these rows, float32 of the same shape; 0 where there are none."""
-        found_scores, found_rows = counted.segments.find_among(self._any(words, counted), rows)
+        found_scores, found_rows = counted.segments.find_among(self._any(words, counted, rules), rows)
         scores = np.zeros(len(rows), dtype=np.float32)
         order = np.argsort(rows)
         scores[order[np.searchsorted(rows, found_rows, sorter=order)]] = found_scores
@@ -275,8 +286,9 @@ class LexicalReader:
 
     def _bounded(self, wanted: LexicalQuery, words: Sequence[Terms], counted: Statistics) -> Query:
         """The query for what is required and excluded, with the words and phrases that count where they are found."""
-        phrases = [_best([self._phrase(terms, counted) for terms in readings]) for readings in wanted.synonyms]
-        scored = _either([self._any(words, counted), *phrases])
+        together = (*wanted.synonyms, *wanted.pairs)
+        phrases = [_best([self._phrase(terms, counted) for terms in readings]) for readings in together]
+        scored = _either([self._any(words, counted, wanted.rules), *phrases])
         required = [*self._clauses(wanted.required, Occur.Must, counted)]
         if required and not words and not phrases and all(clause.field for clause in wanted.required):
             scored = Query.all_query()  # there is nothing to rank by
@@ -288,7 +300,10 @@ class LexicalReader:
         tests = []
         for clause in clauses:
             field = clause.field if clause.field and self._vocabularies else "text"
-            query = _best([self._phrase(terms, counted, field) for terms in clause.readings])
+            rules = dict(clause.rules)
+            query = _best(
+                [self._spoken.where_of(self._phrase(terms, counted, field), terms, rules) for terms in clause.readings]
+            )
             tests.append((occur, Query.const_score_query(query, 0.0) if clause.field else query))
         return tests
 
@@ -328,7 +343,7 @@ class LexicalReader:
             return ()
 
         def terms(other: str) -> Iterator[str]:
-            languages = seen.languages if seen else self._languages
+            languages = seen.passages if seen else self._languages
             return chain(*(terms_of_word(other, language) for language in languages))
 
         def passages(other: Correction) -> int:
@@ -344,8 +359,11 @@ class LexicalReader:
         ]
         return tuple(each.word for each in alike[:_MOST_CORRECTIONS])
 
-    def _any(self, words: Sequence[Terms], counted: Statistics) -> Query:
-        return _either([_best([self._phrase((term,), counted) for term in terms]) for terms in words])
+    def _any(self, words: Sequence[Terms], counted: Statistics, rules: Rules) -> Query:
+        def one(term: str) -> Query:
+            return self._spoken.where_of(self._phrase((term,), counted), (term,), rules)
+
+        return _either([_best(list(map(one, terms))) for terms in words])
 
     def _term(self, field: str, value: str | int) -> Query:
         return Query.term_query(self._schema, field, value, "basic")
@@ -354,7 +372,7 @@ class LexicalReader:
         """Raise IndexCorrupt if the fields are others than this program writes."""
         try:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
-            self._segments.find(self._any([("a",)], self._statistics), 1)
+            self._segments.find(self._any([("a",)], self._statistics, {}), 1)
         except ValueError as error:
             raise corrupt(self._folder, "is a lexical index of another kind") from error
 
@@ -375,10 +393,6 @@ def _either(queries: Sequence[Query]) -> Query:
 def _best(queries: Sequence[Query]) -> Query:
     """Any of several forms of one word, which count once."""
     return queries[0] if len(queries) == 1 else Query.disjunction_max_query(queries)
-
-
-def _never(word: str) -> bool:
-    return False
 
 
 def _nothing() -> ScoredRows:

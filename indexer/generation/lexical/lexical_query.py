@@ -4,16 +4,26 @@ A query is text, never a language: `query_syntax` says what little of it means s
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
-from indexer.generation.lexical.analysis import fold, is_spaceless, terms_of_asked, words
-from indexer.generation.lexical.languages import ENGLISH, is_stop_word, language_of_query
+from indexer.generation.lexical.analysis import (
+    has_sign,
+    is_spaceless,
+    rules_for,
+    sign_name,
+    terms_of_asked,
+    words,
+    words_within,
+)
+from indexer.generation.lexical.languages import ENGLISH
 from indexer.generation.lexical.method_cache import remembers_words
 from indexer.generation.lexical.query_syntax import FIELDS, ParsedQuery, Part, parse_query
 from indexer.generation.lexical.statistics import Statistics
+from indexer.generation.lexical.stop_words import Passages, Rules, are_telling, telling_pairs
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 
 _LONGEST_PHRASE = 32  # words
@@ -31,6 +41,7 @@ class Clause(NamedTuple):
     readings: Readings  # any of these, term after term
     field: str  # one of the values of `query_syntax.FIELDS`; empty for anywhere
     text: str  # as it was typed
+    rules: tuple[tuple[str, frozenset[str]], ...] = ()  # `Rules` of readings of one term
 
     def __str__(self) -> str:
         """Write it as it can be typed."""
@@ -63,8 +74,10 @@ class LexicalQuery:
     required: tuple[Clause, ...]  # and every one of these
     excluded: tuple[Clause, ...]  # and none of these
     synonyms: tuple[Readings, ...]  # phrases that count where they are found, as words do
+    pairs: tuple[Readings, ...]  # stop words next to other words, which count likewise, but are not shown
     asked: tuple[Terms, ...]  # words within and outside phrases, but for stop words, as in `words`
-    marked: frozenset[str]  # all terms of these, which are worth showing in a passage
+    marked: frozenset[str]  # all terms of these and of synonyms, which are worth showing in a passage
+    rules: Rules  # of the terms of words
     also: tuple[AlsoSearched, ...]
     meaning: str  # the query without its syntax, for the search by meaning
     did_you_mean: str | None = None  # the query with its mistakes corrected; None where there are none
@@ -75,66 +88,118 @@ class LexicalQuery:
         """Whether it says of passages that they must, or must not, be found."""
         return bool(self.required or self.excluded)
 
+    def marked_in(self, language: str | None) -> frozenset[str]:
+        """Return the terms that are worth showing in a passage of a document in a language."""
+        rules = rules_for(language)
+        wrong = [term for term, languages in self.rules.items() if rules not in languages]
+        return self.marked.difference(wrong) if wrong else self.marked
+
 
 def read_query(
     text: str,
-    languages: tuple[str, ...] = (ENGLISH,),
+    passages: Passages = MappingProxyType({ENGLISH: 1}),
     lookups: Lookups | None = None,
     synonyms: Synonyms = NO_SYNONYMS,
 ) -> LexicalQuery:
-    """Read what a user typed; stop words count only within quotation marks, or where there is nothing else.
+    """Read what a user typed; stop words count only within quotation marks, or where little else is left.
 
     Args:
         text: the query.
-        languages: by whose rules the index is stemmed, see `Manifest.languages`; at least one.
+        passages: how many passages of the index are stemmed by the rules of each language; at least one language.
         lookups: what the index knows; without it, nothing is corrected.
         synonyms: which words stand for which.
     """
     parsed = parse_query(text)
-    required = _clauses(parsed.required, languages)
+    stems = _Stems(tuple(passages))
+    required = stems.clauses(parsed.required)
     expanded = synonyms.expand(words(parsed.words).findall(parsed.words))
-    telling = _telling(expanded.words, languages, or_stop_words=not required)
+    telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
     also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
-    corrector = _Corrector(lookups, languages) if lookups else None
+    corrector = _Corrector(lookups, stems) if lookups else None
     loose: dict[Terms, None] = {}
-    for word in telling:
-        forms = _terms_of(word, languages)
+    for word, may_be_mistaken in telling.items():
+        forms = stems.terms(word)
         if others := expanded.alternatives.get(word):
-            forms = (_joined([*forms, *chain(*(_terms_of(other, languages) for other in others))]),)
-        elif corrector and (corrected := corrector.corrections(word)):
+            forms = (_joined([*forms, *chain(*map(stems.terms, others))]),)
+        elif corrector and may_be_mistaken and (corrected := corrector.corrections(word)):
             also.append(AlsoSearched(word, corrected, "correction"))
-            forms = (_joined(list(chain(*(_terms_of(other, languages) for other in corrected)))),)
+            forms = (_joined(list(chain(*map(stems.terms, corrected)))),)
+        elif lookups and len(telling) > 1 and _says_little(word) and not lookups.is_known(sign_name(word)):
+            continue
         loose |= dict.fromkeys(forms)
-    phrases = tuple(filter(None, (readings_of(words(each).findall(each), languages) for each in expanded.phrases)))
+    phrases = tuple(filter(None, (stems.readings(words(each).findall(each)) for each in expanded.phrases)))
     asked = tuple(loose)
     if required:
         within = [word for part in parsed.required if not part.field for word in words(part.text).findall(part.text)]
-        quoted = chain(*(_terms_of(word, languages) for word in _telling(within, languages, or_stop_words=not loose)))
-        asked = tuple(dict.fromkeys([*loose, *quoted]))
+        quoted, _ = _telling(within, passages, parsed.words, or_stop_words=not loose)
+        asked = tuple(dict.fromkeys([*loose, *chain(*map(stems.terms, quoted))]))
     wanted = frozenset(chain(*asked))
     return LexicalQuery(
         words=tuple(loose),
         required=required,
         excluded=tuple(
             clause
-            for clause in _clauses(parsed.excluded, languages)
+            for clause in stems.clauses(parsed.excluded)
             if clause.field or not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
         ),
         synonyms=phrases,
+        pairs=tuple(dict.fromkeys(map(stems.readings, pairs))),
         asked=asked,
         marked=wanted.union(*chain(*phrases)),
+        rules=stems.rules(),
         also=tuple(also),
         meaning=parsed.meaning,
         did_you_mean=corrector.proposal(text, parsed, set(expanded.alternatives)) if corrector else None,
     )
 
 
+class _Stems:
+    """Gives the terms of words by the rules of all languages of an index, and knows which language gave which."""
+
+    def __init__(self, languages: tuple[str, ...]) -> None:
+        self._languages = languages
+        self._words: dict[str, None] = {}
+
+    def terms(self, word: str) -> tuple[Terms, ...]:
+        """Return, of each term of a word, the different forms that it has by the rules of the languages."""
+        if len(self._languages) > 1:
+            self._words[word] = None
+        return _terms_of(word, self._languages)
+
+    def readings(self, phrase: Sequence[str]) -> Readings:
+        """Return the terms of a phrase by the rules of each language, each different reading once."""
+        return readings_of(phrase, self._languages)
+
+    def clauses(self, parts: Sequence[Part]) -> tuple[Clause, ...]:
+        """Return parts as terms, each once, but for those without a word."""
+        found: dict[tuple[Readings, str], Clause] = {}
+        for part in parts:
+            typed = words(part.text).findall(part.text)[:_LONGEST_PHRASE]
+            if readings := self.readings(typed):
+                rules = tuple(self._rules_of(typed).items()) if len(typed) == 1 else ()
+                found.setdefault((readings, part.field), Clause(readings, part.field, part.text, rules))
+        return tuple(found.values())
+
+    def rules(self) -> Rules:
+        """Return by the rules of which languages each term of the words so far is one; those of all are left out."""
+        return self._rules_of(self._words)
+
+    def _rules_of(self, found: Iterable[str]) -> Rules:
+        rules: dict[str, set[str]] = {}
+        for word in found:
+            for language in self._languages:
+                for term in terms_of_asked(word, language):
+                    rules.setdefault(term, set()).add(language)
+        every = len(self._languages)
+        return {term: frozenset(languages) for term, languages in rules.items() if len(languages) < every}
+
+
 class _Corrector:
     """Corrects the words of one query, each once, and a few of them at most."""
 
-    def __init__(self, lookups: Lookups, languages: tuple[str, ...]) -> None:
+    def __init__(self, lookups: Lookups, stems: _Stems) -> None:
         self._lookups = lookups
-        self._languages = languages
+        self._stems = stems
         self._corrections: dict[str, tuple[str, ...]] = {}
         self._corrected = 0
 
@@ -170,20 +235,10 @@ class _Corrector:
         return proposed if corrected else None
 
     def _look_up(self, word: str) -> tuple[str, ...]:
-        terms = chain(*_terms_of(word, self._languages))
+        terms = chain(*self._stems.terms(word))
         if any(map(self._lookups.is_known, terms)) or self._lookups.is_word(word):
             return ()
         return tuple(self._lookups.corrections(word))
-
-
-def _clauses(parts: Sequence[Part], languages: tuple[str, ...]) -> tuple[Clause, ...]:
-    """Parts as terms, each once, but for those without a word."""
-    found: dict[tuple[Readings, str], Clause] = {}
-    for part in parts:
-        readings = readings_of(words(part.text).findall(part.text)[:_LONGEST_PHRASE], languages)
-        if readings:
-            found.setdefault((readings, part.field), Clause(readings, part.field, part.text))
-    return tuple(found.values())
 
 
 def readings_of(phrase: Sequence[str], languages: tuple[str, ...]) -> Readings:
@@ -192,21 +247,32 @@ def readings_of(phrase: Sequence[str], languages: tuple[str, ...]) -> Readings:
     return tuple(filter(None, dict.fromkeys(readings)))
 
 
-def _telling(found: Sequence[str], languages: tuple[str, ...], *, or_stop_words: bool) -> list[str]:
-    """The words that are no stop words; or all of them, if that leaves none."""
-    spoken = languages[0] if len(languages) == 1 else language_of_query([word.casefold() for word in found], languages)
-    telling = [word for word in found if not _is_common(word, spoken)]
-    return telling if telling or not or_stop_words else list(found)
+def _telling(
+    typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
+) -> tuple[dict[str, bool], list[tuple[str, str]]]:
+    """Return the words that are no stop words, or all of them, if that leaves none; and pairs that tell, too.
+
+    Of each word it says whether it may be corrected: parts of names with signs, which count as well, are as they are.
+    """
+    parts = [part for word in typed if has_sign(word) for part in words_within(word)]
+    telling = are_telling([*typed, *parts], passages, text)
+    found = dict(zip([*typed, *parts], telling, strict=True))
+    chosen = {
+        word: word not in parts for word, counts in found.items() if counts or (or_stop_words and not any(telling))
+    }
+    return chosen, telling_pairs(typed, telling[: len(typed)])
 
 
-@remembers_words(_REMEMBERED)
-def _is_common(word: str, language: str) -> bool:
-    return is_stop_word(fold(word) if language == ENGLISH else word.casefold(), language)
+def _says_little(word: str) -> bool:
+    """Return whether a word is a sign, or a name that is searched for without its sign too."""
+    return has_sign(word) and (bool(words_within(word)) or not any(map(str.isalpha, word)))
 
 
 @remembers_words(_REMEMBERED)
 def _terms_of(word: str, languages: tuple[str, ...]) -> tuple[Terms, ...]:
     """Of each term of a word, the different forms that it has by the rules of the languages."""
+    if has_sign(word):
+        return ((sign_name(word),),)
     if is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
         terms = terms_of_asked(word)
         return tuple((term,) for term in terms if len(term) > 1) or tuple((term,) for term in terms)

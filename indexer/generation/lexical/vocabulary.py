@@ -10,7 +10,7 @@ it; `word-folded.npy` and `word-written.npy`, its letters without and with accen
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.lexical.analysis import fold, fold_case, is_spaceless
+from indexer.generation.lexical.analysis import fold, fold_case, has_sign, is_spaceless, words_within
 from indexer.generation.lexical.method_cache import remembered
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import read_array
@@ -72,7 +72,8 @@ class VocabularyWriter:
         """Write the files; raises OSError if they cannot be written."""
         counts: Counter[str] = Counter()
         spellings: dict[str, tuple[int, str]] = {}
-        for spelled, count in self._counts.items():
+        bare = ((part, count) for word, count in self._counts.items() for part in _without_sign(word))
+        for spelled, count in bare:
             written = fold_case(spelled)
             folded = fold(spelled)
             if not is_word(folded):
@@ -159,6 +160,10 @@ def is_word(folded: str) -> bool:
     return (
         SHORTEST <= len(folded) <= LONGEST and folded.isalpha() and max(folded) <= "\uffff" and not is_spaceless(folded)
     )
+
+
+def _without_sign(word: str) -> Sequence[str]:
+    return words_within(word) if has_sign(word) else (word,)
 
 
 def _is_derived(word: str, other: str) -> bool:

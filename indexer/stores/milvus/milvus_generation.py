@@ -16,6 +16,7 @@ from indexer.generation.document_database import AROUND, StoredChunk, texts_arou
 from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.languages import ENGLISH
 from indexer.generation.lexical.lexical_query import LexicalQuery, read_query
+from indexer.generation.lexical.stop_words import shares_by_order
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import Manifest, corrupt, parse_manifest
 from indexer.generation.overlap import joined
@@ -126,7 +127,8 @@ class MilvusGeneration(Described):
         seen: Filter | None = None,
     ) -> LexicalQuery:
         """Read a query, as a user types it, for `search_words`; nothing is corrected, and BM25 counts all there is."""
-        return read_query(query, self.manifest.languages or (ENGLISH,), synonyms=synonyms)
+        languages = self.manifest.languages or (ENGLISH,)
+        return read_query(query, shares_by_order(languages), synonyms=synonyms)
 
     def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
         """Return nothing: titles and headings are not in order here."""

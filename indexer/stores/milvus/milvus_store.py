@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from indexer.errors import IndexCorrupt, IndexMissing, StoreConflict, StoreRefused
 from indexer.generation.lexical.analysis import rules_for
-from indexer.generation.manifest import Counts, Manifest, corrupt, schema_version
+from indexer.generation.manifest import ANALYSIS, Counts, Manifest, corrupt, schema_version
 from indexer.generation.repetition import RepetitionCounter
 from indexer.publish.collections import Published
 from indexer.records import PageRecord
@@ -148,6 +148,7 @@ class MilvusStore:
             files={CONTENT: digest.record()},
             languages=tuple(language for language, _ in languages.most_common()),
             schema_version=schema_version(restricted=manifest.is_restricted),
+            analysis=ANALYSIS,
         )
         lease.confirm()
         self._milvus.call("insert", records, schema.manifest_records(written), most=_WRITING)  # at once, as the end

@@ -53,6 +53,7 @@ def joint_manifest(parts: Mapping[str, Manifest]) -> Manifest:
         report=first.report if is_whole else _sum([manifest.report for manifest in manifests]),
         languages=tuple(language for language, _ in languages.most_common()),
         schema_version=max(manifest.schema_version for manifest in manifests),
+        analysis=min(manifest.analysis for manifest in manifests),
     )
 
 

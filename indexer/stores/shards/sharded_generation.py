@@ -51,7 +51,7 @@ class ShardedGeneration(Described):
         self._rows = Numbering([part.chunk_count for part in parts])
         self._documents = Numbering([part.document_count for part in parts])
         folders = [part.folder / LEXICAL for part in parts]
-        self._lexical = LexicalReader(folders, self.manifest.languages)
+        self._lexical = LexicalReader(folders, self.manifest.languages, self.manifest.analysis)
         self.select = lru_cache(FILTERS)(partial(_select, self.parts))
         readers = [part.tokens for part in parts if part.tokens is not None]
         self.tokens: TokenSource | None = JointTokens(self._rows, readers) if len(readers) == len(parts) else None

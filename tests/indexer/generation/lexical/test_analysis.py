@@ -15,7 +15,7 @@ from indexer.generation.lexical.lexical_query import read_query
         ("Indexes INDEXING indexed", "index index index"),
         ("Größe naïve CAFÉ Cafe\u0301 ﬁle İstanbul", "gross naiv cafe cafe file istanbul"),
         ("set max_connections; __init__", "set max_connections max connect init"),
-        ("C++ 3.14 don't", "c 3 14 don t"),
+        ("C++ 3.14 don't", "c++ 3 14 don t"),
         ("ключ Ёлка", "ключ елка"),
         ("हिन्दी भाषा", "हिन्दी भाषा"),
         ("שָׁלוֹם مُحَمَّد", "שלום محمد"),
@@ -45,7 +45,7 @@ def test_terms(text, terms):
         ("東京都", ["東京", "京都"], []),
         ("水", ["水"], []),
         ('"東京"', [], [("東", "東京", "京")]),
-        ("a:b AND (c* OR [d TO e]) ^2 ~ \\", ["b", "c", "d", "e", "2"], []),
+        ("a:b AND (c* OR [d TO e]) ^2 ~ \\", ["b", "c*", "d", "e", "2"], []),
         ("", [], []),
     ],
 )
@@ -142,7 +142,7 @@ def test_every_language_has_its_rules():
     ],
 )
 def test_a_query_is_read_by_the_rules_of_every_language_of_the_index(query, found):
-    read = read_query(query, ("de", "en"))
+    read = read_query(query, {"de": 3, "en": 2})
     assert sorted(map(sorted, read.words)) == sorted(map(sorted, found))
     if not found:
         assert [clause.readings for clause in read.required] == [(("die", "installation"), ("die", "installationen"))]

@@ -1,10 +1,11 @@
 """Where a passage has the words of a query: the fast way for ASCII text finds what looking at every word finds."""
 
 import pydoc_data.topics
+import re
 
 import pytest
 
-from indexer.generation.lexical.analysis import terms_of_word, words
+from indexer.generation.lexical.analysis import has_sign, terms_of_word, words
 from indexer.generation.lexical.highlights import spans
 from indexer.generation.lexical.lexical_query import read_query
 
@@ -17,7 +18,13 @@ IRREGULAR = (
 
 def word_by_word(query: str, text: str) -> list[tuple[int, int]]:
     marked = read_query(query).marked
-    return [match.span() for match in words(text).finditer(text) if not marked.isdisjoint(terms_of_word(match[0]))]
+    found = []
+    for match in words(text).finditer(text):
+        if not marked.isdisjoint(terms_of_word(match[0])):
+            parts = [match] if not has_sign(match[0]) else re.finditer(r"\w+", match[0], re.ASCII)
+            at = match.start() if has_sign(match[0]) else 0
+            found += [(at + part.start(), at + part.end()) for part in parts if marked & {*terms_of_word(part[0])}]
+    return found
 
 
 @pytest.mark.parametrize(

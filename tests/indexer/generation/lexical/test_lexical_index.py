@@ -282,7 +282,8 @@ def test_a_writer_can_be_given_up(tmp_path):
 def test_documents_of_several_languages_are_found_by_inflected_words(tmp_path):
     texts = ["Die Häuser stehen", "Installing the houses", "Las configuraciones", "Unbekannte Häuser houses"]
     languages = ["de", "en", "es", None]
-    folder = write(tmp_path / "lexical", texts, language=languages)
+    terms = [[f"language:{language}"] if language else [] for language in languages]
+    folder = write(tmp_path / "lexical", texts, language=languages, terms=terms)
     reader = LexicalReader(folder, ("en", "de", "es"))
     assert set(rows(reader, "Haus")) == {0}
     assert set(rows(reader, "house")) == {1, 3}

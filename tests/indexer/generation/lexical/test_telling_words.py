@@ -1,0 +1,273 @@
+"""The word that tells pages apart counts, whatever it is in another language, and so does the sign of a name."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from indexer.generation.lexical.highlights import spans
+from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_writer import LexicalWriter
+
+Find = Callable[[str], str]
+
+
+@pytest.fixture
+def index(tmp_path):
+    """Return a reader of texts, given by language, and their titles in order."""
+
+    def write(texts: Mapping[str, Sequence[str]]) -> tuple[LexicalReader, list[str]]:
+        writer = LexicalWriter(tmp_path / "lexical")
+        pages = [(language, text) for language, each in texts.items() for text in each]
+        for row, (language, text) in enumerate(pages):
+            terms = [f"language:{language}"]
+            writer.add(row, title="", section="", text=text, language=language, terms=terms)
+        writer.finish()
+        writer.close()
+        return LexicalReader(tmp_path / "lexical", writer.languages), [text for _, text in pages]
+
+    return write
+
+
+ENGLISH = ["A page of the site lists its files.", "The river is in the park.", "It was the best of all the houses."]
+GERMAN = ["Der Hafen war im Winter zu. Man kann die Boote sehen.", "Die Schiffe sind bald wieder im Hafen und bereit."]
+FRENCH = ["Le port est en hiver, et on voit les bateaux du quai.", "Les gens pour qui il est ouvert sont par là."]
+DANISH = ["Man kan se over alle huse, men ikke under broen.", "De har en bil, men hun har ikke nogen."]
+
+
+@pytest.mark.parametrize(
+    ("texts", "pairs"),
+    [
+        (
+            {"en": ["The man page of a program lists options.", "The web page of a program lists options.", *ENGLISH]},
+            {"man page": "The man"},
+        ),
+        (
+            {
+                "en": [
+                    "Men over 50 need iron.",
+                    "Women at 50 need iron.",
+                    "The die casting plant.",
+                    "The sand casting plant.",
+                ],
+                "da": DANISH,
+                "de": GERMAN,
+            },
+            {"men over 50": "Men over", "die casting": "The die", "sand casting": "The sand"},
+        ),
+        (
+            {
+                "de": ["Die IT Abteilung ist im Haus.", "Die HR Abteilung ist im Haus.", *GERMAN, *GERMAN],
+                "en": ["The best of it is in the house.", "Of IT support we have none."],
+            },
+            {"IT Abteilung": "Die IT", "HR Abteilung": "Die HR", "die HR Abteilung im Haus": "Die HR"},
+        ),
+        (
+            {
+                "fr": [
+                    "La vitamine C est dans le citron.",
+                    "La vitamine D est dans le lait.",
+                    "L'accord d'hier est à lui.",
+                    *FRENCH,
+                ]
+            },
+            {"vitamine C": "La vitamine C", "vitamine d": "La vitamine D", "l'accord d'hier": "L'accord"},
+        ),
+        (
+            {
+                "en": [
+                    "The flow pot is here.",
+                    "The flower pot is here.",
+                    "The corn shop.",
+                    "The corner shop.",
+                    *ENGLISH,
+                ],
+                "de": GERMAN,
+            },
+            {"flower": "The flower", "flow": "The flow", "corner": "The corner", "corn": "The corn"},
+        ),
+        (
+            {
+                "en": [
+                    "Vitamin B is in a fish, a nut, a pea and in a vitamin of a kind.",
+                    "Vitamin A is in carrots and in milk, or so we are told by all.",
+                    "It is a desk with support, and it has a lamp on it if it is dark.",
+                    "The desk of IT support is in the hall, next to a lamp, and is open.",
+                    "Who is it? The band who made the song.",
+                    "We heard The Who in a hall, and it was loud.",
+                ]
+            },
+            {"vitamin A": "Vitamin A", "it support": "The desk", "the who": "We heard"},
+        ),
+        # written after the rule
+        (
+            {
+                "en": ["Los Angeles has a port.", "The City of Angeles.", "A DOS attack.", "A SQL attack.", *ENGLISH],
+                "es": [
+                    "Los barcos están en el puerto y son de la ciudad.",
+                    "No es para los niños, pero sí para todos.",
+                ],
+                "pt": ["Os barcos dos homens estão no porto e não são da cidade.", "Ele foi para a casa das pessoas."],
+            },
+            {"los angeles": "Los A", "dos attack": "A DOS"},
+        ),
+        (
+            {
+                "en": [
+                    "Des Moines is a city.",
+                    "The Moines is a city.",
+                    "Pour over coffee.",
+                    "Ice over coffee.",
+                    *ENGLISH,
+                ],
+                "fr": FRENCH,
+                "de": GERMAN,
+            },
+            {"des moines": "Des", "pour over coffee": "Pour"},
+        ),
+        (
+            {
+                "en": [
+                    "A door handle.",
+                    "A pot handle.",
+                    "The var keyword.",
+                    "The let keyword.",
+                    "Non profit.",
+                    "The profit.",
+                ],
+                "nl": ["De boten liggen door de winter in de haven.", "Het is niet voor ons, maar wel over hen."],
+                "sv": ["Båten var i hamnen under vintern.", "Vi har inte sett den, men han kan."],
+                "it": ["La nave è nel porto, ma non per tutti.", "Non sono con lei per la sera."],
+            },
+            {"door handle": "A door", "var keyword": "The var", "non profit": "Non profit"},
+        ),
+        (
+            {
+                "de": [*GERMAN, *GERMAN, "Die Seite zu WHO Berichten.", "Die Seite zu EU Berichten."],
+                "en": ["The war diary.", "The peace diary.", "The box is open.", "The boxer is open.", "A numb hand."],
+            },
+            {"war diary": "The war", "WHO Berichte": "Die Seite zu WHO", "boxer": "The boxer", "number": ""},
+        ),
+        (
+            {
+                "de": ["Die Waren im Lager.", "Die Wahlen im Land.", "Der Wal im Meer."],
+                "en": ["The war on land.", *ENGLISH],
+            },
+            {"Waren": "Die Waren", "Wahl": "Die Wahlen", "Wale": "Der Wal"},
+        ),
+    ],
+)
+def test_a_word_that_is_common_elsewhere_counts(index, texts, pairs):
+    reader, pages = index(texts)
+    for query, begin in pairs.items():
+        found = reader.search(reader.read(query), 3)[1].tolist()
+        assert [pages[row].startswith(begin) for row in found[:1]] == [True] * bool(begin), query
+
+
+@pytest.mark.parametrize(
+    ("query", "telling"),
+    [
+        ("how do I use the index", ["use", "index"]),
+        ("wie kann ich den Index nutzen", ["index", "nutzen"]),
+        ("comment est-ce que les bateaux sont à quai", ["comment", "est", "bateaux", "quai"]),
+    ],
+)
+def test_the_stop_words_of_a_query_in_any_language_of_the_index_are_left_out(index, query, telling):
+    reader, _ = index({"en": ENGLISH, "de": GERMAN, "fr": FRENCH})
+    asked = reader.read(query).asked
+    assert len(asked) == len(telling)
+    assert all(word[:5] in {term[:5] for term in terms} for word, terms in zip(telling, asked, strict=True))
+
+
+def test_a_word_is_marked_by_the_rules_of_its_document(index):
+    reader, _ = index({"en": ENGLISH, "de": GERMAN})
+    read = reader.read("flower")
+    text = "flow flower"
+    assert [spans(read.marked_in(each), text, each) for each in ("en", "de")] == [[(5, 11)], [(0, 4), (5, 11)]]
+
+
+LANGUAGES = [
+    "C was made in 1972.",
+    "C++ was made in 1985.",
+    "C# was made in 2000.",
+    "F# was made in 2005.",
+    "Java was made in 1995.",
+]
+SIGNS = [
+    *LANGUAGES,
+    "The .NET runtime is here.", "The net runtime is here.", "A* search is fast.", "A search is fast.",
+    "Use --no-cache to skip the cache.", "Use --cache to fill the cache.", "Set $PATH here.", "A path in a shell.",
+    "Write @property before it.", "A property comes before it.", "Done 👍", "Failed 👎", "By 👩‍💻 now", "By 👩‍🚀 now",
+    "grep -v inverts", "grep -i ignores", "The g++ compiler.", "The g77 compiler.", "R&D costs.", "The r and the d.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "begin", "marked"),
+    [
+        ("C", "C was", ["C"]),
+        ("C++", "C++ was", ["C++"]),
+        ("c++ made", "C++ was", ["C++", "made"]),
+        ("C#", "C# was", ["C#"]),
+        ("F#", "F# was", ["F#"]),
+        (".NET", "The .NET", [".NET"]),
+        (".NET runtime", "The .NET", [".NET", "runtime"]),
+        ("A* search", "A* search", ["A*", "search"]),
+        ("--no-cache", "Use --no-cache", ["--no-cache", "cache"]),
+        ("--cache", "Use --cache", ["--cache", "cache"]),
+        ("$PATH", "Set $PATH", ["$PATH"]),
+        ("@property", "Write @property", ["@property"]),
+        ("👎", "Failed", ["👎"]),
+        ("👩‍🚀", "By 👩‍🚀", ["👩‍🚀"]),
+        ("grep -i", "grep -i", ["grep", "-i"]),
+        ("g++", "The g++", ["g++"]),
+        ("R&D", "R&D", ["R&D"]),
+    ],
+)
+def test_a_sign_tells_names_apart(index, query, begin, marked):
+    reader, pages = index({"en": SIGNS})
+    read = reader.read(query)
+    found = reader.search(read, 3)[1].tolist()
+    page = pages[found[0]]
+    assert page.startswith(begin), page
+    assert [page[start:end] for start, end in spans(read.marked, page)] == marked
+    assert not read.also
+    assert read.did_you_mean is None
+
+
+OTHERS = [
+    "Objective-C is old.", "Q# is for qubits.", "Notepad++ edits text.", "Notepad edits.", "The .gitignore file.",
+    "The gitignore file.", "Use -x here.", "Use -y here.", "AT&T calls.", "At t calls.", "I/O is slow.", "The i and o.",
+    "Print %s now.", "Print %d now.", "Compare by === here.", "Compare by == here.", "The #include line.",
+    "Include it.", "The 🇩🇪 flag", "The 🇫🇷 flag", "I ❤️ it", "I 💔 it", "Grade A+ work",
+    "Grade B+ work", "The <b> tag", "The <i> tag", "C++17 is new", "C17 is new", "Use \\d here.", "Use \\w here.",
+    "x -> y", "x => y", "用C++写", "用C写",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(  # written after the rule
+    ("query", "begin"),
+    [
+        ("Q#", "Q#"), ("Notepad++", "Notepad++"), ("notepad", "Notepad edits"), (".gitignore", "The .git"),
+        ("use -y", "Use -y"), ("AT&T", "AT&T"), ("I/O", "I/O"), ("%d", "Print %d"), ("===", "Compare by ==="),
+        ("what is ==", "Compare by == "), ("#include", "The #"), ("🇫🇷", "The 🇫🇷"), ("❤", "I ❤"), ("A+", "Grade A+"),
+        ("<i> tag", "The <i>"), ("C++17", "C++17"), ("\\w", "Use \\w"), ("=>", "x =>"), ("C＋＋ 写", "用C++"),
+    ],
+)  # fmt: skip
+def test_other_signs(index, query, begin):
+    reader, pages = index({"en": OTHERS})
+    best = reader.search(reader.read(query), 1)[1].tolist()[0]
+    assert pages[best].startswith(begin), pages[best]
+
+
+def test_a_letter_is_not_its_name_with_a_sign(index):
+    reader, pages = index({"en": LANGUAGES})
+    assert [pages[row][:2] for row in reader.search(reader.read("C++"), 5)[1]] == ["C+"]
+    assert [pages[row][:2] for row in reader.search(reader.read("C"), 5)[1]] == ["C "]
+    assert spans(reader.read("C").marked, "C++ or C, C#") == [(7, 8)]
+
+
+def test_signs_were_left_out_by_older_programs(index, tmp_path):
+    _, pages = index({"en": ["C was made", "Notepad was made"]})
+    reader = LexicalReader(tmp_path / "lexical", analysis=1)
+    assert [pages[row] for row in reader.search(reader.read("C++"), 2)[1]] == ["C was made"]
+    assert reader.read("C++ -made").meaning == "C++"
