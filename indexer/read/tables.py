@@ -126,6 +126,8 @@ def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tup
         if not any(row) or _is_title(row):
             continue
         end = _end_of_head(sample, begin, by_numbers)
+        if end > begin + 2 and _is_complete(sample[end - 1], usual):  # what stands above it are remarks of any shape
+            begin = end - 1
         count = sum(map(bool, row))
         if end > begin + 1 or (count > 1 and (count > _FEW or usual < _WIDE)):
             return begin, end
@@ -144,6 +146,12 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
             if before and not names[column].endswith(before):
                 names[column] = f"{names[column]} {before}".strip()
     return names
+
+
+def _is_complete(row: Sequence[str], usual: float) -> bool:
+    """Whether a row names every column, each otherwise."""
+    filled = [text for text in row if text]
+    return len(filled) >= usual and len(set(filled)) == len(filled)
 
 
 def _is_title(row: Sequence[str]) -> bool:

@@ -28,9 +28,9 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     names = column_names(sample[begin:end])
     lines: list[str] = []
     length = 0
-    for cells in chain(sample[:begin], sample[end:], cleaned):
-        if not (line := _line(cells, names if len(lines) >= begin else ())):
-            continue
+    titles = (COLUMNS.join(dict.fromkeys(filter(None, cells))) for cells in sample[:begin])
+    body = (_line(cells, names) for cells in chain(sample[end:], cleaned))
+    for line in chain(titles, body):
         length += len(line)
         if length > _LONGEST:
             raise ParseError(f"more than {_LONGEST:,} characters in a table")
@@ -52,8 +52,5 @@ def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
 
 
 def _line(cells: Sequence[str], names: Sequence[str]) -> str:
-    """Return a row as a line; what spans the whole row is said once."""
-    if len(cells) > 1 and cells[0] == cells[-1] and len(set(cells)) == 1:
-        return cells[0]
     named = zip(cells, chain(names, [""] * len(cells)), strict=False)
     return COLUMNS.join(f"{name}: {cell}" if name else cell for cell, name in named if cell)

@@ -50,6 +50,8 @@ def _sections(body: bytes, parts: XlsxParts | None) -> Iterator[Section]:
         raise ParseError("encrypted: it opens only with a password") from error
     except CalamineError as error:
         raise ParseError(f"truncated or damaged: {' '.join(str(error).split())[:100]}") from error
+    damaged: list[str] = []
+    is_read = False
     for number, meta in enumerate(book.sheets_metadata):
         if meta.visible != SheetVisibleEnum.Visible:
             continue
@@ -58,8 +60,9 @@ def _sections(body: bytes, parts: XlsxParts | None) -> Iterator[Section]:
             continue
         try:
             sheet = book.get_sheet_by_index(number)
-        except CalamineError as error:
-            raise ParseError(f"truncated or damaged: sheet {meta.name[:50]} cannot be read") from error
+        except CalamineError:
+            damaged.append(meta.name[:50])
+            continue
         if sheet.width * sheet.total_height > _MOST_CELLS:
             raise ParseError(f"more than {_MOST_CELLS:,} cells in sheet {meta.name[:50]}")
         part = parts.sheet(number) if parts is not None else SheetPart()
@@ -73,6 +76,11 @@ def _sections(body: bytes, parts: XlsxParts | None) -> Iterator[Section]:
         ]
         text = _text(_shown_rows(sheet, part, left), layout)
         yield Section((meta.name,), None, "\n".join(filter(None, (text, *part.shapes()))))
+        is_read = True
+    if damaged and not is_read:
+        raise ParseError(f"truncated or damaged: sheet {damaged[0]} cannot be read")
+    if damaged:
+        notes.add("a damaged sheet of a workbook was not read")
 
 
 def _shown_rows(sheet: Any, part: SheetPart, left: int) -> Iterator[list[str]]:

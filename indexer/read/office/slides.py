@@ -109,8 +109,8 @@ def _is_hidden(shape: Any) -> bool:
 
 
 def _lines(shape: Any) -> list[str]:
-    lines = ("".join(_words(paragraph)) for paragraph in shape.iter(f"{_A}p"))
-    return [line for line in lines if line.strip()]
+    paragraphs = ("".join(_words(paragraph)) for paragraph in shape.iter(f"{_A}p"))
+    return [line for paragraph in paragraphs for line in paragraph.split("\n") if line.strip()]
 
 
 def _words(node: Any) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _words(node: Any) -> Iterator[str]:
             fonts = node.find(f"{_A}rPr/{_A}sym")
             yield readable(child.text or "", fonts.get("typeface", "") if fonts is not None else "")
         elif child.tag == f"{_A}br":
-            yield " "
+            yield "\n"
         elif child.tag.startswith(M):
             yield linear(child)
         else:

@@ -5,6 +5,7 @@ alike. What a reader of the document would not see is left out: hidden runs, del
 part of their own, which is not read. Libraries for DOCX miss insertions and content controls, or show hidden text.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -23,6 +24,7 @@ from indexer.read.office.zipped import Package
 _MAIN = "word/document.xml"
 _DELETED = frozenset({f"{W}del", f"{W}moveFrom"})
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText"})
+_LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _MOST_FIELDS = 30  # open within each other
 _BOXES = ("☐", "☒")
@@ -41,6 +43,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     with Package(body) as package:
         main = main_part(package, _MAIN)
         markup = "".join(_Walker(package, main).blocks(package.xml(main)))
+        markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # on a page of the web it would be one that a script fills
         title, declared = core_properties(package)
     found = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
     return Extraction(title or found.title, found.sections, declared)

@@ -127,6 +127,15 @@ def test_formulas_without_a_value_and_sheets_that_are_charts_are_noted() -> None
     assert notes.take() == ("a sheet that is a chart or a macro was not read",)
 
 
+def test_a_damaged_sheet_costs_itself() -> None:
+    notes.take()
+    book = files.xlsx(Good=[["a", "b"]], Bad=[["c"]])
+    broken = f'<worksheet {files.SHEET}><sheetData><row r="1"><c r="A1"><v> 41</v></c></row></sheetData></worksheet>'
+    found = sheets.read(files.with_parts(book, {"xl/worksheets/2.xml": broken}), None).sections
+    assert [section.text for section in found] == ["a | b"]
+    assert notes.take() == ("a damaged sheet of a workbook was not read",)
+
+
 def test_text_boxes_are_below_the_cells() -> None:
     book = files.xlsx(Sheet=[["a", "b"]])
     drawing = (
@@ -190,7 +199,7 @@ HEAD = cell("Zone") + cell("Price")
          "Zone: Port | Price: 50%"),
         (table(cell("a") + cell("NO") + cell("b"),
                columns='<table:table-column/><table:table-column table:visibility="collapse"/>'), "a | b"),
-        (table(cell("x", 'table:number-columns-repeated="2"')) + table(cell("NO"), style="off"), "x"),
+        (table(cell("x", 'table:number-columns-repeated="2"')) + table(cell("NO"), style="off"), "x | x"),
     ],
 )  # fmt: skip
 def test_ods(sheet: str, expected: str) -> None:

@@ -61,7 +61,7 @@ A = "http://schemas.openxmlformats.org/drawingml/2006/main"
          + box(words("three")),
          "one\n\ntwo\n\nthree"),
         (f"<p:grpSp>{HIDDEN}{box(words('NO'))}</p:grpSp>{box(words('seen'))}", "seen"),
-        (box("<a:p><a:r><a:t>Line</a:t></a:r><a:br/><a:fld type='x'><a:t>7</a:t></a:fld></a:p>"), "Line 7"),
+        (box("<a:p><a:r><a:t>Line</a:t></a:r><a:br/><a:fld type='x'><a:t>7</a:t></a:fld></a:p>"), "Line\n7"),
         (box("<a:p><a:r><a:rPr><a:sym typeface='Wingdings'/></a:rPr><a:t>\uf0e0</a:t></a:r>"
              "<a:r><a:t> out</a:t></a:r></a:p>"),
          "→ out"),
@@ -113,7 +113,8 @@ def test_diagrams_and_charts_of_other_parts() -> None:
 
 def test_what_cannot_be_read_is_noted() -> None:
     notes.take()
-    text(frame("<p:oleObj progId='Excel.Sheet.12'/>"), "<p:pic><p:nvPicPr><p:cNvPr id='5' name='x'/></p:nvPicPr></p:pic>",
+    text(frame("<p:oleObj progId='Excel.Sheet.12'/>"),
+         "<p:pic><p:nvPicPr><p:cNvPr id='5' name='x'/></p:nvPicPr></p:pic>",
          frame(f"<c:chart xmlns:c='{C}' xmlns:r='{R}' r:id='lost'/>"))  # fmt: skip
     assert notes.take() == (
         "an embedded object was not read",

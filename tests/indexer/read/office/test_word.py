@@ -190,6 +190,11 @@ def test_the_outline_level_of_a_paragraph_counts_before_that_of_its_style() -> N
         assert found[0].path == path
 
 
+def test_a_heading_at_the_end_is_not_lost() -> None:
+    found = sections(paragraph("Boats", "H1") + paragraph("They float.") + paragraph("Annex", "H1"))
+    assert [section.text for section in found] == ["They float.\n\nAnnex"]
+
+
 def test_hidden_text_by_inherited_style() -> None:
     shown = paragraph("yes", "More", run="<w:vanish w:val='0'/>")
     assert text(paragraph("NO", "More") + shown, styles=STYLES) == "yes"
