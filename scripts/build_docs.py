@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from indexer.read.files.markdown import render
+from indexer.read.markup.markdown import render
 
 _ICON = Path(__file__).resolve().parents[1] / "web" / "static" / "icon.svg"
 _PAGE = """<!doctype html>

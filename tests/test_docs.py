@@ -19,7 +19,7 @@ from indexer.build.build import build
 from indexer.build.progress import Progress
 from indexer.build.report import BuildReport
 from indexer.config import BuildConfig
-from indexer.read.files.markdown import render
+from indexer.read.markup.markdown import render
 from rag.commands.cli import VERBS, load_verb
 from rag.commands.verb import SettingOption, called
 from rag.query.results import Answer, Hit

@@ -70,7 +70,7 @@ def _links(page: Page, answer: dict[str, Any]) -> Links:
 
 def _is_markdown(page: Page) -> bool:
     """Whether a page is Markdown, by its media type or, for servers that call it plain text, by its name."""
-    if page.content_type == "text/markdown":
+    if page.content_type in ("text/markdown", "text/mdx"):
         return True
     return page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
 

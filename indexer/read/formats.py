@@ -28,6 +28,7 @@ _OFFICE = "application/vnd.openxmlformats-officedocument"
 _READERS = {  # reader: media type: suffixes
     "html": {"text/html": ".html .htm", "application/xhtml+xml": ".xhtml"},
     "markdown": {"text/markdown": ".md .markdown"},
+    "mdx": {"text/mdx": ".mdx"},
     "plain": {"text/plain": ".txt"},
     "restructured": {"text/x-rst": ".rst", "text/prs.fallenstein.rst": ""},
     "man": {"text/troff": ""},  # files are told by _MANUAL
@@ -72,7 +73,7 @@ _READER_OF = {kind: reader for reader, kinds in _KINDS for kind in kinds}
 _TYPE_OF = {suffix: kind for _, kinds in _KINDS for kind, suffixes in kinds.items() for suffix in suffixes.split()}
 # ls.1, SSL_read.3ssl: no version (1.2.1), library (libz.so.1) or log that was put away (boot.log.1)
 _MANUAL = re.compile(r"(?!.*\.(?:so|log)\.)(?!.*\d\.\d).*[^.\d]\d*\.[1-9][a-z]{0,4}")
-_NAMED = frozenset({"markdown", "restructured", "csv_text", "json_text", "notebook", "mail", "source_code"})
+_NAMED = frozenset({"markdown", "mdx", "restructured", "csv_text", "json_text", "notebook", "mail", "source_code"})
 
 CONTAINER = "container"  # reader of archives, which hold documents and are none
 MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
@@ -85,6 +86,7 @@ LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as si
 MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
 MODULES = {  # below `indexer.read`: reader: module that reads what strangers wrote
     **{name: f"files.{name}" for name in _READERS},
+    **{name: f"markup.{name}" for name in ("markdown", "mdx", "restructured")},
     **{name: f"office.{name}" for name in ("epub", "sheets", "slides", "word")},
     "pdf": "pdf.document",
     HTML: "html.main_content",

@@ -33,6 +33,7 @@ KINDS = {
     "text/csv": "Table",
     "text/html": "Web page",
     "text/markdown": "Markdown",
+    "text/mdx": "Markdown",
     "text/plain": "Text",
     "text/tab-separated-values": "Table",
     "text/troff": "Manual page",

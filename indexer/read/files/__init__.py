@@ -1,3 +1,3 @@
 """Files of text and mail in, content out: one module a format.
 
-May import `html`, which some of them hold."""
+May import `html` and `markup`, which some of them hold."""

@@ -7,8 +7,8 @@ from typing import Any
 from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.read.extraction import Extraction
-from indexer.read.files.markdown import render
 from indexer.read.html.main_content import extract
+from indexer.read.markup.markdown import render
 
 _LONGEST_OUTPUT = 2_000  # characters of what one cell printed
 _TICKS = re.compile("`+")

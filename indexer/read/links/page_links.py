@@ -8,8 +8,8 @@ from lxml import etree
 
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.files.markdown import render
 from indexer.read.html.html_tree import MOST_ELEMENTS
+from indexer.read.markup.markdown import render
 
 MARKDOWN = "markdown"  # in place of a charset before a colon: `markdown:utf-8`
 _MOST = 20_000  # different links

@@ -4,7 +4,7 @@ import pytest
 
 from indexer.read.access_list import NOBODY, checked_names, read_list, readers_of
 from indexer.read.extraction import from_json, to_json
-from indexer.read.files.markdown import read
+from indexer.read.markup.markdown import read
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,24 @@ def test_front_matter(front: str, names: tuple[str, ...] | None) -> None:
         "\ufeff\ufeff---\naccess: {users: [ann]}\n---\nText.",
         "----\naccess: {users: [ann]}\n----\nText.",
         "---\ntitle: A\naccess: {users: [ann]}\n--\nText.",
-        '+++\ntitle = "A"\naccess = { users = ["ann"] }\n+++\nText.',
+        '+++\ntitle = "A"\naccess = { users = ["ann"] }\nText.',
+        '+++\naccess = { users = ["ann"]\n+++\nText.',
+        "+++\n[params]\naccess = 'public'\n+++\nText.",
+        "+++\n[params.access]\nusers = ['ann']\n+++\nText.",
+        "+++\nparams.access.users = ['ann']\n+++\nText.",
+        "+++\naccess.everybody = true\naccess.users = ['ann']\n+++\nText.",
+        "+++\n[[access]]\nusers = ['ann']\n+++\nText.",
+        '+++\nx = """\n' + "y\n" * 9_000 + '"""\n[access]\nusers = ["ann"]\n+++\nText.',
+        "<!-- a -->\n---\naccess: {users: [ann]}\n---\nText.",
+        "# Heading\n\n---\ntitle: A\naccess: {users: [ann]}\n---\nText.",
+        "Text.\n---\ntags:\n  - a\naccess:\n  users: [ann]\n---\n",
+        "---\ntitle: A\n---\n---\naccess: {users: [ann]}\n---\nText.",
+        "---\ntitle: A\n---\n\n+++\n[access]\nusers = ['ann']\n+++\nText.",
+        '{\n  "title": "A",\n  "access": "public"\n}\nText.',
+        '{\n  "access": {"users": ["ann"]},\n  "access": {"everybody": true}\n}\nText.',
+        '{\n  "title": "A"\n  "access": {"users": ["ann"]}\n}\nText.',
+        ";;;\naccess: {users: [ann]}\n;;;\nText.",
+        "---toml\naccess = {users = ['ann']}\n---\nText.",
     ],
 )
 def test_front_matter_that_is_none_opens_nothing(text: str) -> None:
@@ -105,6 +122,14 @@ def test_front_matter_that_is_none_opens_nothing(text: str) -> None:
         ("---\raccess: {users: [ann]}\r---\rText.", ("user:ann",)),
         ("---\n\nAccess to doors is described here.\n", None),
         ("Text.\n\naccess: public\n", None),
+        ('+++\ntitle = "A"\naccess = { users = ["ann"] }\n+++\nText.', ("user:ann",)),
+        ('+++\n[access]\nusers = "ann"\ngroups = ["red"]\n+++\nText.', ("group:red", "user:ann")),
+        ('+++\naccess.users = ["ann"]\naccess.groups = ["red"]\n+++\nText.', ("group:red", "user:ann")),
+        ("+++\naccess = { everybody = true }\n+++\nText.", None),
+        ("+++\ntitle = 'access'\naccessible = true\n+++\nText.", None),
+        ('{\n  "access": {"users": ["ann"]}\n}\nText.', ("user:ann",)),
+        ("Write this:\n\n```yaml\n---\naccess: {users: [ann]}\n---\n```\n", None),
+        ("Text.\n\n---\n\nMore text.\n\naccess: public\n", None),
     ],
 )
 def test_front_matter_by_other_lines(text: str, names: tuple[str, ...] | None) -> None:

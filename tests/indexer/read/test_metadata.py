@@ -3,8 +3,8 @@ import time
 import pytest
 
 from indexer.filter import terms_of
-from indexer.read.files.markdown import render
 from indexer.read.language import detect
+from indexer.read.markup.markdown import render
 from indexer.read.parsing import parse
 from indexer.records import Document
 from tests.indexer.conftest import make_page

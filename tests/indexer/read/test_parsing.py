@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from indexer.crawl import links
 from indexer.crawl.links import read_links
 from indexer.errors import ParseError
-from indexer.read.files.markdown import render
+from indexer.read.markup.markdown import render
 from indexer.read.parsing import LinkList, parse
 from indexer.urls import normalise, origin
 from tests.indexer.conftest import make_page

@@ -86,13 +86,16 @@ def _without_options(content: Any) -> Any:
     return content
 
 
+def shown_text(text: str) -> str:
+    """Return what a reference shows: of `title <target>` the title, of `~package.name` the name."""
+    title = text.rpartition("<")[0].strip() if text.endswith(">") else text
+    return (title.rpartition(".")[2] if title.startswith("~") else title.lstrip("!")) or text
+
+
 def _role(
     name: str, rawtext: str, text: str, lineno: int, inliner: Any, options: Any = None, content: Any = ()
 ) -> tuple[list[Any], list[Any]]:
-    """Text of a reference: of `title <target>` the title, of `~package.name` the name."""
-    title = text.rpartition("<")[0].strip() if text.endswith(">") else text
-    shown = title.rpartition(".")[2] if title.startswith("~") else title.lstrip("!")
-    return [nodes.inline(rawtext, shown or text)], []
+    return [nodes.inline(rawtext, shown_text(text))], []
 
 
 for _name in _ROLES:
@@ -105,7 +108,11 @@ for _name in _CODE:
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a text in reStructuredText."""
-    text = decode(body, charset, markup=False)
-    parts = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
-    found = extract(f"<body><main>{parts['html_body']}</main></body>")
+    found = extract(f"<body><main>{to_html(decode(body, charset, markup=False))}</main></body>")
     return Extraction(found.title, found.sections)
+
+
+def to_html(text: str) -> str:
+    """Return what a page of this text shows between the tags of its body."""
+    parts = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
+    return str(parts["html_body"])
