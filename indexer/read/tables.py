@@ -126,11 +126,9 @@ def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tup
         if not any(row) or _is_title(row):
             continue
         end = _end_of_head(sample, begin, by_numbers)
-        if end > begin + 2 and _is_complete(sample[end - 1], usual):  # what stands above it are remarks of any shape
-            begin = end - 1
         count = sum(map(bool, row))
         if end > begin + 1 or (count > 1 and (count > _FEW or usual < _WIDE)):
-            return begin, end
+            return _below_remarks(sample, begin, end, usual) if end > begin else (begin, end)
     return 0, 0
 
 
@@ -148,10 +146,15 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
     return names
 
 
-def _is_complete(row: Sequence[str], usual: float) -> bool:
-    """Whether a row names every column, each otherwise."""
-    filled = [text for text in row if text]
-    return len(filled) >= usual and len(set(filled)) == len(filled)
+def _below_remarks(rows: Sequence[Sequence[str]], begin: int, end: int, usual: float) -> tuple[int, int]:
+    """Return the rows that name the columns, or else a row near them that names every column, each otherwise."""
+    names = sum(map(bool, column_names(rows[begin:end])))
+    places = range(end - 1 if end > begin + 2 else end, _MOST_TITLES if names < usual else end)
+    for place, row in enumerate(rows[places.start : places.stop], places.start):
+        filled = [text for text in row if text]
+        if usual <= len(filled) == len(set(filled)) and _contrasts(row, rows[place + 1 :]):
+            return place, place + 1
+    return begin, end
 
 
 def _is_title(row: Sequence[str]) -> bool:

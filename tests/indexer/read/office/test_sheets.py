@@ -130,7 +130,9 @@ def test_formulas_without_a_value_and_sheets_that_are_charts_are_noted() -> None
 def test_a_damaged_sheet_costs_itself() -> None:
     notes.take()
     book = files.xlsx(Good=[["a", "b"]], Bad=[["c"]])
-    broken = f'<worksheet {files.SHEET}><sheetData><row r="1"><c r="A1"><v> 41</v></c></row></sheetData></worksheet>'
+    broken = (
+        f'<worksheet {files.SHEET}><sheetData><row r="1"><c r="A1" t="n"><v> 41</v></c></row></sheetData></worksheet>'
+    )
     found = sheets.read(files.with_parts(book, {"xl/worksheets/2.xml": broken}), None).sections
     assert [section.text for section in found] == ["a | b"]
     assert notes.take() == ("a damaged sheet of a workbook was not read",)
