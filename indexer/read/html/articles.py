@@ -10,11 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice, takewhile
 from operator import is_not
 
-from indexer.read.html.html_tree import Element, HtmlTree
+from indexer.read.html.furniture import is_text, kind_of
+from indexer.read.html.html_tree import Element
 from indexer.read.html.noise import is_noise
 
 _BLOCKS = frozenset(
@@ -37,52 +38,14 @@ _MOST = 0.5  # share of the prose of a page above which a box is no furniture
 _NAMED = 0.5  # share of the prose of a page that a part holds which its name calls the text
 _CONTAINER = 0.85  # share of the prose of an element that its main part holds
 _LEAD = 0.3  # prose before the main part, as a share of it
+_FIGURES = 0.1  # share of digits in a line of dates
 _NEAR = 3  # elements around the main part, or in a block, that are looked at
 _ALL = 0.95
 _SOME = 0.3  # the same of text outside links
 _WAYS = 0.4  # share of the text around a part that is inside links
-_LONGEST_ID = 40  # characters of an id that somebody chose
-_LONGEST_NAME = 300  # characters of the names of an element
 _AROUND = 0.75  # share of the prose of a page that an element holds which only stands around it
 
-# Words of names; they begin where the name does, or after "-", "_", a digit or before a capital.
-_COMMENTS = (
-    r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
-    r"|commenti\b|reacties|disqus|respond\b|livefyre"
-)
-_STRONG = (
-    r"related|recommend|recirc|taboola|outbrain|trending|popular|most.?(?:read|viewed|shared)|similar|you.?may|zergnet"
-    r"|read.?(?:also|next)|more.?(?:stories|news|from|articles|on)\b|up.?next|(?:next|prev\w*).?(?:article|post|story)"
-    r"|shar(?:e|ing)\b|share.?(?:daddy|bar|tool|button|link|this|box|icon)|socials?\b|social.?(?:bar|media|link|icon|share)"
-    r"|addthis|addtoany|cookie|consent|gdpr|newsletter|subscri(?:be|ption)|sign.?up\b|log.?in\b|paywall"
-    r"|ads?\b|adv\b|advert|sponsor|adsense|dfp\b|werbung|anzeige|publicidad|author.?(?:bio|box|info|card|desc)"
-    r"|about.?(?:the.?)?author|biograph|jp.?relatedposts|relatedposts|verwandte|entry.?(?:meta|utility)"
-)
-_WEAK = (
-    r"meta\b|meta.?data|author|byline|dates?\b|dateline|timestamp|time\b|publish|header|promo|teaser|follow|banner|more\b"
-    r"|tools?\b|actions?\b|ratings?\b|votes?\b|reactions?\b|donat|credit|tagged|tags\b|tag.?(?:list|cloud|links)"
-    r"|keywords|categor(?:y|ies)|views\b|read.?time|breaking|ticker|carousel|slider|poll\b|quiz|survey|app.?download"
-    r"|print\b|feedback|side.?bar|widgets?\b|bread.?crumb|paginat|pager|navi?\b|navbar|navigation|menu\b|footer"
-    r"|masthead|toolbar|copyright|post.?(?:meta|info)|article.?(?:meta|info|tools)|pop.?up|modal|overlay|lightbox"
-    r"|comment\b|(?:next|prev|previous)\b|info.?items?\b|report\b"
-)
-_POSTERS = (  # who wrote a post of a thread, and what to do with it
-    r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|signature|poster\b|joined"
-    r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
-)
-_NAME = re.compile(rf"\b(?:(?P<comments>{_COMMENTS})|(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
-_TEXT_NAME = re.compile(
-    r"\b(?:article|post|entry|story|blog|news|page|artikel|beitrag|articolo|noticia|nota|main|name|text)s?-*"
-    r"(?:body|content|text|copy|contenu|inhalt|texto?|cuerpo|corpo)\b|\b(?:body-?(?:copy|text)|hentry|mw-content-text"
-    r"|article|artikel|story|entry|content|post|detail|editor)\b"
-)
-_PARTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
 _ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names and roles
-_NEVER_NAMED = frozenset("html body main article a span b i em strong td tr tbody".split()) | _HEADINGS
-_BOXES = frozenset("aside div footer form nav ol table ul".split())  # whose id may say what they are
-_SECTIONS = re.compile(r"section|sect\d*|level\d*|chapter")  # classes of parts whose id is that of their heading
-_ARTICLE = re.compile(r'"@type"[\s:\[]*"\w*(?:Article|BlogPosting|Review)"')
-_SIGNS = 2  # boxes whose names say surely what they are; a page that has them is one made for the web
 
 
 @dataclass(slots=True)
@@ -96,6 +59,7 @@ class Size:
     own_linked: int = 0
     has_prose: bool = False  # outside of blocks within it
     is_titled: bool = False  # whether it holds a main heading
+    is_headed: bool = False  # whether it holds another one
 
     @property
     def bare(self) -> int:
@@ -106,8 +70,11 @@ class Size:
 Sizes = dict[int, Size]  # by the id of an element
 
 
-def measure(root: Element, *, with_noise: bool = True) -> Sizes:
-    """Measure an element and all elements below, but for those without text, and noise unless it is wanted."""
+def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE) -> Sizes:
+    """Measure an element and all elements below, but for those without text, and noise unless it is wanted.
+
+    Where few blocks are as long as a sentence, shorter ones are prose too.
+    """
     order: list[tuple[Element, Element | None]] = []
     todo: list[tuple[Element, Element | None]] = [(root, None)]
     sizes: Sizes = {}
@@ -128,13 +95,13 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
                 todo.append((node, element))
         sizes[id(element)] = Size(text=own, own=own)
     is_dense = len(_IDEOGRAPH.findall("".join(sample))) * _IDEOGRAPHS > sampled
-    sentence = _SENTENCE // _IDEOGRAPHS if is_dense else _SENTENCE
+    least = sentence // _IDEOGRAPHS if is_dense else sentence
     for element, parent in reversed(order):
         size = sizes[id(element)]
         if element.name == "a" and "href" in element.attributes:
             size.linked, size.own_linked, size.prose = size.text, size.own, 0
         is_block = element.name in _BLOCKS
-        if is_block and size.own - size.own_linked >= sentence and size.own_linked <= _LINKED * size.own:
+        if is_block and size.own - size.own_linked >= least and size.own_linked <= _LINKED * size.own:
             size.prose += size.own
             size.has_prose = True
         if parent is None:
@@ -144,45 +111,13 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
         around.linked += size.linked
         around.prose += size.prose
         around.is_titled |= size.is_titled or element.name == "h1"
+        around.is_headed |= size.is_headed or element.name in _HEADINGS
         if not is_block:
             around.own += size.own
             around.own_linked += size.own_linked
+    if sentence == _SENTENCE and sizes[id(root)].prose < _ENOUGH:
+        return measure(root, with_noise=with_noise, sentence=_SENTENCE // 2)
     return sizes
-
-
-@dataclass(slots=True)
-class Publication:
-    """What a page says to others about itself."""
-
-    is_published: bool = False  # shown by other sites, or followed by readers
-    is_article: bool = False
-
-
-def publication(tree: HtmlTree) -> Publication:
-    """Look for what a page says about itself to sites that show it, to search engines, and to readers of feeds."""
-    found = Publication()
-    signs = 0
-    for element in tree.elements:
-        attributes = element.attributes
-        if not attributes:
-            continue
-        if element.name == "meta":
-            key = attributes.get("property", "") or attributes.get("name", "")
-            if key.startswith(("og:", "article:", "fb:", "twitter:")):
-                found.is_published = True
-                found.is_article |= key.startswith("article:") or attributes.get("content") == "article"
-        elif element.name == "link":
-            found.is_published |= attributes.get("type", "") in ("application/rss+xml", "application/atom+xml")
-        elif element.name == "script":
-            if attributes.get("type", "") == "application/ld+json":
-                found.is_published = True
-                found.is_article |= _ARTICLE.search(element.text()) is not None
-        elif "itemtype" in attributes or "itemprop" in attributes:
-            found.is_published = True
-        elif not found.is_published and signs < _SIGNS:
-            signs += _kind(element) in ("comments", "strong")
-    found.is_published |= signs >= _SIGNS
-    return found
 
 
 def main_part(body: Element, marked: Callable[[Sizes], Element | None], *, is_article: bool) -> Element:
@@ -198,8 +133,9 @@ def main_part(body: Element, marked: Callable[[Sizes], Element | None], *, is_ar
     _remove_boxes(body, sizes, is_article=is_article)
     sizes = measure(body, with_noise=False)
     start = marked(sizes) or body
-    named = part = _named_part(start, sizes) or start
-    while (inner := _inner(part, sizes, is_article=is_article and named is start)) is not None:
+    named, is_sure = _named_part(start, sizes)
+    part = named or start
+    while (inner := _inner(part, sizes, is_article=is_article and not is_sure)) is not None:
         part = inner
     if is_article:
         _trim(part, sizes)
@@ -244,8 +180,11 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
 
 
 def _is_lead(element: Element, sizes: Sizes) -> bool:
+    """Whether it is one block of prose, and no line of dates and the like."""
     size = sizes.get(id(element))
-    return size is not None and size.has_prose and size.own == size.text and not _kind(element)
+    if size is None or not size.has_prose or size.own != size.text or kind_of(element):
+        return False
+    return sum(map(str.isdigit, element.text())) < _FIGURES * size.own
 
 
 def _trim(part: Element, sizes: Sizes) -> None:
@@ -271,67 +210,71 @@ def _is_edge(element: Element, sizes: Sizes) -> bool:
         return False
     if size.own == size.text and element.name in ("div", "section"):
         return True
-    if size.own_linked >= _LINKED * size.own or _kind(element):
+    if size.own_linked >= _LINKED * size.own or kind_of(element):
         return True
     return any(node.name == "time" for node in islice(element.elements(), _NEAR))
 
 
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove boxes whose names say that they are furniture, as long as most of the page stays."""
+    """Remove boxes whose names say that they are furniture, but none that hold most of the page, alone or together."""
     is_prose = sizes[id(start)].prose >= _ENOUGH
-    total = left = _weight(sizes[id(start)], is_prose)
+    total = _weight(sizes[id(start)], is_prose)
+    boxes: list[tuple[Element, Element, str]] = []
+    weights = Counter[str]()
     todo = [start]
     while todo:
         element = todo.pop()
-        gone = set()
-        for node in element.children:
+        for node in reversed(element.children):
             if isinstance(node, str) or node.name in _OPAQUE or id(node) not in sizes:
                 continue
             size = sizes[id(node)]
-            kind = _kind(node)
-            rest = left - _weight(size, is_prose)
-            is_spared = size.is_titled or (rest < _MOST * total and not (kind == "comments" and rest >= _ENOUGH))
-            if kind and not is_spared and _is_furniture(kind, size, is_article=is_article):
-                gone.add(id(node))
-                left = rest
-                continue
-            todo.append(node)
-        if gone:
-            element.children = [node for node in element.children if id(node) not in gone]
+            kind = "" if size.is_titled else kind_of(node)
+            if (
+                kind
+                and _is_furniture(kind, size, is_article=is_article)
+                and _stays(total, _weight(size, is_prose), kind)
+            ):
+                boxes.append((element, node, kind))
+                weights[_names(node)] += _weight(size, is_prose)
+            else:
+                todo.append(node)
+    gone: dict[int, Element] = {}  # by the id of a box, what it is in
+    left = total
+    for parent, box, kind in boxes:
+        weight = _weight(sizes[id(box)], is_prose)
+        if _stays(total, weights[_names(box)], kind) and _stays(total, total - left + weight, kind):
+            gone[id(box)] = parent
+            left -= weight if kind != "comments" else 0
+    for parent in {id(parent): parent for parent in gone.values()}.values():
+        parent.children = [node for node in parent.children if id(node) not in gone]
+
+
+def _names(element: Element) -> str:
+    return element.get("class") or element.get("id")
+
+
+def _stays(total: int, weight: int, kind: str) -> bool:
+    """Whether most of a page stays without so much of it; of one with long comments, enough of an article."""
+    return total - weight >= _MOST * total or (kind == "comments" and total - weight >= _ENOUGH)
 
 
 def _is_furniture(kind: str, size: Size, *, is_article: bool) -> bool:
     """Whether a box with a name of this kind is furniture; a name that says little is believed of short boxes."""
-    if kind in ("comments", "strong") or size.linked > _FEW_LINKS * size.text:
+    if kind in ("comments", "strong") or size.linked > (_FEW_LINKS if is_article else _LINKED) * size.text:
         return True
-    return (kind == "poster" or is_article) and (not size.prose or size.text < _LITTLE)
+    is_short = not size.prose or size.text < _LITTLE
+    return is_short and (kind == "poster" or (is_article and not (size.is_headed and not size.linked)))
 
 
 def _weight(size: Size, is_prose: bool) -> int:
     return size.prose if is_prose else size.bare
 
 
-def _kind(element: Element) -> str:
-    """The kind of furniture that the names of an element say it is, if any."""
-    attributes = element.attributes
-    if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
-        return ""
-    names = attributes.get("class", "")
-    if len(attributes.get("id", "")) < _LONGEST_ID and element.name in _BOXES and not _SECTIONS.fullmatch(names):
-        names = f"{names} {attributes.get('id', '')}"
-    return _kind_of(names[:_LONGEST_NAME])
+def _named_part(start: Element, sizes: Sizes) -> tuple[Element | None, bool]:
+    """Find the smallest element that holds most of the prose, and is the only one named as the text.
 
-
-@lru_cache(maxsize=4_096)
-def _kind_of(names: str) -> str:
-    if "hentry" in names:
-        return ""
-    found = _NAME.search(_PARTS.sub("-", names).lower())
-    return (found.lastgroup or "") if found is not None else ""
-
-
-def _named_part(start: Element, sizes: Sizes) -> Element | None:
-    """The smallest element that holds most of the prose, and is the only one whose name says that it is the text."""
+    Also return whether its name says so surely.
+    """
     least = max(1, _NAMED * sizes[id(start)].prose)
     bare = _SOME * sizes[id(start)].bare
     found: list[tuple[int, int, Element]] = []
@@ -344,19 +287,13 @@ def _named_part(start: Element, sizes: Sizes) -> Element | None:
         if (
             size.prose >= least
             and size.bare >= bare
-            and (
-                "articleBody" in element.get("itemprop")
-                or _is_text(f"{element.get('class')} {element.get('id')}"[:_LONGEST_NAME])
-            )
+            and any(is_text(element, surely=surely) for surely in (True, False))
         ):
             found.append((size.text, -place, element))
-    found = [one for one in found if times[one[2].get("class")] == 1 or not one[2].get("class")]
-    return min(found)[2] if found else None
-
-
-@lru_cache(maxsize=4_096)
-def _is_text(names: str) -> bool:
-    return _TEXT_NAME.search(_PARTS.sub("-", names).lower()) is not None
+    unique = [
+        element for _, _, element in sorted(found) if times[element.get("class")] == 1 or not element.get("class")
+    ]
+    return (unique[0], is_text(unique[0], surely=True)) if unique else (None, False)
 
 
 def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:

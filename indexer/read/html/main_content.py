@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from indexer.decoding import decode
 from indexer.read.extraction import Extraction
-from indexer.read.html.articles import Publication, Sizes, layout_cell, main_part, measure, publication, unwrap
+from indexer.read.html.articles import Sizes, layout_cell, main_part, measure, unwrap
 from indexer.read.html.formulas import simplify
+from indexer.read.html.furniture import Publication, publication
 from indexer.read.html.head import declared, redirects
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
 from indexer.read.html.noise import classes
