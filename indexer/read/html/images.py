@@ -13,7 +13,7 @@ _AROUND = 600  # characters of what stands around one, and may say the same
 _MATH = frozenset({"math", "tex", "latex", "equation", "formula"})
 _TEX = re.compile(r"\\[A-Za-z]{2}|[\^_]\{|^\$.*\$$|\w\^\w", re.DOTALL)
 _SIGN = re.compile(r"(?:^|[\W_])(?:icons?|logos?|badges?|avatars?|spinner|sprite|emoji)(?:[\W_]|$)", re.IGNORECASE)
-_FILE = re.compile(r"\S+\.(?:png|jpe?g|gif|svg|webp|avif|bmp)", re.IGNORECASE)
+_FILE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|avif|bmp)(?=$|[?#])", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _DIGITS = re.compile(r"\s*(\d{1,4})")
 
@@ -32,7 +32,7 @@ def alternative_text(image: Element) -> str:
     source = attributes.get("src", "").rpartition("/")[2]
     if len(_WORD.findall(alt)) < _FEWEST_WORDS or _is_small(image) or _SIGN.search(f"{names} {source}"):
         return ""
-    if _FILE.fullmatch(alt) or (_SIGN.search(alt) and len(alt.split()) <= 2 * _FEWEST_WORDS):
+    if _FILE.search(alt) or (_SIGN.search(alt) and len(alt.split()) <= 2 * _FEWEST_WORDS):
         return ""
     return f" {alt} " if _is_of_the_text(image, alt) else ""
 

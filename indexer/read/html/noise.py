@@ -114,7 +114,9 @@ def is_noise(tag: Element) -> bool:
 
 def _is_box(tag: Element) -> bool:
     """Whether an aside stands in the main part and says something, other than where to go or what to fill in."""
-    inside = any(parent.name in _MAIN or parent.get("role") == "main" for parent in islice(tag.parents, _NEAR))
+    is_of_a_book = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
+    around = islice(tag.parents, _NEAR)
+    inside = is_of_a_book or any(parent.name in _MAIN or parent.get("role") == "main" for parent in around)
     return inside and not holds(tag, _CONTROLS) and not is_menu(tag)
 
 

@@ -68,6 +68,12 @@ class Row:
         filled = [cell.tag for cell in self.cells if cell.blocks]
         return bool(filled) and all(tag is not None and is_head(tag) for tag in filled)
 
+    def only_text(self, texts: Sequence[str]) -> str:
+        """Return its text as lines if it has only one, in one cell or in one that spans others that are empty."""
+        filled = [cell for cell in self.cells if cell.blocks]
+        is_alone = len(filled) == 1 and (len(texts) == 1 or (filled[0].colspan > 1 and len(set(texts) - {""}) == 1))
+        return "\n".join(filled[0].blocks) if is_alone else ""
+
     def name(self) -> str:
         """Return the text of the first cell, on one line."""
         return " ".join(" ".join(self.cells[0].blocks).split()) if self.cells else ""
@@ -94,9 +100,8 @@ class Table:
             row, texts = self.rows[place], grid[place]
             end = heads.get(place, place)
             if end == place:
-                is_alone = len(texts) == 1 and len(row.cells) == 1
                 if row.length:  # what spans an empty row was said in the row above
-                    yield row, "\n".join(row.cells[0].blocks) if is_alone else _line(texts), head
+                    yield row, row.only_text(texts) or _line(texts), head
                 place += 1
                 continue
             for other in self.rows[place + 1 : end]:

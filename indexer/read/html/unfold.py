@@ -15,11 +15,14 @@ from indexer.read.html.noise import NOISE_ROLES, classes, first_texts, is_folded
 
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 _TITLES = _HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # elements whose only words may be a control
-_BEFORE_PANELS = _HEADINGS | {"dt", "button", "summary"}
+_BEFORE_PANELS = _HEADINGS | {"dt", "button", "summary", "input"}
 _PANELS = frozenset(
     "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
 )
-_CONTROLS = frozenset({"button", "a"})
+_CONTROLS = frozenset({"button", "a", "label"})
+_NAMING = frozenset("button a label li summary input option".split())  # elements that may open what they name
+_NO_NAMES = frozenset({"", "true", "false"})
+_FIELDS = frozenset({"label", "input", "select", "textarea", "form"})
 _MARKS = frozenset(
     "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
 )
@@ -30,8 +33,8 @@ _EXPANDING = frozenset({"aria-expanded", "aria-controls"})
 _TOGGLES = ("data-toggle", "data-bs-toggle")
 _POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})  # what such a toggle opens, but no text
 _POPUP = re.compile(
-    r"(?:^|[\s_-])(?:modal|dialog|popup|popover|tooltip|dropdown|lightbox|overlay|offcanvas|menu|toast|cookies?|consent|"
-    r"spinner|loader|loading)(?:[\s_-]|$)",
+    r"(?:^|[\s_-])(?:modal|dialog|popup|popover|tooltip|dropdown-menu|submenu|lightbox|overlay|offcanvas|toast|cookies?|"
+    r"consent|spinner|loader|loading|error|success|invalid)(?:[\s_-]|$)",
     re.IGNORECASE,
 )
 _FURNITURE = frozenset({"nav", "footer", "dialog", "template", "menu"})
@@ -44,6 +47,8 @@ _LOOKED_AT = 300  # nodes below an element
 _NEAR = 20  # elements around one
 _LINKED = 0.8  # of the letters of a menu are in links
 _SENTENCE = 5  # words of what is no message
+_LONG = 8  # words of what goes on after a button
+_FRAME = 2  # elements of a title and its panel, in an element of their own
 _TITLE = 200  # characters of what stands before a panel
 
 
@@ -72,7 +77,7 @@ def _leads_nowhere(link: Element) -> bool:
 def _is_control(element: Element) -> bool:
     attributes = element.attributes
     return (
-        element.name == "button"
+        element.name in ("button", "label")
         or attributes.get("role") in _ROLES_AROUND
         or not _EXPANDING.isdisjoint(attributes)
         or "onclick" in attributes
@@ -82,38 +87,41 @@ def _is_control(element: Element) -> bool:
 
 
 def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
-    shown = _shown_by_controls(tree, {element.anchor for element in hidden if element.anchor})
-    by_parent: dict[int, list[Element]] = defaultdict(list)
-    for element in hidden:
-        if element.parent is not None:
-            by_parent[id(element.parent)].append(element)
+    shown = _named_by_controls(tree, {name for element in hidden for name in _names(element)})
+    folded = {id(element) for element in hidden}
     pairs: dict[tuple[object, ...], list[Element]] = defaultdict(list)  # by what is before a panel and by its kind
     panels: list[Element] = []
-    for elements in by_parent.values():
-        folded = {id(element) for element in elements}
-        parent = elements[0].parent
+    for parent in {id(element.parent): element.parent for element in hidden}.values():
         children = [node for node in parent.children if isinstance(node, Element)] if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
         kinds = {(child.name, name) for child in open_ones for name in classes(child)}
         texts = {_beginning(child) for child in open_ones} if kinds else set()
         before: Element | None = None
-        for child in children:
+        for child, after in zip(children, [*children[1:], None], strict=False):
             if id(child) not in folded:
                 before = child
-            elif not _says_something(child):
                 continue
-            elif _is_named(child, shown):
+            text = _beginning(child)
+            words = len(_WORD.findall(text))
+            if not words or _is_popup(child) or _PLACEHOLDER.search(text):
+                continue
+            if child.get("role") == "tabpanel" or child.get("hidden") == "until-found":
                 panels.append(child)
-            elif child.name in _PANELS and (text := _beginning(child)) and not _PLACEHOLDER.search(text):
-                words = len(_WORD.findall(text))
-                is_alike = any((child.name, name) in kinds for name in classes(child))
-                if is_alike and text not in texts and words > 1:
+            elif is_menu(child):
+                continue
+            elif _is_region(child) or not shown.isdisjoint(_names(child)):
+                panels.append(child)
+            elif child.name not in _PANELS and words < _LONG:
+                continue
+            elif words > 1 and text not in texts and any((child.name, name) in kinds for name in classes(child)):
+                panels.append(child)
+                texts.add(text)
+            elif words >= _LONG and (child.name not in _PANELS or (after is not None and _is_control(after))):
+                panels.append(child)  # the rest of a text, with a button below it
+            elif before is not None and (classes(child) or _is_title(before)):
+                if words >= _SENTENCE and (_is_title(before) or (len(children) == _FRAME and _is_short(before))):
                     panels.append(child)
-                    texts.add(text)
-                elif before is not None and _is_title(before) and words >= _SENTENCE:
-                    panels.append(child)
-                elif before is not None and classes(child):
-                    pairs[before.name, classes(before), child.name, classes(child)].append(child)
+                pairs[before.name, classes(before), child.name, classes(child)].append(child)
     for alike in pairs.values():
         if len({_beginning(panel) for panel in alike}) > 1:  # a message says the same each time
             panels += alike
@@ -121,17 +129,32 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
         panel.attributes = {name: value for name, value in panel.attributes.items() if name not in _HIDING}
 
 
-def _shown_by_controls(tree: HtmlTree, ids: set[str]) -> set[str]:
-    """Return those of the ids that a control names which opens no popup, and all that name a title or control."""
+def _names(panel: Element) -> set[str]:
+    """Return the names by which a control may open a panel."""
+    values = {value for key, value in panel.attributes.items() if key == "id" or key.startswith("data-")}
+    return values - _NO_NAMES
+
+
+def _named_by_controls(tree: HtmlTree, names: set[str]) -> set[str]:
+    """Return those of the names that are in a control which opens no popup."""
     shown: set[str] = set()
-    for element in tree.elements if ids else ():
+    for element in tree.elements if names else ():
         attributes = element.attributes
-        if not attributes:
+        if not attributes or not (element.name in _NAMING or _is_control(element)):
             continue
-        named = {name for key, value in attributes.items() for name in _ids_in(key, value)} & ids
+        named = {name for key, value in attributes.items() for name in _ids_in(key, value)} & names
         if named and not _opens_popup(element):
             shown |= named
     return shown
+
+
+def _is_region(element: Element) -> bool:
+    return element.get("role") == "region" and "aria-labelledby" in element.attributes
+
+
+def _is_short(element: Element) -> bool:
+    text = element.short_text(_TITLE)
+    return text is not None and element.name not in _FIELDS and _LETTER.search(text) is not None
 
 
 def _ids_in(key: str, value: str) -> Iterable[str]:
@@ -153,16 +176,6 @@ def _is_in_furniture(element: Element) -> bool:
     return any(
         parent.name in _FURNITURE or parent.get("role") in _ROLES_OF_FURNITURE
         for parent in islice(element.parents, _NEAR)
-    )
-
-
-def _is_named(element: Element, shown: set[str]) -> bool:
-    """Whether an element says itself that it is a panel, or a control says so."""
-    return (
-        element.get("hidden") == "until-found"
-        or element.get("role") == "tabpanel"
-        or (element.get("role") == "region" and "aria-labelledby" in element.attributes)
-        or element.anchor in shown
     )
 
 
@@ -200,7 +213,7 @@ def _free_roles(controls: Iterable[Element]) -> None:
         if role not in _ROLES_AROUND:
             continue
         inside = (node for node in islice(element.nodes(), _LOOKED_AT) if isinstance(node, Element))
-        if element.name in _HEADINGS or any(
+        if element.name in _TITLES or any(
             node.name in _HEADINGS or (role == "tablist" and node.get("role") == "tabpanel") for node in inside
         ):
             element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
@@ -228,7 +241,12 @@ def _read_titles(tree: HtmlTree, controls: Iterable[Element]) -> None:
             panel = next((element for element in named if element is not None), after)
             if panel is not None and _says_something(panel):
                 openers.append(control)
-        elif after is not None and classes(control) and after.name in _PANELS and _says_something(after):
+        elif (
+            after is not None
+            and (classes(control) or control.name == "label")
+            and after.name in _PANELS
+            and _says_something(after)
+        ):
             alike[control.name, classes(control), after.name, classes(after)].append(control)
     openers += [control for some in alike.values() if len(some) > 1 for control in some]
     said = Counter(_beginning(control) for control in openers)

@@ -51,17 +51,70 @@ FORMULAS = {
     ),
     "MathML": (f"{MATHML}", "a + b"),
     "MathML with fractions": (
-        "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mi>b</mi></mfrac><mo>=</mo><msqrt><mi>c</mi></msqrt></math>",
+        (
+            "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mi>b</mi></mfrac><mo>=</mo><msqrt><mi>c</mi>"
+            "</msqrt></math>"
+        ),
         "(a + 1)/b = √(c)",
     ),
     "MathML with indices": (
-        "<math><msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup><msup><mi>e</mi><mrow><mo>-</mo><mi>t</mi></mrow></msup></math>",
+        (
+            "<math><msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup><msup><mi>e</mi><mrow><mo>-</mo><mi>t</mi>"
+            "</mrow></msup></math>"
+        ),
         "x_1^2e^(- t)",
     ),
     "Sphinx, mathjax": (r'<span class="math notranslate nohighlight">\(a+b\)</span>', r"\(a+b\)"),
     "Sphinx, imgmath": ('<img class="math" src="_images/math/1.png" alt="a"/>', "a"),
     "LaTeX2HTML": ('<img src="img1.png" alt="$E = mc^2$">', "$E = mc^2$"),
     "WordPress": ('<img src="/latex.php?latex=x" class="latex" alt="E&#61;mc">', "E=mc"),
+    "pandoc webtex": (
+        (
+            '<img style="vertical-align:middle" src="https://latex.codecogs.com/png.latex?E" alt="E = m c^2" '
+            'class="math inline">'
+        ),
+        "E = m c^2",
+    ),
+    "doxygen": ('<img class="formulaInl" alt="$ x^2 $" src="form_0.png"/>', "$ x^2 $"),
+    "pandoc mathml": (
+        (
+            '<math display="inline" xmlns="http://www.w3.org/1998/Math/MathML"><semantics><mrow><mi>E</mi></mrow>'
+            '<annotation encoding="application/x-tex">E=mc^2</annotation></semantics></math>'
+        ),
+        "E=mc^2",
+    ),
+    "katex display": (
+        (
+            "<span class=katex-display><span class=katex><span class=katex-mathml><math><semantics><mi>a</mi>"
+            '<annotation encoding="application/x-tex">E = mc^2</annotation></semantics></math></span><span '
+            "class=katex-html aria-hidden=true>E=mc2</span></span></span>"
+        ),
+        "E = mc^2",
+    ),
+    "mfenced": ("<math><mfenced><mi>a</mi><mi>b</mi></mfenced></math>", "(a, b)"),
+    "matrix": (
+        (
+            "<math><mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr><mtr><mtd><mn>3</mn></mtd><mtd>"
+            "<mn>4</mn></mtd></mtr></mtable></math>"
+        ),
+        "1, 2; 3, 4",
+    ),
+    "github": ('<math-renderer class="js-inline-math">$E=mc^2$</math-renderer>', "$E=mc^2$"),
+    "mathjax svg": (
+        (
+            '<mjx-container jax="SVG"><svg><g><use data-c="1D44E"></use><use data-c="2B"></use><use data-c="31">'
+            "</use></g></svg></mjx-container>"
+        ),
+        "a+1",
+    ),
+    "mathjax preview alone": ('<span class="MathJax_Preview">a+b</span>', "a+b"),
+    "munderover": (
+        (
+            "<math><munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
+            "<mi>i</mi></math>"
+        ),
+        "∑_(i = 1)^ni",
+    ),
 }
 
 
@@ -92,6 +145,7 @@ LEFT_OUT = [
     f'<a href="/"><img alt="{ALT}"></a>', f'<img alt="{ALT}" width=16 height=16>', f'<img alt="{ALT}" class=site-logo>',
     f'<img alt="{ALT}" aria-hidden=true>', f'<img alt="{ALT}" role=presentation>', f'<nav><img alt="{ALT}"></nav>',
     '<img alt="pump">', '<img alt="_images/pump.png">', '<img alt="" src=a.png>', "<img src=pump.png>",
+    '<img alt="star of gold.png">',
     '<img alt="Logo of the harbour office">',
 ]  # fmt: skip
 

@@ -17,6 +17,7 @@ TABLES = {
         "<tr><td>a<td>b<td>c<tr><td colspan=2>Total<td>3<tr><td>d<td colspan=9>all",
         ["a | b | c", "Total | Total | 3", "d | all | all"],
     ),
+    "a row of one text": ("<tr><td>a<td>b<td>c<tr><td colspan=2><p>d<p>e<td>", ["a | b | c", "d", "e"]),
     "a row alone": ("<tr><td colspan=3>Pumps<tr><td>a<td>b<td>c", ["Pumps", "a | b | c"]),
     "a row without cells": ("<tr><td rowspan=3>a<td>b<tr><td><tr></tr><tr><td>c<td>d", ["a | b", "c | d"]),
     "broken spans": (
@@ -43,6 +44,55 @@ TABLES = {
         "<tr><td><b>Region</b><td><p><strong>2023</strong></p><tr><td>North<td>510",
         ["Region | 2023", "North | 510"],
     ),
+    "timetable": (
+        (
+            "<tr><th>Hour<th>Mon<th>Tue<th>Wed<tr><th>8:00<td colspan=2>Music<td>Art<tr><th>9:00<td "
+            "rowspan=2>Chess<td colspan=2>Sport<tr><th>10:00<td>Rest<td>Walk"
+        ),
+        [
+            "Hour | Mon | Tue | Wed",
+            "8:00 | Music | Music | Art",
+            "9:00 | Chess | Sport | Sport",
+            "10:00 | Chess | Rest | Walk",
+        ],
+    ),
+    "block in the middle": (
+        "<tr><td>a<td colspan=2 rowspan=2>B<td>c<tr><td>d<td>e<tr><td>f<td>g<td>h<td>i",
+        ["a | B | B | c", "d | B | B | e", "f | g | h | i"],
+    ),
+    "lists in a cell": ("<tr><td rowspan=2>a<td><ul><li>x<li>y</ul><tr><td><p>p<p>q", ["a | x y", "a | p q"]),
+    "groups beside": (
+        (
+            "<tr><th>Group<th>Item<th>No<tr><td rowspan=2><a href=/g>G</a><td>i<td>1<tr><td>j<td>2<tr><td "
+            "rowspan=1>H<td>k<td>3"
+        ),
+        ["Group | Item | No", "G | i | 1", "G | j | 2", "H | k | 3"],
+    ),
+    "three rows of names": (
+        (
+            "<thead><tr><th rowspan=3>Area<th colspan=4>Sales<tr><th colspan=2>2023<th colspan=2>2024<tr>"
+            "<th>min<th>max<th>min<th>max</thead><tr><td>N<td>1<td>2<td>3<td>4"
+        ),
+        ["Area | Sales 2023 min | Sales 2023 max | Sales 2024 min | Sales 2024 max", "N | 1 | 2 | 3 | 4"],
+    ),
+    "names below a group without rowspan": (
+        "<tr><th><th colspan=2>Price<tr><th>Zone<th>Day<th>Week<tr><td>A<td>1<td>2",
+        ["Zone | Price Day | Price Week", "A | 1 | 2"],
+    ),
+    "units in brackets": (
+        "<thead><tr><th>Time<th>Speed</tr><tr><th>(s)<th>(m/s)</thead><tbody><tr><td>1<td>2",
+        ["Time (s) | Speed (m/s)", "1 | 2"],
+    ),
+    "years in td": (
+        "<tr><td>Region<td>2022<td>2023<tr><td>N<td>51<td>64<tr><td>S<td>12<td>9",
+        ["Region | 2022 | 2023", "N | 51 | 64", "S | 12 | 9"],
+    ),
+    "empty row above": ("<tr><td><td><tr><th>A<th>B<tr><td>1<td>2", ["A | B", "1 | 2"]),
+    "total": (
+        "<tr><th>A<th>B<th>C<tr><td>x<td>y<td>1<tfoot><tr><td colspan=2>Sum<td>1",
+        ["A | B | C", "x | y | 1", "Sum | Sum | 1"],
+    ),
+    "right rowspan": ("<tr><td>a<td>b<td rowspan=2>c<tr><td>d<td>e", ["a | b | c", "d | e | c"]),
 }
 HEADS = {
     "heads in the body": ("<tr><th>Region<th>2023<tr><td>North<td>510", "Region | 2023"),

@@ -41,6 +41,66 @@ SHOWN = {
     "rows": '<table><tr class=row><td>a<td>b<tr class=row style="display:none"><td>YES<td>it is</table>',
     "the rest of a list": "<ul><li class=i>one thing<li class=i hidden>YES, two things</ul>",
     "details": "<details><summary>How?</summary><p>YES</p></details>",
+    "Foundation tabs": (
+        '<ul data-tabs><li><a href="#panel1">A</a></ul><div class=tabs-panel id=panel1 aria-hidden=true>'
+        "<p>YES</p></div>"
+    ),
+    "Radix tabs": (
+        '<button role=tab aria-controls="r1-b">B</button><div role=tabpanel data-state=inactive hidden '
+        'id="r1-b">YES</div>'
+    ),
+    "tabs by data": (
+        "<button data-tab=linux>L</button><button data-tab=mac>M</button><div data-content=linux>one</div><div "
+        "data-content=mac hidden>YES</div>"
+    ),
+    "Elementor toggle": (
+        "<div class=tab-title role=button aria-controls=e1 aria-expanded=false><a>How?</a></div><div id=e1 "
+        'class=tab-content role=region style="display:none">YES</div>'
+    ),
+    "a collapsible frame": (
+        '<div class=NavFrame><div class=NavHead>Proof</div><div class=NavContent style="display:none">YES, it '
+        "follows from the last line.</div></div>"
+    ),
+    "a spoiler": (
+        '<div class=spoiler><input type=button value=Show onclick="t(this)"><div style="display:none">YES, the '
+        "butler did it again.</div></div>"
+    ),
+    "read more": (
+        '<p>It begins here<span id=dots>...</span><span id=more style="display:none"> and YES it goes on for a '
+        'while after that.</span></p><button onclick="more()">Read more</button>'
+    ),
+    "show more": (
+        "<p>It begins.</p><div class=rest hidden><p>YES it goes on for a while after that, too.</p></div>"
+        "<button>Show more</button>"
+    ),
+    "short answers": "<h3>Question 0?</h3><div hidden>YES.</div><h3>Question 1?</h3><div hidden>No.</div>",
+    "Splide": (
+        '<ul><li class="splide__slide is-active">First one.</li><li class=splide__slide aria-hidden=true>YES '
+        "the second.</li></ul>"
+    ),
+    "Squarespace": (
+        "<li class=item><h4><button aria-expanded=false aria-controls=d1><span>How?</span></button></h4><div "
+        "id=d1 class=accordion-item__dropdown hidden><p>YES</p></div>"
+    ),
+    "hidden=hidden": (
+        "<button aria-controls=k aria-expanded=false>How does it work?</button><section id=k hidden=hidden>"
+        "<p>YES</p></section>"
+    ),
+    "hidden fieldsets of steps": (
+        '<div class=step><h2>1</h2><p>Step one.</p></div><div class=step style="display: none;"><h2>2</h2>'
+        "<p>YES step two.</p></div>"
+    ),
+    "tbody": (
+        '<table><tr><td><a href="#g" data-toggle=collapse data-target="#g">More</a><td>b<tbody id=g '
+        'style="display:none"><tr><td>YES<td>d</table>'
+    ),
+    "a panel in a panel": (
+        "<div role=tabpanel hidden><h3><button aria-controls=z>How?</button></h3><div id=z hidden>YES</div></div>"
+    ),
+    "alpine": (
+        '<div x-data><button @click="open=!open" class=q>How long does it take?</button><div x-show=open '
+        'class=a style="display: none;"><p>YES it takes about two weeks.</p></div></div>'
+    ),
 }
 TITLES = {
     "a button in a heading": "<h3><button aria-expanded=false aria-controls=x>TITLE</button></h3><p id=x>Text.</p>",
@@ -53,6 +113,18 @@ TITLES = {
         "<div id=c1 role=tabpanel><p>Text.</p></div></div>"
     ),
     "a heading by role": "<div role=heading aria-level=3><button aria-controls=x>TITLE</button></div><p id=x>Text.</p>",
+    "Shopify": "<details><summary role=button aria-expanded=false><h3>TITLE</h3></summary><p>Text.</p></details>",
+    "GOV.UK": (
+        "<h2><button type=button aria-controls=c aria-expanded=false><span><span>TITLE</span></span></button>"
+        "</h2><div id=c>Text.</div>"
+    ),
+    "a label in a heading": "<input type=checkbox id=h1><h3><label for=h1>TITLE</label></h3><div>Text.</div>",
+    "a button and a sign": "<h3><button>TITLE</button><button aria-label=Copy><svg></svg></button></h3><p>Text.</p>",
+    "a div as heading": "<div role=heading aria-level=2 tabindex=0>TITLE</div><p>Text.</p>",
+    "a tab as heading": "<h4 role=tab aria-selected=false>TITLE</h4><div role=tabpanel hidden>Text.</div>",
+    "a link with a name": (
+        '<h3><a data-toggle=collapse href="#x" class=collapsed>TITLE</a></h3><div id=x class=collapse>Text.</div>'
+    ),
 }
 LINES = {
     "a button that opens": "<div><button aria-expanded=false aria-controls=x>TITLE</button></div><p id=x>Text.</p>",
@@ -62,6 +134,17 @@ LINES = {
     ),
     "a column": "<table><tr><th><button>TITLE</button><th>b<tr><td>c<td>d</table>",
     "a summary": "<details><summary><button>TITLE</button></summary><p>Text.</p></details>",
+    "a label": (
+        "<input type=checkbox id=i0><label for=i0 class=l>TITLE</label><div class=c><p>Text.</p></div><input "
+        "type=checkbox id=i1><label for=i1 class=l>Other</label><div class=c><p>Text.</p></div>"
+    ),
+    "a summary that is a button": "<details><summary role=button>TITLE</summary><p>Text.</p></details>",
+    "a term with a role": "<dl><dt role=button aria-expanded=false>TITLE</dt><dd>Text.</dd></dl>",
+    "a caption": "<table><caption><button>TITLE</button></caption><tr><td>a<td>b</table>",
+    "Elementor": (
+        "<div role=button aria-controls=e1 aria-expanded=false><a>TITLE</a></div><div id=e1 role=region>Text.</div>"
+    ),
+    "sortable": '<table><thead><tr><th><a href="#" onclick="s()">TITLE</a><th>b</thead><tr><td>c<td>d</table>',
 }
 LEFT_OUT = {
     "a message": "<p>Send it.</p><div class=error hidden>NO</div>",
@@ -88,6 +171,32 @@ LEFT_OUT = {
     ),
     "what nothing shows": "<div hidden>NO</div><p style='display:none'>NO</p><span aria-hidden=true>NO</span>",
     "cookies": "<h2>Title</h2><div id=cookie-banner hidden>NO, we use them all the time here.</div>",
+    "Micromodal": (
+        '<button data-micromodal-trigger=m1>Open</button><div id=m1 class="modal" aria-hidden=true><p>NO, this '
+        "is a dialog.</p></div>"
+    ),
+    "language menu": (
+        "<button aria-expanded=false aria-controls=lang>L</button><ul id=lang hidden><li><a href=/de>NO</a><li>"
+        "<a href=/fr>NO</a></ul>"
+    ),
+    "search box": (
+        "<button aria-controls=s aria-expanded=false>S</button><div id=s hidden><form><label for=q>NO</label>"
+        "<input id=q></form></div>"
+    ),
+    "form error": (
+        "<form><p>Words.</p><label for=a>N</label><input id=a><div class=error hidden>NO, please enter a valid "
+        "mail address</div></form>"
+    ),
+    "toast": '<h2>Title</h2><div class="toast" hidden>NO, we saved your choice in your account.</div>',
+    "loading": '<h2>Title</h2><div class="spinner" hidden>NO</div><p>x</p>',
+    "slick clones": (
+        '<div class=track><div class="slick-slide slick-cloned" aria-hidden=true>NO slide</div><div '
+        'class="slick-slide slick-cloned" aria-hidden=true>NO slide</div></div>'
+    ),
+    "sort keys": '<table><tr><td><span style="display:none">NO</span>2 May<td>b</table>',
+    "share": "<h2>T2</h2><button aria-controls=sh>Share</button><ul id=sh hidden><li><a href=/t>NO</a></ul>",
+    "copy button": "<pre>f()</pre><button class=copy>NO</button>",
+    "print": '<div class="print-only" style="display:none">NO</div>',
 }
 
 
@@ -122,6 +231,12 @@ ASIDES = [
     "<div role=complementary><p>YES</p></div>", "<div class=notice role=alert>YES</div>",
     "<aside aria-label=Tip><p>YES, see <a href=/x>there</a> for more of it.</p></aside>",
     "<blockquote><p>Words.</p><footer>YES, a writer</footer></blockquote>",
+    "<aside class='starlight-aside starlight-aside--tip' aria-label=Tip><p>YES</p></aside>",
+    '<div><aside>YES</aside></div>',
+    '<aside epub:type=footnote id=fn1><p>YES</p></aside>',
+    '<section role=complementary><h3>About</h3><p>YES</p></section>',
+    '<div class=callout><div class=title>Note</div><div>YES</div></div>',
+    '<aside><figure><img src=a><figcaption>YES</figcaption></figure></aside>',
 ]  # fmt: skip
 FURNITURE = [
     "<aside><ul><li><a href=/a>NO</a><li><a href=/b>NO more</a></ul></aside>",
