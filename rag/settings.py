@@ -38,7 +38,7 @@ class Settings:
     collection: str = setting("default", "name of the collection", "index")
     store: str = setting(
         "",
-        "store to publish to and serve from: milvus://HOST:19530/NAME or shards:FOLDER,FOLDER; empty = the index",
+        "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index",
         "store",
     )
     replica_dir: str = setting(

@@ -2,7 +2,6 @@
 
 import importlib
 import re
-from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
@@ -11,8 +10,6 @@ import pytest
 
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
-from indexer.stores.folder_store import FolderStore
-from indexer.stores.shards.shard_store import ShardStore
 from tests.dummy import DummyEmbedder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -100,17 +97,3 @@ def test_an_index_at_scale_is_a_whole_generation_with_filters(tmp_path):
         assert set(generation.search(vector, 50)[1][:10]) == set(everything)
         assert set(generation.search(vector, 50, allowed)[1][:10]) == set(kept)
     generation.close()
-
-
-def test_shards_of_an_index_find_its_true_neighbours(tmp_path):
-    corpus, shards = module("scale_corpus"), module("shards")
-    questions = real(3).vectors
-    truth = corpus.Truth(questions)
-    corpus.write_index(real(), 400, tmp_path / "index", DummyEmbedder(8), truth)
-    whole, parts = FolderStore(tmp_path / "index"), ShardStore([tmp_path / "a", tmp_path / "b"])
-    for _ in range(2):
-        shards.divide(whole, parts)
-        assert parts.ids() == whole.ids()
-    with closing(parts.open()) as generation:
-        assert shards._recall(generation, questions, truth.rows[0]) == 1.0
-        assert shards._recall(generation, -questions, truth.rows[0]) < 0.5

@@ -41,18 +41,8 @@ def digest_of(reading: GenerationScan) -> str:
     return digest.record().sha256
 
 
-def unordered_digest_of(reading: GenerationScan) -> str:
-    """Return a checksum, in hex, that is the same whatever the order of documents: the sum of the SHA-256 of each."""
-    total = 0
-    for entry in reading.entries():
-        digest = Digest()
-        digest.add(entry)
-        total += int(digest.record().sha256, 16)
-    return f"{total % (1 << 256):064x}"
-
-
 def _fields(record: Document | Chunk) -> dict[str, Any]:
-    found = {field.name: getattr(record, field.name) for field in fields(record)}
+    found = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "notes"}
     if found.get("access") == EVERYBODY:  # so that what was published before there were lists keeps its checksum
         del found["access"]
     return found

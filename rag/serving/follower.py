@@ -20,8 +20,6 @@ from indexer.generation.manifest import Manifest
 from indexer.publish.held_back import HeldBack, held_back
 from indexer.publish.self_check import SelfCheck
 from indexer.stores.folder_store import FolderStore
-from indexer.stores.shards.shard_store import ShardStore
-from indexer.stores.shards.sharded_generation import ShardedGeneration
 from indexer.stores.store import Searchable, Store
 from rag import heap
 from rag.models.loaded_models import LoadedModel, LoadedModels, MakeEmbedder
@@ -219,7 +217,7 @@ class Follower:
         except PilotlightError as error:
             # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
             may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
-            may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore | ShardStore)
+            may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore)
             served.refused = None if may_pass else newest
             lacks = served.lacks
             if served.retriever is None and not isinstance(error, StoreError):
@@ -308,15 +306,11 @@ def _instead(served: ServedCollection) -> str:
 
 def _parts(generation: Searchable) -> Sequence[Generation]:
     """Return what is open in folders of this machine."""
-    if isinstance(generation, ShardedGeneration):
-        return generation.parts
     return [generation] if isinstance(generation, Generation) else []
 
 
 def _folders(store: Store, generation_id: str) -> list[Path]:
     """Return the folders of a generation, of each part one; none where it is on another machine."""
-    if isinstance(store, ShardStore):
-        return store.folders(generation_id)
     return [store.folder / GENERATIONS / generation_id] if isinstance(store, FolderStore) else []
 
 

@@ -3,7 +3,6 @@
 import os
 import re
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from embedder.errors import PilotlightError
@@ -18,8 +17,6 @@ from indexer.publish.verification import Check, verify
 from indexer.stores.digest import digest_of
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.milvus.address import SCHEMES
-from indexer.stores.shards.shard_store import SCHEME as SHARDS
-from indexer.stores.shards.shard_store import ShardStore
 from indexer.stores.store import Store
 from rag import deadline
 from rag.errors import SettingsError
@@ -30,22 +27,20 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 def store_at(place: str) -> Store:
-    """Return the store at a place: the path of an index folder, `shards:FOLDER,FOLDER` or `milvus://HOST:PORT/NAME`.
+    """Return the store at a place: the path of an index folder, or `milvus://HOST:PORT/NAME`.
 
     Nothing is read or connected to yet. Raises StoreAddressError for an address that is none, or a missing extra.
     """
-    if place.startswith(SHARDS):
-        return ShardStore.at(place)
+    if place.startswith("shards:"):
+        raise StoreAddressError(f"{place[:80]}: shards were removed: Milvus holds what outgrows a machine")
     scheme = _SCHEME.match(place)
     if scheme is None:
         if not place:
-            raise StoreAddressError(
-                f"empty place: give the folder of an index, {SHARDS}FOLDER,FOLDER or milvus://HOST:PORT/NAME"
-            )
+            raise StoreAddressError("empty place: give the folder of an index, or milvus://HOST:PORT/NAME")
         return FolderStore(Path(place).expanduser())
     if scheme[1].lower() not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise StoreAddressError(f"{scheme[0]} is not a kind of store; use a folder, {SHARDS}FOLDER,FOLDER or {known}")
+        raise StoreAddressError(f"{scheme[0]} is not a kind of store; use a folder or {known}")
     from indexer.stores.milvus.milvus_store import MilvusStore
 
     return MilvusStore.at(place, seconds=_seconds, token=os.environ.get(TOKEN, ""))
@@ -115,8 +110,6 @@ def manifest_of(store: Store, generation_id: str) -> Manifest | None:
     try:
         if isinstance(store, FolderStore):
             return read_manifest(generation_folder(store.folder, generation_id))
-        if isinstance(store, ShardStore):
-            return read_manifest(store.folders(generation_id)[0])
         with closing(store.read(generation_id)) as reading:
             return reading.manifest
     except PilotlightError:
@@ -137,12 +130,6 @@ def verify_generation(store: Store, generation_id: str, embedder: Embedder | Non
     """
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id), embedder)
-    if isinstance(store, ShardStore):
-        return [
-            replace(check, name=f"{check.name}, part {number}")
-            for number, folder in enumerate(store.folders(generation_id), 1)
-            for check in verify(folder, embedder)
-        ]
     try:
         with closing(store.read(generation_id)) as reading:
             manifest, found = reading.manifest, digest_of(reading)

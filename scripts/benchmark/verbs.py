@@ -28,7 +28,6 @@ from benchmark.repository import git
 from benchmark.rerank import rerank
 from benchmark.scopes import scopes
 from benchmark.serving import serving
-from benchmark.shards import shards
 from benchmark.soak import soak
 from benchmark.timing import interleave, ratio, summarise
 from embedder import Embeddings
@@ -156,7 +155,6 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "index": (index, 3, 500),
     "rerank": (rerank, 8, 20),
     "search": (scale.search, 5, 10_000),
-    "shards": (shards, 5, 1_000_000),
     "scopes": (scopes, 3, 1_000_000),
     "cold": (cold, 7, 10_000),
     "load": (load, 1, 10_000),

@@ -1,4 +1,4 @@
-"""A change of model where the index is in Milvus, or in shards: with the settings that nobody has touched."""
+"""A change of model where the index is in Milvus: with the settings that nobody has touched."""
 
 import http.client
 import json
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.system.conftest import PAGES, request, run, serving, wait_for, write_pages
+from tests.system.conftest import request, run, serving, wait_for, write_pages
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
 
@@ -65,27 +65,3 @@ def test_milvus(tmp_path, fresh_milvus):
         wait_for(lambda: served_by(answers, first), "the model before")
     found = done("search", "dead tuples", "--store", place)
     assert (found["generation"], found["hits"][0]["title"]) == (first, "Vacuum")
-
-
-def test_shards(tmp_path):
-    """Until all parts are of the new model, servers go on with what they have; a new one says what is missing."""
-    parts = [tmp_path / name for name in ("a", "b")]
-    for part, page in zip(parts, PAGES, strict=False):
-        (tmp_path / f"{part.name}-source").mkdir()
-        write_pages(tmp_path / f"{part.name}-source", [page])
-        done("index", tmp_path / f"{part.name}-source", "--index", part)
-    place = f"shards:{parts[0]},{parts[1]}"
-    first = done("search", "dead tuples", "--store", place)["generation"]
-    with serving(tmp_path / "none", "--store", place, "--workers", "2") as url, asking(url) as answers:
-        wait_for(lambda: served_by(answers, first), "an answer")
-        done("index", "--index", parts[0], "--precision", "int8")
-        wait_for(lambda: "different embedders" in request(f"{url}/readyz")[1]["reason"], "the server to say so")
-        mixed = run("search", "dead tuples", "--store", place)
-        assert (mixed.returncode, "build one of them again" in mixed.stderr) == (2, True)
-        done("index", "--index", parts[1], "--precision", "int8")
-        second = done("search", "dead tuples", "--store", place)["generation"]
-        wait_for(lambda: served_by(answers, second), "the other model")
-        assert [each["precision"] for each in request(f"{url}/readyz")[1]["models"]] == ["int8"]
-        for part in parts:
-            done("rollback", "--index", part)
-        wait_for(lambda: served_by(answers, first), "the model before")

@@ -8,7 +8,7 @@ import click
 from rag.commands.verb import Result, verb
 from rag.settings import Settings
 
-_PLACE = "folder of an index, shards:FOLDER,FOLDER or milvus://HOST:PORT/NAME"
+_PLACE = "folder of an index, or milvus://HOST:PORT/NAME"
 
 
 @verb("keep_generations")

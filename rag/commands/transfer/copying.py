@@ -18,10 +18,9 @@ from indexer.errors import IndexCorrupt
 from indexer.number_format import counted
 from indexer.publish.source_settings import leave_lost
 from indexer.rowset import ScoredRows
-from indexer.stores.digest import digest_of, unordered_digest_of
+from indexer.stores.digest import digest_of
 from indexer.stores.folder_store import FolderStore
-from indexer.stores.shards.shard_store import ShardStore
-from indexer.stores.store import GenerationScan, ScannedDocument, Searchable, Store
+from indexer.stores.store import ScannedDocument, Searchable, Store
 from rag.clock import StepTimer
 from rag.errors import CopyDiffers, NotPublished, SettingsError
 from rag.serving.store_access import live_id, store_at
@@ -168,9 +167,7 @@ def _check(source: Store, target: Store, name: str, step: Callable[[str], None])
         if ours.manifest.fingerprint != theirs.manifest.fingerprint:
             raise CopyDiffers(f"{where} has the fingerprint of another embedder: copy it again")
         step("comparing the contents")
-        is_divided = isinstance(source, ShardStore) or isinstance(target, ShardStore)
-        checksum = unordered_digest_of if is_divided else digest_of
-        digest, copied = _digest(source, name, checksum), _digest(target, name, checksum)
+        digest, copied = _digest(source, name), _digest(target, name)
         if digest != copied:
             raise CopyDiffers(f"{where} has checksum {copied[:12]}… instead of {digest[:12]}…: copy it again")
         step("comparing searches")
@@ -187,9 +184,9 @@ def _check(source: Store, target: Store, name: str, step: Callable[[str], None])
     return Checked(digest, samples, overlap, lost)
 
 
-def _digest(store: Store, name: str, checksum: Callable[[GenerationScan], str]) -> str:
+def _digest(store: Store, name: str) -> str:
     with closing(store.read(name)) as reading:
-        return checksum(reading)
+        return digest_of(reading)
 
 
 def _overlap(ours: Searchable, theirs: Searchable) -> tuple[int, dict[str, float]]:
@@ -207,7 +204,7 @@ def _overlap(ours: Searchable, theirs: Searchable) -> tuple[int, dict[str, float
 
 
 def _named(generation: Searchable, found: ScoredRows) -> Named:
-    """Hits by the ids of their passages: shards have them in rows of their own."""
+    """Return hits by the ids of their passages."""
     scores, rows = found
     return scores, np.array([chunk.id for chunk in generation.chunks(rows)], np.str_)
 

@@ -19,7 +19,6 @@ from indexer.generation.catalogue import document_id
 from indexer.stores.digest import digest_of
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.milvus.milvus_store import MilvusStore
-from indexer.stores.shards.shard_store import ShardStore
 from indexer.stores.store import Store
 from tests.dummy import DummyEmbedder
 
@@ -79,7 +78,7 @@ def make_ordered(request, tmp_path_factory):
     return partial(made, request.param, request, tmp_path_factory)
 
 
-@pytest.fixture(scope="module", params=["folder", "milvus", "shards"])
+@pytest.fixture(scope="module", params=["folder", "milvus"])
 def make_store(request, tmp_path_factory):
     """Make a store with nothing in it."""
     return partial(made, request.param, request, tmp_path_factory)
@@ -89,8 +88,6 @@ def made(kind, request, tmp_path_factory) -> Store:
     if kind == "milvus":
         return MilvusStore.at(request.getfixturevalue("milvus").place(f"docs_{secrets.token_hex(4)}"))
     folder = tmp_path_factory.mktemp("store")
-    if kind == "shards":
-        return ShardStore([folder / f"part{number}" for number in range(3)])
     return FolderStore(folder / "index")
 
 
@@ -154,8 +151,7 @@ def test_nothing_is_lost_on_the_way(source, store, tmp_path):
     back = FolderStore(tmp_path / "back")
     published(store, back, store.ids()[0])
     with closing(source.read()) as here, closing(store.read(store.ids()[0])) as there, closing(back.read()) as again:
-        if not isinstance(store, ShardStore):  # whose parts follow each other
-            assert digest_of(here) == digest_of(there)
+        assert digest_of(here) == digest_of(there)
         assert digest_of(there) == digest_of(again)
         pages = [sorted(reading.pages(), key=lambda page: page.url) for reading in (here, there, again)]
         assert pages[0] == pages[1] == pages[2] != []
@@ -416,5 +412,4 @@ def test_no_search_fails_while_generations_are_switched(source, store):
         searching = [pool.submit(search_until, switching) for _ in range(4)]
         assert len(switching.result()) == switches
         seen = set().union(*(one.result() for one in searching))
-        assert seen >= set(ids)
-        assert seen == set(ids) or isinstance(store, ShardStore)  # whose parts switch one after the other
+        assert seen == set(ids)

@@ -1,1 +1,0 @@
-"""Several index folders of one machine, searched as one index."""
