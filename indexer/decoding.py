@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from indexer import notes, web_encodings
 
@@ -21,11 +21,12 @@ _TAG = re.compile(
 )
 _ATTRIBUTE = re.compile(rb"""([^\s/=>"']+)(?:\s{0,99}=\s{0,99}(?:"([^"]*)"|'([^']*)'|([^\s>]+)))?""")
 _CHARSET = re.compile(rb"""charset\s{0,99}=\s{0,99}["']?([^\s;"']+)""", re.IGNORECASE)
-_META_WITHIN = 65_536  # bytes; browsers start again when they come to a late one
+_META_WITHIN = 32_768  # bytes; browsers start again when they come to a late one
 _CODING_LINE = re.compile(rb"(?:[^\n]{0,300}\n)?[^\n]{0,300}?coding[:=][ \t]{0,9}([\w.-]+)")  # of Emacs and Python
 _ASCII_NAMES = frozenset({"us-ascii", "ascii", "ansi_x3.4-1968"})
 _MARKUP = re.compile(rb"<(script|style)\b.*?(?:</\1|\Z)|<[^<>]*>?", re.DOTALL | re.IGNORECASE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
+_NOT_WINDOWS = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # no characters of windows-1252, and letters of DOS
 _LETTER = re.compile(rb"[A-Za-z]")
 _JAPANESE = re.compile(rb"\x1b\$[@B]")
 _REPLACEMENT = "\ufffd".encode()  # in UTF-8
@@ -57,6 +58,14 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     """
     text = _decoded(body, charset, markup).removeprefix("\ufeff")
     return _XML_DECLARATION.sub("", text, count=1) if markup else text
+
+
+def is_binary(body: bytes, charset: str | None) -> bool:
+    """Return whether bytes are no text: some are zero, and they are neither UTF-16 nor UTF-32."""
+    if not body[:_LOOKED_AT].count(0):
+        return False
+    name = _declared(body, charset, markup=False) or _utf_16_without_mark(body)
+    return name is None or not name.startswith(("utf-16", "utf-32"))
 
 
 def visible(text: str) -> str:
@@ -102,18 +111,26 @@ def _declared(body: bytes, charset: str | None, markup: bool) -> str | None:
 
 def _declared_in_markup(head: bytes) -> str | None:
     """Return the encoding that the XML declaration or a <meta> names."""
-    names = [xml[1]] if (xml := _XML_ENCODING.match(head)) else []
+    for label in _labels_in_markup(head):
+        if name := web_encodings.name_of(label.decode("latin-1"), is_page=True):
+            # it was read as ASCII, so it is not UTF-16
+            return {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "windows-1252"}.get(name, name)
+    return None
+
+
+def _labels_in_markup(head: bytes) -> Iterator[bytes]:
+    if xml := _XML_ENCODING.match(head):
+        yield xml[1]
     for tag in _TAG.finditer(head):
-        if tag[1] and tag[1].lower() == b"meta":
+        name = (tag[1] or b"").lower()
+        if name == b"body":
+            return
+        if name == b"meta":
             attributes = {found[1].lower(): b"".join(found.groups(b"")[1:]) for found in _ATTRIBUTE.finditer(tag[2])}
             if b"charset" in attributes:
-                names.append(attributes[b"charset"])
+                yield attributes[b"charset"]
             elif attributes.get(b"http-equiv", b"").lower() == b"content-type":
-                names += _CHARSET.findall(attributes.get(b"content", b""))[:1]
-    found = (web_encodings.name_of(name.decode("latin-1"), is_page=True) for name in names)
-    known = next((name for name in found if name), None)
-    # it was read as ASCII, so it is not UTF-16
-    return {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "windows-1252"}.get(known or "", known)
+                yield from _CHARSET.findall(attributes.get(b"content", b""))[:1]
 
 
 def _undeclared(body: bytes, markup: bool) -> str:
@@ -136,10 +153,17 @@ def _undeclared(body: bytes, markup: bool) -> str:
 
 def _without_high_bytes(body: bytes) -> str | None:
     """Return the encoding of text that would pass as ASCII, and is not: UTF-16 without its mark, or ISO-2022-JP."""
-    even, odd = (body[start:_LOOKED_AT:2].count(0) for start in (0, 1))
-    if max(even, odd) > min(len(body), _LOOKED_AT) // 40 + 4 * min(even, odd):
-        return "utf-16le" if odd > even else "utf-16be"
+    if name := _utf_16_without_mark(body):
+        return name
     return "iso-2022-jp" if _JAPANESE.search(body) and body.isascii() else None
+
+
+def _utf_16_without_mark(body: bytes) -> str | None:
+    """Return which half of the bytes is zero where text is mostly ASCII, as the name of an encoding."""
+    even, odd = (body[start:_LOOKED_AT:2].count(0) for start in (0, 1))
+    if max(even, odd) > 0.3 * min(len(body), _LOOKED_AT) + 4 * min(even, odd):
+        return "utf-16le" if odd > even else "utf-16be"
+    return None
 
 
 def _guess(body: bytes) -> str:
@@ -159,7 +183,8 @@ def _guess(body: bytes) -> str:
     language = detect_language(web_encodings.decode_as("windows-1252", part)) if detect_language else None
     is_unsure = language in (None, "en")  # English has no such letters of its own: they are another language's
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
-    return found if found in likely else likely[0]
+    found = found if found in likely else likely[0]
+    return "cp850" if found == "windows-1252" and _NOT_WINDOWS.search(part) else found
 
 
 def _firefox_guess(part: bytes) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from indexer.decoding import visible
+from indexer.decoding import is_binary, visible
 from indexer.errors import ParseError
 from indexer.link_template import line_anchor
 from indexer.read.extraction import Extraction, from_json
@@ -61,12 +61,7 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, s
     content_type = effective_type(page.content_type, urlsplit(page.url).path)
     reader = reader_of(content_type)
     is_text = reader is None or reader in TEXT_READERS
-    if (
-        is_text
-        and page.body[:1024].count(0)
-        and not _is_packed(page, reader)
-        and not page.body.startswith((b"\xff\xfe", b"\xfe\xff"))
-    ):
+    if is_text and not _is_packed(page, reader) and is_binary(page.body, page.charset):
         raise ParseError("binary data instead of text")
     if reader is None or reader == CONTAINER:
         raise ParseError(f"content type {content_type} is not read")

@@ -2,7 +2,7 @@ import pytest
 from webencodings.labels import LABELS
 
 from indexer import notes
-from indexer.decoding import decode, visible
+from indexer.decoding import decode, is_binary, visible
 
 SAMPLES = {  # of the encodings of the Encoding Standard: bytes, and what they are by its tables
     "big5": (b"\xb4\xe4\xa1E\xa1\xe3\xa3\xe1\x87\x40\xc6\xde", "港‧～€䏰〃"),
@@ -141,6 +141,7 @@ def test_the_xml_declaration_is_dropped_from_markup_only() -> None:
         ("키스의 고유조건은 입술끼리 만나야 하고", "euc-kr"),
         ("港口今年将扩建，费用为三百万。", "gb18030"),
         ("香港的繁體中文網頁，說明如下。", "big5"),
+        ("Name;Straße\r\nMüller;Königsallee", "cp850"),
         ("Straße\r\nGröße", "utf-16le"),
         ("Straße\r\nGröße", "utf-16be"),
     ],
@@ -171,6 +172,17 @@ def test_bytes_that_are_not_in_the_declared_encoding_are_noted() -> None:
     assert decode(b"caf\xe9", "utf-8") == "caf\ufffd"
     assert decode("\ufffd".encode(), "utf-8") == "\ufffd"
     assert notes.take() == ("bytes that do not fit the declared encoding: utf-8",)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_wide_text_is_not_binary(encoding: str) -> None:
+    assert not is_binary("<p>Straße".encode(encoding), None)
+
+
+def test_zero_bytes_are_binary_but_in_wide_text() -> None:
+    assert not is_binary("Привет".encode("utf-16-be"), "UTF-16BE")
+    assert all(is_binary(body, None) for body in (b"\x89PNG\r\n\x1a\n\0\0\0", b"abc\0", bytes(range(256)), bytes(9)))
+    assert is_binary(b"PNG\0", "latin-1")
 
 
 def test_text_may_name_its_encoding_as_editors_read_it() -> None:
