@@ -35,7 +35,9 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
         if length > _LONGEST:
             raise ParseError(f"more than {_LONGEST:,} characters in a table")
         lines.append(line)
-    return "\n".join(lines or [COLUMNS.join(filter(None, names))])
+    if len(lines) == begin:  # there is nothing below the names
+        lines.append(COLUMNS.join(filter(None, names)))
+    return "\n".join(lines)
 
 
 def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:

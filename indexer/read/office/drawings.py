@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from lxml import etree
@@ -17,6 +18,7 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
 _SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
+_NEAR = 200  # elements looked at to see whether a drawing is a picture
 _MOST_POINTS = 2_000  # of a chart
 _MOST_SERIES = 100
 _MADE_UP = re.compile(  # what programs write for people who wrote nothing
@@ -64,7 +66,10 @@ def _described(element: Any, package: Package, relations: Mapping[str, tuple[str
 
 
 def _is_decorative(element: Any) -> bool:
-    return any(_local(mark) == "decorative" and mark.get("val") in ("1", "true") for mark in element.iter())
+    return any(
+        _local(mark) == "decorative" and mark.get("val") in ("1", "true")
+        for mark in islice(element.iter("{*}*"), _NEAR)
+    )
 
 
 def _holds_picture(properties: Any) -> bool:
@@ -73,7 +78,9 @@ def _holds_picture(properties: Any) -> bool:
     if around is not None and _local(around).startswith("nv"):
         around = around.getparent()
     kind = _local(around) if around is not None else ""
-    return kind == "pic" or (kind in ("inline", "anchor") and next(around.iter("{*}blip"), None) is not None)
+    return kind == "pic" or (
+        kind in ("inline", "anchor") and any(_local(near) == "blip" for near in islice(around.iter("{*}*"), _NEAR))
+    )
 
 
 def _chart(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:

@@ -87,6 +87,11 @@ def _sheet(table: Any) -> Sheet:
             sheet.hidden_rows.update(range(len(sheet.rows), len(sheet.rows) + count))
         sheet.rows += [texts] * count
     sheet.width = max(map(len, sheet.rows), default=0)
+    sheet.merged = [
+        (top, first, min(bottom, len(sheet.rows) - 1), min(last, sheet.width - 1))
+        for top, first, bottom, last in sheet.merged
+        if first < sheet.width
+    ]
     return sheet
 
 

@@ -70,9 +70,9 @@ def _sections(body: bytes, parts: XlsxParts | None) -> Iterator[Section]:
         layout = Sheet(meta.name, width=sheet.width, hidden_rows=part.hidden_rows)
         layout.hidden_columns = [(first - left, last - left) for first, last in part.hidden_columns]
         layout.merged = [
-            (top, first - left, bottom, last - left)
+            (top, first - left, min(bottom, sheet.end[0]), min(last, sheet.end[1]) - left)
             for (top, first), (bottom, last) in sheet.merged_cell_ranges or ()
-            if first >= left
+            if sheet.end is not None and left <= first <= sheet.end[1]
         ]
         text = _text(_shown_rows(sheet, part, left), layout)
         yield Section((meta.name,), None, "\n".join(filter(None, (text, *part.shapes()))))
@@ -129,7 +129,7 @@ def _merged(rows: Iterable[list[str]], ranges: Sequence[Range], width: int) -> I
             block, inside = [], []
         while waiting and waiting[-1][0] <= place:
             found = waiting.pop()
-            left -= (found[2] - found[0] + 1) * (min(found[3], len(row)) - found[1] + 1)
+            left -= (found[2] - found[0] + 1) * (found[3] - found[1] + 1)
             if left < 0:
                 notes.add("a table with too many merged cells: only some were repeated")
                 waiting = []
@@ -151,10 +151,9 @@ def _spread(block: Sequence[list[str]], ranges: Iterable[Range], first: int, wid
     spans: dict[tuple[int, int], tuple[int, int]] = {}
     covered: set[tuple[int, int]] = set()
     for top, start, bottom, end in ranges:
-        bottom, end = min(bottom - first, len(rows) - 1), min(end, width - 1)
-        places = [(row, column) for row in range(top - first, bottom + 1) for column in range(start, end + 1)]
+        places = [(row - first, column) for row in range(top, bottom + 1) for column in range(start, end + 1)]
         if places and covered.isdisjoint(places):
-            spans[places[0]] = bottom - (top - first) + 1, end - start + 1
+            spans[places[0]] = bottom - top + 1, end - start + 1
             covered.update(places)
     cells = [
         [

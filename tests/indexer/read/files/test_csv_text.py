@@ -28,6 +28,7 @@ TABLES = {
     "units": ("Station,Height,Rain\n,m,mm\nPier,4,12\nHill,310,30",
               "Station: Pier | Height m: 4 | Rain mm: 12\nStation: Hill | Height m: 310 | Rain mm: 30"),
     "line ends of old Macs": ("Name,Town\rAnna,Oslo\r", "Name: Anna | Town: Oslo"),
+    "a title, names and nothing else": ("Fares of the port,\nZone,Price\n", "Fares of the port\nZone | Price"),
     "names and nothing else": ("Name,Town\n", "Name | Town"),
     "lines in cells": ('Name,Note\nAnna,"one\n\ntwo; three"', "Name: Anna | Note: one two; three"),
 }  # fmt: skip
