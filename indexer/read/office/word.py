@@ -22,7 +22,8 @@ from indexer.read.office.word_styles import Numbering, Styles, W, switch, value_
 from indexer.read.office.zipped import Package
 
 _MAIN = "word/document.xml"
-_DELETED = frozenset({f"{W}del", f"{W}moveFrom"})
+_DELETED_MARKS = (f"{W}del", f"{W}moveFrom")
+_DELETED = frozenset(_DELETED_MARKS)
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText"})
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
@@ -63,6 +64,7 @@ class _Walker:
         }
         self._paragraph_open: Any = None
         self._after: list[str] = []  # what is set beside the open paragraph: text boxes, notes, diagrams
+        self._carried = ""  # text of a paragraph whose end is deleted
         self._fields: list[bool] = []  # open fields: whether their result has begun
 
     def _part(self, kind: str) -> Any:
@@ -82,14 +84,21 @@ class _Walker:
                 yield f"<p>{escape(linear(child))}</p>"
             else:  # body, content controls, insertions, notes
                 yield from self.blocks(child)
+        if self._carried:
+            yield f"<p>{self._carried}</p>"
+            self._carried = ""
 
     def _paragraph(self, paragraph: Any) -> str:
         outer = self._paragraph_open, self._after, self._fields
         self._paragraph_open, self._after, self._fields = paragraph, [], []
+        carried, self._carried = self._carried, ""
         label = self._numbering.label(paragraph)
-        text = "".join(self._inline(paragraph))
+        text = carried + "".join(self._inline(paragraph))
         beside = "".join(self._after)
         self._paragraph_open, self._after, self._fields = outer
+        if any(paragraph.find(f"{W}pPr/{W}rPr/{mark}") is not None for mark in _DELETED_MARKS):
+            self._carried = text  # it goes on in the next
+            return beside
         level = self._styles.heading_level(paragraph)
         if level is None and label == "":
             return f"<ul><li>{text}</li></ul>{beside}"
@@ -125,6 +134,8 @@ class _Walker:
         for element in _within(row, f"{W}tc"):
             properties = element.find(f"{W}tcPr")
             properties = element if properties is None else properties
+            if properties.find(f"{W}cellDel") is not None:
+                continue
             span = min(max(1, whole_number(value_of(properties.find(f"{W}gridSpan")), 1)), _WIDEST)
             down, across = properties.find(f"{W}vMerge"), properties.find(f"{W}hMerge")
             if across is not None and value_of(across) != "restart" and cells:

@@ -3,6 +3,7 @@
 import io
 import lzma
 import posixpath
+import re
 import struct
 import zipfile
 import zlib
@@ -31,6 +32,8 @@ DAMAGED: tuple[type[Exception], ...] = (  # what zipfile and its like raise for 
     NotImplementedError,
     OverflowError,
 )
+_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")  # names of the strict form of Office's formats
+_TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/\2"
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 
 
@@ -97,7 +100,8 @@ class Package:
 
     def xml(self, name: str) -> Any:
         """Return the root element of one part."""
-        return parse_xml(self.read(name))
+        data = self.read(name)
+        return parse_xml(_STRICT.sub(_TRANSITIONAL, data) if _STRICT.search(data) else data)
 
     def relations(self, name: str) -> dict[str, tuple[str, str]]:
         """Return, by id, the kind and the name of every part of the package that a part refers to."""

@@ -1,5 +1,9 @@
 """DOCX files as Word and other programs write them: all that their readers see, where they see it."""
 
+import io
+import re
+import zipfile
+
 import pytest
 
 from indexer import notes
@@ -260,6 +264,18 @@ def test_numbers_of_headings_and_list_items() -> None:
         (("1 Boats", "1.2 Oars"), "- short\n\nd) new\n\ne) newer\n\nnone"),
         (("2 Ports", "2.1 Piers"), "x"),
     ]
+
+
+def test_the_strict_form_of_the_format() -> None:
+    strict = rb"http://purl.oclc.org/ooxml/\1/\2"
+    body = files.docx(paragraph("Boats", "H1") + line(math(letters("a=b"))))
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        parts = {
+            name: re.sub(rb"http://schemas.openxmlformats.org/(\w+)/2006/(\w+)", strict, archive.read(name))
+            for name in archive.namelist()
+        }
+    found = word.read(files.zipped(dict(parts)), None).sections
+    assert [(section.path, section.text) for section in found] == [(("Boats",), "a=b")]
 
 
 def test_what_cannot_be_read_is_noted() -> None:

@@ -1,0 +1,137 @@
+"""More of what DOCX files hold: tables, equations, changes and fields in unusual places."""
+
+import pytest
+
+from tests.indexer.files import paragraph
+from tests.indexer.read.office.test_word import box, cell, control, letters, line, math, part, row, run, text, words
+
+
+def group(*boxes: str) -> str:
+    inner = "".join(f"<wsp><w:txbxContent>{content}</w:txbxContent></wsp>" for content in boxes)
+    choice = f"<mc:Choice Requires='wpg'><w:drawing><wp:inline>{inner}</wp:inline></w:drawing></mc:Choice>"
+    return run(
+        f"<mc:AlternateContent>{choice}<mc:Fallback><w:pict>{inner}</w:pict></mc:Fallback></mc:AlternateContent>"
+    )
+
+
+def mark(kind: str, content: str = "") -> str:
+    return run(f"<w:fldChar w:fldCharType='{kind}'>{content}</w:fldChar>")
+
+
+def table(*rows: str) -> str:
+    return f"<w:tbl>{''.join(rows)}</w:tbl>"
+
+
+def styled(style: str, *inline: str) -> str:
+    return f"<w:p><w:pPr><w:pStyle w:val='{style}'/></w:pPr>{''.join(inline)}</w:p>"
+
+
+MORE = {
+    "rows that repeat": (
+        table(row(cell("Boat"), cell("7")), control(control(row(cell("Gull"), cell("8"))))),
+        "Boat | 7\nGull | 8",
+    ),
+    "a control in a cell": (
+        table(row(f"<w:tc>{control(paragraph('a') + paragraph('b'))}</w:tc>", cell("c"))),
+        "a b | c",
+    ),
+    "a group of text boxes": (line(words("x"), group(paragraph("left"), paragraph("right"))), "x\n\nleft\n\nright"),
+    "a text box in a cell": (
+        table(row("<w:tc>" + line(words("a"), box(paragraph("inside"))) + "</w:tc>", cell("b"))),
+        "a inside | b",
+    ),
+    "scripts before": (
+        line(math(f"<m:sPre>{part('sub', '92')}{part('sup', '238')}{part('e', 'U')}</m:sPre>")),
+        "_92^238U",
+    ),
+    "cases": (
+        line(
+            math(
+                "<m:d><m:dPr><m:begChr m:val='{'/><m:endChr m:val=''/></m:dPr><m:e>"
+                f"<m:eqArr>{part('e', 'x=1')}{part('e', 'y=2')}</m:eqArr></m:e></m:d>"
+            )
+        ),
+        "{x=1; y=2",
+    ),
+    "a limit above": (line(math(f"<m:limUpp>{part('e', '=')}{part('lim', 'def')}</m:limUpp>")), "=^def"),
+    "a fraction without a line": (
+        line(math(f"<m:f><m:fPr><m:type m:val='noBar'/></m:fPr>{part('num', 'n')}{part('den', 'k')}</m:f>")),
+        "n¦k",
+    ),
+    "words in an equation": (
+        line(math(letters("speed=") + f"<m:f>{part('num', 'distance')}{part('den', 'time')}</m:f>")),
+        "speed=distance/time",
+    ),
+    "directions": (
+        line(f"<w:bdo w:val='ltr'>{words('one ')}</w:bdo>", f"<w:dir w:val='rtl'>{words('two')}</w:dir>"),
+        "one two",
+    ),
+    "an inserted row": (
+        table(row(cell("a"), cell("b")), row(cell("c"), cell("d"), properties="<w:ins/>")),
+        "a | b\nc | d",
+    ),
+    "deleted cells": (
+        table(*(row(cell(first), cell("NO", "<w:cellDel/>"), cell(last)) for first, last in ("ab", "cd"))),
+        "a | b\nc | d",
+    ),
+    "a deletion in an insertion": (line(f"<w:ins>{words('kept')}<w:del>{words('NO')}</w:del></w:ins>"), "kept"),
+    "a deleted end of a paragraph": (
+        line("<w:pPr><w:rPr><w:del/></w:rPr></w:pPr>", words("The boat "))
+        + paragraph("sails.") + paragraph("It does."),
+        "The boat sails.\n\nIt does.",
+    ),
+    "the last end is deleted": (line("<w:pPr><w:rPr><w:del/></w:rPr></w:pPr>", words("kept")), "kept"),
+    "an instruction in pieces": (
+        line(
+            mark("begin"), run("<w:instrText>HYPER</w:instrText>"), run("<w:instrText>LINK x</w:instrText>"),
+            mark("separate"), words("the port"), mark("end"), words("."),
+        ),
+        "the port.",
+    ),
+    "a field over paragraphs": (
+        line(mark("begin"), run("<w:instrText>TOC</w:instrText>"), mark("separate"), words("One 1"))
+        + line(words("Two 2"), mark("end")) + paragraph("Text"),
+        "One 1\n\nTwo 2\n\nText",
+    ),
+    "other signs": (
+        line(run('<w:sym w:font="Wingdings 2" w:char="F052"/>'), words(" x "),
+             run('<w:sym w:font="Symbol" w:char="00A3"/>')),
+        "☑ x ≤",
+    ),
+    "hidden on the web alone": (line(run("<w:rPr><w:webHidden/></w:rPr><w:t>7</w:t>")), "7"),
+    "a control for a date": (control(line(words("Date: "), control(words("1 May 2024")))), "Date: 1 May 2024"),
+    "a box to tick": (line(control(words("☒")), words(" Agreed")), "☒ Agreed"),
+    "a choice of a form": (
+        line(
+            mark("begin", "<w:ffData><w:ddList><w:result w:val='1'/><w:listEntry w:val='red'/>"
+                 "<w:listEntry w:val='blue'/></w:ddList></w:ffData>"),
+            run("<w:instrText>FORMDROPDOWN</w:instrText>"), mark("end"),
+        ),
+        "blue",
+    ),
+    "a blank of its own": (line(words("a"), words(" "), words("b")), "a b"),
+    "an indented row": (
+        table(row(cell("a"), cell("b")), row(cell("d"), properties="<w:gridBefore w:val='1'/>")),
+        "a | b\n | d",
+    ),
+    "cells merged in the old way": (
+        table(row(cell("Zone"), cell("Sales", "<w:hMerge w:val='restart'/>"), cell("", "<w:hMerge/>")),
+              row(cell("x"), cell("1"), cell("2")), row(cell("y"), cell("3"), cell("4"))),
+        "Zone | Sales | Sales\nx | 1 | 2\ny | 3 | 4",
+    ),
+    "a table in a table": (
+        table(row(cell("a"), f"<w:tc>{table(row(cell('b'), cell('c')))}<w:p/></w:tc>")),
+        "a\n\nb | c",
+    ),
+    "merged again and again": (
+        table(row(cell("A", "<w:vMerge w:val='restart'/>"), cell("b")),
+              row(cell("", "<w:vMerge w:val='continue'/>"), cell("c")),
+              row(cell("D", "<w:vMerge w:val='restart'/>"), cell("e")), row(cell("", "<w:vMerge/>"), cell("f"))),
+        "A | b\nA | c\nD | e\nD | f",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), MORE.values(), ids=MORE)
+def test_more(body: str, expected: str) -> None:
+    assert text(body) == expected
