@@ -56,8 +56,17 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     that declares nothing is UTF-8, even with a few broken bytes, or else what its bytes look like. What is guessed, or
     does not fit, is noted.
     """
-    text = _decoded(body, charset, markup).removeprefix("\ufeff")
-    return _XML_DECLARATION.sub("", text, count=1) if markup else text
+    return decode_named(body, charset, markup=markup)[0]
+
+
+def decode_named(body: bytes, charset: str | None, *, markup: bool = False) -> tuple[str, str]:
+    """Decode a document as `decode` does; return its text, and the name of its encoding in `web_encodings`."""
+    declared = _declared(body, charset, markup)
+    name = declared or _undeclared(body, markup)
+    text = web_encodings.decode_as(name, body).removeprefix("\ufeff")
+    if declared and text.count("\ufffd") > body.count(_REPLACEMENT):
+        notes.add(f"bytes that do not fit the declared encoding: {name}")
+    return (_XML_DECLARATION.sub("", text, count=1) if markup else text), name
 
 
 def is_binary(body: bytes, charset: str | None) -> bool:
@@ -87,16 +96,6 @@ def shorten(text: str, most: int) -> str:
     cut = text[: most - 1]
     words = cut.rpartition(" ")[0]
     return (words if len(words) > most // 2 else cut).rstrip() + "…"
-
-
-def _decoded(body: bytes, charset: str | None, markup: bool) -> str:
-    name = _declared(body, charset, markup)
-    if name is None:
-        return _undeclared(body, markup)
-    text = web_encodings.decode_as(name, body)
-    if text.count("\ufffd") > body.count(_REPLACEMENT):
-        notes.add(f"bytes that do not fit the declared encoding: {name}")
-    return text
 
 
 def _declared(body: bytes, charset: str | None, markup: bool) -> str | None:
@@ -138,17 +137,17 @@ def _undeclared(body: bytes, markup: bool) -> str:
     if name is None:
         text = body.decode("utf-8", "replace")
         broken = text.count("\ufffd") - body.count(_REPLACEMENT)
-        if not broken:
-            return text
-        if len(text) - len(text.encode("ascii", "ignore")) >= 2 * broken:
+        if broken and len(text) - len(text.encode("ascii", "ignore")) >= 2 * broken:
             notes.add("broken UTF-8")
-            return text
+            broken = 0
+        if not broken:
+            return "utf-8"
         line = None if markup else _CODING_LINE.match(body)
         if line and (declared := web_encodings.name_of(line[1].decode("latin-1"))):
-            return web_encodings.decode_as(declared, body)
+            return declared
         name = _guess(_MARKUP.sub(b" ", body) if markup else body)
     notes.add(f"an encoding was guessed: {name}")
-    return web_encodings.decode_as(name, body)
+    return name
 
 
 def _without_high_bytes(body: bytes) -> str | None:

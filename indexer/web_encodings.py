@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Callable
 from functools import cache
+from urllib.parse import quote
 
 import webencodings
 
@@ -30,6 +31,7 @@ _REFUSED = {
     "csiso2022kr": "iso2022_kr",
     "hz-gb-2312": "hz",
 }  # by browsers, but not by mail
+_ASCII = "".join(map(chr, range(0x80)))
 _SPACE = "\t\n\f\r \"'"
 
 
@@ -53,6 +55,18 @@ def decode_as(name: str, body: bytes) -> str:
     if name in webencodings.LABELS and not name.startswith("utf-"):
         return codecs.charmap_decode(body, "strict", _single_bytes(name))[0]
     return body.decode(name, "replace")
+
+
+def escape_query(href: str, name: str) -> str:
+    """Escape the query of a link in the encoding of its page, as browsers do; the rest of a link is always UTF-8."""
+    rest, mark, query = href.partition("?")
+    if query.isascii() or name not in webencodings.LABELS or name.startswith(("utf-", "iso-2022", "replacement", "x-")):
+        return href
+    try:
+        raw = query.encode(webencodings.PYTHON_NAMES.get(name, name))
+    except UnicodeEncodeError:
+        return href
+    return rest + mark + quote(raw, safe=_ASCII)
 
 
 @cache

@@ -6,10 +6,11 @@ from typing import Any, Self
 
 from lxml import etree
 
-from indexer.decoding import decode
+from indexer.decoding import decode_named
 from indexer.errors import ParseError
 from indexer.read.html.html_tree import MOST_ELEMENTS
 from indexer.read.markup.markdown import render
+from indexer.web_encodings import escape_query
 
 MARKDOWN = "markdown"  # in place of a charset before a colon: `markdown:utf-8`
 _MOST = 20_000  # different links
@@ -24,7 +25,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
         ParseError: the markup cannot be read, or has too much in it.
     """
     kind, _, charset = (argument or "").partition(":")
-    html = decode(body, charset or None, markup=kind != MARKDOWN)
+    html, encoding = decode_named(body, charset or None, markup=kind != MARKDOWN)
     if kind == MARKDOWN:
         html = render(html).html
     tags = _Tags()
@@ -37,7 +38,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     return {
         "base": tags.base,
         "canonical": tags.canonical,
-        "hrefs": list(tags.hrefs),
+        "hrefs": [escape_query(href, encoding) for href in tags.hrefs],
         "directives": sorted(tags.directives),
         "asks_password": tags.asks_password,
     }
