@@ -9,10 +9,10 @@ from email import policy
 from email.message import EmailMessage, Message
 from email.parser import BytesParser
 from pathlib import PurePosixPath
-from typing import cast
 
 from indexer.errors import ParseError
 from indexer.read.container import Budget, Member, unwanted
+from indexer.read.files.mail import content_of, is_shown, is_signature, parts_of
 
 _FORWARDED = "message/rfc822"
 _DEEPEST = 10  # messages in messages
@@ -37,11 +37,10 @@ def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
             name = _unique(f"{folder}{_name(part)}", names)
             inner = _forwarded(part)
             try:
-                content = inner.as_bytes() if inner is not None else part.get_payload(decode=True)
+                data = inner.as_bytes() if inner is not None else content_of(part)
             except _TROUBLE:
                 yield Member(name, failed="damaged in the message")
                 continue
-            data = content if isinstance(content, bytes) else b""
             budget.spend(len(data))
             if reason := unwanted(name, no_images):
                 yield Member(name, skipped=reason)
@@ -56,21 +55,27 @@ def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
 
 
 def _attached(message: Message) -> Iterator[Message]:
-    """Parts that are neither the text of the message nor parts of another one in it."""
+    """Parts that are neither text of the message, nor parts of another one in it, nor signatures."""
     shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
     todo: list[Message] = [message]
     while todo:
         part = todo.pop()
-        parts = part.get_payload() if part.get_content_maintype() == "multipart" else None
-        if isinstance(parts, list):
-            todo.extend(reversed(cast(list[Message], parts)))
-        elif part is not shown and _name(part):
+        if part.get_content_maintype() == "multipart":
+            todo.extend(reversed(parts_of(part)))
+        elif part is not shown and not is_shown(part) and not is_signature(part) and _name(part):
             yield part
 
 
 def _forwarded(part: Message) -> Message | None:
-    parts = part.get_payload() if part.get_content_type() == _FORWARDED else None
-    return cast(Message, parts[0]) if isinstance(parts, list) and parts else None
+    """Return the message that a part is, also where it was packed like a file, against the rules."""
+    parts = parts_of(part) if part.get_content_type() == _FORWARDED else []
+    if not parts:
+        return None
+    packing = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
+    if packing in ("base64", "quoted-printable") and not parts[0].keys():
+        parts[0]["Content-Transfer-Encoding"] = packing
+        return BytesParser(policy=_AS_IT_CAME).parsebytes(content_of(parts[0]))
+    return parts[0]
 
 
 def _name(part: Message) -> str:

@@ -1,50 +1,184 @@
 """E-mail to content: subject, sender, recipients and text; see `indexer.read.attachments` for what comes with it."""
 
+import re
+from collections.abc import Iterable, Iterator
 from email import policy
-from email.message import EmailMessage
+from email.header import decode_header
+from email.message import EmailMessage, Message
 from email.parser import BytesParser
 from email.utils import parsedate_to_datetime
+from typing import cast
 
+from indexer import notes
+from indexer.decoding import decode
+from indexer.errors import ParseError
 from indexer.read.extraction import Extraction, tidy
+from indexer.read.formats import content_type_of
 from indexer.read.html.main_content import extract
 from indexer.read.metadata import Declared
 from indexer.records import Section
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _LONGEST_HEADER = 500  # characters
+_LONGEST_RAW = 4_000  # the same before words in it are decoded
+_DEEPEST = 50  # parts in parts
+_NOT_READ = frozenset({"css", "calendar", "x-amp-html", "watch-html", "vcard", "x-vcard", "directory"})  # kinds of text
+_MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
+_SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
+_ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
+_RICHER = 1.3  # times the characters of the plain text that HTML must have to be read instead
+_SOFT_BREAK = re.compile(r"=[ \t]+(?=\r?\n|\Z)")
+_ARMOUR = re.compile(r"^-----BEGIN PGP (SIGNATURE|MESSAGE|SIGNED MESSAGE)-----[ \t\r]*$", re.MULTILINE)
+_TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # what headers make the parser trip over
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a message as RFC 5322 has it."""
-    message = BytesParser(policy=policy.default).parsebytes(body)
-    if not isinstance(message, EmailMessage):
-        return Extraction(None, ())
+    message: Message = BytesParser(policy=policy.default).parsebytes(body)
     subject = _header(message, "Subject")
     head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
-    sections = [Section((), None, text) for text in (head, *_texts(message)) if text.strip()]
-    return Extraction(subject or None, tuple(sections), Declared(date=_day(_header(message, "Date"))))
+    main = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
+    sections = [Section((), None, head), *_sections(message, main)]
+    filled = tuple(section for section in sections if section.text.strip())
+    return Extraction(subject or None, filled, Declared(date=_day(_header(message, "Date"))))
 
 
-def _texts(message: EmailMessage) -> list[str]:
-    part = message.get_body(("plain", "html"))
-    if not isinstance(part, EmailMessage):
-        return []
+def is_shown(part: Message) -> bool:
+    """Return whether a part is text within its message, and no file that comes with it."""
     try:
-        text = part.get_content()
-    except (LookupError, ValueError):  # an unknown charset, or bytes that are not in it
-        payload = part.get_payload(decode=True)
-        text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else ""
-    if part.get_content_subtype() != "html":
-        return [tidy(str(text))]
-    return [section.text for section in extract(str(text)).sections]
+        name, is_file = part.get_filename(), part.get_content_disposition() == "attachment"
+    except _TROUBLE:
+        return False
+    is_text = part.get_content_maintype() == "text" and part.get_content_subtype() not in _NOT_READ
+    return is_text and not is_file and (not name or content_type_of(name) is None)
 
 
-def _header(message: EmailMessage, name: str) -> str:
+def is_signature(part: Message) -> bool:
+    """Return whether a part only proves who wrote the others."""
+    return part.get_content_subtype() in _SIGNATURES
+
+
+def parts_of(part: Message) -> list[Message]:
+    """Return the parts that a part is made of, or none."""
+    parts = part.get_payload()
+    return cast(list[Message], parts) if isinstance(parts, list) else []
+
+
+def content_of(part: Message) -> bytes:
+    """Return what a part has, decoded. Raises one of several errors where it is damaged."""
+    if str(part.get("Content-Transfer-Encoding", "")).strip().lower() == "quoted-printable":
+        raw = part.get_payload()
+        if isinstance(raw, str):
+            part.set_payload(_SOFT_BREAK.sub("=", raw))  # blanks that some servers put there
+    content = part.get_payload(decode=True)
+    return content if isinstance(content, bytes) else b""
+
+
+def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Section]:
+    """Return the text of a part and of all within it, in order; the main text may look like a file."""
+    if depth > _DEEPEST:
+        raise ParseError(f"more than {_DEEPEST} parts of a message in one another")
+    kind = part.get_content_subtype()
+    if part.get_content_maintype() == "multipart":
+        if kind == "encrypted":
+            notes.add("a part of a mail was not read: it is encrypted")
+            return []
+        found = [_sections(inner, main, depth + 1) for inner in parts_of(part)]
+        return _best(found) if kind == "alternative" else [one for inner in found for one in inner]
+    if kind == "delivery-status":  # lists of headers
+        lines = ["\n".join(f"{name}: {value}" for name, value in each.raw_items()) for each in parts_of(part)]
+        return [Section((), None, tidy("\n\n".join(lines)))]
+    if part is main or is_shown(part):
+        return list(_text(part))
+    if kind in _ENCRYPTED:
+        notes.add("a part of a mail was not read: it is encrypted or signed")
+    elif kind in ("ms-tnef", "vnd.ms-tnef"):
+        notes.add("a part of a mail was not read: winmail.dat")
+    elif not is_signature(part) and not part.get_filename() and part.get_content_type() != "message/rfc822":
+        type_of_part = part.get_content_maintype()
+        notes.add(f"a part of a mail was not read: {kind if type_of_part == 'text' else type_of_part}")
+    return []
+
+
+def _best(versions: Iterable[list[Section]]) -> list[Section]:
+    """Return the first version of a text, or a later one that says notably more."""
+    best: list[Section] = []
+    for sections in versions:
+        if _length(sections) > (_RICHER * _length(best) if best else 0):
+            best = sections
+    return best
+
+
+def _length(sections: Iterable[Section]) -> int:
+    """Count letters and digits, which differ less between plain text and HTML than white space and rules do."""
+    return sum(sum(map(str.isalnum, section.text)) for section in sections)
+
+
+def _text(part: Message) -> Iterator[Section]:
     try:
-        value = str(message.get(name, ""))
-    except (ValueError, TypeError, IndexError, AttributeError, LookupError):  # the parser of headers trips over some
-        return ""
-    return " ".join(value.split())[:_LONGEST_HEADER]
+        content, charset = content_of(part), part.get_content_charset()
+    except _TROUBLE:
+        notes.add("a part of a mail was not read: it is damaged")
+        return
+    if part.get_content_subtype() in _MARKED_UP:
+        for section in extract(decode(content, charset, markup=True)).sections:
+            yield Section(section.path, None, section.text, (), section.wholes)
+        return
+    text = decode(content, charset).replace("\r\n", "\n")
+    if str(part.get_param("format", "")).lower() == "flowed":
+        text = _unflowed(text, joins_words=str(part.get_param("delsp", "")).lower() == "yes")
+    yield Section((), None, tidy(_without_armour(text)))
+
+
+def _unflowed(text: str, *, joins_words: bool) -> str:
+    """Join lines that were wrapped, as RFC 3676 has it."""
+    lines: list[list[str]] = []
+    goes_on, before = False, -1
+    for line in text.split("\n"):
+        said = line.lstrip(">")
+        depth = len(line) - len(said)
+        said = said.removeprefix(" ")
+        if not goes_on or depth != before:
+            lines.append([f"{'>' * depth} " if depth else ""])
+        goes_on, before = said.endswith(" ") and said != "-- ", depth
+        lines[-1].append(said[:-1] if goes_on and joins_words else said)
+    return "\n".join("".join(pieces) for pieces in lines)
+
+
+def _without_armour(text: str) -> str:
+    """Leave out signatures and what is encrypted."""
+    pieces: list[str] = []
+    place = 0
+    while found := _ARMOUR.search(text, place):
+        pieces.append(text[place : found.start()])
+        if found[1] == "SIGNED MESSAGE":
+            ending, place = "\n\n", found.end()  # after the name of the hash
+        else:
+            ending, place = f"-----END PGP {found[1]}-----", found.end()
+        close = text.find(ending, place)
+        place = close + len(ending) if close >= 0 else place
+        if found[1] == "MESSAGE":
+            notes.add("a part of a mail was not read: it is encrypted")
+    return "".join([*pieces, text[place:]]) if place else text
+
+
+def _header(message: Message, name: str) -> str:
+    """Return a header as people read it, its words decoded by the rules of the web."""
+    raw = next((str(value) for header, value in message.raw_items() if header.lower() == name.lower()), "")
+    unfolded = raw[:_LONGEST_RAW].replace("\r", "").replace("\n", "")
+    try:
+        text = "".join(_decoded(word, charset) for word, charset in decode_header(unfolded))
+    except _TROUBLE:
+        text = unfolded.encode("utf-8", "replace").decode()
+    return " ".join(text.split())[:_LONGEST_HEADER]
+
+
+def _decoded(word: str | bytes, charset: str | None) -> str:
+    """Return a piece of a header; bytes outside of encoded words are decoded as those of a text are."""
+    if isinstance(word, bytes) and charset is not None:
+        return decode(word, charset)
+    text = word.decode("raw_unicode_escape", "replace") if isinstance(word, bytes) else word
+    return decode(text.encode("utf-8", "surrogateescape"), None)
 
 
 def _day(date: str) -> str | None:

@@ -59,7 +59,7 @@ def test_mail() -> None:
     document = read("a.eml", MAIL)
     assert (document.title, document.date) == ("Füttern", "2026-05-01")
     head, text = (section.text for section in document.sections)
-    assert head.startswith("From: Ann <ann@zoo.test>\nTo: bob@zoo.test\nDate: Fri, 01 May 2026")
+    assert head.startswith("From: Ann <ann@zoo.test>\nTo: bob@zoo.test\nDate: Fri, 1 May 2026")
     assert text == "The cats are fed."
 
 
