@@ -12,17 +12,9 @@ from markdown_it.rules_block.html_block import html_block
 from markdown_it.token import Token
 
 from indexer import notes
-from indexer.read.markup.restructured import to_html
+from indexer.read.markup.restructured import CODE, NOT_HERE, to_html
 from indexer.read.markup.tags import IS_MDX, element_at, shown_words, tag_at, unescaped
 
-_CODE = frozenset(  # directives and engines of notebooks whose content is code
-    "code code-block sourcecode code-cell code-example highlight prompt doctest testcode testoutput productionlist "
-    "parsed-literal literal mermaid graphviz digraph uml plantuml plot ipython r python bash sh zsh sql julia js ojs "
-    "rcpp stan css scss dot java c cpp go rust ruby perl octave stata sas node powershell console math latex".split()
-)
-_NOT_HERE = frozenset(  # directives that say what other files, or generated lists, have
-    "include literalinclude image toctree tableofcontents contents index raw bibliography highlight meta".split()
-)
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _ENGINE = re.compile(r"\{([A-Za-z]\w*)[ ,][^{}]*\}")  # {r setup, echo=FALSE}
 _FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,4}")
@@ -110,7 +102,7 @@ def _finish_fence(state: StateBlock, start: int) -> None:
     info = token.info.strip()
     engine, directive = _ENGINE.match(info), _DIRECTIVE.match(info)
     language = re.split(r"[\s{:,\[]", info.lstrip("{. "))[0].rstrip("}")
-    if directive and directive[1].lower() not in _CODE and not _SESSION.match(token.content):
+    if directive and directive[1].lower() not in CODE and not _SESSION.match(token.content):
         state.tokens.pop()
         _directive(state, directive[1].lower(), directive[2], token.content, start + 1)
         state.line = after
@@ -137,8 +129,8 @@ def _groups(found: re.Match[str] | None) -> Sequence[str | None]:
 
 def _directive(state: StateBlock, name: str, argument: str, content: str, start: int) -> None:
     """Write the text of a directive: its argument, if that is no file, and what it contains."""
-    if name in _NOT_HERE:
-        notes.add(f"a directive of Markdown was left out: {name}")
+    if name in NOT_HERE:
+        notes.add(f"a directive was left out: {name}")
         return
     if name == "eval-rst":
         state.push("html_block", "", 0).content = to_html(content)
@@ -171,7 +163,7 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     rest = line[signs.end() :].strip().rstrip(":").rstrip()
     directive = _DIRECTIVE.match(rest)
     kind = directive[1].lower() if directive else rest
-    if signs[0][0] == ":" and kind in _CODE | _NOT_HERE | {"eval-rst"} and _colon_fence(state, start, end, silent):
+    if signs[0][0] == ":" and kind in CODE | NOT_HERE | {"eval-rst"} and _colon_fence(state, start, end, silent):
         state.tokens[-1].info = rest
         _finish_fence(state, start)
         return True

@@ -3,28 +3,37 @@
 What Sphinx adds to the language is known well enough to keep the text of it.
 """
 
+import re
+from itertools import takewhile
 from typing import Any
 
 from docutils import nodes
 from docutils.core import publish_parts
 from docutils.parsers.rst import Directive, directives, roles
+from docutils.parsers.rst.languages import en
 from docutils.writers import html5_polyglot
 
+from indexer import notes
 from indexer.decoding import decode
 from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
 
-_ROLES = (
-    "ref doc term any numref option envvar keyword token file samp command program guilabel menuselection kbd func "
-    "class meth method mod attr attribute data const exc obj type var py:func py:class py:meth py:mod py:attr py:data "
-    "py:exc py:obj py:const c:func c:type c:macro c:data c:member issue gh pep source dfn mailheader mimetype"
-).split()
-_KEPT = (  # directives whose argument and text are read
-    "versionadded versionchanged versionremoved deprecated seealso function class method attribute data exception "
-    "module decorator py:function py:class py:method py:attribute py:data py:exception py:module c:function c:type "
-    "c:macro option envvar describe object glossary impl-detail classmethod staticmethod tab tabs dropdown"
-).split()
-_CODE = "code-block sourcecode highlight-block prompt doctest testcode testoutput productionlist".split()
+CODE = frozenset(  # directives, and engines of notebooks, whose content is code
+    "code code-block sourcecode code-cell code-example highlight-block prompt doctest testcode testoutput "
+    "productionlist parsed-literal literal mermaid graphviz digraph uml plantuml plot ipython r python bash sh zsh sql "
+    "julia js ojs rcpp stan css scss dot java c cpp go rust ruby perl octave stata sas node powershell console "
+    "math latex".split()
+)
+NOT_HERE = frozenset(  # directives that say what other files, or generated lists, have
+    "include literalinclude image toctree tableofcontents contents index raw bibliography highlight meta "
+    "currentmodule tabularcolumns default-role".split()
+)
+_CONDITIONS = frozenset("only ifconfig cssclass rst-class container".split())  # directives whose argument is no text
+_NAMED_DIRECTIVE = re.compile(r"^[ \t]*\.\.[ ](?:\|[^|\n]{1,100}\|[ ])?([\w:+-]{1,60})::", re.MULTILINE)
+_NAMED_ROLE = re.compile(r":([A-Za-z][\w:+-]{0,60}):`|`:([A-Za-z][\w:+-]{0,60}):")
+_MOST_NAMES = 5_000  # directives and roles that one process learns
+_OPTION = re.compile(r":[\w-]+:(?:\s|$)")
+_CAPTION = re.compile(r"^\s{0,20}:caption:[ \t]+(\S.*)", re.MULTILINE)
 _SETTINGS = {
     "file_insertion_enabled": False,
     "raw_enabled": False,
@@ -51,10 +60,15 @@ class _Kept(Directive):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """Argument and content."""
+        """Return the argument and the content, or nothing where that is of other files."""
+        if self.name.lower() in NOT_HERE:
+            notes.add(f"a directive was left out: {self.name.lower()}")
+            return []
         found = nodes.container()
-        if self.arguments:
-            found += nodes.paragraph("", self.arguments[0])
+        lines = self.arguments[0].split("\n") if self.arguments and self.name.lower() not in _CONDITIONS else []
+        if title := "\n".join(takewhile(lambda line: not _OPTION.match(line.strip()), lines)):
+            text, problems = self.state.inline_text(title, self.lineno)
+            found += nodes.paragraph("", "", *text, *problems)
         self.state.nested_parse(_without_options(self.content), self.content_offset, found)
         return [found]
 
@@ -75,9 +89,11 @@ class _Code(Directive):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """The code as it is."""
+        """Return the code as it is, below its title."""
         text = "\n".join(_without_options(self.content))
-        return [nodes.literal_block(text, text)]
+        options = [*self.arguments[:1], *self.content[:20]]
+        titles = [found[1] for line in options if (found := _CAPTION.search(line))]
+        return [*(nodes.paragraph(title, title) for title in titles), nodes.literal_block(text, text)]
 
 
 def _without_options(content: Any) -> Any:
@@ -98,11 +114,22 @@ def _role(
     return [nodes.inline(rawtext, shown_text(text))], []
 
 
-for _name in _ROLES:
-    roles.register_local_role(_name, _role)
-for _name in _KEPT:
-    directives.register_directive(_name, _Kept)
-for _name in _CODE:
+def _learn(text: str) -> None:
+    """Have directives and roles of a text read that docutils does not know, of whatever extension they are."""
+    for name in dict.fromkeys(_NAMED_DIRECTIVE.findall(text)):
+        if len(_learned) < _MOST_NAMES and name not in _learned and name.lower() not in en.directives:
+            is_code = name.lower() in CODE or "code" in name.lower() or "console" in name.lower()
+            directives.register_directive(name, _Code if is_code else _Kept)
+            _learned.add(name)
+    for name in dict.fromkeys(before or after for before, after in _NAMED_ROLE.findall(text)):
+        role = f":{name}:"
+        if len(_learned) < _MOST_NAMES and role not in _learned and name.lower() not in en.roles:
+            roles.register_local_role(name, _role)
+            _learned.add(role)
+
+
+_learned: set[str] = set()
+for _name in ("code-block", "sourcecode"):  # aliases of docutils' own, which knows no captions
     directives.register_directive(_name, _Code)
 
 
@@ -114,5 +141,6 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 def to_html(text: str) -> str:
     """Return what a page of this text shows between the tags of its body."""
+    _learn(text)
     parts = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
     return str(parts["html_body"])

@@ -346,5 +346,5 @@ def test_what_is_left_out_is_noted() -> None:
     read('--8<-- "a.md"\n\n```{toctree}\na\n```')
     assert notes.take() == (
         "a file that Markdown includes was left out",
-        "a directive of Markdown was left out: toctree",
+        "a directive was left out: toctree",
     )
