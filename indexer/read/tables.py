@@ -31,7 +31,7 @@ _MISSING = frozenset("n/a na nan null none nil tbd unknown".split())
 _LETTER = re.compile(r"[^\W\d_]")
 _VALUE = re.compile(r"[^\w]{0,4}\d")  # what a number, amount or date begins with
 _TIME = re.compile(
-    r"(?:1[5-9]|2[01])\d\d(?:[-/–]\d{1,4}){0,2}|\d{1,2}(?:[./]\d{1,2})?[./](?:1[5-9]|2[01])\d\d|\d\d?:\d\d"
+    r"(?:1[5-9]|2[01])\d\ds?(?:[-/–]\d{1,4}){0,2}|\d{1,2}(?:[./]\d{1,2})?[./](?:1[5-9]|2[01])\d\d|\d\d?:\d\d"
 )
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -27,6 +28,7 @@ _DAY = timedelta(days=1)
 _EPOCH = datetime(1899, 12, 30)  # day 0 of workbooks
 _LAST_DAY = 2_958_466  # the end of the year 9999
 _EXACT = 1e15
+_LONGEST_INTEGER = 1e21
 _NUDGE = 1 + 4e-16  # a factor by which half a unit is rounded up, as workbooks do: 2.675 is stored as a little less
 _MOMENTS = frozenset({"date", "elapsed"})
 _NOT_ZERO = re.compile("[1-9]")
@@ -47,9 +49,10 @@ def shown(value: Value, code: str = GENERAL) -> str:
 
 
 def _plain(value: float) -> str:
-    if float(value).is_integer() and abs(value) < 1e21:
-        return str(int(value))
-    return f"{value:.15g}"
+    text = f"{value:.15g}".upper()
+    if "E" not in text or not _EXACT <= abs(value) < _LONGEST_INTEGER:
+        return text
+    return f"{Decimal(text):f}"
 
 
 def _plain_date(value: date | datetime | time | timedelta) -> str:

@@ -57,6 +57,7 @@ HEADS = {
     "words only": ("Name,Town\nAda,London", 0, "Name,Town"),
     "years": ("Region,2023,2024\nNorth,510,640\nSouth,120,95", 0, "Region,2023,2024"),
     "years of a year": (",2022/23,2023/24\nNorth,510,640", 0, ",2022/23,2023/24"),
+    "decades": ("Age,1990s,2000s\nunder 10,5,6\nunder 20,7,8", 0, "Age,1990s,2000s"),
     "months": ("Item,2024-01,2024-02,2024-03\nWick,1,2,3\nOil,3,1,2", 0, "Item,2024-01,2024-02,2024-03"),
     "a scale": ("Class,1,2,3,4\na,7,3,9,1\nb,2,2,8,0", 0, "Class,1,2,3,4"),
     "numbers above words": ("Room,101,102\nMonday,music,free\nTuesday,free,chess", 0, "Room,101,102"),
