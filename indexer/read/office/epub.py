@@ -9,6 +9,7 @@ from indexer.read.office.zipped import Package, resolve
 from indexer.records import Section
 
 _CONTAINER = "META-INF/container.xml"
+_PROTECTED = ("META-INF/rights.xml", "META-INF/license.lcpl")
 _ROOTFILE = "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile"
 _OPF = "{http://www.idpf.org/2007/opf}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
@@ -19,7 +20,7 @@ _CHAPTER = ("application/xhtml+xml", "text/html")
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read an EPUB file; raises ParseError."""
     with Package(body) as package:
-        if "META-INF/rights.xml" in package:
+        if any(mark in package for mark in _PROTECTED):
             raise ParseError("encrypted: it is protected against copying")
         rootfile = next(package.xml(_CONTAINER).iter(_ROOTFILE), None)
         name = resolve("", rootfile.get("full-path", "") if rootfile is not None else "")

@@ -5,6 +5,8 @@ alike. What a reader of the document would not see is left out: hidden runs, del
 part of their own, which is not read. Libraries for DOCX miss insertions and content controls, or show hidden text.
 """
 
+import email
+import email.policy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from html import escape
 from typing import Any
 
 from indexer import notes
+from indexer.decoding import decode
 from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
 from indexer.read.office.drawings import DRAWN, children, drawn
@@ -22,10 +25,12 @@ from indexer.read.office.word_styles import Numbering, Styles, W, switch, value_
 from indexer.read.office.zipped import Package
 
 _MAIN = "word/document.xml"
+_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _DELETED_MARKS = (f"{W}del", f"{W}moveFrom")
 _DELETED = frozenset(_DELETED_MARKS)
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText"})
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
+_BODY = re.compile("</?body[^<>]*>", re.IGNORECASE)
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _MOST_FIELDS = 30  # open within each other
 _BOXES = ("☐", "☒")
@@ -79,7 +84,7 @@ class _Walker:
             elif child.tag == f"{W}tbl":
                 yield self._table(child)
             elif child.tag in (f"{W}altChunk", f"{W}subDoc"):
-                notes.add("a document inside a document was not read")
+                yield self._inserted(child)
             elif child.tag == f"{M}oMathPara":
                 yield f"<p>{escape(linear(child))}</p>"
             else:  # body, content controls, insertions, notes
@@ -105,6 +110,15 @@ class _Walker:
         if label and text.strip():
             text = f"{escape(label)} {text}"
         return f"<p>{text}</p>{beside}" if level is None else f"<h{level}>{text}</h{level}>{beside}"
+
+    def _inserted(self, chunk: Any) -> str:
+        """Return the HTML of a page that a program has put into the document; other documents are noted."""
+        _, name = self._relations.get(chunk.get(f"{_R}id", ""), ("", ""))
+        end = name.rpartition(".")[2].lower()
+        if name in self._package and end in ("htm", "html", "xhtml", "mht", "mhtml"):
+            return f"<div>{_page(self._package.read(name), is_mail=end.startswith('mht'))}</div>"
+        notes.add("a document inside a document was not read")
+        return ""
 
     def _table(self, table: Any) -> str:
         """Return a table whose cells name the rows and columns that they span."""
@@ -218,6 +232,18 @@ class _Cell:
     def markup(self, tag: str) -> str:
         spans = ((name, count) for name, count in (("colspan", self.columns), ("rowspan", self.rows)) if count > 1)
         return f"<{tag}{''.join(f' {name}={count}' for name, count in spans)}>{self.html}</{tag}>"
+
+
+def _page(body: bytes, *, is_mail: bool) -> str:
+    """Return the body of a page of the web, which may be packed as an e-mail is."""
+    charset = None
+    if is_mail:
+        part = email.message_from_bytes(body, policy=email.policy.default).get_body(("html",))
+        payload = part.get_payload(decode=True) if part is not None else b""
+        body = payload if isinstance(payload, bytes) else b""
+        charset = part.get_content_charset() if part is not None else None
+    pieces = _BODY.split(decode(body, charset, markup=True), 2)
+    return pieces[1] if len(pieces) > 1 else pieces[0]
 
 
 def _children(node: Any) -> Iterator[Any]:

@@ -138,6 +138,9 @@ def test_encrypted_documents_say_so() -> None:
     for name in ("a.docx", "a.pptx"):
         with pytest.raises(ParseError, match="older than 2007"):
             read(name, ole)
+    for mark in ("META-INF/rights.xml", "META-INF/license.lcpl"):
+        with pytest.raises(ParseError, match="encrypted: it is protected against copying"):
+            read("a.epub", files.with_parts(files.epub(first="x"), {mark: "x"}))
     manifest = '<manifest:file-entry><manifest:encryption-data manifest:checksum="x"/></manifest:file-entry>'
     with pytest.raises(ParseError, match="encrypted: it opens only with a password"):
         read("a.ods", files.zipped({"content.xml": b"\x03\x00", "META-INF/manifest.xml": manifest}))
