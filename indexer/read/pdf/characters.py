@@ -21,10 +21,10 @@ _MOST_WORDS = 30_000
 _SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
 _LEVEL = 0.1  # slope of text that counts as level
 _LEAST_WITH_LINES = 6  # words that run in another direction than most of a page, next to which lines are looked for
-_WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u00ad\u200b]+[\x02\ufffe\u00ad]?")
+_WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
 _HALF = re.compile("[\ud800-\udfff]")
-_HYPHENS = ("\x02", "\ufffe", "\u00ad")  # what PDFium gives for a hyphen that only ends a line, and soft ones
+_HYPHENS = ("\x02", "\ufffe")  # what PDFium gives for a hyphen that ends a line
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w*bx|bx\d|[a-z]TB|-B\b", re.ASCII)
@@ -230,10 +230,12 @@ class _Reader:
 
 
 def _written(word: str) -> str:
-    """Return a word with its letters beyond 16 bits put together, and with a hyphen for one at the end of a line."""
+    """Return a word with its letters beyond 16 bits put together, and with hyphens for other signs of one."""
     if _HALF.search(word):
         word = word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return word[:-1] + "-" if word[-1] in _HYPHENS else word
+    if word[-1] in _HYPHENS:
+        word = word[:-1] + "-"
+    return word.replace("\u00ad", "-")
 
 
 class _Fonts:

@@ -6,6 +6,7 @@ out; invisible text is kept, because scanned pages carry their recognised text t
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pypdfium2
@@ -16,6 +17,8 @@ from indexer.read.extraction import Extraction
 from indexer.read.metadata import Declared
 from indexer.read.pdf.characters import read_page, shows_something
 from indexer.read.pdf.headings import by_outline, by_type, paths
+from indexer.read.pdf.hyphens import Hyphens
+from indexer.read.pdf.lines import HYPHEN
 from indexer.read.pdf.outline import entries
 from indexer.read.pdf.pages import Page, laid_out
 from indexer.read.pdf.paragraphs import Block
@@ -52,6 +55,8 @@ def _content(document: Any) -> Extraction:
         if length > _LONGEST:
             raise ParseError(f"more than {_LONGEST:,} characters of text")
         pages.append(blocks)
+    hyphens = Hyphens(block.text for blocks in pages for block in blocks)
+    pages = [[_resolved(block, hyphens) for block in blocks] for blocks in pages]
     outline = entries(document)
     headings = by_outline(outline, pages)
     if len(headings) < _LEAST_ENTRIES:
@@ -61,10 +66,16 @@ def _content(document: Any) -> Extraction:
     day = _DATE.match(changed)
     return Extraction(
         None if _MADE_UP.search(title) else title,
-        sections_of(pages, paths(headings)),
+        sections_of(pages, paths(headings), hyphens),
         Declared(date="-".join(day.groups()) if day else None),
         scanned=tuple(scanned),
     )
+
+
+def _resolved(block: Block, hyphens: Hyphens) -> Block:
+    if HYPHEN not in block.text:
+        return block
+    return replace(block, text=hyphens.resolved(block.text), head=hyphens.resolved(block.head))
 
 
 def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:

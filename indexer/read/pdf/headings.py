@@ -4,7 +4,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from indexer.read.pdf.lines import HYPHEN
 from indexer.read.pdf.outline import Entry
 from indexer.read.pdf.paragraphs import Block
 
@@ -48,8 +47,7 @@ def by_outline(entries: Sequence[Entry], pages: Sequence[Sequence[Block]]) -> di
 
 def _keys(text: str) -> set[str]:
     """A title as it may be compared: with and without its number."""
-    plain = text.replace(HYPHEN, "")
-    return {key for part in (plain, _NUMBER.sub("", plain, count=1)) if (key := _NOT_WORD.sub("", part).casefold())}
+    return {key for part in (text, _NUMBER.sub("", text, count=1)) if (key := _NOT_WORD.sub("", part).casefold())}
 
 
 def by_type(pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
@@ -99,7 +97,7 @@ def _stands_out(block: Block, usual: float) -> bool:
 
 
 def _plain(block: Block) -> str:
-    return " ".join(block.text.replace(HYPHEN, "").split())
+    return " ".join(block.text.split())
 
 
 def paths(headings: Mapping[Place, Level]) -> dict[Place, tuple[str, ...]]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from indexer.read.pdf.letters import Word
 
-HYPHEN = "\u00ad"  # stands where a line ended in a hyphen, until the whole document tells whether it belongs there
-_ENDS_IN_HYPHEN = re.compile(r"[^\W\d_]-$")
+HYPHEN = "\u00ad"  # before a hyphen that ended a line, until the document tells whether it belongs there
+_ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]$")
 _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
 _SPACE = 1.0  # of the size: a gap that parts pieces
 _TIGHT = 0.45  # of the size: a gap that parts none, in whatever order the file has them
@@ -140,7 +140,7 @@ def joined(text: str, after: str, *, is_wrapped: bool) -> str:
     if not is_wrapped:
         return f"{text}\n{after}"
     if _ENDS_IN_HYPHEN.search(text) and after[:1].isalnum():
-        return f"{text[:-1]}{HYPHEN}{after}" if after[0].islower() else text + after
+        return f"{text[:-1]}{HYPHEN}{text[-1]}{after}" if after[0].isalpha() else text + after
     if _WIDE_SCRIPT.match(text[-1:]) and _WIDE_SCRIPT.match(after[:1]):
         return text + after
     return f"{text} {after}"

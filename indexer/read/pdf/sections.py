@@ -1,19 +1,15 @@
 """Blocks of all pages to sections: under headings, or pages where there are none, with the anchors of all pages."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from indexer.read.pdf.headings import Place
-from indexer.read.pdf.lines import HYPHEN
+from indexer.read.pdf.hyphens import HYPHENS, Hyphens
 from indexer.read.pdf.paragraphs import Block
 from indexer.records import Section, Whole
 
 _LONG = 10_000  # characters after which the next page begins another section of the same heading
-_PARTED = re.compile(rf"([^\W\d_]+){HYPHEN}([^\W\d_]+)")
-_COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]+-[^\W\d_]+(?![^\W\d_])")
-_MOST_COMPOUNDS = 100_000
 
 
 @dataclass(slots=True)
@@ -27,10 +23,11 @@ class _Draft:
     last: Block | None = None
 
 
-def sections_of(pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]]) -> tuple[Section, ...]:
+def sections_of(
+    pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]], hyphens: Hyphens
+) -> tuple[Section, ...]:
     """Return the sections of a document whose headings have these paths; without any, one for each page."""
-    compounds = _compounds(pages)
-    drafts = list(_drafts(pages, paths, compounds))
+    drafts = list(_drafts(pages, paths, hyphens))
     for draft, after in zip_longest(drafts, drafts[1:]):
         is_above = after is not None and after.path[: len(draft.path)] == draft.path
         if not draft.length and not is_above and not _is_page(draft):  # a heading with nothing below it is a text
@@ -43,7 +40,7 @@ def _is_page(draft: _Draft) -> bool:
 
 
 def _drafts(
-    pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]], compounds: set[str]
+    pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]], hyphens: Hyphens
 ) -> Iterator[_Draft]:
     draft: _Draft | None = None
     for page, blocks in enumerate(pages):
@@ -54,29 +51,29 @@ def _drafts(
         is_first = True
         for place, block in enumerate(blocks):
             path = paths.get((page, place))
-            text = _whole_words(block.text, compounds)
             if path is not None:
                 yield draft
                 draft = _Draft(path, page)
                 is_first = False
                 continue
-            _add(draft, block, text, page if is_first else None)
+            _add(draft, block, hyphens, page if is_first else None)
             is_first = False
     if draft:
         yield draft
 
 
-def _add(draft: _Draft, block: Block, text: str, page: int | None) -> None:
+def _add(draft: _Draft, block: Block, hyphens: Hyphens, page: int | None) -> None:
     """Put a block at the end of a section; `page` is given where it is the first of its page."""
-    last = draft.last
+    last, text = draft.last, block.text
     gap = ""
     if last:
         goes_on = last.goes_on and last.kind == block.kind == "text" and text[:1].islower() and last.size == block.size
         gap = " " if goes_on else "\n" if last.kind == block.kind == "item" else "\n\n"
-        if goes_on and draft.parts[-1].endswith("-"):
+        if goes_on and draft.parts[-1].endswith(HYPHENS):
             gap = ""
-            draft.parts[-1] = draft.parts[-1][:-1]
-            draft.length -= 1
+            draft.length -= len(draft.parts[-1])
+            draft.parts[-1] = hyphens.goes_on(draft.parts[-1], text)
+            draft.length += len(draft.parts[-1])
     draft.parts.append(gap)
     draft.length += len(gap)
     if page is not None and page != draft.page:
@@ -91,24 +88,3 @@ def _add(draft: _Draft, block: Block, text: str, page: int | None) -> None:
 
 def _section(draft: _Draft) -> Section:
     return Section(draft.path, f"page={draft.page + 1}", "".join(draft.parts), tuple(draft.marks), tuple(draft.wholes))
-
-
-def _compounds(pages: Iterable[Iterable[Block]]) -> set[str]:
-    """Words that the document writes with a hyphen in the middle of a line."""
-    found: set[str] = set()
-    for page in pages:
-        for block in page:
-            if len(found) < _MOST_COMPOUNDS:
-                found.update(word.casefold() for word in _COMPOUND.findall(block.text))
-    return found
-
-
-def _whole_words(text: str, compounds: set[str]) -> str:
-    """Join words that were parted at the end of a line, with a hyphen if the document writes them so elsewhere."""
-    if HYPHEN not in text:
-        return text
-
-    def whole(found: re.Match[str]) -> str:
-        return f"{found[1]}-{found[2]}" if f"{found[1]}-{found[2]}".casefold() in compounds else found[1] + found[2]
-
-    return _PARTED.sub(whole, text).replace(HYPHEN, "")

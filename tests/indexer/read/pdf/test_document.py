@@ -8,6 +8,7 @@ import pytest
 
 from indexer.read.pdf import characters
 from indexer.read.pdf.document import read
+from indexer.read.pdf.hyphens import Hyphens
 from indexer.records import Whole
 from tests.indexer.read.pdf.drawn import drawn, lines, rule, text
 
@@ -100,10 +101,46 @@ def test_running_heads_and_page_numbers_are_left_out() -> None:
     assert "Zoo guide 1" in read(drawn(pages[0]), None).sections[0].text  # one page tells nothing
 
 
-@pytest.mark.parametrize(("elsewhere", "joined"), [("", "sidetrack"), ("A side-track is meant.", "side-track")])
-def test_hyphens_at_line_ends(elsewhere: str, joined: str) -> None:
-    page = lines(50, 700, "They followed him along a narrow side-", "track until the day was nearly over.") + "\n"
-    assert f"narrow {joined} until" in read_text(page + text(50, 600, elsewhere))
+@pytest.mark.parametrize(
+    ("first", "second", "elsewhere", "expected"),
+    [
+        ("a narrow side-", "track until", "", "narrow sidetrack until"),
+        ("a narrow side-", "track until", "A side-track is meant.", "narrow side-track until"),
+        ("a narrow side-", "track until", "A Side-track, no sidetrack, is the side-track.", "narrow side-track until"),
+        ("a narrow SIDE-", "TRACK until", "The sidetrack is meant.", "narrow SIDETRACK until"),
+        ("the Anglo-", "Saxon until", "", "the Anglo-Saxon until"),
+        ("a state-of-", "the-art until", "", "a state-of-the-art until"),
+        ("pre-", "and postwar until", "", "pre- and postwar until"),
+    ],
+)
+def test_hyphens_at_line_ends(first: str, second: str, elsewhere: str, expected: str) -> None:
+    page = lines(
+        50, 700, f"They followed him along, for that is how it was, {first}", f"{second} the day was nearly over."
+    )
+    assert expected in read_text(f"{page}\n{text(50, 600, elsewhere)}")
+
+
+def test_hyphens_at_the_end_of_a_page() -> None:
+    first = text(50, 740, "Paths", size=20) + lines(
+        50, 700, *BODY, "They followed him along, for that is how it was, as far as the narrow side-"
+    )
+    pages = [first, lines(50, 700, "track until the day was nearly over.", *BODY)]
+    assert "narrow sidetrack until" in read_text(*pages)
+    assert "narrow side-track until" in read_text(*pages, text(50, 700, "This side-track is meant."))
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["along a narrow side‐ track until"], "along a narrow sidetrack until"),
+        (["along a narrow side‐ track until", "a side‐track"], "along a narrow side-track until"),
+        (["a well- known side‐ track until"], "a well-known sidetrack until"),  # U+2010 is the program's hyphen
+        (["a well- known side‐ track until", "the co‐operation"], "a wellknown sidetrack until"),
+    ],
+)
+def test_hyphens_of_the_program_and_of_the_author(texts: list[str], expected: str) -> None:
+    parted = [one.replace("- ", "\u00ad-").replace("‐ ", "\u00ad‐") for one in texts]
+    assert Hyphens(parted).resolved(parted[0]) == expected
 
 
 def test_items_are_lines() -> None:
