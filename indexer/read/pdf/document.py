@@ -22,7 +22,7 @@ from indexer.read.pdf.lines import HYPHEN
 from indexer.read.pdf.outline import entries
 from indexer.read.pdf.pages import Page, laid_out
 from indexer.read.pdf.paragraphs import Block
-from indexer.read.pdf.running_heads import NEAR, running
+from indexer.read.pdf.running_heads import NEAR, are_twins, running
 from indexer.read.pdf.sections import sections_of
 
 _MOST_PAGES = 20_000
@@ -93,6 +93,8 @@ def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
             near[index] = Page(found)
         page = index - NEAR
         if page >= 0:
-            heads = running(page, {number: other.edges for number, other in near.items()})
+            others = {number: other for number, other in near.items() if number != page}
+            twins = [number for number, other in others.items() if are_twins(near[page].lines, other.lines)]
+            heads = running(page, {number: other.edges for number, other in near.items()}, twins, count)
             yield laid_out(near[page], heads)
             near.pop(page - NEAR, None)

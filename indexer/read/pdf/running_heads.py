@@ -1,7 +1,8 @@
 """Running heads and feet: what stands at the edge of several pages near each other, or counts them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from indexer.read.pdf.lines import Line, rows_of
@@ -14,8 +15,12 @@ _EQUAL = 1.0  # points between heights of heads whose texts differ
 _OFTEN = 3  # pages near, at least, on which something stands apart where they stand
 _LARGEST = 1.25  # times the size of the text
 _APART = 1.6  # of the size: more than lines of text are from each other
+_FEW = 3  # pages of a document whose running heads stay
+_TWINS = 0.5  # share of lines that pages like each other have in common
+_LEAST_ALIKE = 10  # lines of a page
+_OF_A_NUMBER = 12  # letters around the number of a page and that of all
 _LONGEST = 200  # characters
-_MOST_NUMBERS = 20  # words that are looked at for numbers
+_MOST_NUMBERS = 20  # of a row
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}", re.IGNORECASE)
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
@@ -27,9 +32,10 @@ class Edge(NamedTuple):
     is_top: bool
     place: int  # from the edge: 0 is the outermost
     y: float
+    text: str
     key: str  # its text without digits
     numbers: tuple[int, ...]  # at its beginning and end
-    inside: tuple[int, ...]  # all of them
+    inside: frozenset[int]  # all of them, the first ones
     is_small: bool  # whether it is not much larger than the text
     is_apart: bool  # whether it is further from the next row than lines of text are
     lines: tuple[int, ...]  # identities of its lines
@@ -59,9 +65,9 @@ def _edge(row: Sequence[Line], is_top: bool, place: int, is_small: bool, is_apar
     words = text.split()
     ends = {words[0].strip("[]()–—-.,:"), words[-1].strip("[]()–—-.,:")}
     numbers = tuple(number for word in ends if (number := _value(word)))
-    inside = tuple(number for word in words[:_MOST_NUMBERS] if (number := _value(word)))
+    inside = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:_MOST_NUMBERS])
     key = _DIGITS.sub("#", text).casefold()
-    return Edge(is_top, place, row[0].base, key, numbers, inside, is_small, is_apart, tuple(map(id, row)))
+    return Edge(is_top, place, row[0].base, text, key, numbers, inside, is_small, is_apart, tuple(map(id, row)))
 
 
 def _value(word: str) -> int:
@@ -74,20 +80,28 @@ def _value(word: str) -> int:
     return sum(-one if one < after else one for one, after in zip(values, [*values[1:], 0], strict=True))
 
 
-def running(page: int, edges: Mapping[int, Sequence[Edge]]) -> set[int]:
+def running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int] = (), count: int = 0) -> set[int]:
     """Return the identities of the lines of a page that are a running head or foot.
 
     Args:
-        page: its number.
+        page: its number, from 0.
         edges: by page, those of the page and of the ones near it.
+        twins: pages like this one, such as a copy; what they have in common is no running head.
+        count: how many pages the document has; of one with few, only numbers of pages are left out.
     """
-    others = [(number, edge) for number, found in edges.items() if number != page for edge in found]
+    if count <= _FEW:
+        return {line for edge in edges[page] if _is_page_number(edge, page + 1, count) for line in edge.lines}
+    others = [
+        (number, edge) for number, found in edges.items() if number != page and number not in twins for edge in found
+    ]
     found: set[int] = set()
     for is_top in (True, False):
         own = sorted((edge for edge in edges[page] if edge.is_top == is_top), key=lambda edge: edge.place)
         deepest = max((edge.place for edge in own if _comes_again(page, edge, others)), default=-1)
         # what is further out than a running head is one as well, like the lines of a letterhead
-        found |= {line for edge in own if edge.place <= deepest for line in edge.lines}
+        gone = [edge for edge in own if edge.place <= deepest]
+        # the first page keeps what says more than its number, so that it is read once
+        found |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.lines}
     return found
 
 
@@ -98,8 +112,7 @@ def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> b
         return any(
             other.is_top == edge.is_top
             and abs(other.y - edge.y) <= _ALIKE
-            and other.key == edge.key
-            and any(before + number - page == after for before in edge.inside for after in other.inside)
+            and _is_same_but_for_pages(edge, other, number - page)
             for number, other in others
         )
     if edge.place == 0 and edge.is_apart:
@@ -113,9 +126,34 @@ def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> b
     return any(
         other.is_top == edge.is_top
         and abs(other.y - edge.y) <= _ALIKE
-        and (other.key == edge.key or (edge.place == 0 == other.place and _counts(edge, other, number - page)))
+        and (
+            other.text == edge.text
+            or _is_same_but_for_pages(edge, other, number - page)
+            or (edge.place == 0 == other.place and _counts(edge, other, number - page))
+        )
         for number, other in others
     )
+
+
+def _is_same_but_for_pages(edge: Edge, other: Edge, pages: int) -> bool:
+    """Whether two rows differ in nothing but numbers, one of which grows with the pages."""
+    return other.key == edge.key and any(before + pages in other.inside for before in edge.inside)
+
+
+def _is_page_number(edge: Edge, page: int, count: int) -> bool:
+    """Whether a row at the outer edge is nothing but the number of its page, as `2` or `Page 2 of 3`."""
+    numbers = [int(digits[:6]) for digits in _DIGITS.findall(edge.text)]
+    letters = sum(map(str.isalpha, edge.text))
+    return edge.place == 0 and (
+        (numbers == [page] and not letters) or (numbers == [page, count] and letters <= _OF_A_NUMBER)
+    )
+
+
+def are_twins(one: Sequence[Line], other: Sequence[Line]) -> bool:
+    """Return whether most lines of two pages are the same but for numbers, as on an invoice and its copy."""
+    keys = [Counter(_DIGITS.sub("#", line.text) for line in lines) for lines in (one, other)]
+    shorter = min(map(Counter.total, keys))
+    return shorter >= _LEAST_ALIKE and (keys[0] & keys[1]).total() > _TWINS * shorter
 
 
 def _counts(edge: Edge, other: Edge, pages: int) -> bool:

@@ -234,3 +234,36 @@ def test_rows_without_lines_between_them_stay_rows_and_wrapped_cells_are_one() -
     wrapped = [text(55, 665, "cat"), lines(205, 665, "it eats mice", "and sleeps", "all day", "and night")]
     read = read_text("\n".join([*rules, *ends, *wrapped]))
     assert "cat | it eats mice and sleeps all day and night\nbee | honey" in read
+
+
+def letter(name: str, number: int, total: str) -> str:
+    """A page of a letter, with a letterhead above and the address of a bank below."""
+    head = [text(50, 770, "Harbour Boats Ltd"), text(50, 740, f"Invoice no. {number}"), text(50, 710, f"To {name}")]
+    rows = [text(50, 640 - 20 * place, f"Item {place} of this order") for place in range(9)]
+    return "\n".join([*head, *rows, text(50, 60, f"Total {total}"), text(50, 30, "Bank of the harbour, account 17")])
+
+
+@pytest.mark.parametrize("number_of_pages", [2, 3, 6])
+def test_pages_like_each_other_lose_nothing(number_of_pages: int) -> None:
+    names = ["Ann", "Bob", "Cleo", "Dan", "Eve", "Flo"][:number_of_pages]
+    pages = [letter(name, 1017 + place, f"{place}.50 EUR") for place, name in enumerate(names)]
+    for place, section in enumerate(read(drawn(*pages), None).sections):
+        for expected in ("Harbour Boats Ltd", f"no. {1017 + place}", f"To {names[place]}", f"{place}.50", "account 17"):
+            assert expected in section.text
+
+
+def test_a_copy_loses_nothing_but_page_numbers() -> None:
+    pages = [f"{letter('Ann', 17, '5 EUR')}\n{text(300, 12, f'Page {number} of 2')}" for number in (1, 2)]
+    one, two = (section.text for section in read(drawn(*pages), None).sections)
+    assert one == two
+    assert "Harbour Boats" in one
+    assert "Page" not in one
+
+
+def test_a_letterhead_is_read_once() -> None:
+    body = [[text(50, 700 - 12 * row, f"Text {place * 7 + row} says {word}") for row in range(20)]
+            for place, word in enumerate("one two three four five six".split())]  # fmt: skip
+    pages = ["\n".join([text(50, 770, "Harbour Boats Ltd"), *rows, text(50, 30, f"{place}")])
+             for place, rows in enumerate(body, start=1)]  # fmt: skip
+    found = [section.text for section in read(drawn(*pages), None).sections]
+    assert ["Harbour" in one for one in found] == [True] + 5 * [False]
