@@ -22,7 +22,7 @@ from indexer.crawl.links import header_directives, read_links
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.renderer import Renderer
 from indexer.crawl.robots import Robots, fetch_robots
-from indexer.crawl.sitemap import TYPES, ListReader, is_listing
+from indexer.crawl.sitemap import TYPES, WELL_KNOWN, ListReader, is_listing
 from indexer.crawl.traffic import Traffic
 from indexer.crawl.visits import MovedToHttps, Queued, Visit
 from indexer.errors import FetchError, NotWanted, SourceError
@@ -136,10 +136,18 @@ class _Crawl:
         return self._give(Queued(start, 0), read)
 
     def map(self) -> list[Item]:
-        """Queue the pages of the sitemaps that robots.txt names, as if the start page had links to them."""
+        """Queue the pages of the site's sitemaps, as if the start page had links to them.
+
+        They are those that robots.txt names, or at a well-known place if the start page leads nowhere.
+        """
         if not self._follows or not self._limits.max_depth:
             return []
         lists = self._lists.read(url for name in self._robots.sitemaps if (url := normalise(self._site, name)))
+        for place in () if self._robots.sitemaps or self._waiting or self._running else WELL_KNOWN:
+            guess = self._lists.read([f"{self._site}{place}"])
+            if guess.pages or guess.out_of_reach is not None:
+                lists = guess
+                break
         skips = self._queue(lists.pages, 1)
         if lists.out_of_reach is not None:  # what it listed last time is asked for, or would be taken for gone
             skips += self._queue(self._earlier.requested(self._source, f"{self._site}/"), 1)

@@ -30,6 +30,9 @@ _MARKUP = re.compile(
     rb"<(?:!doctype\s+html|html|head|title|meta|body|frameset|script|style|h1|div|table|p)(?=[\s/>])", re.IGNORECASE
 )
 
+_LIST = re.compile(rb"<(?:!doctype\s+rss|(?:[\w.-]{1,40}:)?(?:urlset|sitemapindex|rss|feed|rdf))[\s>]", re.IGNORECASE)
+_ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
+
 
 def media_type(header: str) -> tuple[str, str | None]:
     """Return the media type and the charset that a Content-Type header names; the type is empty where it names none."""
@@ -105,15 +108,28 @@ def _is_binary(content_type: str) -> bool:
     return reader_of(content_type) in _BINARY
 
 
+def is_list(body: bytes) -> bool:
+    """Return whether a body begins as a sitemap or feed, or is a text of addresses, one a line."""
+    head = body[:HEAD].lstrip(b"\xef\xbb\xbf" + _BLANKS)
+    if head.startswith(b"<"):
+        return _LIST.match(head, _after_prolog(head)) is not None
+    lines = [line.strip() for line in head.splitlines()]
+    return bool(head) and all(_ADDRESS.match(line) for line in (lines[:-1] or lines) if line)
+
+
 def _is_markup(body: bytes) -> bool:
-    """Return whether a body begins as a page, after blanks, an XML declaration and comments."""
-    at, head = 0, body[:HEAD].removeprefix(b"\xef\xbb\xbf")
+    head = body[:HEAD].lstrip(b"\xef\xbb\xbf" + _BLANKS)
+    return _MARKUP.match(head, _after_prolog(head)) is not None
+
+
+def _after_prolog(head: bytes) -> int:
+    """Return where the first element begins: after an XML declaration, instructions, comments and blanks."""
+    at = 0
     while True:
-        at += len(head[at:]) - len(head[at:].lstrip(_BLANKS))
-        ends = {b"<?xml": b"?>", b"<!--": b"-->"}
-        end = next((end for begin, end in ends.items() if head.startswith(begin, at)), None)
+        while at < len(head) and head[at] in _BLANKS:
+            at += 1
+        end = next((end for begin, end in ((b"<?", b"?>"), (b"<!--", b"-->")) if head.startswith(begin, at)), None)
         if end is None:
-            return _MARKUP.match(head, at) is not None
-        if (found := head.find(end, at)) < 0:
-            return False
-        at = found + len(end)
+            return at
+        found = head.find(end, at)
+        at = len(head) if found < 0 else found + len(end)

@@ -1,4 +1,4 @@
-"""Pages that list pages: sitemaps and their indexes, RSS and Atom feeds, llms.txt."""
+"""Pages that list pages: sitemaps and their indexes, RSS and Atom feeds, lists of text, llms.txt."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from indexer.crawl.answers import Unavailable
 from indexer.crawl.fetch import Fetcher
 from indexer.crawl.links import read_links
+from indexer.crawl.media_types import is_list
 from indexer.crawl.robots import Robots
 from indexer.errors import FetchError, NotWanted, ParseError
 from indexer.read import allowed_places
@@ -21,6 +22,7 @@ TYPES = frozenset(  # media types that a list may have, beside text/plain and te
     "application/xml text/xml application/rss+xml application/atom+xml application/rdf+xml "
     "application/gzip application/x-gzip application/octet-stream".split()
 )
+WELL_KNOWN = ("/sitemap.xml", "/sitemap_index.xml", "/sitemap.txt")
 MOST_FILES = 1_000  # sitemaps that one index leads to
 
 
@@ -33,8 +35,12 @@ class Listing:
 
 
 def is_listing(page: Page) -> bool:
-    """Whether a page, by its media type and name, is a list of pages."""
-    return page.content_type in TYPES or urlsplit(page.url).path.endswith("/llms.txt")
+    """Return whether a page, by its media type, name or first bytes, is a list of pages."""
+    return page.content_type in TYPES or _is_llms(page) or is_list(page.body)
+
+
+def _is_llms(page: Page) -> bool:
+    return urlsplit(page.url).path.endswith("/llms.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class ListReader:
             pages.update(dict.fromkeys(listing.pages))
             due.extend(listing.sitemaps)
         while due:
-            url = due.popleft()
+            url = self._here(due.popleft())
             if url in known:
                 continue
             if len(known) >= MOST_FILES or len(pages) >= self._most:
@@ -108,12 +114,18 @@ class ListReader:
             else:
                 pages.update(dict.fromkeys(listing.pages))
                 due.extend(listing.sitemaps)
-        notes += [Skip(url, "on another site") for url in pages if origin(url) != self._site]
-        return Lists(tuple(url for url in pages if origin(url) == self._site), tuple(notes), out_of_reach)
+        here = dict.fromkeys(map(self._here, pages))
+        notes += [Skip(url, "on another site") for url in here if origin(url) != self._site]
+        return Lists(tuple(url for url in here if origin(url) == self._site), tuple(notes), out_of_reach)
+
+    def _here(self, url: str) -> str:
+        """Return an address with the scheme of the site if it is on its host: lists mix http and https."""
+        (scheme, host, *_), (_, site, *_) = urlsplit(url), urlsplit(self._site)
+        return self._site + url[len(f"{scheme}://{host}") :] if host == site else url
 
     def _fetch(self, url: str) -> Page:
         self._check(url)
-        return self._fetcher.get(url, scope=self._check, types=TYPES, lists=TYPES).as_page("", url)
+        return self._fetcher.get(url, scope=self._check, types=None, lists=None).as_page("", url)
 
     def _check(self, url: str) -> None:
         if origin(url) != self._site:
@@ -128,13 +140,13 @@ def read_listing(page: Page, lend: Lend = borrowed) -> Listing:
     """Read what a list of pages leads to.
 
     Args:
-        page: any page of which `is_listing` is true.
+        page: any, whatever its media type is.
         lend: gives the process that reads it.
 
     Raises:
         FetchError: it is none of the known kinds, is damaged, too large, or defines entities.
     """
-    if page.content_type not in TYPES:
+    if _is_llms(page):
         return Listing(read_links(replace(page, content_type="text/markdown"), lend).urls)
     pages: dict[str, None] = {}
     sitemaps: dict[str, None] = {}

@@ -1,19 +1,27 @@
-"""Addresses in sitemaps and their indexes, RSS and Atom feeds; runs in the process that reads documents."""
+"""Addresses in sitemaps and their indexes, feeds and lists of text; runs in the process that reads documents."""
 
+import re
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from itertools import islice
 from typing import Any
+from urllib.parse import urljoin
 
 from lxml import etree
 
-from indexer.encodings import decoded
+from indexer.encodings import GZIP, decoded
 from indexer.errors import FetchError, ParseError
 from indexer.read.formats import LONGEST_LIST, MOST_LISTED
 
 _LONGEST = 2_000  # characters of an address; longer ones are traps or data
-_GZIP = b"\x1f\x8b"
-_ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "RDF"})
+_ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
+_ENTRIES = frozenset({"url", "sitemap", "item", "entry"})
+_BEFORE = b"\xef\xbb\xbf \t\r\n\x00"  # a byte order mark and blanks, which some programs write before a list
+_UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", b"\x00<": "utf-16-be"}  # by first bytes
+_DECLARATION = re.compile(rb"<\?xml[^>]{0,200}>")
+_CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r"})
+_BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
+_NOT_A_LIST = "neither a page nor a sitemap or feed"
 
 
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
@@ -23,18 +31,52 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
         ParseError: it is none of the known kinds, is damaged, too large, or defines entities.
     """
     try:
-        if body.startswith(_GZIP):
-            body = b"".join(_bounded(decoded([body], "gzip"), LONGEST_LIST))
-        short = ([name, address] for name, address in _addresses(body) if len(address) <= _LONGEST)
-        return {"addresses": list(islice(short, MOST_LISTED))}
+        for _ in range(2):  # a packed file may be packed again on its way
+            if body.startswith(GZIP):
+                body = b"".join(_bounded(decoded([body], "gzip"), LONGEST_LIST))
+        if (encoding := _UTF_16.get(body[:2])) is not None:
+            body = _DECLARATION.sub(b"", body.decode(encoding, "replace").encode(), count=1)
+        body = body.lstrip(_BEFORE)
+        if body and not body.startswith(b"<"):
+            return {"addresses": _first(_lines(body))}
+        try:
+            return {"addresses": _first(_addresses(body))}
+        except etree.XMLSyntaxError:
+            return {"addresses": _first(_addresses(_repaired(body)))}
     except FetchError as error:
         raise ParseError(str(error)) from error
     except (etree.LxmlError, ValueError) as error:
         raise ParseError(f"a list of pages that cannot be read: {' '.join(str(error).split())[:100]}") from error
 
 
+def _first(found: Iterable[tuple[str, str]]) -> list[list[str]]:
+    return list(
+        islice(([name, address] for name, address in found if address and len(address) <= _LONGEST), MOST_LISTED)
+    )
+
+
+def _lines(body: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the addresses of a list of text, one a line."""
+    is_first = True
+    for line in body.decode("utf-8", "replace").splitlines():
+        words = line.split(None, 1)
+        if not words or words[0].startswith("#"):
+            continue
+        if words[0].lower().startswith(("http://", "https://", "/")):
+            yield "url", words[0]
+        elif is_first:
+            raise ParseError(_NOT_A_LIST)
+        is_first = False
+
+
+def _repaired(body: bytes) -> bytes:
+    """Return XML without what often makes it none: bare ampersands, odd bytes, a wrong declaration."""
+    body = _DECLARATION.sub(b"", body, count=1).translate(None, _CONTROLS).decode("utf-8", "replace").encode()
+    return _BARE_AMPERSAND.sub(b"&amp;", body)
+
+
 def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
-    """Element that an address belongs to, and the address."""
+    """Yield the element that an address belongs to, and the address."""
     events = etree.iterparse(
         BytesIO(body),
         events=("start", "end"),
@@ -45,31 +87,63 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
         remove_comments=True,
         remove_pis=True,
     )
-    is_root = True
+    is_root, has_address = True, False
     for event, element in events:
         name = _name(element)
         if is_root:
             is_root = False
-            if element.getroottree().docinfo.doctype:
-                raise ParseError("a list of pages with a document type is not read: it may define entities")
-            if name not in _ROOTS:
-                raise ParseError(f"neither a page nor a sitemap or feed: its first element is {name[:40]}")
+            _check_root(element, name)
         parent = element.getparent()
-        if event == "start" or parent is None:
+        if parent is None:
+            if event == "end":  # whatever follows is not of the list
+                return
+            continue
+        if event == "start":
+            has_address = has_address and name not in _ENTRIES
             continue
         above = _name(parent)
-        if (name == "loc" and above in ("url", "sitemap")) or (name == "link" and above == "item"):
-            yield above, (element.text or "").strip()
-        elif name == "link" and above == "entry" and element.get("rel", "alternate") == "alternate":
-            yield above, element.get("href", "")
-        elif name in ("url", "sitemap", "item", "entry"):  # done with: memory does not grow with the list
+        if above in _ENTRIES and (address := _address(element, name, above)):
+            has_address = True
+            yield above, address
+        elif name in _ENTRIES:  # done with: memory does not grow with the list
+            if not has_address and (address := _identifier(element)):
+                yield name, address
             element.clear()
             while element.getprevious() is not None:
                 del parent[0]
 
 
+def _check_root(element: etree._Element, name: str) -> None:
+    """Raise ParseError unless an element is the first one of a list that is safe to read."""
+    about = element.getroottree().docinfo
+    defined = about.internalDTD.entities() if about.internalDTD is not None else []
+    if about.doctype and (defined or not about.public_id):  # RSS 0.91 names a public one
+        raise ParseError("a list of pages with a document type is not read: it may define entities")
+    if name not in _ROOTS:
+        raise ParseError(f"{_NOT_A_LIST}: its first element is {name[:40]}")
+
+
+def _address(element: etree._Element, name: str, above: str) -> str:
+    """Return the address that an element of an entry has, empty if none."""
+    address = ""
+    if name == ("link" if above in ("item", "entry") else "loc"):
+        address = element.text or ""
+    if not address.strip() and name == "link" and element.get("rel", "alternate") == "alternate":
+        address = element.get("href", "")
+    return urljoin(element.base or "", address.strip())
+
+
+def _identifier(entry: etree._Element) -> str:
+    """Return the address by which an entry without a link is known, empty if there is none."""
+    names = (
+        child.text or "" for child in entry if _name(child) in ("guid", "id") and child.get("isPermaLink") != "false"
+    )
+    about = (value for key, value in entry.attrib.items() if key.endswith("}about"))
+    return next((text.strip() for text in (*about, *names) if text.strip().startswith(("http://", "https://"))), "")
+
+
 def _name(element: etree._Element) -> str:
-    return str(etree.QName(element).localname)
+    return str(etree.QName(element).localname).lower()
 
 
 def _bounded(parts: Iterable[bytes], most: int) -> Iterator[bytes]:

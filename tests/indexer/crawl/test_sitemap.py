@@ -29,19 +29,126 @@ def read(body: bytes, content_type: str = "application/xml", url: str = "http://
     return read_listing(make_page(body, content_type, url))
 
 
+RSS = "<rss version='2.0'><channel><link>/</link>%s</channel></rss>"
+ATOM = "<feed xmlns='http://www.w3.org/2005/Atom'><link href='/'/>%s</feed>"
+RDF = "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns='http://purl.org/rss/1.0/'>%s</rdf:RDF>"
+LISTS = {
+    "namespace": urlset("http://t.test/a", "/b", "/a", "mailto:x"),
+    "prefix": b"<s:urlset xmlns:s='x'><s:url><s:loc>/a</s:loc></s:url><s:url><s:loc>b</s:loc></s:url></s:urlset>",
+    "no namespace": b"<urlset><url><loc>/a</loc></url><url><loc>/b</loc></url></urlset>",
+    "CDATA": b"<urlset><url><loc><![CDATA[/a]]></loc></url><url><loc>\n\t<![CDATA[ /b ]]></loc></url></urlset>",
+    "uppercase": b"<URLSET><URL><LOC>HTTP://T.TEST/a</LOC></URL><URL><LOC>/b</LOC></URL></URLSET>",
+    "other languages": b"<urlset xmlns:x='x'><url><loc>/a</loc><x:link rel='alternate' href='/b'/></url></urlset>",
+    "gzip": gzip.compress(urlset("/a", "/b")),
+    "gzip twice": gzip.compress(gzip.compress(urlset("/a", "/b"))),
+    "BOM": b"\xef\xbb\xbf" + urlset("/a", "/b"),
+    "blanks": b"\n\n  \t" + urlset("/a", "/b"),
+    "BOM and blanks": b"\xef\xbb\xbf\r\n" + urlset("/a", "/b"),
+    "UTF-16": urlset("/a", "/b").decode().replace("?>", " encoding='UTF-16'?>", 1).encode("utf-16"),
+    "UTF-16 without a BOM": urlset("/a", "/b").decode().encode("utf-16-be"),
+    "bytes that are no characters": urlset("/a", "/b").replace(b"2026", b"\x0b\xff&nbsp;"),
+    "wrong declaration": urlset("/a", "/b").replace(b"?>", b" encoding='UTF-16'?>", 1),
+    "text after its end": urlset("/a", "/b") + b"\nServed from the cache &",
+    "RSS": (RSS % "<item><link>/a</link></item><item><link>/b</link></item>").encode(),
+    "RSS by guid": (
+        RSS % "<item><guid>http://t.test/a</guid></item><item><guid>x</guid><link>/b</link></item>"
+    ).encode(),
+    "RSS 0.91": b'<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://my.netscape.com/x.dtd">'
+    b"<rss><channel><item><link>/a</link></item><item><link>/b</link></item></channel></rss>",
+    "media RSS": (
+        RSS % "<item><link>/a</link><m:content xmlns:m='m' url='/v.mp4'/></item><item><link>/b</link></item>"
+    ).encode(),
+    "Atom": (
+        ATOM
+        % "<entry><link href='/a'/><link rel='edit' href='/e'/></entry><entry><link rel='alternate' href='/b'/></entry>"
+    ).encode(),
+    "Atom with a base": (
+        ATOM % "<entry xml:base='http://t.test/'><link href='a'/></entry><entry xml:base='/'><link href='b'/></entry>"
+    ).encode(),
+    "Atom by id": (ATOM % "<entry><id>http://t.test/a</id></entry><entry><link href='/b'/></entry>").encode(),
+    "RDF": (RDF % "<item rdf:about='x'><link>/a</link></item><item rdf:about='http://t.test/b'/>").encode(),
+    "text": b"http://t.test/a\r\nHTTP://T.test/b\r\n",
+    "text with a BOM": b"\xef\xbb\xbfhttp://t.test/a\n\n# more\n  /b  \n",
+    "text in gzip": gzip.compress(b"http://t.test/a\nhttp://t.test/b"),
+    "text in UTF-16": "http://t.test/a\r\nhttp://t.test/b\r\n".encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_kinds_of_lists(kind: str) -> None:
+    assert read(LISTS[kind], "text/html").pages == ("http://t.test/a", "http://t.test/b")
+
+
 @pytest.mark.parametrize(
-    ("body", "content_type"),
+    "loc", ["/?a=1&amp;b=2", "/?a=1&b=2", "<![CDATA[/?a=1&b=2]]>", "/?a=1&#38;b=2", "/?a=1&#x26;b=2"]
+)
+def test_ampersands_in_addresses(loc: str) -> None:
+    assert read(f"<urlset><url><loc>{loc}</loc></url></urlset>".encode()).pages == ("http://t.test/?a=1&b=2",)
+
+
+@pytest.mark.parametrize("kind", ["BOM and blanks", "gzip", "gzip twice", "RSS", "Atom", "text", "text in gzip"])
+@pytest.mark.parametrize("content_type", ["text/html", "text/plain; charset=utf-8", "application/octet-stream", "x"])
+def test_lists_of_any_media_type_are_read_where_robots_names_them(
+    site: Site, limits: CrawlLimits, kind: str, content_type: str
+) -> None:
+    body, packed = LISTS[kind], LISTS[kind].startswith(b"\x1f\x8b")
+    if not packed:
+        body = body.replace(b"http://t.test", site.url.encode()).replace(b"HTTP://T.TEST", site.url.upper().encode())
+        body = body.replace(b"HTTP://T.test", site.url.upper().encode())
+    rules(site, "/list")
+    site.routes["/list"] = Reply(body, 200, {"Content-Type": content_type})
+    site.pages(index="start", a="a", b="b")
+    expected = ["/"] if packed and kind.startswith("text") else ["/", "/a", "/b"]
+    assert run(site, limits)[0] == expected
+
+
+@pytest.mark.parametrize("kind", ["namespace", "prefix", "BOM and blanks", "RSS", "Atom", "text", "gzip"])
+@pytest.mark.parametrize("content_type", ["text/html", "text/plain", "application/octet-stream", "application/xml"])
+def test_a_start_page_that_is_a_list_whatever_its_media_type(
+    site: Site, limits: CrawlLimits, kind: str, content_type: str
+) -> None:
+    body = LISTS[kind].replace(b"http://t.test", site.url.encode()).replace(b"HTTP://T.test", site.url.upper().encode())
+    site.routes["/list"] = Reply(body, 200, {"Content-Type": content_type})
+    site.pages(a="a", b="b")
+    assert run(site, limits, "/list")[0] == ["/a", "/b"]
+
+
+@pytest.mark.parametrize("place", ["/sitemap.xml", "/sitemap_index.xml", "/sitemap.txt"])
+def test_well_known_places_are_tried_where_the_start_page_leads_nowhere(
+    site: Site, limits: CrawlLimits, place: str
+) -> None:
+    site.routes[place] = Reply(f"{site.url}/a".encode(), 200, {"Content-Type": "text/plain"})
+    site.pages(index="start", a="a")
+    assert run(site, limits) == (["/", "/a"], {}, {})
+    site.pages(index=link("/b"), b="b")
+    site.hits.clear()
+    assert run(site, limits)[0] == ["/", "/b"]
+    assert place not in site.hits
+
+
+def test_lists_mix_http_and_https(site: Site, limits: CrawlLimits) -> None:
+    other = site.url.replace("http:", "https:")
+    rules(site, f"{other}/index.xml")
+    site.routes["/index.xml"] = Reply(index(f"{other}/one.xml"), 200, XML)
+    site.routes["/one.xml"] = Reply(urlset(f"{other}/a", f"{site.url}/a", f"{other.upper()}/b"), 200, XML)
+    site.pages(index="start", a="a", b="b")
+    assert run(site, limits) == (["/", "/a", "/b"], {}, {})
+
+
+@pytest.mark.parametrize(
+    "robots",
     [
-        (urlset("http://t.test/a", "/b", "/a", "mailto:x"), "text/xml"),
-        (gzip.compress(urlset("/a", "/b")), "application/gzip"),
-        (b"<rss><channel><link>/</link><item><link>/a</link></item><item><link>/b</link></item></channel></rss>",
-         "application/rss+xml"),
-        (b'<feed xmlns="http://www.w3.org/2005/Atom"><link href="/"/><entry><link href="/a"/><link rel="edit" '
-         b'href="/e"/></entry><entry><link rel="alternate" href="/b"/></entry></feed>', "application/atom+xml"),
+        "SITEMAP: /list\n",
+        "User-agent: other\nDisallow: /\nsitemap:/list\n\nUser-agent: *\nDisallow: /x\n",
+        "\ufeffSitemap : list   # of all pages\n",
+        "Disallow: /x\r\n\tSiteMap:\t/list\r\n",
     ],
-)  # fmt: skip
-def test_kinds_of_lists(body: bytes, content_type: str) -> None:
-    assert read(body, content_type).pages == ("http://t.test/a", "http://t.test/b")
+)
+def test_lines_of_robots_that_name_a_sitemap(site: Site, limits: CrawlLimits, robots: str) -> None:
+    site.routes["/robots.txt"] = Reply(robots.encode())
+    site.routes["/list"] = Reply(urlset("/a"), 200, XML)
+    site.pages(index="start", a="a")
+    assert run(site, limits)[0] == ["/", "/a"]
 
 
 def test_llms_txt_is_markdown_whatever_it_is_called() -> None:
