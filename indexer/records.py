@@ -65,6 +65,8 @@ class Page:
     requested: str = ""  # the address that led here, before redirects or a link template; empty for a file
     links: tuple[str, ...] = ()  # normalised addresses on the page's own site
     noindex: bool = False
+    left_out: str = "noindex"  # why it is not indexed, if it is not
+    note: str = ""  # what is to be said of it, see `Note`
     language: str | None = None  # primary subtag from the Content-Language header, if it named one
     line_fragment: str = ""  # how its address names a line, where not by L12, see `indexer.link_template`
     template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`

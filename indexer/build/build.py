@@ -251,10 +251,11 @@ class _Build:
     def _page(self, page: Page, parsed: ToCome[Parsed] | None) -> None:
         """Index a page, or find that it is not wanted or unchanged."""
         record = self._earlier.unchanging_page(page.url)
+        self._note(page.url, filter(None, [page.note]))
         if parsed is not None:
             outcome = self._read(page, parsed)
         elif page.noindex or record is None:
-            outcome = self._skip(page.url, "noindex")
+            outcome = self._skip(page.url, page.left_out)
         else:
             outcome = self._same(replace(record, source=page.source))
         self._draft.remember(record_of(page, outcome))
@@ -265,7 +266,7 @@ class _Build:
         if known.kept is not None:
             self._ledger.kept.append(Failure(record.url, known.kept))
         if record.noindex:
-            outcome = self._skip(record.url, "noindex")
+            outcome = self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
         elif is_indexed(record.outcome) and not self._earlier.is_trusted:
             outcome = self._cut_again(record)
         else:

@@ -244,7 +244,8 @@ class Ledger:
 
     def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
         """Return the message for a build in which no page gave any text."""
-        reasons = [f"{group.count:,} skipped ({group.reason})" for group in _groups(self._skips)[:3]]
+        reasons = [group.reason for group in _groups(self._notes)[:2]]
+        reasons += [f"{group.count:,} skipped ({group.reason})" for group in _groups(self._skips)[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failures[:2]]
         found = "; ".join(reasons) or "no pages or files at all"
         rest = "; the live index has not changed" if is_live else ""

@@ -4,7 +4,7 @@ Fetcher threads work ahead on a window of the queue; their results are taken in 
 queue only when their page is taken. A page that an earlier build has read is asked for on condition that it changed.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -15,8 +15,8 @@ from indexer import memory
 from indexer.config import CrawlLimits
 from indexer.crawl.access.session import Sessions
 from indexer.crawl.answers import Answer, Unavailable
-from indexer.crawl.fetch import Fetcher
-from indexer.crawl.headers import canonical_of
+from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher
+from indexer.crawl.headers import canonical_of, refresh_of
 from indexer.crawl.journal import Journal
 from indexer.crawl.links import header_directives, read_links
 from indexer.crawl.render.browser import Browser
@@ -24,9 +24,10 @@ from indexer.crawl.render.renderer import Renderer
 from indexer.crawl.robots import Robots, fetch_robots
 from indexer.crawl.sitemap import TYPES, WELL_KNOWN, ListReader, is_listing
 from indexer.crawl.traffic import Traffic
-from indexer.crawl.visits import MovedToHttps, Queued, Visit
+from indexer.crawl.visits import MovedToHttps, Queued, Visit, requested_as
 from indexer.errors import FetchError, NotWanted, SourceError
 from indexer.generation.previous import PreviousGeneration, conditions
+from indexer.number_format import counted
 from indexer.read import allowed_places
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.reader_process import ReaderPool
@@ -75,8 +76,7 @@ def crawl(
     renderer = Renderer(source, limits, known.manifest, browser, traffic, sessions)
     fetching = Fetcher(limits, traffic, sessions)
     with fetching as fetcher, closing(_Crawl(source, limits, fetcher, found, known, journal, renderer)) as site:
-        yield from site.enter(start)
-        yield from site.map()
+        yield from site.explained(start, [*site.enter(start), *site.map()])
         while site.ask():
             yield from site.take()
         yield from site.rest()
@@ -105,6 +105,7 @@ class _Crawl:
         self._within = limits.within.get(source, ())
         self._site = ""
         self._is_open = False  # whether the start page has been read
+        self._why_nowhere: str | None = None  # why the start page has no links; empty if it has; None: it was not read
         self._follows = True  # whether links of pages are
         self._robots = Robots("", limits.user_agent)
         self._waiting: deque[Queued] = deque()
@@ -152,6 +153,18 @@ class _Crawl:
         if lists.out_of_reach is not None:  # what it listed last time is asked for, or would be taken for gone
             skips += self._queue(self._earlier.requested(self._source, f"{self._site}/"), 1)
         return [*lists.notes, *skips]
+
+    def explained(self, start: str, items: list[Item]) -> list[Item]:
+        """Say of the start page why it leads nowhere, if neither it nor the sitemaps, which gave these items, do."""
+        refused = [item.reason for item in items if isinstance(item, Skip) and item.url != start]
+        if self._waiting or self._running or not self._limits.max_depth or (self._why_nowhere is None and not refused):
+            return items
+        why = self._why_nowhere or "its links lead only to itself"
+        if refused:
+            (reason, count), *_ = Counter(refused).most_common()
+            why = f"{count:,} of its {counted(len(refused), 'link')} left out ({reason})"
+        note = f"the start page leads nowhere: {why}"
+        return [replace(item, note=note) if isinstance(item, Page) else item for item in items]
 
     def ask(self) -> bool:
         """Keep the fetchers busy; False when nothing is left to take."""
@@ -287,15 +300,16 @@ class _Crawl:
         if named.url != canonical or further is not None:
             self._doubted.add(page.url)  # before it is taken, so that one that names it in turn is always kept too
             return Visit(page)
-        if isinstance(named, Known):
-            return Visit(Known(replace(named.record, requested=url)), page)
-        return Visit(replace(named, requested=url), page)
+        return Visit(requested_as(named, url), page)
 
     def _wants(self, url: str) -> bool:
         return self._robots.allows(url) and self._refusal(url) is None
 
-    def _fetch(self, url: str, types: Collection[str]) -> tuple[Page | Known, str | None]:
-        """Fetch one page and find its links, unless it is unchanged; and the canonical address if it is another."""
+    def _fetch(self, url: str, types: Collection[str], hops: tuple[str, ...] = ()) -> tuple[Page | Known, str | None]:
+        """Fetch one page and find its links, unless it is unchanged; and the canonical address if it is another.
+
+        A page that refreshes to another is followed like a redirect; `hops` are those that led here.
+        """
         answer = self._ask(url, types)
         record, session = self._unchanging(answer.url), self._fetcher.session(answer.url)
         told = header_directives(answer.headers.get_list("X-Robots-Tag"))
@@ -308,6 +322,19 @@ class _Crawl:
         if record is not None and record.content_hash == page.content_hash and session is None:
             return replace(page, links=record.links, noindex=noindex), None
         links = read_links(page, self._lender.borrowed)
+        target = links.refresh or refresh_of(page.url, answer.headers)
+        if session and target is not None and session.logs_in(target):
+            links, target = replace(links, asks_password=True), None
+        if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
+            try:
+                self._check_redirect(target)
+            except MovedToHttps:
+                raise
+            except NotWanted as error:
+                links = replace(links, noindex=True, leads_on=str(error))
+            else:
+                found, canonical = self._fetch(target, types, (*hops, page.url))
+                return requested_as(found, url), canonical
         if not (noindex or links.noindex) and self._renderer.wants(page):
             page, links = self._renderer.draw(page, links)
         if session and session.is_known and links.asks_password:  # the login page, wherever it stands, or one like it
@@ -318,7 +345,11 @@ class _Crawl:
             raise NotWanted("asks for a password")
         if session and answer.access > 0:
             session.saw(answer.url)
+        if not self._is_open:
+            self._why_nowhere = "an X-Robots-Tag header says nofollow" if nofollow else links.leads_nowhere
         page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
+        if links.leads_on:
+            page = replace(page, left_out=links.leads_on)
         return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))
 
     def _ask(self, url: str, types: Collection[str]) -> Answer:

@@ -7,12 +7,13 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
+from indexer.read.links.refresh import refresh_in
 from indexer.read.metadata import language_of
 from indexer.urls import normalise, origin
 
 # of the page, and of what its scripts may do with it
 _KEPT = frozenset(
-    b"etag last-modified link content-language x-robots-tag "
+    b"etag last-modified link content-language x-robots-tag refresh "
     b"access-control-allow-origin access-control-allow-credentials".split()
 )
 _LONGEST = 10_000  # characters of Link headers that are read
@@ -39,6 +40,18 @@ def canonical_of(url: str, links: Iterable[str]) -> str | None:
             found = normalise(url, target)
             return found if found is not None and found != url and origin(found) == origin(url) else None
     return None
+
+
+def refresh_of(url: str, headers: httpx.Headers) -> str | None:
+    """Return where a Refresh header sends readers at once, None if nowhere, or here.
+
+    Args:
+        url: normalised address of the page.
+        headers: of the answer.
+    """
+    seconds, target = refresh_in(headers.get("Refresh", "")) or (1, "")
+    found = normalise(url, target) if seconds == 0 else None
+    return found if found != url else None
 
 
 def language_in(headers: httpx.Headers) -> str | None:

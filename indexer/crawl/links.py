@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from indexer.decoding import one_line
 from indexer.errors import FetchError, ParseError
+from indexer.number_format import counted
 from indexer.read.formats import LINKS
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Page
@@ -17,6 +19,7 @@ _MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 # Links that are the same from every page of a folder; others may depend on the page's own name. Only these are worth
 # keeping, and long ones are not, or a page of them would fill the memory.
 _OF_THE_FOLDER = re.compile(r"https?://\w|/(?![/\t\r\n])|[\w.][^:]*$")
+_LONGEST_NAME = 50  # characters
 _LONGEST_KEPT = 300  # characters
 _WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 
@@ -29,6 +32,9 @@ class Links:
     noindex: bool = False
     canonical: str | None = None  # where the page says it belongs, on its own site; None if here
     asks_password: bool = False  # whether it has a field for one
+    refresh: str | None = None  # where it sends its readers before they have read it, normalised; None if nowhere else
+    leads_on: str = ""  # what it is if it is there to be followed, and not to be indexed
+    leads_nowhere: str = ""  # why it has no links, if it has none
 
 
 def read_links(page: Page, lend: Lend = borrowed) -> Links:
@@ -64,8 +70,34 @@ def _links(page: Page, answer: dict[str, Any]) -> Links:
     canonical = normalise(base, answer["canonical"]) if answer["canonical"] else None
     if canonical is None or canonical == page.url or origin(canonical) != origin(page.url):
         canonical = None
-    urls = () if nofollow else tuple(_urls(answer["hrefs"], base, page.url))
-    return Links(urls, noindex, canonical, asks_password=bool(answer["asks_password"]))
+    found = _urls(answer["hrefs"], base, page.url)
+    refresh = normalise(base, str(answer["refresh"])) if answer["refresh"] else None
+    leads_on = one_line(str(answer["leads_on"]))[:_LONGEST_NAME]
+    return Links(
+        () if nofollow else tuple(found),
+        noindex or bool(leads_on),
+        canonical,
+        asks_password=bool(answer["asks_password"]),
+        refresh=refresh if refresh != page.url else None,
+        leads_on=leads_on,
+        leads_nowhere=_why_nowhere(answer, len(found), nofollow=nofollow),
+    )
+
+
+def _why_nowhere(answer: dict[str, Any], found: int, *, nofollow: bool) -> str:
+    """Return why a page with so many links to its own site leads nowhere; empty if it leads somewhere."""
+    total, refused = len(answer["hrefs"]), int(answer["nofollow"])
+    if nofollow and total:
+        return f"all its {counted(total + refused, 'link')} are nofollow"
+    if found:
+        return ""
+    if total:
+        return "it has only links to other hosts"
+    if refused:
+        return f"all its {counted(refused, 'link')} are nofollow"
+    if answer["is_blank"] and answer["has_script"]:
+        return "it has no links and hardly any text: its content is drawn by scripts, try --render"
+    return "it has no links and hardly any text" if answer["is_blank"] else "it has no links"
 
 
 def _is_markdown(page: Page) -> bool:

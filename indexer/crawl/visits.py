@@ -1,6 +1,6 @@
 """The records of a crawl about an address: that it is due, and what came of asking for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from indexer.errors import NotWanted
 from indexer.records import Known, Page
@@ -20,6 +20,13 @@ class Visit:
 
     page: Page | Known
     alias: Page | None = None  # the page that named this one as its canonical address
+
+
+def requested_as(page: Page | Known, url: str) -> Page | Known:
+    """Return a page with the address that was asked for."""
+    if isinstance(page, Known):
+        return Known(replace(page.record, requested=url))
+    return replace(page, requested=url)
 
 
 class MovedToHttps(NotWanted):

@@ -1,0 +1,256 @@
+"""Pages that lead on: refreshes, frames, scripts, listings of folders; and start pages that lead nowhere."""
+
+import pytest
+
+from indexer.config import CrawlLimits
+from indexer.crawl.crawler import crawl
+from indexer.crawl.links import read_links
+from indexer.errors import NothingToIndex
+from indexer.records import Page
+from indexer.scope import Scope
+from tests.indexer.build.incremental import Work
+from tests.indexer.conftest import make_page
+from tests.indexer.crawl.test_crawler import link, run
+from tests.indexer.server import Reply, Site, page
+
+HTML = {"Content-Type": "text/html"}
+WORDS = "The kettle boils a litre of water in three minutes. " * 12
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<html><head><meta http-equiv="refresh" content="0; url=/guide"></head></html>',
+        "<META HTTP-EQUIV=Refresh CONTENT=0;URL=guide>",
+        '<meta http-equiv="REFRESH" content="0;URL=\'/guide\'">',
+        "<meta http-equiv='refresh' content='0; url=\"guide\"'>",
+        '<meta content="0,/guide" http-equiv=" refresh ">',
+        '<meta http-equiv="refresh" content="  0.5 ;  Url  =  guide#part ">',
+        '<meta http-equiv="refresh" content="url=guide">',
+        '<meta http-equiv="refresh" content="5; guide"><p>This page has moved to <a href="/guide">the guide</a>.',
+        '<!DOCTYPE html><head><noscript><meta http-equiv="refresh" content="0; url=guide"></noscript></head>',
+        '<script>x()</script><noscript><p>You are sent on</p><meta http-equiv="refresh" content="1;guide"></noscript>',
+        f'<meta http-equiv="refresh" content="0; url=guide"><p>{WORDS}',
+        '<base href="/"><meta http-equiv="refresh" content="0; url=./guide">',
+        '<meta name="robots" content="noindex, nofollow"><meta http-equiv="refresh" content="0; url=guide">',
+    ],
+)
+def test_refreshes_are_followed_like_redirects(site: Site, limits: CrawlLimits, markup: str) -> None:
+    site.routes["/"] = markup
+    site.pages(guide=link("/more"), more="more")
+    assert run(site, limits) == (["/guide", "/more"], {}, {})
+
+
+@pytest.mark.parametrize("value", ["0; url=/guide", "0;URL=guide", "0,guide", "0; url='/guide'"])
+def test_the_refresh_header_too(site: Site, limits: CrawlLimits, value: str) -> None:
+    site.routes["/"] = Reply(b"", 200, HTML | {"Refresh": value})
+    site.pages(guide="guide")
+    assert run(site, limits)[0] == ["/guide"]
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        f'<meta http-equiv="refresh" content="10; url=next"><p>{WORDS}',
+        f'<noscript><meta http-equiv="refresh" content="0; url=next"></noscript><p>{WORDS}',
+    ],
+)
+def test_a_page_with_text_is_read_too_where_readers_have_time(site: Site, limits: CrawlLimits, markup: str) -> None:
+    site.routes["/"] = markup
+    site.pages(next="next")
+    assert run(site, limits)[0] == ["/", "/next"]
+
+
+@pytest.mark.parametrize(
+    "content", ["0", "30", "0; url=/", "0; url=", "300; url=/next", "1800;url=/logout", "", "x", "0; url=mailto:a@b"]
+)
+def test_refreshes_that_lead_nowhere(site: Site, limits: CrawlLimits, content: str) -> None:
+    site.routes["/"] = f'<meta http-equiv="refresh" content="{content}"><p>Start</p>'
+    site.pages(next="next", logout="out")
+    assert run(site, limits) == (["/"], {}, {})
+
+
+def test_refreshes_end_and_stay_on_the_site(site: Site, sentinel: Site, limits: CrawlLimits) -> None:
+    def to(place: str) -> str:
+        return f'<meta http-equiv="refresh" content="0; url={place}"> {place}'
+
+    site.routes["/robots.txt"] = "User-agent: *\nDisallow: /private\n"
+    site.pages(index=link("/one", "/other", "/door", "/gone", "/0"))
+    site.routes |= {"/one": to("/two"), "/two": to("/one"), "/other": to(sentinel.url), "/door": to("/private")}
+    site.routes |= {"/gone": to("/404")} | {f"/{number}": to(f"/{number + 1}") for number in range(9)}
+    pages, skips, failures = run(site, limits)
+    assert pages == ["/", "/two", "/5"]
+    assert skips == {"/other": "noindex", "/door": "noindex"}
+    assert failures == {"/gone": "HTTP 404"}
+    assert sentinel.hits == []
+
+
+def test_a_refresh_that_is_refused_is_named(site: Site, sentinel: Site, work: Work) -> None:
+    site.routes["/"] = f'<meta http-equiv="refresh" content="0; url={sentinel.url}">'
+    with pytest.raises(NothingToIndex, match=r"leads nowhere: .*1 skipped .redirect to another site .http"):
+        work.build(site.url)
+
+
+def test_a_second_build_finds_a_refreshed_page_unchanged(site: Site, work: Work) -> None:
+    site.routes["/"] = '<meta http-equiv="refresh" content="0; url=guide/">'
+    site.routes["/guide/"] = page("The kettle boils")
+    assert work.build(site.url).documents == 1
+    again = work.build(site.url)
+    assert (again.unchanged, again.published) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<frameset cols="20%,80%"><frame src="menu"><frame src="text"><noframes>Use a browser with frames</noframes>',
+        "<HTML><FRAMESET ROWS='*,*'><FRAME SRC='/menu#top'><FRAMESET><FRAME NAME=x SRC=text></FRAMESET></FRAMESET>",
+    ],
+)
+def test_framesets_are_followed_and_not_indexed(site: Site, limits: CrawlLimits, markup: str) -> None:
+    site.routes["/"] = markup
+    site.pages(menu=link("/text", "/more"), text="text", more="more")
+    assert run(site, limits) == (["/menu", "/text", "/more"], {"/": "noindex"}, {})
+
+
+@pytest.mark.parametrize(
+    ("markup", "found"),
+    [
+        ('<iframe src="inner" width="100%"></iframe>', ["inner"]),
+        ('<h1>Docs</h1><iframe src="inner">Your browser has no frames</iframe>', ["inner"]),
+        (f'<p>{WORDS}<iframe src="video"></iframe>', []),
+        ('<script>window.location = "en/";</script>', ["en/"]),
+        ("<script>window.location.href='en/index.html'</script>", ["en/index.html"]),
+        ("<script>location.replace('en/')</script>", ["en/"]),
+        ("<script>\n  document.location.assign( 'en/' );\n</script>", ["en/"]),
+        ('<script>if (top == self) { top.location = "en/" }</script>', ["en/"]),
+        ("<body onload=\"location.href='en/'\">", ["en/"]),
+        ("<script>location = '/' + language + '/';</script>", []),
+        ("<script>if (location.href == '/en/') go()</script>", []),
+        (f"<p>{WORDS}<script>location = 'en/'</script>", []),
+        ('<a href="a">a</a><script>location = "en/"</script>', ["a"]),
+    ],
+)
+def test_frames_and_scripts_that_are_all_there_is(markup: str, found: list[str]) -> None:
+    urls = read_links(make_page(f"<html>{markup}", url="http://t.test/")).urls
+    assert urls == tuple(f"http://t.test/{name}" for name in found)
+
+
+APACHE = """<html><head><title>Index of /pub</title></head><body><h1>Index of /pub</h1><table>
+<tr><th valign="top"><img src="/icons/blank.gif" alt="[ICO]"></th><th><a href="?C=N;O=D">Name</a></th>
+<th><a href="?C=M;O=A">Last modified</a></th><th><a href="?C=S;O=A">Size</a></th></tr>
+<tr><td><img src="/icons/back.gif" alt="[PARENTDIR]"></td><td><a href="/">Parent Directory</a></td><td> - </td></tr>
+<tr><td><a href="a.txt">a.txt</a></td><td align="right">2026-01-31 10:00  </td><td> 12K</td></tr>
+<tr><td><a href="a%20long%20name%20of%20a%20file.pdf">a long name of a fi..&gt;</a></td><td>2026-01-31 10:00</td></tr>
+<tr><td><a href="sub/">sub/</a></td><td align="right">2026-01-31 10:00  </td><td>  - </td></tr></table>
+<address>Apache/2.4.57 (Debian) Server at t.test Port 80</address></body></html>"""
+LISTED = ("a.txt", "a%20long%20name%20of%20a%20file.pdf", "sub/")
+NGINX = """<html><head><title>Index of /pub/</title></head><body><h1>Index of /pub/</h1><hr><pre><a href="../">../</a>
+<a href="sub/">sub/</a>                     31-Jan-2026 10:00       -
+<a href="a.txt">a.txt</a>                   31-Jan-2026 10:00      12
+</pre><hr></body></html>"""
+PYTHON = """<!DOCTYPE HTML><html lang="en"><head><title>Directory listing for /pub/</title></head><body>
+<h1>Directory listing for /pub/</h1><hr><ul><li><a href="a.txt">a.txt</a></li><li><a href="l.txt">l.txt@</a></li>
+<li><a href="sub/">sub/</a></li></ul><hr></body></html>"""
+CADDY = """<!DOCTYPE html><html><head><title>pub</title></head><body><header><h1><a href="../">/</a>pub/</h1></header>
+<div><span><b>1</b> directory</span><input type="text" id="filter"></div><table><tr><th>
+<a href="./?sort=name&order=desc">Name</a></th><th><a href="./?sort=size&order=asc">Size</a></th></tr><tr><td>
+<a href=".."><svg></svg><span>Up</span></a>
+<tr><td><a href="./sub/"><svg></svg><span class="name">sub/</span></a></td><td>&mdash;</td>
+<td><time datetime="2026-01-31T10:00:00Z">01/31/2026 10:00:00 AM +00:00</time></td></tr><tr><td>
+<a href="./a.txt"><svg></svg><span class="name">a.txt</span></a></td><td>12 B</td><td><time>01/31/2026 10:00</time></td>
+</tr></table><footer>Served with <a rel="noopener noreferrer" href="https://caddyserver.com">Caddy</a></footer>"""
+LIGHTTPD = """<!DOCTYPE html><html><head><title>Index of /pub/</title></head><body><h2>Index of /pub/</h2><table><tbody>
+<tr class="d"><td class="n"><a href="../">..</a>/</td><td class="m">&nbsp;</td><td class="s">- &nbsp;</td></tr>
+<tr class="d"><td class="n"><a href="sub/">sub</a>/</td><td class="m">2026-Jan-31 10:00:00</td></tr>
+<tr><td class="n"><a href="a.txt">a.txt</a></td><td class="m">2026-Jan-31 10:00:00</td><td class="s">0.1K</td></tr>
+</tbody></table><div class="foot">lighttpd/1.4.69</div></body></html>"""
+IIS = """<html><head><title>t.test - /pub/</title></head><body><H1>t.test - /pub/</H1><hr><pre><A HREF="/">[To Parent
+Directory]</A><br><br> 1/31/2026 10:00 AM        &lt;dir&gt; <A HREF="/pub/sub/">sub</A><br>
+ 1/31/2026 10:00 AM           12 <A HREF="/pub/a.txt">a.txt</A><br></pre><hr></body></html>"""
+EMPTY = """<html><head><title>Index of /pub/</title></head><body><h1>Index of /pub/</h1><hr><pre><a href="../">../</a>
+</pre><hr></body></html>"""
+
+
+@pytest.mark.parametrize(
+    ("markup", "found"),
+    [
+        (APACHE, [*LISTED]),
+        (APACHE.replace('<a href="a', '<a href="sub/"><img alt="[TXT]"></a><a href="a'), [*LISTED]),
+        (NGINX, ["sub/", "a.txt"]),
+        (PYTHON, ["a.txt", "l.txt", "sub/"]),
+        (CADDY, ["sub/", "a.txt"]),
+        (LIGHTTPD, ["sub/", "a.txt"]),
+        (IIS, ["sub/", "a.txt"]),
+        (EMPTY, []),
+        ("<title>Index of /pub</title><ul><li><a href='/'> Parent Directory</a><li><a href='a'> a</a>", ["a"]),
+        ('<pre><a href="a.txt">a.txt</a>\n<a href="sub/">sub/</a>\n</pre>', ["a.txt", "sub/"]),
+        ('<title>Files within pub/</title><a href="/">x/</a><a href="/pub">pub/</a><a href="/pub/a">a</a>', ["a"]),
+        ("<title>[/pub/]</title><a href='/pub/b%C3%BC%20b'><tt>bü b</tt></a> Sat, 31 Jan 2026", ["b%C3%BC%20b"]),
+    ],
+)  # fmt: skip
+def test_listings_of_folders_are_followed_and_not_indexed(markup: str, found: list[str]) -> None:
+    links = read_links(make_page(markup, url="http://t.test/pub/"))
+    assert links.urls == tuple(f"http://t.test/pub/{name}" for name in found)
+    assert (links.noindex, links.leads_on) == (True, "a listing of a folder")
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        f'<title>Index of /pub</title><a href="../">../</a> <a href="a.txt">a.txt</a><p>{WORDS}',
+        '<title>Releases</title><a href="1.0/">1.0</a> <a href="2.0/">2.0</a>',
+        '<title>About /pub/</title><a href="a.html">Our first article</a> <a href="b.html">The second one</a>',
+        '<title>News</title>31 Jan 2026 <a href="first">The first</a> 1 Feb 2026 <a href="second">The second</a>',
+        '<title>Manual /</title><a href="a.html">a.html</a><a href="/x/b.html">b.html</a><a href="/y/c">c</a>',
+        f"<title>a/</title><p>{WORDS}",
+    ],
+)
+def test_pages_that_are_no_listings(markup: str) -> None:
+    assert not read_links(make_page(markup, url="http://t.test/pub/")).noindex
+
+
+def test_a_listing_is_crawled_downwards(site: Site, work: Work) -> None:
+    site.routes |= {"/pub/": NGINX, "/pub/a.txt": page("Words"), "/pub/sub/": EMPTY, "/": page("Start")}
+    report = work.build(f"{site.url}/pub/")
+    assert report.documents == 1
+    assert [(group.reason, group.count) for group in report.skipped] == [("a listing of a folder", 2)]
+    assert not work.build(f"{site.url}/pub/").published
+    assert "/" not in site.hits
+
+
+NOFOLLOW = '<a rel="nofollow" href="/a">a</a> <a rel="ugc nofollow" href="/b">b</a>'
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("<p>Words", "it has no links"),
+        ("<div id=app></div><script src=app.js></script>", "drawn by scripts, try --render"),
+        ("", "it has no links and hardly any text"),
+        ("<p>Words" + link("http://other.test/", "https://127.0.0.1:1/"), "it has only links to other hosts"),
+        (f"<p>Words {NOFOLLOW}", "all its 2 links are nofollow"),
+        ('<meta name="robots" content="nofollow">' + link("/a", "/b", "/c"), "all its 3 links are nofollow"),
+        ("<p>Words" + link("/private/a", "/private/b"), "2 of its 2 links left out (robots.txt disallows it)"),
+        ("<p>Words" + link("/blog/a"), "1 of its 1 link left out (excluded by /blog/)"),
+        ("<p>Words" + link("/", "/?", "#top"), "its links lead only to itself"),
+    ],
+)
+def test_a_start_page_that_leads_nowhere_says_why(site: Site, body: str, why: str) -> None:
+    site.routes["/robots.txt"] = "User-agent: *\nDisallow: /private\n"
+    site.routes["/"] = Reply(f"<html><body>{body}{WORDS if 'Words' in body else ''}".encode(), 200, HTML)
+    limits = CrawlLimits(allow_private=True, scope=Scope(exclude=("/blog/",)))
+    notes = [item.note for item in crawl(site.url, limits, lambda due: None) if isinstance(item, Page)]
+    assert len(notes) == 1
+    assert notes[0].startswith("the start page leads nowhere: ")
+    assert why in notes[0]
+
+
+def test_a_start_page_that_leads_on_says_nothing(site: Site, limits: CrawlLimits) -> None:
+    site.pages(index=link("/a"), a="a")
+    assert [item.note for item in crawl(site.url, limits, lambda due: None) if isinstance(item, Page)] == ["", ""]
+
+
+def test_the_error_of_a_build_with_nothing_says_why(site: Site, work: Work) -> None:
+    site.routes["/"] = '<html><body><div id="root"></div><script src="app.js"></script>'
+    with pytest.raises(NothingToIndex, match=r"leads nowhere: it has no links .* drawn by scripts, try --render; 1 sk"):
+        work.build(site.url)
