@@ -141,6 +141,22 @@ def xlsx(**sheets: list[list[str]]) -> bytes:
     return zipped(parts)
 
 
+def ods(*tables: str) -> bytes:
+    """A table in the style `off` is not shown."""
+    names = ("office", "table", "text", "style", "dc")
+    spaces = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in names[:-1])
+    spaces += ' xmlns:dc="http://purl.org/dc/elements/1.1/"'
+    hidden = '<style:style style:name="off"><style:table-properties table:display="false"/></style:style>'
+    body = f"<office:body><office:spreadsheet>{''.join(tables)}</office:spreadsheet></office:body>"
+    return zipped(
+        {
+            "content.xml": f"<office:document-content {spaces}>{hidden}{body}</office:document-content>",
+            "meta.xml": f"<office:document-meta {spaces}><dc:title>Zoo</dc:title><dc:date>2026-05-01T10:00:00</dc:date>"
+            "</office:document-meta>",
+        }
+    )
+
+
 def epub(**chapters: str) -> bytes:
     items = "".join(
         f'<item id="{name}" href="{name}.xhtml" media-type="application/xhtml+xml"/>' for name in reversed(chapters)

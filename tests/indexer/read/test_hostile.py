@@ -25,7 +25,7 @@ from tests.indexer import files
 from tests.indexer.conftest import make_page, parsed
 
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))  # of each format
-_OURS = (".docx", ".pptx", ".epub", ".ipynb", ".json", ".csv", ".py", ".zip", ".tar.gz", ".tar")
+_OURS = (".docx", ".pptx", ".ods", ".epub", ".ipynb", ".json", ".csv", ".py", ".zip", ".tar.gz", ".tar")
 _BOMB = b"<x>" + b"A" * 100_000_000 + b"</x>"
 _LAUGHS = (
     "<!DOCTYPE x [<!ENTITY a 'ha'>"
@@ -41,6 +41,21 @@ _SOURCE = (
 SEEDS = {
     "a.docx": files.docx(
         files.paragraph("Cats", "H1") + files.paragraph("sleep") + "<w:tbl><w:tr><w:tc/></w:tr></w:tbl>"
+    ),
+    "b.docx": files.docx(
+        "<w:p><w:pPr><w:outlineLvl w:val='0'/><w:numPr><w:numId w:val='1'/></w:numPr></w:pPr><w:r><w:t>Cats</w:t></w:r>"
+        "<w:r><w:sym w:font='Symbol' w:char='F061'/></w:r><w:r><w:footnoteReference w:id='2'/></w:r></w:p><w:sdt>"
+        "<w:sdtContent><w:p><m:oMath><m:f><m:num><m:r><m:t>a</m:t></m:r></m:num></m:f></m:oMath></w:p></w:sdtContent>"
+        "</w:sdt><w:tbl><w:tr><w:trPr><w:gridBefore w:val='1'/></w:trPr><w:tc><w:tcPr><w:gridSpan w:val='2'/><w:vMerge "
+        "w:val='restart'/></w:tcPr><w:p/></w:tc></w:tr></w:tbl>",
+        footnotes="<w:footnote w:id='2'><w:p><w:r><w:t>note</w:t></w:r></w:p></w:footnote>",
+        numbering="<w:abstractNum w:abstractNumId='1'><w:lvl w:ilvl='0'><w:start w:val='1'/><w:lvlText w:val='%1'/>"
+        "</w:lvl></w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='1'/></w:num>",
+    ),
+    "a.ods": files.ods(
+        '<table:table table:name="S"><table:table-row table:number-rows-repeated="2"><table:table-cell '
+        'table:number-columns-spanned="2" table:number-rows-spanned="2" office:value="0.5"><text:p>a<text:s/>b</text:p>'
+        "</table:table-cell><table:covered-table-cell/></table:table-row></table:table>"
     ),
     "a.pptx": files.pptx(files.shape("Cats", "title") + files.shape("sleep"), notes="n"),
     "a.xlsx": files.xlsx(Cats=[["name", "age"], ["Tom", "3"]]),

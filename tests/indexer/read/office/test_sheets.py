@@ -151,21 +151,6 @@ def test_text_boxes_are_below_the_cells() -> None:
     assert section.text == "a | b\nClosed on Sundays"
 
 
-def ods(*tables: str) -> bytes:
-    names = ("office", "table", "text", "style", "dc")
-    spaces = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in names[:-1])
-    spaces += ' xmlns:dc="http://purl.org/dc/elements/1.1/"'
-    hidden = '<style:style style:name="off"><style:table-properties table:display="false"/></style:style>'
-    body = f"<office:body><office:spreadsheet>{''.join(tables)}</office:spreadsheet></office:body>"
-    return files.zipped(
-        {
-            "content.xml": f"<office:document-content {spaces}>{hidden}{body}</office:document-content>",
-            "meta.xml": f"<office:document-meta {spaces}><dc:title>Zoo</dc:title><dc:date>2026-05-01T10:00:00</dc:date>"
-            "</office:document-meta>",
-        }
-    )
-
-
 def cell(content: str, properties: str = "", name: str = "table-cell") -> str:
     return f"<table:{name} {properties}><text:p>{content}</text:p></table:{name}>"
 
@@ -206,6 +191,6 @@ HEAD = cell("Zone") + cell("Price")
     ],
 )  # fmt: skip
 def test_ods(sheet: str, expected: str) -> None:
-    found = sheets.read(ods(sheet), None)
+    found = sheets.read(files.ods(sheet), None)
     assert [section.text for section in found.sections] == [expected]
     assert (found.title, found.declared.date) == ("Zoo", "2026-05-01")
