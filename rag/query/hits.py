@@ -1,6 +1,7 @@
 """Hits of a page, fetched from a generation: the chosen candidates with their texts, in order."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +95,14 @@ def fetch_hits(generation: Searchable, ranked: Ranked, page: Page, words: Lexica
             )
         )
     return hits[:JUDGED], hits[before:]
+
+
+def without_guesses(hits: Sequence[Hit], words: LexicalQuery) -> list[Hit]:
+    """Return hits in which nothing is highlighted that was only guessed, by correcting the query."""
+    return [
+        hit._replace(highlights=spans(words.marked_in(hit.language, guesses=False), hit.text, hit.language))
+        for hit in hits
+    ]
 
 
 def explained(

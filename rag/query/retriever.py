@@ -26,7 +26,7 @@ from rag.query.closeness import is_close
 from rag.query.facets import Share, count_facets
 from rag.query.filters import in_force
 from rag.query.headings import sample_headings
-from rag.query.hits import Page, Ranked, explained, fetch_hits
+from rag.query.hits import Page, Ranked, explained, fetch_hits, without_guesses
 from rag.query.options import FURTHEST
 from rag.query.request import USUAL, Limits, SearchRequest
 from rag.query.results import Answer, Hit, Reranked, headed
@@ -252,6 +252,9 @@ class Retriever:
         expands = (request.expand or self.limits.expand) == "section"
         page = Page(request.offset, search.stop, expands)
         judged, hits = fetch_hits(self.generation, ranked, page, search.words)
+        close = is_close(search.words.asked, judged, self.limits.close)
+        if not close and search.words.guessed:
+            hits = without_guesses(hits, search.words)
         if search.trace:
             hits = explained(hits, ranked, search.trace, search.words, request, self.generation, self._boosts)
         if request.sentences:
@@ -269,7 +272,7 @@ class Retriever:
             also_searched=[each._asdict() | {"searched": list(each.searched)} for each in search.words.also],
             required=[str(clause) for clause in search.words.required],
             excluded=[str(clause) for clause in search.words.excluded],
-            close=is_close(search.words.asked, judged, self.limits.close),
+            close=close,
             reranked=search.reranked,
             did_you_mean=search.words.did_you_mean,
         )

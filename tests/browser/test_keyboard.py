@@ -84,16 +84,40 @@ def test_every_control_is_reached_by_tab_and_shows_focus(page: Page, retriever: 
     page.set_viewport_size({"width": 800, "height": 900})
     page.goto("/?q=index")
     seen = []
-    for _ in range(14):
+    for _ in range(15):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.innerText.trim() || document.activeElement.name"))
         outlined = "getComputedStyle(document.activeElement.closest('label') ?? document.activeElement).outlineStyle"
         assert page.evaluate(outlined) == "solid", seen
     around = [f"{tool} passage {rank}" for rank in (1, 2) for tool in ("Read the section around", "Copy citation of")]
     assert [" ".join(name.split()) for name in seen] == [
-        *("Pilotlight", "Status", "Theme", "q", "Search", "mode", "default notes", "Narrow"),
+        *(
+            "Skip to the first result",
+            "Pilotlight",
+            "Status",
+            "Theme",
+            "q",
+            "Search",
+            "mode",
+            "default notes",
+            "Narrow",
+        ),
         *("Indexes", *around[:2], "Examples", *around[2:]),
     ]
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     expect(page.locator(".hit").nth(1).locator(".toggle")).to_be_focused()
+
+
+def test_the_skip_link_leads_to_the_first_hit(page: Page, retriever: FakeRetriever) -> None:
+    retriever.hits = several
+    page.goto("/?q=index")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    while not page.get_by_role("link", name="Skip to the first result").evaluate(
+        "link => link === document.activeElement"
+    ):
+        page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("h3 a").first).to_be_focused()
+    expect(page).to_have_url(re.compile(r"\?q=index$"))

@@ -129,6 +129,16 @@ def test_colours_follow_the_system_until_they_are_chosen(browser: Browser, serve
     context.close()
 
 
+@pytest.mark.parametrize(("system", "shown"), [("light", "DARK"), ("dark", "LIGHT")])
+def test_the_first_press_changes_the_colours(browser: Browser, server: str, system: str, shown: str) -> None:
+    context = browser.new_context(base_url=server, color_scheme=system)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto("/")
+    page.get_by_role("button", name="Theme: auto").click()
+    assert background(page) == {"DARK": DARK, "LIGHT": LIGHT}[shown]
+    context.close()
+
+
 def test_a_chosen_colour_is_there_at_the_first_paint(page: Page, retriever: FakeRetriever) -> None:
     retriever.hits = echo
     page.goto("/")

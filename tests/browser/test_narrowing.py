@@ -19,15 +19,15 @@ pytestmark = pytest.mark.browser
 
 def test_mode_is_switched_at_once_and_back_works(page: Page, retriever: FakeRetriever) -> None:
     page.goto("/?q=index")
-    page.locator("fieldset").get_by_text("Dense").click()
+    page.locator("fieldset").get_by_text("Meaning").click()
     expect(page).to_have_url(re.compile(r"/\?q=index&mode=dense$"))
     page.keyboard.press("ArrowRight")
     expect(page).to_have_url(re.compile(r"/\?q=index&mode=lexical$"))
-    expect(page.get_by_role("radio", name="Lexical")).to_be_checked()
+    expect(page.get_by_role("radio", name="Words")).to_be_checked()
     page.go_back()
-    expect(page.get_by_role("radio", name="Dense")).to_be_checked()
+    expect(page.get_by_role("radio", name="Meaning")).to_be_checked()
     page.go_back()
-    expect(page.get_by_role("radio", name="Hybrid")).to_be_checked()
+    expect(page.get_by_role("radio", name="Best match")).to_be_checked()
     expect(page).to_have_url(re.compile(r"/\?q=index$"))
 
 
@@ -53,11 +53,11 @@ def test_filters_stay_while_typing_until_removed(page: Page, retriever: FakeRetr
 def test_mode_and_filter_without_javascript(plain_page: Page, retriever: FakeRetriever) -> None:
     plain_page.goto("/?language=en&path=/guide")
     box(plain_page).fill("index")
-    plain_page.locator("fieldset").get_by_text("Lexical").click()
+    plain_page.locator("fieldset").get_by_text("Words").click()
     plain_page.get_by_role("button", name="Search").click()
     expect(titles(plain_page)).to_have_count(1)
     plain_page.get_by_role("link", name="Remove folder /guide").click()
-    expect(plain_page.get_by_role("radio", name="Lexical")).to_be_checked()
+    expect(plain_page.get_by_role("radio", name="Words")).to_be_checked()
     assert retriever.calls == [("index", 10, "lexical")] * 2
     assert [request.filter for request in retriever.requests] == [
         Filter.parse({"language": "en", "path": "/guide"}),
@@ -106,3 +106,13 @@ def test_the_collection_can_be_chosen(page: Page, retriever: FakeRetriever) -> N
     retriever.collections = ("default",)
     page.reload()
     expect(page.get_by_label("in", exact=True)).to_have_count(0)
+
+
+def test_counts_stand_in_one_line_beside_long_names(page: Page, retriever: FakeRetriever) -> None:
+    retriever.hits = several
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto("/?q=index")
+    page.locator("#facets bdi span").first.evaluate("name => name.textContent = 'a long name '.repeat(20)")
+    count = page.locator("#facets a > span").first
+    count.evaluate("count => count.firstChild.textContent = '1 234 567'")
+    assert count.evaluate("count => count.getBoundingClientRect().height < 25")

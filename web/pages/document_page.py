@@ -23,7 +23,7 @@ from web.api.parameters import (
 from web.fields import check, from_text
 from web.guards.concurrency import ConcurrencyLimit
 from web.openapi import HTML, Content, Parameter, operation
-from web.pages.display_urls import file_of, is_file, link_to, place_of
+from web.pages.display_urls import file_of, is_file, link_to, places
 from web.pages.snippets import make_text
 
 SHOWN = 60  # passages of one page, about
@@ -95,6 +95,7 @@ def read(id: str) -> str:
     is_code = is_source_code(document["content_type"])
     current = _current(sections, marked, asked)
     shown = window(sections, current, before=BEFORE if asked is None else 0)
+    named = places(collection)
     kept: dict[str, Any] = collection_field(collection)
     asking: dict[str, Any] = {"q": given["q"]} if given.get("q") else {}
 
@@ -110,9 +111,9 @@ def read(id: str) -> str:
     return render_template(
         "document.html",
         document=document,
-        title=document["title"] or place_of(document["url"]),
+        title=document["title"] or named.of(document["url"]),
         link=link_to(document["url"]),
-        place=place_of(document["url"]),
+        place=named.of(document["url"]),
         original=url_for("reading.original", id=id, **kept) if has_original(document["url"]) else None,
         file=file_of(document["url"]),
         sections=[(sections[place], sections[place].pieces(marked, is_code=is_code)) for place in shown],

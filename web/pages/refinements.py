@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlencode
+from urllib.parse import unquote, urlencode, urlsplit
 
 from flask import url_for
 
@@ -13,7 +13,7 @@ from rag.query.options import DEFAULT_COLLECTION, MODES
 from rag.query.results import is_source_code
 from web.api.parameters import collection_field
 from web.filters import filter_from_parameters
-from web.pages.display_urls import place_of
+from web.pages.display_urls import Places, distinct, place_of
 
 Pair = tuple[str, str]
 
@@ -116,43 +116,57 @@ class PageSearch:
         others = [pair for pair in self.pairs if pair[0] != "url_prefix"]
         return self.address([*others, ("url_prefix", url)], per_document="0")
 
-    def narrowed(self) -> list[ActiveFilter]:
+    def narrowed(self, places: Places) -> list[ActiveFilter]:
         """Return the filters of the search."""
         found = []
         for place, (name, value) in enumerate(self.pairs):
             others = [*self.pairs[:place], *self.pairs[place + 1 :]]
             # all passages of one page were asked for; of several, that would be a list of one page again
             limit = "" if name == "url_prefix" else self.per_document
-            found.append(ActiveFilter(name, value, _chip(name, value), self.address(others, per_document=limit)))
+            found.append(
+                ActiveFilter(name, value, _chip(name, value, places), self.address(others, per_document=limit))
+            )
         return found
 
-    def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[Facet]:
+    def facets(self, counts: Mapping[str, Sequence[Share]], places: Places) -> list[Facet]:
         """Return the filters to offer: values that some of the documents found have and others have not."""
-        facets = []
+        facets: list[Facet] = []
         for name in FACETS:
             others = [pair for pair in self.pairs if pair[0] != name]  # a deeper folder takes the place of its parent
             set_already = len(others) < len(self.pairs) and name != "path"
             shares = [share for share in counts.get(name, ()) if (name, share["value"]) not in self.pairs]
-            if len(shares) > 1 and not set_already:
+            is_source_again = name == "path" and bool(facets) and _are_sources(shares, counts.get("source", ()))
+            if len(shares) > 1 and not set_already and not is_source_again:
+                values = [share["value"] for share in shares]
+                labels = distinct([_label(name, value, places) for value in values], values)
                 choices = [
-                    FacetOption(
-                        _label(name, share["value"]), share["count"], self.address([*others, (name, share["value"])])
-                    )
-                    for share in shares
+                    FacetOption(label, share["count"], self.address([*others, (name, share["value"])]))
+                    for label, share in zip(labels, shares, strict=True)
                 ]
                 facets.append(Facet(HEADINGS[name], choices))
         return facets
 
 
-def _chip(name: str, value: str) -> str:
+def _are_sources(folders: Sequence[Share], sources: Sequence[Share]) -> bool:
+    """Return whether each folder has the documents of one source, so that choosing either is the same."""
+    paths = [(urlsplit(each["value"]).path.rstrip("/") + "/", each["count"]) for each in sources]
+    return len(folders) == len(sources) and all(
+        any(path.startswith(f"{each['value']}/") and count == each["count"] for path, count in paths)
+        for each in folders
+    )
+
+
+def _chip(name: str, value: str, places: Places) -> str:
     heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
-    return f"{heading} {_label(name, value)}"
+    return f"{heading} {_label(name, value, places)}"
 
 
-def _label(name: str, value: str) -> str:
+def _label(name: str, value: str, places: Places) -> str:
     if name == "content_type":
         return KINDS.get(value) or (_code_name(value) if is_source_code(value) else value)
-    return unquote(value).removesuffix("!") if name == "path" else place_of(value)  # "!" is where an archive begins
+    if name == "path":
+        return places.of_folder(unquote(value).removesuffix("!"))  # where an archive begins
+    return places.of(value) if name in ("source", "url_prefix") else place_of(value)
 
 
 def _code_name(content_type: str) -> str:

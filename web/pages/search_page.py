@@ -18,6 +18,7 @@ from web.fields import is_blank
 from web.filters import is_filter
 from web.guards.limits import read_body
 from web.openapi import HTML, Content, Parameter, define, operation
+from web.pages.display_urls import Places, places
 from web.pages.hits import group_hits
 from web.pages.refinements import PageSearch
 from web.sizes import MAX_BODY_BYTES
@@ -97,7 +98,8 @@ def _page(fields: bytes) -> str:
     collections = [one["name"] for one in status.get("collections", [])]
     offers = len(collections) > 1 and asked.collection in collections
     g.form |= {"mode": mode, "collection": asked.collection, "collections": collections if offers else []}
-    g.form["narrowed"] = [one for one in asked.narrowed() if not (offers and one.name == "collection")]
+    named = places(asked.collection)
+    g.form["narrowed"] = [one for one in asked.narrowed(named) if not (offers and one.name == "collection")]
     if is_blank(query):
         examples = [(text, replace(asked, query=text).address()) for text in _examples(status, asked.collection)]
         index = next((one for one in status.get("collections", []) if one["name"] == asked.collection), status)
@@ -107,25 +109,25 @@ def _page(fields: bytes) -> str:
     search = replace(search, facets=True, expand="section" if opened else "none")
     repeats = bool(opened) or search.sentences  # what is shown already, with more of it
     answer = run(search, via=None if repeats else "page")
-    return render_template("page.html", **g.form, **_shown(answer, asked, opened, marks=search.sentences))
+    return render_template("page.html", **g.form, **_shown(answer, asked, opened, named, marks=search.sentences))
 
 
-def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> dict[str, Any]:
+def _shown(answer: Answer, asked: PageSearch, opened: str, named: Places, *, marks: bool) -> dict[str, Any]:
     return {
         "state": "answer" if answer.hits else "none",
-        "pages": group_hits(answer.hits, asked),
+        "pages": group_hits(answer.hits, asked, named),
         "passages": len(answer.hits),
         "is_close": answer.close,
         "meant": _meant(answer.did_you_mean, asked),
         "also": answer.also_searched,
         "bounds": [(what, ", ".join(names)) for what, names in _bounds(answer) if names],
-        "facets": asked.facets(answer.facets or {}),
+        "facets": asked.facets(answer.facets or {}, named),
         "asked": asked,
         "opened": opened,
         "question": asked.question() if _answers() else None,
         "next": answer.next,
         "search_id": answer.search_id,
-        "unmarked": not marks and any(not hit.highlights for hit in answer.hits),
+        "unmarked": answer.close and not marks and any(not hit.highlights for hit in answer.hits),
         "took": [
             (stage, milliseconds(answer.took_ms[stage])) for stage in ("total", *STAGES) if answer.took_ms.get(stage)
         ],

@@ -12,7 +12,7 @@ from web.api.parameters import COLLECTION, collection_in_address, retriever
 from web.observe.metrics import Metrics
 from web.openapi import HTML, operation
 from web.pages import charts
-from web.pages.display_urls import link_to
+from web.pages.display_urls import Link, Places, distinct, link_to
 from web.retriever import Pushes
 
 STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}
@@ -69,13 +69,18 @@ def show() -> str:
 def _of_index(index: dict[str, Any]) -> dict[str, Any]:
     report = index["report"]
     seconds = report.get("seconds", {})
+    named = Places(index["sources"])
+    names = distinct([named.of(source) for source in index["sources"]], index["sources"])
     return {
         "age": charts.age(index["created_at"], datetime.now(UTC)),
-        "sources": [link_to(source) for source in index["sources"]],
+        "sources": [Link(link_to(source).href, name) for source, name in zip(index["sources"], names, strict=True)],
         "report": report,
-        "failures": [(link_to(failure["url"]), failure["reason"]) for failure in report.get("failed", [])[:FAILURES]],
+        "failures": [
+            (named.link_to(failure["url"]), named.within(failure["reason"]))
+            for failure in report.get("failed", [])[:FAILURES]
+        ],
         "groups": [
-            (title, [(group, [link_to(url) for url in group["examples"][:1]]) for group in report.get(name, [])])
+            (title, [(group, [named.link_to(url) for url in group["examples"][:1]]) for group in report.get(name, [])])
             for title, name in (("Skipped", "skipped"), ("Noted", "notes"))
         ],
         "counts": [(name, report.get(name, {}).get("count", 0)) for name in ("new", "changed", "gone")]

@@ -66,7 +66,7 @@
     const fresh = page.getElementById("results");
     const open = facets.querySelector("details")?.open;
     for (const name of ["state", "marks", "search"]) results.dataset[name] = fresh.dataset[name] ?? "";
-    for (const id of ["results", "facets", "narrowed", "timing"]) {
+    for (const id of ["results", "facets", "narrowed", "timing", "skip"]) {
       part(id).replaceChildren(...page.getElementById(id).childNodes);
     }
     if (open) facets.querySelector("details")?.setAttribute("open", "");
@@ -85,6 +85,7 @@
     results.dataset.marks = "";
     results.replaceChildren(content);
     facets.replaceChildren();
+    part("skip").replaceChildren();
     part("timing").replaceChildren();
     count.textContent = title;
     dress();
@@ -277,6 +278,9 @@
     else if (target.matches(".toggle")) {
       event.preventDefault();
       toggle(target);
+    } else if (target.matches("#skip a")) {
+      event.preventDefault(); // another address would be another search
+      results.querySelector(".hit a").focus();
     } else if (target.matches("#narrowed a, #facets a, #results .stay")) {
       event.preventDefault();
       go(target.href);

@@ -1,7 +1,6 @@
 "use strict";
 // Runs before the first paint, so that the other colours never flash up.
 (() => {
-  const THEMES = ["auto", "light", "dark"];
   const root = document.documentElement;
   let theme = "auto";
   try {
@@ -27,7 +26,9 @@
     button.hidden = false;
     label(button);
     button.addEventListener("click", () => {
-      theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+      const usual = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+      const themes = ["auto", usual === "dark" ? "light" : "dark", usual]; // so that the first press changes something
+      theme = themes[(themes.indexOf(theme) + 1) % themes.length];
       try {
         localStorage.setItem("theme", theme);
       } catch {

@@ -78,6 +78,7 @@ class LexicalQuery:
     asked: tuple[Terms, ...]  # words within and outside phrases, but for stop words, as in `words`
     marked: frozenset[str]  # all terms of these and of synonyms, which are worth showing in a passage
     rules: Rules  # of the terms of words
+    guessed: frozenset[str]  # of the marked terms those that only corrections have
     also: tuple[AlsoSearched, ...]
     meaning: str  # the query without its syntax, for the search by meaning
     did_you_mean: str | None = None  # the query with its mistakes corrected; None where there are none
@@ -88,11 +89,12 @@ class LexicalQuery:
         """Whether it says of passages that they must, or must not, be found."""
         return bool(self.required or self.excluded)
 
-    def marked_in(self, language: str | None) -> frozenset[str]:
-        """Return the terms that are worth showing in a passage of a document in a language."""
+    def marked_in(self, language: str | None, *, guesses: bool = True) -> frozenset[str]:
+        """Return the terms that are worth showing in a passage of a document in a language; corrections among them."""
         rules = rules_for(language)
         wrong = [term for term, languages in self.rules.items() if rules not in languages]
-        return self.marked.difference(wrong) if wrong else self.marked
+        marked = self.marked.difference(wrong) if wrong else self.marked
+        return marked if guesses else marked - self.guessed
 
 
 def read_query(
@@ -117,13 +119,14 @@ def read_query(
     also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
     corrector = _Corrector(lookups, stems) if lookups else None
     loose: dict[Terms, None] = {}
+    guessed: dict[Terms, None] = {}
     for word, may_be_mistaken in telling.items():
         forms = stems.terms(word)
         if others := expanded.alternatives.get(word):
             forms = (_joined([*forms, *chain(*map(stems.terms, others))]),)
         elif corrector and may_be_mistaken and (corrected := corrector.corrections(word)):
             also.append(AlsoSearched(word, corrected, "correction"))
-            forms = (_joined(list(chain(*map(stems.terms, corrected)))),)
+            guessed |= dict.fromkeys(forms := (_joined(list(chain(*map(stems.terms, corrected)))),))
         elif lookups and len(telling) > 1 and _says_little(word) and not lookups.is_known(sign_name(word)):
             continue
         loose |= dict.fromkeys(forms)
@@ -147,6 +150,7 @@ def read_query(
         asked=asked,
         marked=wanted.union(*chain(*phrases)),
         rules=stems.rules(),
+        guessed=frozenset(chain(*guessed)).difference(*(terms for terms in asked if terms not in guessed)),
         also=tuple(also),
         meaning=parsed.meaning,
         did_you_mean=corrector.proposal(text, parsed, set(expanded.alternatives)) if corrector else None,

@@ -33,7 +33,9 @@ def test_required_and_excluded_parts_hold_in_every_mode(titles, mode):
 
 def test_the_answer_says_how_the_query_was_read(site):
     site.build()
-    retriever = Retriever.open(site.index, DummyEmbedder())
+    retriever = Retriever.open(
+        site.index, DummyEmbedder(), Limits(close=-1.0)
+    )  # where nothing is, guesses are not marked
     answer = retriever.search(SearchRequest('vacum "dead tuples" -title:durability'))
     assert answer.also_searched == [{"typed": "vacum", "searched": ["vacuum"], "reason": "correction"}]
     assert (answer.required, answer.excluded) == (['"dead tuples"'], ["title:durability"])
@@ -43,6 +45,16 @@ def test_the_answer_says_how_the_query_was_read(site):
     ]  # fmt: skip
     [hit] = answer.hits
     assert "vacuum" in {hit.text[start:end].lower() for start, end in hit.highlights}
+
+
+def test_a_guess_is_not_marked_where_nothing_is_close(site):
+    site.build()
+    for close, marked in ((-1.0, {"vacuum", "reclaims"}), (2.0, {"reclaims"})):
+        retriever = Retriever.open(site.index, DummyEmbedder(), Limits(close=close))
+        answer = retriever.search(SearchRequest("vacum reclaims zebras nowhere near anything", k=1))
+        [hit] = answer.hits
+        assert {hit.text[start:end].lower() for start, end in hit.highlights} == marked
+        assert answer.close == (close < 1)
 
 
 def test_what_the_model_has_a_token_for_is_no_mistake(site):
