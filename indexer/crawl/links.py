@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from indexer.crawl.robots import product_token
 from indexer.decoding import one_line
 from indexer.errors import FetchError, ParseError
 from indexer.number_format import counted
@@ -111,13 +112,13 @@ def header_directives(values: Iterable[str]) -> set[str]:
     """Return what X-Robots-Tag headers say to this crawler, in lower case, leaving out what is for others by name."""
     found: set[str] = set()
     for value in values:
-        words = [word.strip() for word in value.lower().split(",")]
-        agent, colon, first = words[0].partition(":")
-        if colon and agent not in _WITH_VALUES:
-            if agent.strip() != "pilotlight":
-                continue
-            words[0] = first.strip()
-        found.update(words)
+        is_ours = True
+        for word in value.lower().split(","):
+            agent, colon, rest = map(str.strip, word.partition(":"))
+            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # from here on, and no time of day
+                is_ours, word = product_token(agent) == "pilotlight", rest
+            if is_ours:
+                found.add(word.strip())
     return found
 
 

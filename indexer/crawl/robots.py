@@ -69,26 +69,33 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
     return Robots(text, user_agent)
 
 
+def product_token(agent: str) -> str | None:
+    """Return the name of a user agent, without its version, in lower case; `*` stands for all, None for nobody."""
+    token = _TOKEN.match(agent)
+    return token[1].lower() if token else None
+
+
 def _for_everybody(text: str, user_agent: str) -> str:
     """Return the sitemaps of a robots.txt, and a group for everybody with the rules that are for one user agent.
 
     Those are the rules of all groups that name it or, if none does, of all groups for `*`. Empty and unknown lines do
     not end a group.
     """
-    name = _TOKEN.match(user_agent.lower())
+    name = product_token(user_agent)
     ours, others, sitemaps = list[str](), list[str](), list[str]()
-    agents = set[str]()
+    agents = set[str | None]()
     is_named = in_agents = False
     for line in text.splitlines():
         line = line.partition("#")[0].strip()
         if agent := _AGENT.match(line):
             agents = agents if in_agents else set()
             in_agents = True
-            agents.update(token[1] for part in re.split("[,&]", agent[1].lower()) if (token := _TOKEN.match(part)))
-            is_named |= name is not None and name[1] in agents
+            agents.update(product_token(part) for part in re.split("[,&]", agent[1]))
+            agents.discard(None)
+            is_named |= name in agents
         elif _RULE.match(line):
             in_agents = False
-            if name is not None and name[1] in agents:
+            if name in agents:
                 ours.append(line)
             elif "*" in agents:
                 others.append(line)

@@ -9,6 +9,7 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.crawl.headers import canonical_of, language_in, retry_after
+from indexer.crawl.links import header_directives
 from indexer.records import Page
 from tests.indexer.conftest import parsed
 from tests.indexer.crawl.test_crawler import canonical, link, run
@@ -85,3 +86,22 @@ def test_the_language_of_the_header_counts_where_the_page_does_not_say(site: Sit
     site.routes["/other"] = Reply(b"<html lang=de><p>Katze", 200, headers)
     pages = [item for item in crawl(site.url, limits, lambda due: None) if isinstance(item, Page)]
     assert [parsed(page).language for page in pages] == ["fr", "de"]
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (["noindex, NoFollow"], {"noindex", "nofollow"}),
+        (["Pilotlight/0.1: noindex", "googlebot: nofollow"], {"noindex"}),
+        (["pilotlight crawler: noindex, nofollow"], {"noindex", "nofollow"}),
+        (["pilot: noindex", "pilotlight-images: noindex"], set()),
+        (["googlebot: noindex, nofollow, pilotlight: nofollow"], {"nofollow"}),
+        (["max-snippet: 5, nofollow"], {"max-snippet: 5", "nofollow"}),
+        (
+            ["unavailable_after: Wed, 25 Jun 2099 15:00:00 GMT, nofollow"],
+            {"unavailable_after: wed", "25 jun 2099 15:00:00 gmt", "nofollow"},
+        ),
+    ],
+)
+def test_directives_for_this_crawler(values: list[str], found: set[str]) -> None:
+    assert header_directives(values) == found
