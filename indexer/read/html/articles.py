@@ -194,7 +194,16 @@ def _trim(part: Element, sizes: Sizes) -> None:
     prose = [place for place, element in enumerate(units) if sizes[id(element)].has_prose]
     if not prose:
         return
-    gone = {id(element) for element in units[: prose[0]] if _is_edge(element, sizes)}
+    gone: set[int] = set()
+    is_way = False  # whether all between a heading and what comes after it is gone
+    for element in reversed(units[: prose[0]]):
+        if _is_edge(element, sizes):
+            gone.add(id(element))
+            is_way = True
+        else:
+            if is_way and element.name in _HEADINGS and element.name != "h1":
+                gone.add(id(element))
+            is_way = False
     for element in reversed(units[prose[-1] + 1 :]):
         if element.name not in _HEADINGS and not _is_edge(element, sizes):
             break

@@ -176,6 +176,8 @@ def _is_control(link: Element) -> bool:
 def _is_in_sentence(link: Element) -> bool:
     """Whether a link is among words of its line: some follow, or a sentence that has not ended stands before it."""
     line = link.parent
+    if line is not None and line.name in _IN_LINES and len(line.children) == 1:
+        link, line = line, line.parent
     if line is None or len(line.children) > _LONG_LINE:
         return False
     place = next(place for place, node in enumerate(line.children) if node is link)
