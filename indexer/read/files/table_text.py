@@ -12,36 +12,49 @@ _LONGEST = 20_000_000  # characters of one table
 _LONGEST_CELL = 10_000
 _MOST_COLUMNS = 16_384  # as a workbook may have
 _SAMPLE = 30  # rows among which the names of the columns are looked for
+_MOST_TABLES = 100  # below each other, with names of their own
 
 
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     """Return a line for each row that is not empty, as `name: value | name: value` below rows that name the columns.
 
-    Titles and remarks above these are lines of their own.
+    Titles and remarks above these are lines of their own. Below an empty row, a table with other names may begin.
 
     Raises:
         ParseError: the table is too long or too wide.
     """
-    cleaned = _clean(rows)
-    sample = list(islice(cleaned, _SAMPLE))
-    begin, end = find_head(sample)
-    names = column_names(sample[begin:end])
+    rest = _clean(rows)
+    ahead = list(islice(rest, _SAMPLE))
     lines: list[str] = []
-    length = 0
-    titles = (COLUMNS.join(dict.fromkeys(filter(None, cells))) for cells in sample[:begin])
-    body = (_line(cells, names) for cells in chain(sample[end:], cleaned))
-    for line in chain(titles, body):
-        length += len(line)
-        if length > _LONGEST:
-            raise ParseError(f"more than {_LONGEST:,} characters in a table")
-        lines.append(line)
-    if len(lines) == begin:  # there is nothing below the names
+    names: list[str] = []
+    tables = length = 0
+    is_bare = False  # whether nothing stands below the names
+    while ahead:
+        may_begin = not tables or not ahead[0]
+        if may_begin and tables < _MOST_TABLES:
+            places = [place for place, row in enumerate(ahead) if row]
+            sample = [ahead[place] for place in places]
+            begin, end = find_head(sample, by_numbers=tables > 0)
+            if end > begin or not tables:
+                lines += [COLUMNS.join(dict.fromkeys(filter(None, cells))) for cells in sample[:begin]]
+                names, is_bare = column_names(sample[begin:end]), True
+                ahead = ahead[places[end - 1] + 1 :] if end else ahead
+            tables += 1
+        ahead += islice(rest, _SAMPLE - len(ahead))
+        if ahead and (cells := ahead.pop(0)):
+            lines.append(_line(cells, names))
+            is_bare = False
+            length += len(lines[-1])
+            if length > _LONGEST:
+                raise ParseError(f"more than {_LONGEST:,} characters in a table")
+    if is_bare:
         lines.append(COLUMNS.join(filter(None, names)))
     return "\n".join(lines)
 
 
 def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield the rows that are not empty, each cell on one line."""
+    """Yield the rows with each cell on one line; several empty rows as one without cells."""
+    is_gap = True
     for row in rows:
         if len(row) > _MOST_COLUMNS:
             raise ParseError(f"more than {_MOST_COLUMNS:,} columns in a table")
@@ -49,8 +62,12 @@ def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         if max(map(len, cells), default=0) > _LONGEST_CELL:
             notes.add("a long cell of a table was cut off")
             cells = [cell[:_LONGEST_CELL] for cell in cells]
-        if any(cells):
+        is_empty = not any(cells)
+        if not is_empty:
             yield cells
+        elif not is_gap:
+            yield []
+        is_gap = is_empty
 
 
 def _line(cells: Sequence[str], names: Sequence[str]) -> str:

@@ -69,7 +69,7 @@ class _Walker:
         }
         self._paragraph_open: Any = None
         self._after: list[str] = []  # what is set beside the open paragraph: text boxes, notes, diagrams
-        self._carried = ""  # text of a paragraph whose end is deleted
+        self._carried = ""  # text of a paragraph that goes on in the next
         self._fields: list[bool] = []  # open fields: whether their result has begun
 
     def _part(self, kind: str) -> Any:
@@ -101,8 +101,8 @@ class _Walker:
         text = carried + "".join(self._inline(paragraph))
         beside = "".join(self._after)
         self._paragraph_open, self._after, self._fields = outer
-        if any(paragraph.find(f"{W}pPr/{W}rPr/{mark}") is not None for mark in _DELETED_MARKS):
-            self._carried = text  # it goes on in the next
+        if _goes_on(paragraph):
+            self._carried = text
             return beside
         level = self._styles.heading_level(paragraph)
         if level is None and label == "":
@@ -232,6 +232,14 @@ class _Cell:
     def markup(self, tag: str) -> str:
         spans = ((name, count) for name, count in (("colspan", self.columns), ("rowspan", self.rows)) if count > 1)
         return f"<{tag}{''.join(f' {name}={count}' for name, count in spans)}>{self.html}</{tag}>"
+
+
+def _goes_on(paragraph: Any) -> bool:
+    """Return whether the text of a paragraph goes on in the next: its end is deleted, or it is a large first letter."""
+    frame = paragraph.find(f"{W}pPr/{W}framePr")
+    if frame is not None and frame.get(f"{W}dropCap", "none") != "none":
+        return True
+    return any(paragraph.find(f"{W}pPr/{W}rPr/{mark}") is not None for mark in _DELETED_MARKS)
 
 
 def _page(body: bytes, *, is_mail: bool) -> str:

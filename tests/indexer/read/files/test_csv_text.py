@@ -30,6 +30,18 @@ TABLES = {
     "line ends of old Macs": ("Name,Town\rAnna,Oslo\r", "Name: Anna | Town: Oslo"),
     "a title, names and nothing else": ("Fares of the port,\nZone,Price\n", "Fares of the port\nZone | Price"),
     "names and nothing else": ("Name,Town\n", "Name | Town"),
+    "two tables": (
+        "Zone,Price\nPort,3\nQuay,4\n\nBoats,\nBoat,Crew\nGull,5\nTern,6\n",
+        "Zone: Port | Price: 3\nZone: Quay | Price: 4\nBoats\nBoat: Gull | Crew: 5\nBoat: Tern | Crew: 6",
+    ),
+    "groups with an empty row between": (
+        "Zone,Price\nPort,3\n\nQuay,4\n,\n\nPier,5\nMole,6\n",
+        "Zone: Port | Price: 3\nZone: Quay | Price: 4\nZone: Pier | Price: 5\nZone: Mole | Price: 6",
+    ),
+    "groups of words": (
+        "Name,Town\nAnna,Oslo\n\nBo,Rome\nEve,Bonn",
+        "Name: Anna | Town: Oslo\nName: Bo | Town: Rome\nName: Eve | Town: Bonn",
+    ),
     "lines in cells": ('Name,Note\nAnna,"one\n\ntwo; three"', "Name: Anna | Note: one two; three"),
 }  # fmt: skip
 

@@ -82,6 +82,10 @@ MORE = {
         + paragraph("sails.") + paragraph("It does."),
         "The boat sails.\n\nIt does.",
     ),
+    "a large first letter": (
+        line("<w:pPr><w:framePr w:dropCap='drop' w:lines='3'/></w:pPr>", words("T")) + paragraph("he boat sails."),
+        "The boat sails.",
+    ),
     "the last end is deleted": (line("<w:pPr><w:rPr><w:del/></w:rPr></w:pPr>", words("kept")), "kept"),
     "an instruction in pieces": (
         line(
