@@ -2,7 +2,7 @@
 
 An address is parsed and serialised by the URL standard, as browsers do it: hosts by UTS 46, odd forms of IPv4,
 backslashes, tabs. What `normalise` changes beyond that never leads to another page: fragment, user name, tracking
-parameters, an empty query and the root dot of a host go, and escapes in a path have one spelling.
+parameters, session ids, an empty query and the root dot of a host go, and escapes in a path have one spelling.
 """
 
 import ipaddress
@@ -10,6 +10,8 @@ import re
 from urllib.parse import quote, urlsplit
 
 from ada_url import join_url, normalize_url
+
+from indexer.session_ids import without_session
 
 _TRACKING = re.compile(r"(utm_\w+|fbclid|gclid|msclkid|mc_cid|mc_eid)(=|$)", re.IGNORECASE)
 _ROOT_DOT = re.compile(r"(?<=[^.])\.(?=:|$)")
@@ -21,8 +23,10 @@ _LONGEST = 2_000  # characters; longer ones are traps or data, not pages
 _DROPPED = str.maketrans("", "", "\t\r\n")  # by the URL standard, wherever they stand
 
 
-def normalise(base: str, href: str) -> str | None:
+def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None:
     """Join a link to its base, which may be empty, and normalise it.
+
+    A session id stays only if it is to be kept, for a server that redirects to the same page with one.
 
     Returns None for anything that is not an http or https address of a sensible length.
     """
@@ -38,6 +42,8 @@ def normalise(base: str, href: str) -> str | None:
     host = _ROOT_DOT.sub("", host.rpartition("@")[2])
     query = _without_tracking(query)
     url = f"{scheme}://{host}/{_ESCAPE.sub(_one_spelling, path)}{'?' if query else ''}{query}"
+    if not keep_session:
+        url = without_session(url)
     return url if len(url) <= _LONGEST else None
 
 

@@ -5,7 +5,7 @@ import ssl
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -25,6 +25,7 @@ from indexer.crawl.traffic import Traffic
 from indexer.crawl.turns import LONGEST_PAUSE, Turns
 from indexer.errors import FetchError, NotWanted
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
+from indexer.session_ids import without_session
 from indexer.urls import normalise
 
 MAX_REDIRECTS = 5
@@ -150,7 +151,7 @@ class Fetcher:
         for _ in range(MAX_REDIRECTS + 1):
             answer = self._hop(url, order)
             if isinstance(answer, Answer):
-                return answer
+                return replace(answer, url=without_session(answer.url))
             url = answer
         raise FetchError(f"more than {MAX_REDIRECTS} redirects")
 
@@ -216,7 +217,8 @@ class Fetcher:
             if status == _NOT_MODIFIED and has_validators:
                 return Answer(url, b"", "", None, kept(headers, hidden), _now(), unchanged=True, access=access.number)
             if status in REDIRECTS:
-                target = normalise(url, hidden(headers.get("Location", "").encode()).decode("utf-8", "replace"))
+                location = hidden(headers.get("Location", "").encode()).decode("utf-8", "replace")
+                target = normalise(url, location, keep_session=True)
                 if target is None:
                     raise NotWanted("redirect to something that is not http or https")
                 return target
