@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from indexer.read.html.html_tree import Element, HtmlTree, parse_html
-from indexer.read.html.noise import is_folded
+from indexer.read.html.noise import has_noise_class, is_folded
 
 _SIGNS = ("<math", "math/", "MathJax", "mjx-", "katex")  # in the markup of a page with formulas
 _SAYING = ("data-latex", "aria-label", "alttext")  # attributes of a drawing
@@ -111,7 +111,7 @@ def _show(formula: Element, text: str) -> None:
         ] or parent.children
         if any(node is not around and not (isinstance(node, str) and node.isspace()) for node in parent.children):
             return
-        if is_folded(parent):
+        if is_folded(parent) or has_noise_class(parent):
             parent.attributes = {}
         around = parent
 

@@ -35,6 +35,8 @@ _TITLES = frozenset({"dt", *_HEADINGS})
 _HEADED = _HEADINGS | {"pre"}
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _MAIN = frozenset({"main", "article"})
+_FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
+_FIELDS = frozenset({"input", "select", "textarea"})
 _SILENT = frozenset({"script", "style", "template"})
 _LOOKED_AT = 300  # nodes below an element
 _TEXT_PARENTS = frozenset({"main", "article", "section"})
@@ -46,7 +48,7 @@ _FOLDED_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGN
 _UNSELECTABLE = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
 _HIDING = frozenset({"hidden", "aria-hidden", "style", "popover"})  # attributes
 _IN_LABELS = _HEADINGS | frozenset("p pre table ul ol dl blockquote figure".split())  # say more than a label does
-_CONTROLS = frozenset({"input", "select", "textarea", "button"})
+_CONTROLS = _FIELDS | {"button"}
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
 _FRAMED = _LABELS | _HEADINGS | _NEVER  # all that an element has which is only a frame around a heading
 _LISTS = frozenset({"ul", "ol"})
@@ -113,11 +115,22 @@ def is_noise(tag: Element) -> bool:
 
 
 def _is_box(tag: Element) -> bool:
-    """Whether an aside stands in the main part and says something, other than where to go or what to fill in."""
-    is_of_a_book = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
-    around = islice(tag.parents, _NEAR)
-    inside = is_of_a_book or any(parent.name in _MAIN or parent.get("role") == "main" for parent in around)
-    return inside and not holds(tag, _CONTROLS) and not is_menu(tag)
+    """Whether an aside stands among the text and says something, other than where to go or what to fill in."""
+    if not ("epub:type" in tag.attributes or tag.get("role").startswith("doc-") or _is_among_text(tag)):
+        return False
+    return not holds(tag, _FIELDS) and not is_menu(tag)
+
+
+def _is_among_text(tag: Element) -> bool:
+    """Whether an element is in the main part, or follows text."""
+    if any(parent.name in _MAIN or parent.get("role") == "main" for parent in islice(tag.parents, _NEAR)):
+        return True
+    before = None
+    for node in tag.parent.children[:_LOOKED_AT] if tag.parent is not None else ():
+        if node is tag:
+            return before in _FLOW
+        before = node.name if isinstance(node, Element) else before
+    return False
 
 
 def is_menu(tag: Element) -> bool:
@@ -145,7 +158,7 @@ def first_texts(tag: Element) -> Iterator[tuple[str, bool]]:
 
 def _has_noise_role(tag: Element) -> bool:
     role = tag.get("role")
-    if role == "complementary" and _is_box(tag):
+    if (role == "complementary" or (role == "status" and tag.short_text(_LABEL) is None)) and _is_box(tag):
         return False
     return role in NOISE_ROLES or (role == _BACKLINK and (tag.parent is None or tag.parent.name not in _HEADINGS))
 

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, pairwise
 
+from indexer import notes
 from indexer.read.html.html_tree import Element, HtmlTree
 from indexer.read.html.noise import NOISE_ROLES, classes, first_texts, is_folded, is_menu, is_noise
 
@@ -22,12 +23,13 @@ _PANELS = frozenset(
 _CONTROLS = frozenset({"button", "a", "label"})
 _NAMING = frozenset("button a label li summary input option".split())  # elements that may open what they name
 _NO_NAMES = frozenset({"", "true", "false"})
+_ENTRIES = frozenset({"tr", "li", "dd"})
 _FIELDS = frozenset({"label", "input", "select", "textarea", "form"})
 _MARKS = frozenset(
     "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
 )
 _ROLES_OF_CONTROLS = frozenset({"button", "tab"})
-_ROLES_AROUND = frozenset({"tab", "tablist", "button"})  # of elements that may hold more than a control
+_ROLES_AROUND = frozenset({"tab", "tablist", "button", "switch"})  # of elements that may hold more than a control
 _HIDING = frozenset({"hidden", "aria-hidden", "style"})
 _EXPANDING = frozenset({"aria-expanded", "aria-controls"})
 _TOGGLES = ("data-toggle", "data-bs-toggle")
@@ -47,6 +49,7 @@ _LOOKED_AT = 300  # nodes below an element
 _NEAR = 20  # elements around one
 _LINKED = 0.8  # of the letters of a menu are in links
 _SENTENCE = 5  # words of what is no message
+_PROSE = 20  # words of what is missed
 _LONG = 8  # words of what goes on after a button
 _FRAME = 2  # elements of a title and its panel, in an element of their own
 _TITLE = 200  # characters of what stands before a panel
@@ -91,10 +94,11 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
     folded = {id(element) for element in hidden}
     pairs: dict[tuple[object, ...], list[Element]] = defaultdict(list)  # by what is before a panel and by its kind
     panels: list[Element] = []
+    prose: set[int] = set()
     for parent in {id(element.parent): element.parent for element in hidden}.values():
         children = [node for node in parent.children if isinstance(node, Element)] if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
-        kinds = {(child.name, name) for child in open_ones for name in classes(child)}
+        kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_beginning(child) for child in open_ones} if kinds else set()
         before: Element | None = None
         for child, after in zip(children, [*children[1:], None], strict=False):
@@ -107,13 +111,16 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
                 continue
             if child.get("role") == "tabpanel" or child.get("hidden") == "until-found":
                 panels.append(child)
-            elif is_menu(child):
                 continue
-            elif _is_region(child) or not shown.isdisjoint(_names(child)):
+            if is_menu(child):
+                continue
+            if words >= _PROSE:
+                prose.add(id(child))
+            if _is_region(child) or not shown.isdisjoint(_names(child)):
                 panels.append(child)
             elif child.name not in _PANELS and words < _LONG:
                 continue
-            elif words > 1 and text not in texts and any((child.name, name) in kinds for name in classes(child)):
+            elif words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child)):
                 panels.append(child)
                 texts.add(text)
             elif words >= _LONG and (child.name not in _PANELS or (after is not None and _is_control(after))):
@@ -125,6 +132,8 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
     for alike in pairs.values():
         if len({_beginning(panel) for panel in alike}) > 1:  # a message says the same each time
             panels += alike
+    if not prose <= {id(panel) for panel in panels}:
+        notes.add("hidden text that nothing on the page shows was left out")
     for panel in panels:
         panel.attributes = {name: value for name, value in panel.attributes.items() if name not in _HIDING}
 
@@ -132,7 +141,13 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
 def _names(panel: Element) -> set[str]:
     """Return the names by which a control may open a panel."""
     values = {value for key, value in panel.attributes.items() if key == "id" or key.startswith("data-")}
-    return values - _NO_NAMES
+    return (values - _NO_NAMES) | {f".{name}" for name in classes(panel)}
+
+
+def _kinds(element: Element) -> set[tuple[str, str]]:
+    """Return what an element has in common with others like it: a class, a role, or its place in a table or list."""
+    said = {*classes(element), element.get("aria-roledescription")} - _NO_NAMES
+    return {(element.name, name) for name in said or (_NO_NAMES if element.name in _ENTRIES else ())}
 
 
 def _named_by_controls(tree: HtmlTree, names: set[str]) -> set[str]:

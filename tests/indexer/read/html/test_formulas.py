@@ -115,6 +115,55 @@ FORMULAS = {
         ),
         "∑_(i = 1)^ni",
     ),
+    "mathjax 3 with latex": (
+        (
+            '<mjx-container><mjx-math data-latex="\\frac{a}{b}"><mjx-mfrac data-latex="a"></mjx-mfrac></mjx-math>'
+            "</mjx-container>"
+        ),
+        "\\frac{a}{b}",
+    ),
+    "mathml alttext": ('<math alttext="x^{2}+1"><msup><mi>x</mi><mn>2</mn></msup></math>', "x^{2}+1"),
+    "latexml": (
+        (
+            '<math id="p1" class="ltx_Math" alttext="\\alpha" display="inline"><semantics><mi>α</mi>'
+            '<annotation-xml encoding="MathML-Content"><ci>𝛼</ci></annotation-xml><annotation '
+            'encoding="application/x-tex">\\alpha</annotation></semantics></math>'
+        ),
+        "\\alpha",
+    ),
+    "content first": (
+        (
+            '<math><semantics><mrow><mi>x</mi><mo>=</mo><mn>1</mn></mrow><annotation-xml encoding="MathML-Content">'
+            "<apply><eq/><ci>x</ci><cn>1</cn></apply></annotation-xml></semantics></math>"
+        ),
+        "x = 1",
+    ),
+    "img in link": ('<a href="/wiki/F"><img class="mwe-math-fallback-image-inline" alt="E=mc^{2}"></a>', "E=mc^{2}"),
+    "mathjax 2 common html": (
+        (
+            '<span class="MathJax_Preview" style="display: none;"></span><span class="mjx-chtml MathJax_CHTML" '
+            'data-mathml="&lt;math&gt;&lt;mi&gt;x&lt;/mi&gt;&lt;/math&gt;"><span class="mjx-math" '
+            'aria-hidden="true"><span>x</span></span><span class="MJX_Assistive_MathML" role="presentation"><math>'
+            '<mi>x</mi></math></span></span><script type="math/tex">x_1</script>'
+        ),
+        "x_1",
+    ),
+    "mathjax 2 svg": (
+        (
+            '<span class="MathJax_SVG" data-mathml="<math><mi>x</mi><mo>=</mo><mi>y</mi></math>"><svg><g></g></svg>'
+            "</span>"
+        ),
+        "x = y",
+    ),
+    "sr only": (
+        ('<span class="sr-only"><math><mi>z</mi></math></span><span aria-hidden=true><img src=z.png alt=""></span>'),
+        "z",
+    ),
+    "named function": ("<math><mi>sin</mi><mo>&#x2061;</mo><mo>(</mo><mi>x</mi><mo>)</mo></math>", "sin(x)"),
+    "mathcal sum": (
+        "<math><munder><mo>lim</mo><mrow><mi>n</mi><mo>→</mo><mi>∞</mi></mrow></munder></math>",
+        "lim_(n → ∞)",
+    ),
 }
 
 

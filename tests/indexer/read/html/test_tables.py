@@ -93,6 +93,28 @@ TABLES = {
         ["A | B | C", "x | y | 1", "Sum | Sum | 1"],
     ),
     "right rowspan": ("<tr><td>a<td>b<td rowspan=2>c<tr><td>d<td>e", ["a | b | c", "d | e | c"]),
+    "thead td bold": ("<thead><tr><td><b>A</b><td><b>B</b></thead><tr><td>1<td>2", ["A | B", "1 | 2"]),
+    "th in the first column only with head": (
+        "<tr><td><th>2023<th>2024<tr><th>North<td>5<td>6<tr><th>South<td>7<td>8",
+        [" | 2023 | 2024", "North | 5 | 6", "South | 7 | 8"],
+    ),
+    "caption": ("<caption>Fares</caption><tr><th>Zone<th>Price<tr><td>A<td>1", ["Fares", "", "Zone | Price", "A | 1"]),
+    "rowspan of groups with rowspan head": (
+        (
+            "<thead><tr><th rowspan=2>Zone<th rowspan=2>Ticket<th colspan=2>Price<tr><th>Adult<th>Child</thead>"
+            "<tbody><tr><td rowspan=2>Harbour<td>Day<td>6<td>3<tr><td>Week<td>19<td>9"
+        ),
+        ["Zone | Ticket | Price Adult | Price Child", "Harbour | Day | 6 | 3", "Harbour | Week | 19 | 9"],
+    ),
+    "sections in the body": (
+        "<tr><th>A<th>B<tbody><tr><th colspan=2>North<tr><td>1<td>2<tbody><tr><th colspan=2>South<tr><td>3<td>4",
+        ["A | B", "North", "1 | 2", "South", "3 | 4"],
+    ),
+    "all th": ("<tr><th>A<th>B<tr><th>1<th>2<tr><th>3<th>4", ["A | B", "1 | 2", "3 | 4"]),
+    "rowspan over three with rest": (
+        "<tr><td rowspan=3>G<td rowspan=2>H<td>1<tr><td>2<tr><td>I<td>3",
+        ["G | H | 1", "G | H | 2", "G | I | 3"],
+    ),
 }
 HEADS = {
     "heads in the body": ("<tr><th>Region<th>2023<tr><td>North<td>510", "Region | 2023"),

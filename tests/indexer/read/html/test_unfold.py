@@ -2,6 +2,7 @@
 
 import pytest
 
+from indexer import notes
 from tests.indexer.read.html.test_main_content import sections, text
 
 PROSE = "<p>The harbour office opens at seven and closes when the last ferry has left.</p>"
@@ -101,6 +102,66 @@ SHOWN = {
         '<div x-data><button @click="open=!open" class=q>How long does it take?</button><div x-show=open '
         'class=a style="display: none;"><p>YES it takes about two weeks.</p></div></div>'
     ),
+    "details nested": "<details><summary>A</summary><details><summary>B</summary><p>YES</p></details></details>",
+    "APG carousel": (
+        "<section aria-roledescription=carousel><div aria-live=polite><div role=group "
+        'aria-roledescription=slide aria-label="1 of 2">one thing here</div><div role=group '
+        'aria-roledescription=slide aria-label="2 of 2" style="display:none">YES another</div></div></section>'
+    ),
+    "slide show by class": (
+        '<div class="mySlides fade"><p>First picture of all.</p></div><div class="mySlides fade" '
+        'style="display:none"><p>YES the second one.</p></div><a class=prev onclick="p(-1)">&#10094;</a>'
+    ),
+    "react-tabs": (
+        '<div class="react-tabs"><ul class="react-tabs__tab-list" role="tablist"><li role=tab id=tab1 '
+        'aria-controls=panel1>A</li></ul><div class="react-tabs__tab-panel" role=tabpanel id=panel1 '
+        'aria-labelledby=tab1 style="display: none">YES</div></div>'
+    ),
+    "MUI accordion": (
+        '<div class="MuiAccordion"><h3 class="MuiAccordion-heading"><button aria-expanded=false '
+        'aria-controls=a1-content><span>How?</span></button></h3><div class="MuiCollapse-root '
+        'MuiCollapse-hidden" style="min-height:0px;visibility:hidden"><div><div role=region id=a1-content '
+        "aria-labelledby=a1><p>YES it is so, all of it.</p></div></div></div></div>"
+    ),
+    "Angular": (
+        "<mat-expansion-panel><mat-expansion-panel-header role=button aria-expanded=false aria-controls=cdk1>"
+        "<span>How does it work?</span></mat-expansion-panel-header><div role=region class=content id=cdk1 "
+        'aria-labelledby=h style="visibility:hidden"><p>YES</p></div></mat-expansion-panel>'
+    ),
+    "GitHub wiki": "<details open><summary>A title of it</summary>YES</details>",
+    "Drupal": (
+        '<div class="faq-question"><a href="#f1">How?</a></div><div class="faq-answer" id=f1 style="display: '
+        'none;">YES</div>'
+    ),
+    "toggle by class": (
+        '<a class="toggle" href="javascript:;" data-target=".more">More</a><div class="more" '
+        'style="display:none">YES</div>'
+    ),
+    "table rows of detail": (
+        '<table><tr><td><button aria-expanded=false aria-controls="r1">+</button><td>b</td></tr><tr id=r1 '
+        "hidden><td colspan=2>YES</table>"
+    ),
+    "vertical tabs with nested prose": (
+        "<div data-tabs><button role=tab aria-controls=v1>A</button></div><div id=v1 hidden><nav><a "
+        "href=/x>x</a></nav><p>YES, this is the panel of text.</p></div>"
+    ),
+    "Confluence expand": (
+        '<div class="expand-container"><div class="expand-control"><span class="expand-control-icon"></span>'
+        '<span>Click here to expand...</span></div><div class="expand-content expand-hidden" '
+        'style="display:none"><p>YES this is what was hidden before.</p></div></div>'
+    ),
+    "MediaWiki collapsible": (
+        '<table class="mw-collapsible mw-collapsed"><tr><th>Title<th>b</tr><tr style="display:none">'
+        "<td>YES<td>c</table>"
+    ),
+    "steps by data": (
+        '<ol><li data-step=1>a thing</li></ol><button data-goto="s2">Next</button><div data-step="s2" hidden>'
+        "<p>YES</p></div>"
+    ),
+    "section in summary": (
+        "<details><summary><h4>How?</h4></summary><div aria-hidden=true><p>YES it is, whatever they say.</p>"
+        "</div></details>"
+    ),
 }
 TITLES = {
     "a button in a heading": "<h3><button aria-expanded=false aria-controls=x>TITLE</button></h3><p id=x>Text.</p>",
@@ -125,6 +186,11 @@ TITLES = {
     "a link with a name": (
         '<h3><a data-toggle=collapse href="#x" class=collapsed>TITLE</a></h3><div id=x class=collapse>Text.</div>'
     ),
+    "link to itself": '<h2 id=a><a href="#a">TITLE</a></h2><p>Text.</p>',
+    "div button in header": "<header><h3><div role=button tabindex=0>TITLE</div></h3></header><p>Text.</p>",
+    "switch": "<h3><span role=switch aria-checked=false>TITLE</span></h3><p>Text.</p>",
+    "a and copy link": '<h3><a href="#" onclick="t()">TITLE</a> <a class=anchor href="#x">#</a></h3><p>Text.</p>',
+    "button then count": "<h3><button>TITLE</button> <span class=badge aria-hidden=true>3</span></h3><p>Text.</p>",
 }
 LINES = {
     "a button that opens": "<div><button aria-expanded=false aria-controls=x>TITLE</button></div><p id=x>Text.</p>",
@@ -197,6 +263,17 @@ LEFT_OUT = {
     "share": "<h2>T2</h2><button aria-controls=sh>Share</button><ul id=sh hidden><li><a href=/t>NO</a></ul>",
     "copy button": "<pre>f()</pre><button class=copy>NO</button>",
     "print": '<div class="print-only" style="display:none">NO</div>',
+    "hidden input error": '<p>Words <input> <span class=hint style="display:none">NO</span></p>',
+    "success": '<div class="alert alert-success" style="display:none">NO, thank you for your message to us.</div>',
+    "lightbox": '<a href="#lb">x</a><div id=lb class=lightbox style="display:none"><p>NO</p></div>',
+    "noscript": '<noscript><img alt="NO it is not"></noscript>',
+    "print header": '<div class=print style="display:none">NO</div>',
+    "template tag": "<template><p>NO</p></template>",
+    "feedback": "<h2>Was it helpful?</h2><button>NO</button><button>NO</button>",
+    "video": "<video><p>NO</p></video>",
+    "tooltip by describedby": "<a href=/x aria-describedby=tt>word</a><span id=tt role=tooltip hidden>NO</span>",
+    "toggle theme": "<button class=theme>NO</button><div class=x>Text of it.</div>",
+    "a share button": "<div class=share><button aria-label=Share>NO</button></div>",
 }
 
 
@@ -237,8 +314,11 @@ ASIDES = [
     '<section role=complementary><h3>About</h3><p>YES</p></section>',
     '<div class=callout><div class=title>Note</div><div>YES</div></div>',
     '<aside><figure><img src=a><figcaption>YES</figcaption></figure></aside>',
+    "<aside><p>YES, copy this:</p><pre>f()</pre><button>Copy</button></aside>",
+    "<div role=status>YES, the office is closed on the first Monday of each month, and open on all others.</div>",
 ]  # fmt: skip
 FURNITURE = [
+    "<div role=status>NO copy</div>",
     "<aside><ul><li><a href=/a>NO</a><li><a href=/b>NO more</a></ul></aside>",
     "<aside><h3>NO</h3><form><input name=mail><button>Send</button></form></aside>",
     "<aside><nav>NO</nav></aside>",
@@ -249,6 +329,19 @@ FURNITURE = [
 @pytest.mark.parametrize("box", ASIDES)
 def test_boxes_in_the_main_part_are_text(box: str) -> None:
     assert "YES" in text(page(box))
+
+
+def test_an_aside_that_follows_text_is_text_without_a_main_part() -> None:
+    assert "YES" in text(f"<body><h1>T</h1>{PROSE}<aside>YES</aside><p>More.</p></body>")
+    assert "NO" not in text(f"<body><h1>T</h1><div>{PROSE}</div><aside>NO</aside></body>")
+
+
+def test_hidden_text_that_is_left_out_is_noted() -> None:
+    notes.take()
+    text(page(f"<div hidden>{PROSE} {PROSE}</div>"))
+    assert notes.take() == ("hidden text that nothing on the page shows was left out",)
+    text(page(f"<div hidden>NO</div><div role=tabpanel hidden>{PROSE} {PROSE}</div>"))
+    assert notes.take() == ()
 
 
 @pytest.mark.parametrize("box", FURNITURE)
