@@ -12,7 +12,7 @@ from itertools import islice
 from indexer.read.html.html_tree import Element, HtmlTree, parse_html
 from indexer.read.html.noise import has_noise_class, is_folded
 
-_SIGNS = ("<math", "math/", "MathJax", "mjx-", "katex")  # in the markup of a page with formulas
+_SIGNS = ("math", "MathJax", "mjx-", "katex")  # in the markup of a page with formulas
 _SAYING = ("data-latex", "aria-label", "alttext")  # attributes of a drawing
 _TEX = frozenset({"application/x-tex", "tex", "latex"})
 _SPACED = frozenset("= < > ≤ ≥ ≠ ≈ ≡ → ⇒ ⇔ ∈ + − - × · ±".split())  # operators between two terms

@@ -74,8 +74,16 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
 
 
 def _length(body: Element) -> int:
-    """Characters of text in a page, wherever they stand."""
-    return sum(len(node) for node in body.nodes() if isinstance(node, str))
+    """Characters of text in a page, wherever they stand, without scripts."""
+    length = 0
+    todo = [body]
+    while todo:  # in any order: this is done for every page
+        for node in todo.pop().children:
+            if isinstance(node, str):
+                length += len(node)
+            elif node.name != "script":
+                todo.append(node)
+    return length
 
 
 def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:

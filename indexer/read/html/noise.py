@@ -31,6 +31,7 @@ _TELLING = _HEADINGS | _CODE | {"div", "p", "a"}
 _FEW = 2  # links of a table of contents
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
+_JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "label", "form", "summary"})  # by what is in or around them
 _TITLES = frozenset({"dt", *_HEADINGS})
 _HEADED = _HEADINGS | {"pre"}
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
@@ -99,6 +100,8 @@ def is_noise(tag: Element) -> bool:
         return True
     if not _HIDING.isdisjoint(attributes) and _is_hidden(tag):
         return True
+    if name not in _JUDGED:
+        return False
     if name == "a":
         return _is_control(tag)
     if name in _LISTS:

@@ -8,7 +8,7 @@ tooltips and messages are none. All looks into an element end after a few hundre
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 
 from indexer import notes
 from indexer.read.html.html_tree import Element, HtmlTree
@@ -63,8 +63,9 @@ def unfold(tree: HtmlTree) -> None:
             level = element.get("aria-level")
             element.name = f"h{level}" if f"h{level}" in _HEADINGS else "h2"
     hidden = [element for element in marked if not _HIDING.isdisjoint(element.attributes) and is_folded(element)]
-    buttons = [element for element in tree.elements if element.name in _CONTROLS]
-    controls = [element for element in chain(marked, buttons) if _is_control(element)]
+    buttons = (element for element in tree.elements if element.name in _CONTROLS)
+    controls = [element for element in marked if _is_control(element)]
+    controls += [element for element in buttons if element.name != "a" or _leads_nowhere(element)]
     if hidden:
         _show_panels(tree, hidden)
     if controls:
@@ -73,7 +74,7 @@ def unfold(tree: HtmlTree) -> None:
 
 
 def _leads_nowhere(link: Element) -> bool:
-    href = link.get("href")
+    href = link.attributes.get("href", "")
     return href == "#" or href.startswith("javascript:")
 
 

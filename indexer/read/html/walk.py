@@ -99,9 +99,11 @@ class Walker:
     def _enter(self, tag: Element) -> None:
         name = tag.name
         if name in _BLOCKS:
-            self._flush()
+            if self._line.pieces:
+                self._flush()
             self._kinds.append(name)
-        self._note_anchor(tag)
+        if tag.attributes:
+            self._note_anchor(tag)
         if name in _HEADINGS:
             self._flush()
             if titles_a_box(tag):
@@ -140,7 +142,7 @@ class Walker:
             self._open_heading(_HEADINGS[name])
         elif tag is self._term:
             self._open_term(tag)
-        elif name in _BLOCKS or name in _HEADINGS:
+        elif self._line.pieces and (name in _BLOCKS or name in _HEADINGS):
             self._flush()
         if name in _BLOCKS:
             self._kinds.pop()
