@@ -29,6 +29,7 @@ _NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
 _CODE = frozenset({"code", "kbd", "samp"})
 _TELLING = _HEADINGS | _CODE | {"div", "p", "a"}
 _FEW = 2  # links of a table of contents
+_HALF = 0.5  # of the letters of a short aside that only says where something is defined are in links
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
 _JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "label", "form", "summary"})  # by what is in or around them
@@ -121,7 +122,7 @@ def _is_box(tag: Element) -> bool:
     """Whether an aside stands among the text and says something, other than where to go or what to fill in."""
     if not ("epub:type" in tag.attributes or tag.get("role").startswith("doc-") or _is_among_text(tag)):
         return False
-    return not holds(tag, _FIELDS) and not is_menu(tag)
+    return not holds(tag, _FIELDS) and not is_menu(tag, _HALF if tag.short_text(_LABEL) is not None else _LINKED)
 
 
 def _is_among_text(tag: Element) -> bool:
@@ -136,13 +137,13 @@ def _is_among_text(tag: Element) -> bool:
     return False
 
 
-def is_menu(tag: Element) -> bool:
-    """Return whether nearly all words in the first nodes of an element are links, or there are none."""
+def is_menu(tag: Element, share: float = _LINKED) -> bool:
+    """Return whether this share of the words in the first nodes of an element are links, or there are none."""
     letters = linked = 0
     for text, is_link in first_texts(tag):
         count = len(_LETTER.findall(text))
         letters, linked = letters + count, linked + count * is_link
-    return linked >= _LINKED * letters
+    return linked >= share * letters
 
 
 def first_texts(tag: Element) -> Iterator[tuple[str, bool]]:

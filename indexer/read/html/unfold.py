@@ -47,7 +47,6 @@ _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
 _LOOKED_AT = 300  # nodes below an element
 _NEAR = 20  # elements around one
-_LINKED = 0.8  # of the letters of a menu are in links
 _SENTENCE = 5  # words of what is no message
 _PROSE = 20  # words of what is missed
 _LONG = 8  # words of what goes on after a button

@@ -319,6 +319,7 @@ ASIDES = [
 ]  # fmt: skip
 FURNITURE = [
     "<div role=status>NO copy</div>",
+    "<aside><ul><li>NO: defined in <a href=/src>tidewater/index.ts:27</a></ul></aside>",
     "<aside><ul><li><a href=/a>NO</a><li><a href=/b>NO more</a></ul></aside>",
     "<aside><h3>NO</h3><form><input name=mail><button>Send</button></form></aside>",
     "<aside><nav>NO</nav></aside>",
