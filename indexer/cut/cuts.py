@@ -33,17 +33,29 @@ _CHARACTER = 4.0
 _BLANK = re.compile(r"(\n(?:[^\S\n]*\n)+)")
 _NEWLINES = re.compile(r"(\n(?:[^\S\n]*\n)*)")
 _NEWLINE = re.compile(r"(\n)")
-# A full stop after a single letter or before a small one ends an abbreviation, more often than not.
+# Where a sentence may end; `_ends_sentence` says whether it does.
 _SENTENCE_END = re.compile(
-    r"""((?<=\w\w[.!?؟।…])\s+(?=[^\sa-z])|(?<=[.!?؟।…][)\]"'”’»])\s+(?=[^\sa-z])|(?<=[。！？])(?=[^\s」』）]))"""
+    r"""((?<=[.!?؟।…])\s+(?=\S)|(?<=[.!?؟।…][)\]"'”’»])\s+(?=\S)|(?<=[。！？])(?=[^\s」』）]))"""
 )
 _WORDS = re.compile(r"(\s+)")
 _FINER = (
     (_SENTENCE_END, _SENTENCE),
-    (re.compile(r"((?<=[.!?;:,،؛])\s+|(?<=[；，、：])(?=\S))"), _CLAUSE),
+    (re.compile(r"((?<=[!?;:,،؛])\s+|(?<=[；，、：])(?=\S))"), _CLAUSE),
     (_WORDS, _WORD),
 )
+# Abbreviations that a capital letter often follows: titles, references, companies, months, addresses, the commonest of
+# those that CLDR's rules for breaking sentences list for several languages. Others are known by what follows them.
+_ABBREVIATIONS = frozenset(
+    "dr prof mr mrs ms mme mlle sr sra srta st ste jr hr fr frl dipl ing rev hon gen gov capt col lt sgt maj no "
+    "nos nr nrn núm art arts abs abb fig figs tab taf kap cap chap ch sec sect pp pag pág vol vols bd bde ed eds "
+    "hrsg hg aufl anm eq ref refs cf vgl bsp approx ca etc usw bzw ggf evtl inkl incl zzgl resp vs al ibid engl "
+    "lat frz bes sog zit geb jh std tel inc ltd co corp bros dept univ jan feb mar apr jun jul aug sep sept oct "
+    "okt nov dec dez str ave blvd rd рис табл стр им ул гл ред напр англ np tzn ul tj např".split()
+)
+_INITIAL = re.compile(r"(?<!\w)[^\W\d]\.\Z")
+_TOKEN = 24  # characters of the longest word before a full stop that is looked at
 _ITEM_START = re.compile(r"(?:[-*•]|\d+[.)])\s")
+_EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")  # stays with what follows
 _PROMPT = re.compile(r"[^\w\s]{1,4} ")  # what a session shows before a command
 _CLOSING = frozenset(")]}")
 _LONG = 200  # characters of a line that is prose: it may be cut where a sentence ends
@@ -112,8 +124,33 @@ def _tail(units: Sequence[_Unit], counts: Sequence[int], end: int, most: int, co
 
 def _split(pattern: re.Pattern[str], text: str) -> list[str]:
     """Split a text behind every match; the parts together are the text."""
+    if pattern is _SENTENCE_END:
+        ends = [found.end() for found in pattern.finditer(text) if _ends_sentence(text, found)]
+        return [text[start:end] for start, end in pairwise([0, *ends, len(text)]) if start < end]
     parts = pattern.split(text)
     return [part + gap for part, gap in zip(parts[::2], [*parts[1::2], ""], strict=True) if part + gap]
+
+
+def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
+    """Return whether a sentence ends before a gap: not at an abbreviation, a number with a dot, or before a number."""
+    end, after = gap.start(), text[gap.end()]
+    if end == gap.end():  # of scripts without spaces
+        return True
+    if after.islower() or after.isdigit():
+        return False
+    if text[end - 1] != ".":
+        return True
+    words = text[max(0, end - 1 - _TOKEN) : end - 1].split()
+    word = words[-1].lstrip("([{\"'“‘«„") if words and not text[end - 2].isspace() else ""
+    *_, last = re.split(r"[-–/’']", word)  # of "Haupt-Str."
+    if not last:
+        return True
+    is_dotted = "." in word.strip(".") and all(len(part) < 4 and part.isalpha() for part in word.split("."))
+    is_spaced = len(words) > 1 and _INITIAL.search(words[-2]) and last.islower() and len(last) < 4  # "p. ex."
+    is_counted = len(words) > 1 and words[-2].endswith(".")  # of "No. 5."
+    is_ordinal = (last.isdigit() and len(last) < 3 and not is_counted) or (len(last) < 6 and not last.strip("IVXLC"))
+    is_initial = len(last) == 1 and last.isalpha()
+    return not (is_dotted or is_spaced or is_ordinal or is_initial or last.lower() in _ABBREVIATIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +234,7 @@ def _statements(block: _Block) -> list[_Unit]:
 def _after_line(line: str, after: str) -> float:
     is_item = _ITEM_START.match(after) or (COLUMNS in line and COLUMNS in after)
     ended = line.rstrip()
-    leads = ended.endswith(":") or _indent(after) > _indent(line)
+    leads = ended.endswith(":") or _EMPTY_ITEM.fullmatch(ended.lstrip()) is not None or _indent(after) > _indent(line)
     return (_ITEM if is_item or ended.endswith((".", "!", "?")) else _LINE) + _LEAD * leads
 
 

@@ -23,9 +23,7 @@ _LONGEST_ANCHOR = 200  # characters
 _LONGEST_NOTE = 120  # characters
 _LONGEST = 10_000_000  # characters of all sections
 _SECTION = 100  # characters that one counts for beside its text
-# leaves the indentation of the first line that says something, and spaces at the end of the last
-_EMPTY_ENDS = re.compile(r"\A(?:[^\S\n]*\n)+|(?:\n[^\S\n]*)+\Z|\A\s+\Z")
-_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n){2,}")
+_EMPTY_LINES = re.compile(r"\n{3,}")
 _SPACE = re.compile(r"\s+")
 
 
@@ -110,7 +108,13 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
 
 def clean(text: str) -> str:
     """Remove invisible characters, and empty lines at both ends; within, code stays as it is written."""
-    return _EMPTY_ENDS.sub("", visible(text))
+    shown = visible(text)
+    start, end = len(shown) - len(shown.lstrip()), len(shown.rstrip())
+    if start >= end:
+        return ""
+    # the indentation of the first line stays, and so do spaces at the end of the last
+    begin, newline = shown.rfind("\n", 0, start) + 1, shown.find("\n", end)
+    return shown[begin : newline if newline >= 0 else len(shown)]
 
 
 def tidy(text: str) -> str:

@@ -186,3 +186,65 @@ def test_few_and_many_units_are_cut_alike(units: list[tuple[float, int]], size: 
     end = reach[-1] + 1
     many = _cheapest_of_many(np.array(best), np.array(reach), end, size)
     assert _cheapest_of_few(best, reach, end, size) == many
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("See e.g. Smith and i.e. Jones. Then go on.", 2),
+        ("Das gilt z. B. Für alle, d. h. Hier. Ende gut.", 2),
+        ("Siehe S. 12 und Abb. 3 sowie Nr. 5. Danach kommt es.", 2),
+        ("As Fig. 3 and No. 5 show. Dr. Smith agrees.", 2),
+        ("The U.S. Army and J. R. R. Tolkien met. They spoke.", 2),
+        ("Voir p. ex. Paris et M. Dupont, art. 5. Puis Mme. Durand.", 2),
+        ("Python 3.11. It is fast. Use version 3.12 now.", 3),
+        ("Am 3. Oktober kam Ludwig XIV. König war er. Ende.", 2),
+        ("It was built in 1990. The town grew. 5 people came.", 2),
+        ("approx. Five of them etc. And the St. Peter church of Acme Inc. London. New.", 2),
+        ("Он жил на ул. Ленина, см. рис. 5 там. Потом уехал.", 2),
+        ("Was? Ja! Gut… Aber (siehe unten.) Dann. «Fin.» Après.", 7),
+        ("Das ist so. über alles. Ähnlich hier.", 2),
+        ("これは文です。次の文です。", 2),
+        ("El Sr. López vive en la Av. 5. La Sra. Ruiz no.", 2),
+        # the second half
+        ("In Vol. II and Bd. IV of the ed. Oxford it says so. Good.", 2),
+        ("At 5 p.m. Monday, the Ph.D. Candidate left. He slept.", 2),
+        ("Die Haupt-Str. Nord und die Firma Müller & Co. KG schließen. Schade.", 2),
+        ("Vitamin C. It helps", 1),
+        ("Cf. Jones et al. Nature 5 (Jan. 2020). See there.", 2),
+        ("Le 5 janv. Il pleut", 2),
+        ("Is it 5 kg. Yes. It weighs 12. And 130. More.", 4),
+        ("Hello world. i think so. 3 of them.", 1),
+        ("Zob. np. Warszawa, tzn. Stolica. Koniec.", 2),
+        ('"Stop." He ran. (See Sect. A.) Fine.', 4),
+        ("a.b.c.d. Ende. \u0e01. X", 2),
+    ],
+)
+def test_sentences_do_not_end_at_abbreviations_or_before_numbers(text: str, sentences: int) -> None:
+    found = cuts._split(cuts._SENTENCE_END, text)
+    assert "".join(found) == text
+    assert len(found) == sentences, found
+
+
+@pytest.mark.parametrize(
+    "unit", ["\n", " \n", "-\n", ". ", "1. ", "Dr. ", "a.b. ", "(", ".) ", "。", "- \n", "e.g. A", "\u200d", "12. A "]
+)
+def test_work_grows_with_the_length_of_a_text(unit: str) -> None:
+    """Counted in characters that are asked for: twice the text, about twice the work."""
+    asked: list[int] = []
+
+    def counted(texts: Sequence[str]) -> list[int]:
+        asked.append(sum(map(len, texts)))
+        return [len(text.split()) + 1 for text in texts]
+
+    for length in (4_000, 8_000):
+        asked.append(0)
+        cut("x " + unit * (length // len(unit)) + " y", 100, 10, counted)
+        asked.append(-1)
+    half = sum(asked[: asked.index(-1)])
+    assert sum(asked[asked.index(-1) + 1 : -1]) <= 2.3 * half + 1_000
+
+
+def test_an_empty_list_item_ends_no_piece() -> None:
+    text = "- one two three.\n- four five six.\n-\n- seven eight nine.\n1.\n2. ten"
+    assert not [piece for piece in cut(text, 9, 0, count) if piece.endswith(("-", "\n1."))]

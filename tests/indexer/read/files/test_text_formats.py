@@ -123,6 +123,12 @@ def test_definitions_of_other_languages(name: str, code: str, found: list[str]) 
     assert [section.path[-1] for section in read(name, code).sections if section.path] == found
 
 
+def test_empty_list_items_are_nothing() -> None:
+    assert read("a.txt", "List\n\n- one\n-\n  *\n- two - three\n--\n").sections[0].text == (
+        "List\n\n- one\n- two - three\n--"
+    )
+
+
 def test_restructured_text() -> None:
     text = (
         "Zoo\n===\n\nSee :ref:`the cats <cats>` and :py:func:`~zoo.feed`.\n\n.. a comment NO\n\n"
