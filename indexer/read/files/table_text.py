@@ -32,7 +32,7 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     while ahead:
         may_begin = not tables or not ahead[0]
         if may_begin and tables < _MOST_TABLES:
-            places = [place for place, row in enumerate(ahead) if row]
+            places = [place for place, row in enumerate(ahead[:_SAMPLE]) if row]
             sample = [ahead[place] for place in places]
             begin, end = find_head(sample, by_numbers=tables > 0)
             if end > begin or not tables:
@@ -40,7 +40,8 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
                 names, is_bare = column_names(sample[begin:end]), True
                 ahead = ahead[places[end - 1] + 1 :] if end else ahead
             tables += 1
-        ahead += islice(rest, _SAMPLE - len(ahead))
+        if len(ahead) < _SAMPLE:
+            ahead += islice(rest, _SAMPLE)
         if ahead and (cells := ahead.pop(0)):
             lines.append(_line(cells, names))
             is_bare = False

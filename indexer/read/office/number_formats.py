@@ -39,20 +39,22 @@ _DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 
 def shown(value: Value, code: str = GENERAL) -> str:
     """Return a value as a workbook shows it with the format of its cell."""
+    if isinstance(value, float):  # as nearly all are
+        return _plain(value) if code == GENERAL else _usual(value, code) or _number(value, code)
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, str):
         return value
-    if isinstance(value, int | float):
-        return _plain(value) if code == GENERAL else _usual(value, code) or _number(value, code)
+    if isinstance(value, int):
+        return shown(float(value), code)
     return _dated(value, code)
 
 
 def _plain(value: float) -> str:
-    text = f"{value:.15g}".upper()
-    if "E" not in text or not _EXACT <= abs(value) < _LONGEST_INTEGER:
+    text = f"{value:.15g}"
+    if "e" not in text:
         return text
-    return f"{Decimal(text):f}"
+    return f"{Decimal(text):f}" if _EXACT <= abs(value) < _LONGEST_INTEGER else text.upper()
 
 
 def _plain_date(value: date | datetime | time | timedelta) -> str:

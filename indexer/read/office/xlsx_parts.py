@@ -70,9 +70,11 @@ class SheetPart:
 
     def marks(self) -> Iterator[tuple[int, dict[int, str], dict[int, str]]]:
         """Yield rows from 0 with the formats and the errors in them by column; rows without either are left out."""
+        has_errors = b't="e"' in self.data
+        if not self.codes and not has_errors:
+            return
         styles = b"|".join(b"%d" % style for style in self.codes) or b"-"
         wanted = rb'(?=[^<>]*?\b(?:s="(' + styles + rb')"|t="e"))'
-        has_errors = b't="e"' in self.data
         last, codes, errors = b"", dict[int, str](), dict[int, str]()
         for cell in re.finditer(rb"<(?:\w+:)?c\s" + wanted + _PLACE, self.data):
             style, letters, row = cell.groups()
