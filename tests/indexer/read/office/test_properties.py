@@ -145,6 +145,10 @@ def test_encrypted_documents_say_so() -> None:
     for name in ("a.docx", "a.pptx", "a.xlsx", "a.xls"):
         with pytest.raises(ParseError, match="encrypted: it opens only with a password"):
             read(name, ole + "EncryptedPackage".encode("utf-16-le"))
+    with pytest.raises(ParseError, match="encrypted: it opens only with a password"):
+        read("a.xls", ole + b"\x09\x08\x10\x00" + bytes(16) + b"\x2f\x00\x04\x00" + bytes(100))
+    with pytest.raises(ParseError, match="damaged"):
+        read("a.xls", ole)
     for name in ("a.docx", "a.pptx"):
         with pytest.raises(ParseError, match="older than 2007"):
             read(name, ole)
