@@ -8,6 +8,7 @@ from rag.query.options import MOST_SUGGESTED, SUGGESTED
 from rag.settings import Settings
 from web.api.parameters import COLLECTION, check_query, limits, parse_query_string, query_schema, retriever
 from web.api.schemas import STRING, filter_parameters, listed, structure
+from web.display_urls import places
 from web.fields import check, from_text, refuse_unknown
 from web.filters import NAMES, filter_from_parameters, is_filter
 from web.openapi import Parameter, define, operation
@@ -53,5 +54,6 @@ def suggest() -> Response:
     typed = check_query("q", given.get("q"), limits())
     most = int(check("k", from_text(given["k"], _K), _K)) if "k" in given else SUGGESTED
     collection = str(check("collection", given.get("collection", COLLECTION["default"]), COLLECTION))
-    found = retriever().suggest(typed, collection, filter_from_parameters(parameters), most)
+    wanted = filter_from_parameters(places(collection).from_addresses(parameters))  # as the page names files
+    found = retriever().suggest(typed, collection, wanted, most)
     return jsonify({"suggestions": [{"text": each.text, "kind": each.kind} for each in found]})

@@ -20,10 +20,10 @@ from web.api.parameters import (
     limits,
     retriever,
 )
+from web.display_urls import file_of, is_file, link_to, places
 from web.fields import check, from_text
 from web.guards.concurrency import ConcurrencyLimit
 from web.openapi import HTML, Content, Parameter, operation
-from web.pages.display_urls import file_of, is_file, link_to, places
 from web.pages.snippets import make_text
 
 SHOWN = 60  # passages of one page, about

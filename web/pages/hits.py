@@ -10,7 +10,7 @@ from markupsafe import Markup
 from rag.query.results import Hit, is_source_code, section_within
 from rag.query.scoring.explanation import in_words
 from web.api.parameters import collection_field
-from web.pages.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web
+from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web
 from web.pages.refinements import PageSearch
 from web.pages.snippets import make_section, make_snippet
 
@@ -46,9 +46,10 @@ class PageHits:
     all: str  # address of a search that gives these too
 
 
-def group_hits(hits: Iterable[Hit], asked: PageSearch, places: Places) -> list[PageHits]:
+def group_hits(hits: Iterable[Hit], asked: PageSearch) -> list[PageHits]:
     """Group hits, best first, by the page that they are of; `section_text` is shown where a hit has it."""
     groups: dict[str, list[Hit]] = {}
+    places = asked.places
     for hit in hits:
         groups.setdefault(hit.url.partition("#")[0], []).append(hit)
     return [
@@ -57,7 +58,7 @@ def group_hits(hits: Iterable[Hit], asked: PageSearch, places: Places) -> list[P
             place=places.of(url),
             language=own[0].language,
             date=own[0].date,
-            passages=[_passage(hit, asked, places) for hit in own],
+            passages=[_passage(hit, asked) for hit in own],
             more=own[-1].more,
             all=asked.within(url),
         )
@@ -65,30 +66,30 @@ def group_hits(hits: Iterable[Hit], asked: PageSearch, places: Places) -> list[P
     ]
 
 
-def _passage(hit: Hit, asked: PageSearch, places: Places) -> ShownHit:
+def _passage(hit: Hit, asked: PageSearch) -> ShownHit:
     section = section_within(hit.title, hit.section)
     is_code = is_source_code(hit.content_type)
     return ShownHit(
         id=hit.id,
         rank=hit.rank,
-        link=_link(hit, asked, places),
+        link=_link(hit, asked),
         section=section,
         why=list(in_words(hit.explanation)) if hit.explanation else [],
         snippet=make_snippet(hit.text, hit.highlights, hit.sentence, is_code=is_code),
         whole=make_section(hit.section_text, hit.text, hit.highlights, is_code=is_code) if hit.section_text else None,
-        citation=_citation(hit, section, places),
-        also=[places.link_to(url) for url in hit.duplicates[:ALSO]],
+        citation=_citation(hit, section, asked.places),
+        also=[asked.places.link_to(url) for url in hit.duplicates[:ALSO]],
         beyond=len(hit.duplicates[ALSO:]),
     )
 
 
-def _link(hit: Hit, asked: PageSearch, places: Places) -> Link:
+def _link(hit: Hit, asked: PageSearch) -> Link:
     """Return where a hit leads: to its page, or for what browsers do not open from there, to its text here."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
-        return places.link_to(hit.url)
+        return asked.places.link_to(hit.url)
     kept: dict[str, Any] = collection_field(asked.collection)
     address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.query, **kept, _anchor="passage")
-    return Link(address, places.of(hit.url))
+    return Link(address, asked.places.of(hit.url))
 
 
 def _citation(hit: Hit, section: str, places: Places) -> str:

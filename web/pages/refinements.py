@@ -12,8 +12,8 @@ from rag.query.filters import METADATA, fields_of, parameters_of
 from rag.query.options import DEFAULT_COLLECTION, MODES
 from rag.query.results import is_source_code
 from web.api.parameters import collection_field
+from web.display_urls import NO_SOURCES, Places, distinct, place_of
 from web.filters import filter_from_parameters
-from web.pages.display_urls import Places, distinct, place_of
 
 Pair = tuple[str, str]
 
@@ -78,15 +78,18 @@ class PageSearch:
     offset: str  # of the hits that are shown; empty for the first ones
     per_document: str = ""  # as it was asked for; empty for the default
     explains: bool = False  # why each hit is where it is, and the time of each stage, are shown
+    places: Places = NO_SOURCES  # names files
 
     @classmethod
-    def read(cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]]) -> "PageSearch":
+    def read(
+        cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]], places: Places = NO_SOURCES
+    ) -> "PageSearch":
         """Put parameters in their usual order. Raises FilterError."""
         collection = parameters.get("collection", [DEFAULT_COLLECTION])[0]
         narrowed = (*collection_field(collection).items(), *parameters_of(filter_from_parameters(parameters)))
         offset, per_document = (parameters.get(name, [""])[0] for name in ("offset", "per_document"))
         explains = parameters.get("explain", [""])[0] == "true"
-        return cls(query, mode, narrowed, offset, per_document, explains)
+        return cls(query, mode, narrowed, offset, per_document, explains, places)
 
     @property
     def collection(self) -> str:
@@ -97,7 +100,8 @@ class PageSearch:
         """Return the address of the first hits of this search, narrowed to other things or with more parameters."""
         kept = [("q", self.query)] if self.query else []
         kept += [("mode", self.mode)] if self.mode != MODES[0] else []
-        kept += self.pairs if pairs is None else pairs
+        narrowed = self.pairs if pairs is None else pairs
+        kept += [(name, self.places.to_address(name, value)) for name, value in narrowed]
         more = {"per_document": self.per_document, "explain": "true" if self.explains else "", **more}
         kept += [(name, str(value)) for name, value in more.items() if value]
         return f"{url_for('page.index')}{'?' if kept else ''}{urlencode(kept)}"
@@ -116,7 +120,7 @@ class PageSearch:
         others = [pair for pair in self.pairs if pair[0] != "url_prefix"]
         return self.address([*others, ("url_prefix", url)], per_document="0")
 
-    def narrowed(self, places: Places) -> list[ActiveFilter]:
+    def narrowed(self) -> list[ActiveFilter]:
         """Return the filters of the search."""
         found = []
         for place, (name, value) in enumerate(self.pairs):
@@ -124,11 +128,16 @@ class PageSearch:
             # all passages of one page were asked for; of several, that would be a list of one page again
             limit = "" if name == "url_prefix" else self.per_document
             found.append(
-                ActiveFilter(name, value, _chip(name, value, places), self.address(others, per_document=limit))
+                ActiveFilter(
+                    name,
+                    self.places.to_address(name, value),
+                    _chip(name, value, self.places),
+                    self.address(others, per_document=limit),
+                )
             )
         return found
 
-    def facets(self, counts: Mapping[str, Sequence[Share]], places: Places) -> list[Facet]:
+    def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[Facet]:
         """Return the filters to offer: values that some of the documents found have and others have not."""
         facets: list[Facet] = []
         for name in FACETS:
@@ -138,7 +147,7 @@ class PageSearch:
             is_source_again = name == "path" and bool(facets) and _are_sources(shares, counts.get("source", ()))
             if len(shares) > 1 and not set_already and not is_source_again:
                 values = [share["value"] for share in shares]
-                labels = distinct([_label(name, value, places) for value in values], values)
+                labels = distinct([_label(name, value, self.places) for value in values], values)
                 choices = [
                     FacetOption(label, share["count"], self.address([*others, (name, share["value"])]))
                     for label, share in zip(labels, shares, strict=True)

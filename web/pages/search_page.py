@@ -9,16 +9,16 @@ from flask import Blueprint, g, render_template, request
 from werkzeug.exceptions import UnsupportedMediaType
 
 from rag.errors import NotReady, NotThere
-from rag.query.options import MODES
+from rag.query.options import DEFAULT_COLLECTION, MODES
 from rag.query.results import Answer
 from rag.settings import Settings
 from web.api.parameters import check_mode, limits, parse_query_string, retriever, run, search_from_parameters
 from web.api.schemas import search_parameters, structure
+from web.display_urls import places
 from web.fields import is_blank
 from web.filters import is_filter
 from web.guards.limits import read_body
 from web.openapi import HTML, Content, Parameter, define, operation
-from web.pages.display_urls import Places, places
 from web.pages.hits import group_hits
 from web.pages.refinements import PageSearch
 from web.sizes import MAX_BODY_BYTES
@@ -93,13 +93,14 @@ def _page(fields: bytes) -> str:
     # for the page that shows an error too
     g.form = {"query": query[:longest], "longest": longest, "status": status, "answers": _answers()}
     mode = check_mode(parameters.get("mode", [MODES[0]])[0])
-    asked = PageSearch.read(query, mode, parameters)
+    named = places(parameters.get("collection", [DEFAULT_COLLECTION])[0])
+    parameters = named.from_addresses(parameters)
+    asked = PageSearch.read(query, mode, parameters, named)
     g.form["explains"] = asked.explains
     collections = [one["name"] for one in status.get("collections", [])]
     offers = len(collections) > 1 and asked.collection in collections
     g.form |= {"mode": mode, "collection": asked.collection, "collections": collections if offers else []}
-    named = places(asked.collection)
-    g.form["narrowed"] = [one for one in asked.narrowed(named) if not (offers and one.name == "collection")]
+    g.form["narrowed"] = [one for one in asked.narrowed() if not (offers and one.name == "collection")]
     if is_blank(query):
         examples = [(text, replace(asked, query=text).address()) for text in _examples(status, asked.collection)]
         index = next((one for one in status.get("collections", []) if one["name"] == asked.collection), status)
@@ -109,19 +110,19 @@ def _page(fields: bytes) -> str:
     search = replace(search, facets=True, expand="section" if opened else "none")
     repeats = bool(opened) or search.sentences  # what is shown already, with more of it
     answer = run(search, via=None if repeats else "page")
-    return render_template("page.html", **g.form, **_shown(answer, asked, opened, named, marks=search.sentences))
+    return render_template("page.html", **g.form, **_shown(answer, asked, opened, marks=search.sentences))
 
 
-def _shown(answer: Answer, asked: PageSearch, opened: str, named: Places, *, marks: bool) -> dict[str, Any]:
+def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> dict[str, Any]:
     return {
         "state": "answer" if answer.hits else "none",
-        "pages": group_hits(answer.hits, asked, named),
+        "pages": group_hits(answer.hits, asked),
         "passages": len(answer.hits),
         "is_close": answer.close,
         "meant": _meant(answer.did_you_mean, asked),
         "also": answer.also_searched,
         "bounds": [(what, ", ".join(names)) for what, names in _bounds(answer) if names],
-        "facets": asked.facets(answer.facets or {}, named),
+        "facets": asked.facets(answer.facets or {}),
         "asked": asked,
         "opened": opened,
         "question": asked.question() if _answers() else None,

@@ -9,10 +9,10 @@ from flask import Blueprint, current_app, render_template
 
 from rag.errors import NotReady
 from web.api.parameters import COLLECTION, collection_in_address, retriever
+from web.display_urls import Link, Places, distinct, link_to
 from web.observe.metrics import Metrics
 from web.openapi import HTML, operation
 from web.pages import charts
-from web.pages.display_urls import Link, Places, distinct, link_to
 from web.retriever import Pushes
 
 STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}

@@ -362,7 +362,7 @@
 
   function row(hit, place) {
     const address = addressOf(hit.url);
-    const title = hit.title || hit.url;
+    const title = hit.title || (address ? hit.url : hit.url.replace(/.*\//, "")); // of a file its name alone
     const within = hit.section + PATH;
     const path = (within.startsWith(hit.title + PATH) ? within.slice(hit.title.length + PATH.length) : within).slice(0, -PATH.length);
     const element = make(address ? "a" : "div", {

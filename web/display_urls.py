@@ -1,8 +1,10 @@
 """Addresses as people read them, which may be ones to follow."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote
 
 from flask import current_app
@@ -11,6 +13,7 @@ from rag.errors import NotReady, NotThere
 
 # anything else, javascript: above all, is shown as text; white space and controls can hide a scheme
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
+_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # a name, in fields of a filter
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # they let a url read backwards
 
 
@@ -33,8 +36,10 @@ class Places:
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
         """Take the sources of a collection."""
-        roots = {place_of(source) for source in sources if _is_local(source)}
-        self._roots = sorted((root.rstrip("/") for root in roots), key=len, reverse=True)
+        roots = {source: place_of(source).rstrip("/") for source in sources if _is_local(source)}
+        self._roots = sorted({*roots.values()}, key=len, reverse=True)
+        names = Counter(_name_of(root) for root in roots.values())
+        self._named = {_name_of(root): (source, root) for source, root in roots.items() if names[_name_of(root)] == 1}
 
     def of(self, url: str) -> str:
         """Return an address, a source or the path of a file or folder as people read it."""
@@ -50,6 +55,35 @@ class Places:
         """Make a link of an address, as the function of this name does."""
         return Link(link_to(url).href, self.of(url))
 
+    def to_address(self, field: str, value: str) -> str:
+        """Return a value of a field of a filter as it stands in the address of a page."""
+        for name in self._named:
+            start = self._start(field, name)
+            if start and value.startswith(start) and value[len(start) : len(start) + 1] in _AFTER[field]:
+                return name + value[len(start) :]
+        return value
+
+    def from_address(self, field: str, value: str) -> str:
+        """Return the value of a field of a filter for what `to_address` made of it, and any other as it is."""
+        for name in self._named:
+            start = self._start(field, name)
+            if start and value.startswith(name) and value[len(name) : len(name) + 1] in _AFTER[field]:
+                return start + value[len(name) :]
+        return value
+
+    def from_addresses(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """Return the parameters of an address with the values that `to_address` was given."""
+        return {name: [self.from_address(name, value) for value in values] for name, values in parameters.items()}
+
+    def _start(self, field: str, name: str) -> str:
+        """How a value begins that is of the source with this name; empty where it does not matter."""
+        source, root = self._named[name]
+        if field == "source":
+            return source
+        if source[0] != "/" or field not in _AFTER:
+            return ""
+        return Path(root).as_uri()[0 if field == "url_prefix" else len("file://") :]
+
     def within(self, text: str) -> str:
         """Return a text in which sources are named as readers see them."""
         for root in self._roots:
@@ -59,8 +93,11 @@ class Places:
     def _shortened(self, path: str) -> str:
         for root in self._roots:
             if path == root or path.startswith((f"{root}/", f"{root}!")):
-                return root.rpartition("/")[2] + path[len(root) :]
-        return path.rstrip("/").rpartition("/")[2]
+                return _name_of(root) + path[len(root) :]
+        return _name_of(path.rstrip("/"))
+
+
+NO_SOURCES = Places()
 
 
 def places(collection: str) -> Places:
@@ -68,7 +105,7 @@ def places(collection: str) -> Places:
     try:
         return Places(current_app.extensions["retriever"].describe(collection)["sources"])
     except (NotReady, NotThere):
-        return Places()
+        return NO_SOURCES
 
 
 def distinct(names: Sequence[str], values: Sequence[str]) -> list[str]:
@@ -77,6 +114,10 @@ def distinct(names: Sequence[str], values: Sequence[str]) -> list[str]:
         "/".join(value.rstrip("/").rsplit("/", 2)[-2:]) if names.count(name) > 1 else name
         for name, value in zip(names, values, strict=True)
     ]
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _is_local(url: str) -> bool:

@@ -1,0 +1,97 @@
+"""Files are named as readers see them, never by where they lie on the server."""
+
+from urllib.parse import quote
+
+import pytest
+from flask import Flask
+
+from rag.settings import Settings
+from tests.web.library import library
+from web.app import create_app
+from web.display_urls import Places, distinct
+from web.pages.refinements import PageSearch
+
+PLACES = Places(["/srv/data/docs", "/srv/data/docs/old", "file:///home/me/notes.zip", "https://docs.example/guide/"])
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("file:///srv/data/docs/a%20b/c.md#x", "docs/a b/c.md"),
+        ("file:///srv/data/docs/old/c.md", "old/c.md"),
+        ("file:///srv/data/docs2/c.md", "c.md"),  # of no source
+        ("file:///home/me/notes.zip!/d.md", "notes.zip!/d.md"),
+        ("git+file:///srv/data/docs/e.md", "docs/e.md"),
+        ("/srv/data/docs", "docs"),
+        ("https://docs.example/guide/f.html", "docs.example/guide/f.html"),
+    ],
+)
+def test_a_file_is_named_from_its_source_on(url, place):
+    assert PLACES.of(url) == place
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [
+        ("source", "/srv/data/docs", "docs"),
+        ("source", "https://docs.example/guide/", "https://docs.example/guide/"),
+        ("path", "/srv/data/docs/sub", "docs/sub"),
+        ("path", "/guide", "/guide"),
+        ("path", "/srv/data/docs2", "/srv/data/docs2"),
+        ("url_prefix", "file:///srv/data/docs/a%20b.md", "docs/a%20b.md"),
+        ("url_prefix", "file:///srv/data/docs/old/x.md", "old/x.md"),
+        ("language", "docs", "docs"),
+    ],
+)
+def test_addresses_of_the_page_name_files_likewise(field, value, shown):
+    places = Places(["/srv/data/docs/old", "/srv/data/docs", "https://docs.example/guide/"])
+    assert places.to_address(field, value) == shown
+    assert places.from_address(field, shown) == value
+    assert places.from_address(field, value) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/srv/data/docs/sub", "docs/sub"), ("/srv", "srv"), ("/guide/install", "/guide/install"), ("/home/me", "me")],
+)
+def test_a_folder_of_a_site_keeps_its_path(path, name):
+    assert PLACES.of_folder(path) == name
+
+
+def test_reasons_and_names_that_are_the_same():
+    assert PLACES.within("/srv/data/docs/x.md: cannot be read") == "docs/x.md: cannot be read"
+    assert distinct(["docs", "docs", "x"], ["/a/docs", "/b/docs/", "/c/x"]) == ["a/docs", "b/docs", "x"]
+
+
+def test_folders_that_are_the_sources_again_are_not_offered():
+    def counts(**values):
+        return [{"value": value.replace("__", "/"), "count": count} for value, count in values.items()]
+
+    sources = counts(__srv__docs=3, __srv__notes=2)
+    app = Flask(__name__)
+    app.add_url_rule("/", "page.index")
+    with app.test_request_context():
+
+        def headings(folders):
+            search = PageSearch("index", "hybrid", (), "", places=PLACES)
+            return [facet.heading for facet in search.facets({"source": sources, "path": folders})]
+
+        assert headings(sources) == ["Source"]
+        assert headings(counts(__srv__docs=2, __srv__notes=2)) == ["Source", "Folder"]
+        assert headings(counts(__srv__docs__a=3, __srv__docs__b=1, __srv__notes=1)) == ["Source", "Folder"]
+
+
+def test_the_page_narrows_by_names_and_shows_no_path_of_the_server(tmp_path):
+    with library(tmp_path, pages=3) as retriever:
+        client = create_app(retriever, Settings()).test_client()
+        [root] = retriever.describe()["sources"]
+        for address in ("/?q=index", "/?q=index&source=source", "/?q=index&path=source", "/status"):
+            page = client.get(address).text
+            assert "source" in page
+            assert root not in page
+            assert quote(root, safe="") not in page
+            if address != "/status":
+                assert page.count('class="hit"') == 3
+        names = client.get("/api/v1/suggest?q=number&source=source").json["suggestions"]
+        assert [each["text"] for each in names] == ["Number 1", "Number 2", "Number 3"]
+        assert client.get("/api/v1/suggest?q=number&source=other").json["suggestions"] == []
