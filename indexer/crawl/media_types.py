@@ -2,6 +2,7 @@
 
 import re
 from email.message import Message
+from email.utils import collapse_rfc2231_value
 from urllib.parse import unquote, urlsplit
 
 from indexer.encodings import is_text
@@ -36,11 +37,8 @@ _ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
 
 def media_type(header: str) -> tuple[str, str | None]:
     """Return the media type and the charset that a Content-Type header names; the type is empty where it names none."""
-    message = Message()
-    message["Content-Type"] = header
-    charset = message.get_param("charset")
     found = _MEDIA_TYPE.match(header.strip().lower())
-    return found[0] if found else "", charset if isinstance(charset, str) else None
+    return found[0] if found else "", _parameter(header, "charset") or None
 
 
 def may_be_read(declared: str, names: tuple[str, ...], head: bytes) -> bool:
@@ -78,16 +76,21 @@ def actual_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
 
 def names_of(url: str, disposition: str) -> tuple[str, ...]:
     """Return the file names in a Content-Disposition header and in an address, in lower case, the likeliest first."""
-    message = Message()
-    message["Content-Disposition"] = disposition
-    try:
-        stated = message.get_filename("") if disposition else ""
-    except (LookupError, ValueError):  # of a charset that there is not
-        stated = ""
+    stated = _parameter(disposition, "filename")
     path, query = urlsplit(url)[2:4]
     in_query = [part.rpartition("=")[2] for part in query.split("&")]
     names = (unquote(name).replace("\\", "/").rpartition("/")[2].lower() for name in (stated, path, *in_query))
     return tuple(name for name in names if name)
+
+
+def _parameter(header: str, name: str) -> str:
+    """Return a parameter of a header, empty if there is none that can be read."""
+    message = Message()
+    message["Content-Type"] = header
+    try:
+        return collapse_rfc2231_value(message.get_param(name, ""))
+    except (LookupError, TypeError, ValueError):  # of a charset that there is not, or parts without numbers
+        return ""
 
 
 def _binary_type(body: bytes, named: str | None) -> str | None:

@@ -112,6 +112,7 @@ def test_headers(header: str, expected: tuple[str, str | None]) -> None:
         ("http://t.test/get", "attachment; filename*=UTF-8''%e2%82%ac.pdf", ("€.pdf", "get")),
         ("http://t.test/get", r'inline; FILENAME="C:\x\plan.pdf"', ("plan.pdf", "get")),
         ("http://t.test/get", "attachment; filename*=nonsense''x.pdf", ("x.pdf", "get")),
+        ("http://t.test/get", "attachment; filename*=a; filename*0=b; filename*x=c", ("get",)),
         ("http://t.test/", "attachment", ()),
     ],
 )
