@@ -1,10 +1,12 @@
 """Characters of fonts that show signs instead of letters: Symbol and Wingdings to Unicode."""
 
+import re
 from typing import Any
 
 from indexer import notes
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_IN_FONT = re.compile("[\uf020-\uf0ff]")
 _PRIVATE = 0xF000  # where Office puts the 256 characters of such a font
 _SYMBOL = dict(
     enumerate(
@@ -47,11 +49,16 @@ def text_of_symbol(element: Any) -> str:
     return _character(code, element.get(f"{_W}font", ""))
 
 
+def is_private(text: str) -> bool:
+    """Return whether a text has characters that mean something else in each font."""
+    return not text.isascii() and _IN_FONT.search(text) is not None
+
+
 def readable(text: str, font: str) -> str:
     """Return a text whose private characters, if it has any, are those of a font."""
-    if not any("\uf020" <= character <= "\uf0ff" for character in text):
+    if not is_private(text):
         return text
-    return "".join(_character(ord(c), font or "Symbol") if "\uf020" <= c <= "\uf0ff" else c for c in text)
+    return _IN_FONT.sub(lambda found: _character(ord(found[0]), font or "Symbol"), text)
 
 
 def _character(code: int, font: str) -> str:

@@ -20,7 +20,7 @@ from indexer.read.html.main_content import extract
 from indexer.read.office.drawings import DRAWN, children, drawn
 from indexer.read.office.equations import M, linear
 from indexer.read.office.properties import core_properties, main_part
-from indexer.read.office.symbols import readable, text_of_symbol
+from indexer.read.office.symbols import is_private, readable, text_of_symbol
 from indexer.read.office.word_styles import Numbering, Styles, W, switch, value_of, whole_number
 from indexer.read.office.zipped import Package
 
@@ -33,6 +33,10 @@ _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
 _BODY = re.compile("</?body[^<>]*>", re.IGNORECASE)
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _MOST_FIELDS = 30  # open within each other
+_PARAGRAPH, _TABLE, _RUN, _TEXT = (f"{W}{name}" for name in ("p", "tbl", "r", "t"))
+_FIELD, _BOX = f"{W}fldChar", f"{W}txbxContent"
+_REFERENCES = frozenset({f"{W}footnoteReference", f"{W}endnoteReference"})
+_GOES_ON = tuple(f"{W}rPr/{mark}" for mark in _DELETED_MARKS)
 _BOXES = ("☐", "☒")
 _SIGNS = {
     f"{W}tab": " ",
@@ -67,7 +71,7 @@ class _Walker:
             if root is not None
             for note in root.iterchildren(f"{W}footnote", f"{W}endnote")
         }
-        self._paragraph_open: Any = None
+        self._is_hidden = False  # whether the style of the open paragraph hides its text
         self._after: list[str] = []  # what is set beside the open paragraph: text boxes, notes, diagrams
         self._carried = ""  # text of a paragraph that goes on in the next
         self._fields: list[bool] = []  # open fields: whether their result has begun
@@ -79,9 +83,9 @@ class _Walker:
     def blocks(self, root: Any) -> Iterator[str]:
         """Yield the paragraphs and tables inside an element as HTML."""
         for child in _children(root):
-            if child.tag == f"{W}p":
+            if child.tag == _PARAGRAPH:
                 yield self._paragraph(child)
-            elif child.tag == f"{W}tbl":
+            elif child.tag == _TABLE:
                 yield self._table(child)
             elif child.tag in (f"{W}altChunk", f"{W}subDoc"):
                 yield self._inserted(child)
@@ -94,17 +98,21 @@ class _Walker:
             self._carried = ""
 
     def _paragraph(self, paragraph: Any) -> str:
-        outer = self._paragraph_open, self._after, self._fields
-        self._paragraph_open, self._after, self._fields = paragraph, [], []
+        outer = self._is_hidden, self._after, self._fields
+        properties = paragraph.find(f"{W}pPr")
+        is_plain = properties is None
+        self._is_hidden, self._after, self._fields = not is_plain and self._styles.hides(properties), [], []
         carried, self._carried = self._carried, ""
-        label = self._numbering.label(paragraph)
+        label = None if is_plain else self._numbering.label(properties)
         text = carried + "".join(self._inline(paragraph))
         beside = "".join(self._after)
-        self._paragraph_open, self._after, self._fields = outer
-        if _goes_on(paragraph):
+        self._is_hidden, self._after, self._fields = outer
+        if is_plain:
+            return f"<p>{text}</p>{beside}"
+        if _goes_on(properties):
             self._carried = text
             return beside
-        level = self._styles.heading_level(paragraph)
+        level = self._styles.heading_level(properties)
         if level is None and label == "":
             return f"<ul><li>{text}</li></ul>{beside}"
         if label and text.strip():
@@ -169,23 +177,23 @@ class _Walker:
             tag = child.tag
             if tag in _PROPERTIES:
                 continue
-            if tag == f"{W}fldChar":
+            is_shown = not self._fields or all(self._fields)
+            if tag == _TEXT and is_shown:
+                yield escape(_readable(child, node))
+            elif tag == _RUN and is_shown:
+                if not self._styles.is_hidden(child, self._is_hidden):
+                    yield from self._inline(child)
+            elif tag == _FIELD:
                 yield from self._field(child)
-            elif tag in (f"{W}footnoteReference", f"{W}endnoteReference"):
+            elif tag in _REFERENCES:
                 note = self._notes.pop((tag.removesuffix("Reference"), child.get(f"{W}id", "")), None)
                 self._after += self.blocks(note) if note is not None else ()
-            elif tag == f"{W}txbxContent":
+            elif tag == _BOX:
                 self._after += self.blocks(child)
             elif tag in DRAWN:
                 self._after += (_table_or_text(rows) for rows in drawn(child, self._package, self._relations))
-            elif not all(self._fields):
+            elif not is_shown:
                 yield from self._inline(child)
-            elif tag == f"{W}r":
-                if not self._styles.is_hidden(child, self._paragraph_open):
-                    yield from self._inline(child)
-            elif tag == f"{W}t":
-                fonts = node.find(f"{W}rPr/{W}rFonts")
-                yield escape(readable(child.text or "", fonts.get(f"{W}ascii", "") if fonts is not None else ""))
             elif tag in _SIGNS:
                 yield _SIGNS[tag]
             elif tag == f"{W}sym":
@@ -234,12 +242,21 @@ class _Cell:
         return f"<{tag}{''.join(f' {name}={count}' for name, count in spans)}>{self.html}</{tag}>"
 
 
-def _goes_on(paragraph: Any) -> bool:
+def _goes_on(properties: Any) -> bool:
     """Return whether the text of a paragraph goes on in the next: its end is deleted, or it is a large first letter."""
-    frame = paragraph.find(f"{W}pPr/{W}framePr")
+    frame = properties.find(f"{W}framePr")
     if frame is not None and frame.get(f"{W}dropCap", "none") != "none":
         return True
-    return any(paragraph.find(f"{W}pPr/{W}rPr/{mark}") is not None for mark in _DELETED_MARKS)
+    return any(properties.find(mark) is not None for mark in _GOES_ON)
+
+
+def _readable(text: Any, run: Any) -> str:
+    """Return the text of a run; its characters may be those of a font of signs."""
+    shown = text.text or ""
+    if not is_private(shown):
+        return shown
+    fonts = run.find(f"{W}rPr/{W}rFonts")
+    return readable(shown, fonts.get(f"{W}ascii", "") if fonts is not None else "")
 
 
 def _page(body: bytes, *, is_mail: bool) -> str:

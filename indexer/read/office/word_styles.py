@@ -57,30 +57,36 @@ class Styles:
             for style in (root.iter(f"{W}style") if root is not None else ())
         }
 
-    def heading_level(self, paragraph: Any) -> int | None:
-        """Return the level of a heading, from 1 to 6, or None for other paragraphs."""
-        own = value_of(paragraph.find(f"{W}pPr/{W}outlineLvl"))
-        inherited = (style.level for style in self._chain(_style_of(paragraph)) if style.level is not None)
+    def heading_level(self, properties: Any) -> int | None:
+        """Return the level of the heading with these properties, from 1 to 6, or None for other paragraphs."""
+        own = value_of(properties.find(f"{W}outlineLvl"))
+        inherited = (style.level for style in self._chain(_style_of(properties)) if style.level is not None)
         level = whole_number(own, _BODY) if own else next(inherited, _BODY)
         return min(level + 1, _LOWEST) if level < _BODY else None
 
-    def is_hidden(self, run: Any, paragraph: Any) -> bool:
-        """Return whether the text of a run is not shown."""
-        direct = switch(run.find(f"{W}rPr/{W}vanish"))
-        if direct is not None:
-            return direct
-        for identity in (value_of(run.find(f"{W}rPr/{W}rStyle")), _style_of(paragraph)):
-            for style in self._chain(identity):
-                if style.hidden is not None:
-                    return style.hidden
-        return False
+    def hides(self, properties: Any) -> bool:
+        """Return whether the style of a paragraph with these properties hides its text."""
+        return bool(self._hidden(_style_of(properties)))
 
-    def numbering(self, paragraph: Any) -> tuple[Any, str] | None:
-        """Return the `w:numPr` of a paragraph, and the style that has it; None for what is no list item."""
-        direct = paragraph.find(f"{W}pPr/{W}numPr")
+    def is_hidden(self, run: Any, default: bool) -> bool:
+        """Return whether the text of a run is not shown; `default` is for those that do not say so themselves."""
+        properties = run.find(f"{W}rPr")
+        if properties is None:
+            return default
+        hidden = switch(properties.find(f"{W}vanish"))
+        if hidden is None:
+            hidden = self._hidden(value_of(properties.find(f"{W}rStyle")))
+        return default if hidden is None else hidden
+
+    def _hidden(self, identity: str) -> bool | None:
+        return next((style.hidden for style in self._chain(identity) if style.hidden is not None), None)
+
+    def numbering(self, properties: Any) -> tuple[Any, str] | None:
+        """Return the `w:numPr` for the properties of a paragraph, and the style that has it; None for no list item."""
+        direct = properties.find(f"{W}numPr")
         if direct is not None:
             return direct, ""
-        identity = _style_of(paragraph)
+        identity = _style_of(properties)
         for style in self._chain(identity):
             if style.numbering is not None:
                 return style.numbering, identity
@@ -96,8 +102,8 @@ class Styles:
             identity = style.based_on
 
 
-def _style_of(paragraph: Any) -> str:
-    return value_of(paragraph.find(f"{W}pPr/{W}pStyle")) if paragraph is not None else ""
+def _style_of(properties: Any) -> str:
+    return value_of(properties.find(f"{W}pStyle"))
 
 
 def _level(style: Any) -> int | None:
@@ -153,19 +159,22 @@ class Numbering:
                 if change.find(f"{W}startOverride") is not None
             }
 
-    def label(self, paragraph: Any) -> str | None:
-        """Count a list item, and return what stands before it: empty for a bullet; None for what is no list item."""
-        found = self._styles.numbering(paragraph)
+    def label(self, properties: Any) -> str | None:
+        """Count the list item with these properties, and return what stands before it.
+
+        Returns: empty for a bullet; None for what is no list item.
+        """
+        found = self._styles.numbering(properties)
         if found is None:
             return None
-        properties, style = found
-        identity = value_of(properties.find(f"{W}numId"))
+        used, style = found
+        identity = value_of(used.find(f"{W}numId"))
         if identity == "0":  # a list is turned off
             return None
         known = self._lists.get(self._used.get(identity, ""))
         if known is None:
             return ""
-        own = value_of(properties.find(f"{W}ilvl"))
+        own = value_of(used.find(f"{W}ilvl"))
         styled = next((number for number, level in known.levels.items() if style and level.style == style), 0)
         return self._count(known, identity, min(whole_number(own, styled) if own else styled, _MOST_LEVELS - 1))
 
