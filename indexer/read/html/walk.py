@@ -22,6 +22,7 @@ _BLOCKS = frozenset(
     "header hgroup hr html legend li main menu ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
+_PLAIN = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # only end and begin a block
 _LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
 _SHAPING = _BLOCKS | {*_HEADINGS, "a", "br", "img"}  # all others only carry text, and perhaps an id
 _WORD = re.compile(r"\w")
@@ -104,6 +105,8 @@ class Walker:
             self._kinds.append(name)
         if tag.attributes:
             self._note_anchor(tag)
+        if name in _PLAIN:
+            return
         if name in _HEADINGS:
             self._flush()
             if titles_a_box(tag):
@@ -146,6 +149,8 @@ class Walker:
             self._flush()
         if name in _BLOCKS:
             self._kinds.pop()
+            if name in _PLAIN and name != "div":
+                return
         if name == "a":
             if "href" in tag.attributes:
                 self._links -= 1
