@@ -24,6 +24,7 @@ FOLDER = Path(__file__).parent / "articles"
 HALVES = ("development", "held-out")
 _SLOT = re.compile(r"\{([pshncx])\}")
 _OWN = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
+_TITLE = re.compile(r"<(?:title|h1)\b[^>]*>(.*?)</(?:title|h1)>")
 _TAG = re.compile(r"<[^>]*>")
 
 
@@ -84,7 +85,7 @@ def measure(extract: Callable[[bytes], str], half: str) -> dict[str, float]:
 
 
 def _title(body: bytes) -> str:
-    return re.search(rb"<title>(.*?)</title>", body)[1].decode()  # type: ignore[index]
+    return " ".join(_TITLE.findall(body.decode()))
 
 
 def main() -> None:

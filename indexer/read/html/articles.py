@@ -15,7 +15,7 @@ from itertools import islice, takewhile
 from operator import is_not
 
 from indexer.read.html.furniture import is_text, kind_of
-from indexer.read.html.html_tree import Element
+from indexer.read.html.html_tree import Element, HtmlTree
 from indexer.read.html.noise import is_noise
 
 _BLOCKS = frozenset(
@@ -38,6 +38,7 @@ _MOST = 0.5  # share of the prose of a page above which a box is no furniture
 _NAMED = 0.5  # share of the prose of a page that a part holds which its name calls the text
 _CONTAINER = 0.85  # share of the prose of an element that its main part holds
 _LEAD = 0.3  # prose before the main part, as a share of it
+_WITHIN = 12  # elements around the first paragraph of a page laid out as a table
 _FIGURES = 0.1  # share of digits in a line of dates
 _NEAR = 3  # elements around the main part, or in a block, that are looked at
 _ALL = 0.95
@@ -163,14 +164,14 @@ def _is_most(part: Size, whole: Size) -> bool:
 
 
 def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
-    """Blocks with the little prose that stands before a part, such as the lead of an article."""
+    """Find the title and the little prose that stand before a part, such as the lead of an article."""
     found: list[Element] = []
     inner = part
     for around in islice(part.parents, _NEAR):
         if inner is start or id(around) not in sizes:
             break
         before = takewhile(partial(is_not, inner), around.children)
-        blocks = [node for node in before if isinstance(node, Element) and id(node) in sizes and sizes[id(node)].prose]
+        blocks = [node for node in before if isinstance(node, Element) and id(node) in sizes]
         leads = [lead for node in blocks for lead in (node, *node.elements()) if _is_lead(lead, sizes)]
         if sum(sizes[id(lead)].own for lead in leads) > _LEAD * sizes[id(part)].prose:
             break
@@ -180,8 +181,10 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
 
 
 def _is_lead(element: Element, sizes: Sizes) -> bool:
-    """Whether it is one block of prose, and no line of dates and the like."""
+    """Whether it is the title, or one block of prose and no line of dates and the like."""
     size = sizes.get(id(element))
+    if size is not None and element.name == "h1":
+        return not size.linked
     if size is None or not size.has_prose or size.own != size.text or kind_of(element):
         return False
     return sum(map(str.isdigit, element.text())) < _FIGURES * size.own
@@ -322,11 +325,10 @@ def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:
     return None
 
 
-def layout_cell(body: Element) -> Element | None:
+def layout_cell(tree: HtmlTree, body: Element) -> Element | None:
     """The cell that holds the text of a page laid out as a table, with menus in the cells around it."""
-    if not any(
-        node.name == "td" and ("width" in node.attributes or "valign" in node.attributes) for node in body.elements()
-    ):
+    first = tree.first("p") or tree.first("br")
+    if first is None or all(around.name != "td" for around in islice(first.parents, _WITHIN)):
         return None
     sizes = measure(body)
     part, cell = body, None

@@ -54,6 +54,7 @@ _NEVER_NAMED = frozenset("html body main article a span b i em strong td tr tbod
 _BOXES = frozenset("aside div footer form nav ol table ul".split())  # whose id may say what they are
 _SECTIONS = re.compile(r"section|sect\d*|level\d*|chapter")  # classes of parts whose id is that of their heading
 _ARTICLE = re.compile(r'"@type"[\s:\[]*"\w*(?:Article|BlogPosting|Review)"')
+_SIGNED = frozenset("aside div footer form header p section span time ul".split())  # elements that may be a sign
 _SIGNS = 2  # boxes whose names say surely what they are; a page that has them is one made for the web
 
 
@@ -73,23 +74,25 @@ def publication(tree: HtmlTree) -> Publication:
         attributes = element.attributes
         if not attributes:
             continue
-        if element.name == "meta":
+        name = element.name
+        if name == "meta":
             key = attributes.get("property", "") or attributes.get("name", "")
             if key.startswith(("og:", "article:", "fb:", "twitter:")):
                 found.is_published = True
                 found.is_article |= key.startswith("article:") or attributes.get("content") == "article"
-        elif element.name == "link":
+        elif name == "link":
             found.is_published |= attributes.get("type", "") in ("application/rss+xml", "application/atom+xml")
-        elif element.name == "script":
+        elif name == "script":
             signs += attributes.get("src", "").startswith(("http:", "https:", "//"))
             if attributes.get("type", "") == "application/ld+json":
                 found.is_published = True
                 found.is_article |= _ARTICLE.search(element.text()) is not None
-        else:
-            kind = kind_of(element)
+        elif "itemtype" in attributes or "itemprop" in attributes:
+            found.is_published = True
+        elif name in _SIGNED:
+            kind, is_dated = kind_of(element), _is_named(attributes.get("class", ""), _DATED)
             signs += kind in ("comments", "strong")
-            found.is_published |= "itemtype" in attributes or "itemprop" in attributes
-            found.is_article |= kind == "comments" or ("class" in attributes and _is_named(attributes["class"], _DATED))
+            found.is_article |= kind == "comments" or is_dated
     found.is_published |= signs >= _SIGNS
     return found
 

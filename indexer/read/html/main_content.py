@@ -55,7 +55,7 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
     if about.is_published:
         container = main_part(body, lambda sizes: _container(tree, sizes), is_article=about.is_article)
     else:
-        container = _container(tree) or (layout_cell(body) if is_page else None) or body
+        container = _container(tree) or (layout_cell(tree, body) if is_page else None) or body
     walker = Walker()
     walker.walk(container)
     if not about.is_published and walker.text_length < _LOST * _length(body):

@@ -200,7 +200,7 @@ def _is_in_sentence(link: Element) -> bool:
     place = next(place for place, node in enumerate(line.children) if node is link)
     before = "".join(reversed([*_bare_words(reversed(line.children[:place]))])).strip()
     after = "".join(_bare_words(line.children[place + 1 :]))
-    begun = len(before) >= _BEGUN and not before.endswith(_ENDS)
+    begun = len(before) >= _BEGUN and not before.endswith(_ENDS) and line.name not in _TITLES
     return _LETTER.search(after) is not None or (begun and _LETTER.search(before) is not None)
 
 

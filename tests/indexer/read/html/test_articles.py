@@ -83,7 +83,7 @@ def test_a_short_page_inside_furniture_is_read() -> None:
 def test_the_lead_stands_before_the_text() -> None:
     lead = f"<h1>T</h1><p class=lead>{P.replace('ferry', 'steamer')}</p><div class=byline>NO May 2</div>"
     found = page(f"<div>{lead}<div class=article-body>{TEXT}</div></div>")
-    assert found.startswith("The steamer")
+    assert found.startswith("T\nThe steamer")
     assert "NO" not in found
 
 
