@@ -42,9 +42,22 @@ _BY_LANGUAGE = {
     "vi": ("windows-1258",),
 }
 detect_language: Callable[[str], str | None] | None = None  # set by reader processes, which have loaded its model
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffc\U000e0000-\U000e0fff]"
+# Scripts in which a joiner or non-joiner between two letters is a part of the spelling: Arabic, those of India and
+# South-East Asia, Mongolian and others like them.
+_JOINING = (
+    "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc"
+    "\U00010a00-\U00011fff\U0001e900-\U0001e95f"
 )
+_PICTURES = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0e\ufeff\ufff9-\ufffc]|"
+    f"(?<![{_JOINING}])(?<![{_JOINING}]\u200c)\u200c|\u200c(?![{_JOINING}])|"
+    f"(?<![{_JOINING}{_PICTURES}])(?<![{_PICTURES}]\ufe0f)\u200d|\u200d(?![{_JOINING}{_PICTURES}])|"
+    f"(?<![{_PICTURES}#*0-9])\ufe0f|(?<=[#*0-9])\ufe0f(?!\u20e3)"
+)
+# Letters nobody sees, which name a region after a black flag; elsewhere they only hide something.
+_TAGS = re.compile("(?<=\U0001f3f4)([\U000e0030-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e0fff]")
+_JOINERS = re.compile("[\u200c\u200d\ufe0f\U000e0030-\U000e007f]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -78,10 +91,20 @@ def is_binary(body: bytes, charset: str | None) -> bool:
 
 
 def visible(text: str) -> str:
-    """Drop characters nobody sees: zero-width, direction marks, tags, controls; line ends become \\n."""
+    """Drop characters nobody sees: zero-width, direction marks, tags, controls; line ends become \\n.
+
+    Joiners and variants stay where they join or part letters of a script that is written so, or make one picture of
+    several characters.
+    """
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text  # as it mostly is: this is twenty times as fast as looking closer
-    return _CONTROL.sub(" ", _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    shown = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _CONTROL.sub(" ", _TAGS.sub(lambda found: found[1] or "", shown))
+
+
+def without_joiners(text: str) -> str:
+    """Drop the joiners and variants that `visible` keeps: people search with them and without."""
+    return text if text.isascii() else _JOINERS.sub("", text)
 
 
 def one_line(text: str) -> str:

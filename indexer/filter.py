@@ -13,6 +13,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
+from indexer.decoding import without_joiners
 from indexer.errors import FilterError
 from indexer.records import AccessLists, Document
 from indexer.urls import normalise
@@ -201,8 +202,8 @@ def access_of(terms: Iterable[str]) -> AccessLists:
 
 
 def folded(text: str) -> str:
-    """Return a name or value of metadata in the form that is stored and compared: NFC, white space folded."""
-    return unicodedata.normalize("NFC", " ".join(text.split()))
+    """Return a name or value of metadata in the form that is stored and compared: NFC, spaces folded, no joiners."""
+    return unicodedata.normalize("NFC", " ".join(without_joiners(text).split()))
 
 
 def primary_language(tag: str) -> str | None:

@@ -11,6 +11,7 @@ from embedder.protocol import Embedder
 from indexer.config import ChunkConfig
 from indexer.cut.cuts import cut
 from indexer.cut.sections import join_short
+from indexer.decoding import without_joiners
 from indexer.errors import ConfigError
 from indexer.records import SEPARATOR, Chunk, Document, Section, Whole, anchor_at
 from indexer.urls import with_anchor
@@ -191,7 +192,7 @@ def _from(section: Section, start: int) -> Section:
 
 def with_context(text: str, context: str) -> str:
     """Return the text that the model reads for a passage."""
-    return f"{context}\n\n{text}" if context else text
+    return without_joiners(f"{context}\n\n{text}" if context else text)
 
 
 def hash_text(text: str) -> str:

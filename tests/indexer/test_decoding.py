@@ -1,8 +1,10 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from webencodings.labels import LABELS
 
 from indexer import notes
-from indexer.decoding import decode, is_binary, visible
+from indexer.decoding import decode, is_binary, visible, without_joiners
 
 SAMPLES = {  # of the encodings of the Encoding Standard: bytes, and what they are by its tables
     "big5": (b"\xb4\xe4\xa1E\xa1\xe3\xa3\xe1\x87\x40\xc6\xde", "港‧～€䏰〃"),
@@ -206,3 +208,43 @@ def test_hostile_markup_takes_no_time(body: bytes) -> None:
 def test_invisible_characters_go() -> None:
     hidden = "\u200b\u200d\u202e\ufeff\u2060\u00ad\U000e0041\U000e007f"
     assert visible(f"a{hidden}b\r\nc\rd\x00e\x1bf") == "ab\nc\nd e f"
+
+
+ENGLAND = "\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"  # tags after a black flag
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("می\u200cخواهم", "می\u200cخواهم"),  # Persian: parts letters
+        ("क्\u200dष क्\u200cष", "क्\u200dष क्\u200cष"),  # Hindi
+        ("\u200cمتن\u200c و\u200d", "متن و"),
+        ("می\u200c\u200cخواهم", "می\u200cخواهم"),
+        ("ស្រ\u200bី", "ស្រី"),  # Khmer: where a line may break
+        ("Auf\u200clage, so\u200dft, hy\u00adphen", "Auflage, soft, hyphen"),
+        ("👨\u200d👩\u200d👧 ❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈", "👨\u200d👩\u200d👧 ❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈"),
+        ("1\ufe0f\u20e3 1\ufe0f a\ufe0f 漢\ufe00", "1\ufe0f\u20e3 1 a 漢"),
+        ("👍🏽 🇩🇪 ☎\ufe0e", "👍🏽 🇩🇪 ☎"),
+        (f"🏴{ENGLAND} x\U000e0067\U000e007f🏴\U000e0067",
+         f"🏴{ENGLAND} x🏴"),
+        # the second half
+        ("ශ්\u200dරී ලංකා", "ශ්\u200dරී ලංකා"),  # Sinhala
+        ("বাংলা র\u200d্য", "বাংলা র\u200d্য"),  # Bengali
+        ("نمونه\u200cها و کتاب\u200cهای", "نمونه\u200cها و کتاب\u200cهای"),
+        ("ᠮᠣᠩ\u200dᠭᠣᠯ", "ᠮᠣᠩ\u200dᠭᠣᠯ"),  # Mongolian
+        ("🧑\u200d💻\u200d x\u200d👍 👩🏽\u200d🚒", "🧑\u200d💻 x👍 👩🏽\u200d🚒"),
+        ("™\ufe0f ©\ufe0f #\ufe0f\u20e3 *\ufe0f", "™\ufe0f ©\ufe0f #\ufe0f\u20e3 *"),
+    ],
+)  # fmt: skip
+def test_joiners_stay_where_they_join(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert visible(shown) == shown
+
+
+@given(st.text(alphabet="a1ب क्❤🏴👍\u200c\u200d\ufe0f\u20e3\u00ad\U000e0067\U000e007f", max_size=12))
+def test_what_is_visible_stays_as_it_is(text: str) -> None:
+    assert visible(visible(text)) == visible(text)
+
+
+def test_joiners_do_not_matter_where_texts_are_compared() -> None:
+    assert without_joiners("می\u200cخواهم 👨\u200d👧 ❤\ufe0f") == "میخواهم 👨👧 ❤"

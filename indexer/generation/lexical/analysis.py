@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain, pairwise
 
+from indexer.decoding import without_joiners
 from indexer.generation.lexical.languages import ENGLISH, STEMMERS, stem
 from indexer.generation.lexical.method_cache import LONGEST_REMEMBERED
 
@@ -187,7 +188,7 @@ def fold(text: str) -> str:
 
 def fold_case(text: str) -> str:
     """Fold case and compatibility forms; accents stay."""
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text.casefold())
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", without_joiners(text).casefold())
 
 
 def _english(piece: str) -> str:

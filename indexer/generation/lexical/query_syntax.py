@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from indexer.decoding import visible, without_joiners
+
 FIELDS = {"title": "title", "section": "section", "heading": "section", "url": "url", "body": "body"}
 _MOST_PARTS = 8  # of each kind
 _QUOTES = '"“”„«»'
@@ -45,8 +47,9 @@ class ParsedQuery(NamedTuple):
 
 def parse_query(text: str) -> ParsedQuery:
     """Take a query apart; it never fails, and one that would only exclude is words."""
+    text = visible(text)
     if not _SYNTAX.search(text):  # as most have none
-        return ParsedQuery(text, (), (), text)
+        return ParsedQuery(text, (), (), without_joiners(text))
     required: list[Part] = []
     excluded: list[Part] = []
 
@@ -69,9 +72,9 @@ def parse_query(text: str) -> ParsedQuery:
     meaning = _MARKED.sub(note_marked, text)
     words = _QUOTED.sub(note_phrase, meaning)
     if _CODE.search(words) or (excluded and not (required or phrases or words.strip())):
-        return ParsedQuery(text, (), (), text)
+        return ParsedQuery(text, (), (), without_joiners(text))
     in_fields = {part.text for part in required}
     phrases = [part for part in phrases if part.text not in in_fields]  # the value of a field is in words, too
     words = f"{words} {' '.join(part.text for part in required if part.field != 'url')}" if required else words
     meaning = " ".join(meaning.split()) if required or excluded else text
-    return ParsedQuery(words, (*required, *phrases), tuple(excluded), meaning or text)
+    return ParsedQuery(words, (*required, *phrases), tuple(excluded), without_joiners(meaning or text))

@@ -206,3 +206,9 @@ def test_section_numbers_are_shown_but_not_embedded(heading: str, read: str) -> 
     chunk = Chunker(DummyEmbedder(), ChunkConfig()).split(document(section, title=heading))[0]
     assert chunk.embedded_text == f"{read}\n\nSome text."
     assert (chunk.title, chunk.section) == (heading, heading)
+
+
+def test_the_model_reads_no_joiners() -> None:
+    [chunk] = split("می\u200cخواهم ❤\ufe0f", path=("نمونه\u200cها",))
+    assert chunk.text == "می\u200cخواهم ❤\ufe0f"
+    assert chunk.embedded_text == "Title › نمونهها\n\nمیخواهم ❤"

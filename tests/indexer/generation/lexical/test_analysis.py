@@ -146,3 +146,19 @@ def test_a_query_is_read_by_the_rules_of_every_language_of_the_index(query, foun
     assert sorted(map(sorted, read.words)) == sorted(map(sorted, found))
     if not found:
         assert [clause.readings for clause in read.required] == [(("die", "installation"), ("die", "installationen"))]
+
+
+@pytest.mark.parametrize(
+    ("written", "typed"),
+    [
+        ("می\u200cخواهم", "میخواهم"),
+        ("क्\u200dष", "क्ष"),
+        ("ស\u200cក", "សក"),
+        ("👨\u200d👧", "👨\u200d👧\ufe0f"),
+        ("❤\ufe0f", "❤"),
+        ("Ku\u200cche", "Kuche"),
+    ],
+)
+@pytest.mark.parametrize("language", ["en", "de", "hi", "ar"])
+def test_joiners_do_not_matter(written: str, typed: str, language: str) -> None:
+    assert terms_in(written, language) == terms_in(typed, language)

@@ -40,3 +40,9 @@ def test_syntax(query, words, required, excluded, meaning):
 def test_what_is_not_syntax_stays_words(query):
     parsed = parse_query(query)
     assert (parsed.words, parsed.required, parsed.excluded, parsed.meaning) == (query, (), (), query)
+
+
+def test_characters_that_nobody_sees_do_not_matter() -> None:
+    parsed = parse_query("Schiff\u00adfahrt \u200bمی\u200cخواهم -❤\ufe0f")
+    assert parsed.meaning == "Schifffahrt میخواهم -❤"
+    assert "\u00ad" not in parsed.words
