@@ -4,6 +4,7 @@ import ctypes
 import math
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +13,10 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.read.extraction import tidy
+from indexer.read.pdf.annotations import Filled, pieces, read_annotations
 from indexer.read.pdf.directions import FROM_THE_RIGHT, Glyph, is_right_to_left, runs_of
 from indexer.read.pdf.drawings import Rule, Turn, Upright, drawn_lines
-from indexer.read.pdf.letters import Word, is_printed_twice, printed_once, spaced_words
+from indexer.read.pdf.letters import DOUBLED, Word, is_printed_twice, spaced_words
 
 _MOST_CHARACTERS = 200_000  # of a page whose layout is looked at
 _MOST_WORDS = 30_000
@@ -23,6 +25,7 @@ _LEVEL = 0.1  # slope of text that counts as level
 _LEAST_WITH_LINES = 6  # words that run in another direction than most of a page, next to which lines are looked for
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
+_SIGN = re.compile("[\ud800-\udfff\x02\ufffe\u00ad]")  # that stands for something else
 _HALF = re.compile("[\ud800-\udfff]")
 _HYPHENS = ("\x02", "\ufffe")  # what PDFium gives for a hyphen that ends a line
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
@@ -50,6 +53,10 @@ class Characters:
     height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
     aside: tuple[str, ...] = ()  # words that are slanted
     turned: tuple["Characters", ...] = ()  # what runs in other directions than most of the page
+    turn: int = 0  # quarter turns to the right that set it upright
+    from_the_right: bool = False
+    filled: tuple[Word, ...] = ()  # in boxes that lie on the page
+    notes: tuple[str, ...] = ()
 
 
 def read_page(document: Any, index: int) -> Characters:
@@ -61,9 +68,10 @@ def read_page(document: Any, index: int) -> Characters:
     try:
         text_page = page.get_textpage()
         try:
-            return _characters(page, text_page)
+            found = _characters(page, text_page)
         finally:
             text_page.close()
+        return _with_annotations(found, *read_annotations(document, page))
     except pypdfium2.PdfiumError:
         return Characters("")
     finally:
@@ -86,10 +94,10 @@ def _characters(page: Any, text_page: Any) -> Characters:
     count = pdfium.FPDFText_CountChars(text_page)
     text = _all_text(text_page, count) if 0 < count <= _MOST_CHARACTERS else ""
     if not text:
-        return Characters(_simple(text_page))
+        return Characters(_simple(text_page)) if count else _empty(page)
     reader = _Reader(page, text_page, text)
     frames: Frames = {}
-    if not FROM_THE_RIGHT.search(text):
+    if not FROM_THE_RIGHT.search(text) and not DOUBLED.search(text):
         frames = reader.words()
     if not frames or any(is_printed_twice(words) for _, words in frames.values()):
         frames = reader.words_by_place()
@@ -103,11 +111,34 @@ def _characters(page: Any, text_page: Any) -> Characters:
     for turn, (from_the_right, words) in sorted(frames.items(), key=lambda frame: -len(frame[1][1])):
         drawn = drawn_lines(page, _TURNS[turn or 0]) if not made or len(words) >= _LEAST_WITH_LINES else ()
         rules = map(_in_mirror, drawn) if from_the_right else drawn
-        kept = tuple(spaced_words(printed_once(words)))
-        made.append(Characters("", kept, tuple(rules), _height(page, turn or 0)))
+        kept = tuple(spaced_words(words))
+        found = Characters("", kept, tuple(rules), _height(page, turn or 0), turn=turn or 0)
+        made.append(replace(found, from_the_right=from_the_right))
     if not made:  # all of it lies outside the visible page
-        return Characters("")
+        return _empty(page)
     return replace(made[0], aside=tuple(word.text for word in aside), turned=tuple(made[1:]))
+
+
+def _empty(page: Any) -> Characters:
+    turn = pdfium.FPDFPage_GetRotation(page) % 4
+    return Characters("", (), (), _height(page, turn), turn=turn)
+
+
+def _with_annotations(found: Characters, boxes: Sequence[Filled], opened: Sequence[str]) -> Characters:
+    """Return what is on a page with the texts in boxes on it, in their places, and its notes."""
+    if found.text:  # has no places
+        return replace(found, notes=(*(box.text for box in boxes), *opened))
+    a, b, c, d = _TURNS[found.turn]
+    sizes = sorted(word.size for word in found.words)
+    usual = sizes[len(sizes) // 2] if sizes else None
+    words: list[Word] = []
+    for text, *sides in boxes:
+        corners = [(a * x + b * y, c * x + d * y) for x, y in (sides[:2], sides[2:])]
+        (left, right), (bottom, top) = (sorted(values) for values in zip(*corners, strict=True))
+        if found.from_the_right:
+            left, right = -right, -left
+        words += (Word(*piece) for piece in pieces(Filled(text, left, bottom, right, top), usual))
+    return replace(found, filled=tuple(words), notes=tuple(opened))
 
 
 def _in_mirror(line: Rule | Upright) -> Rule | Upright:
@@ -135,10 +166,9 @@ def _all_text(text_page: Any, count: int) -> str:
     return "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
 
 
-def _turn(matrix: Any) -> int | None:
+def _turn(a: float, b: float, c: float, d: float) -> int | None:
     """Return how many quarter turns to the right set text upright; None where it is slanted."""
-    a, b = matrix.a, matrix.b
-    if a < 0 < matrix.d:  # right-to-left text that is recognised on a scan is drawn in a mirror
+    if a < 0 < d:  # right-to-left text that is recognised on a scan is drawn in a mirror
         a = -a
     if abs(b) <= _LEVEL * abs(a):
         return 0 if a > 0 else 2
@@ -163,25 +193,30 @@ class _Reader:
         x, y, left, right, bottom, top = (ctypes.c_double() for _ in range(6))
         at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (left, right, bottom, top)]
         matrix = pdfium.FS_MATRIX()
-        frames: Frames = {}
+        words: defaultdict[int | None, list[Word]] = defaultdict(list)
+        last_matrix = None
+        has_signs = _SIGN.search(self._text) is not None
         for found in _WORD.finditer(self._text):
             first, last = found.start(), found.end() - 1
             pdfium.FPDFText_GetCharOrigin(text_page, first, *at)
             if not (west <= x.value <= east and south <= y.value <= north):
                 continue
             pdfium.FPDFText_GetMatrix(text_page, first, matrix)
-            turn = _turn(matrix)
-            a, b, c, d = _TURNS[turn or 0]
-            size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * math.hypot(matrix.c, matrix.d)
+            own_matrix = matrix.a, matrix.b, matrix.c, matrix.d
+            if own_matrix != last_matrix:
+                last_matrix, direction, scale = own_matrix, _turn(*own_matrix), math.hypot(matrix.c, matrix.d)
+                a, b, c, d = _TURNS[direction or 0]
+            turn = direction
+            size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * scale
             start, base = a * x.value + b * y.value, c * x.value + d * y.value
             pdfium.FPDFText_GetCharBox(text_page, last, *box)
             end = max(a * left.value + b * bottom.value, a * right.value + b * top.value)
             lows = c * left.value + d * bottom.value, c * right.value + d * top.value
             if end < start or min(lows) > base + 2 * size or max(lows) < base - 2 * size:
                 turn = None
-            _, words = frames.setdefault(turn, (False, []))
-            words.append(Word(_written(found[0]), start, end, base, size, *fonts.style(first)))
-        return frames
+            word = _written(found[0]) if has_signs else found[0]
+            words[turn].append(Word(word, start, end, base, size, *fonts.style(first)))
+        return {turn: (False, own) for turn, own in words.items()}
 
     def words_by_place(self) -> Frames:
         """Return the words as the places of their letters part and order them, by the direction that they run in."""
@@ -208,7 +243,7 @@ class _Reader:
             if not (west <= x.value <= east and south <= y.value <= north):
                 continue
             pdfium.FPDFText_GetMatrix(text_page, place, matrix)
-            turn = _turn(matrix)
+            turn = _turn(matrix.a, matrix.b, matrix.c, matrix.d)
             a, b, c, d = _TURNS[turn or 0]
             pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
             start, base = a * x.value + b * y.value, c * x.value + d * y.value

@@ -4,6 +4,7 @@ Uses PDFium, because it is the engine of a browser: fast, and fuzzed every day. 
 out; invisible text is kept, because scanned pages carry their recognised text that way.
 """
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import pypdfium2
 import pypdfium2.raw as pdfium
 
+from indexer import notes
 from indexer.errors import ParseError
 from indexer.read.extraction import Extraction
 from indexer.read.metadata import Declared
@@ -29,6 +31,7 @@ _MOST_PAGES = 20_000
 _LONGEST = 20_000_000  # characters of the whole document
 _LEAST_ENTRIES = 3  # of an outline that says where sections begin
 _MADE_UP = re.compile(r"^(?:Microsoft \w+ - |untitled)|\.(?:docx?|dvi|tex|indd|pptx?|xlsx?|pdf)$", re.IGNORECASE)
+logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # which warns of forms
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)(\d\d)")
 
 
@@ -36,6 +39,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     """Read a PDF file; raises ParseError."""
     try:
         document = pypdfium2.PdfDocument(body)
+        document.init_forms()
     except pypdfium2.PdfiumError as error:
         if error.err_code == pdfium.FPDF_ERR_PASSWORD:
             raise ParseError("encrypted: it opens only with a password") from error
@@ -49,6 +53,10 @@ def read(body: bytes, charset: str | None) -> Extraction:
 def _content(document: Any) -> Extraction:
     if len(document) > _MOST_PAGES:
         raise ParseError(f"more than {_MOST_PAGES:,} pages")
+    if document.get_formtype() in (pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND):
+        notes.add("an XFA form in a PDF: only what its pages show without a program for forms was read")
+    if pdfium.FPDFDoc_GetAttachmentCount(document):
+        notes.add("a file attached to a PDF was not read")
     pages, scanned, length = [], list[int](), 0
     for blocks in _pages(document, scanned):
         length += sum(len(block.text) for block in blocks)
@@ -94,7 +102,7 @@ def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
         page = index - NEAR
         if page >= 0:
             others = {number: other for number, other in near.items() if number != page}
-            twins = [number for number, other in others.items() if are_twins(near[page].lines, other.lines)]
+            twins = [number for number, other in others.items() if are_twins(near[page].ends, other.ends)]
             heads = running(page, {number: other.edges for number, other in near.items()}, twins, count)
             yield laid_out(near[page], heads)
             near.pop(page - NEAR, None)

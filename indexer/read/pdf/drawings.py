@@ -72,11 +72,11 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
 
 def _line(start: Point, end: Point) -> Rule | Upright | None:
     """Return the line that two corners of a narrow box, or the two ends of a stroke, are; None where it is none."""
-    (west, east), (low, high) = (sorted(values) for values in zip(start, end, strict=True))
-    if east - west >= _LONG and high - low <= _THIN:
-        return Rule(west, east, (low + high) / 2)
-    if high - low >= _SHORT and east - west <= _THIN:
-        return Upright((west + east) / 2, low, high)
+    width, height = abs(end[0] - start[0]), abs(end[1] - start[1])
+    if width >= _LONG and height <= _THIN:
+        return Rule(min(start[0], end[0]), max(start[0], end[0]), (start[1] + end[1]) / 2)
+    if height >= _SHORT and width <= _THIN:
+        return Upright((start[0] + end[0]) / 2, min(start[1], end[1]), max(start[1], end[1]))
     return None
 
 

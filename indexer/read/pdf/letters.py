@@ -1,11 +1,12 @@
 """Words whose letters are set apart, or printed twice for a shadow or bold type."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 _TOKEN = 2  # characters between two spaces that may be part of a spaced word
+DOUBLED = re.compile(r"(?<!\S)([^\W\d_])\1(?!\1)([^\W\d_])\2")  # a word of which each letter is printed twice
 _LEAST = 3  # pieces of a spaced word
 _LEAST_ALONE = 5  # pieces of one on a line of its own, next to which nothing shows how wide a space is
 _SPACE = (0.2, 0.7)  # of the size: gaps as wide as an ordinary space
@@ -14,8 +15,8 @@ _JUMP = 0.12  # of the size: gaps between words are wider by this than those bet
 _RATIO = 1.4  # and by this factor
 _EVEN = 0.25  # of the size: difference between gaps inside a word
 _VOWELS = frozenset("aeiouy")
+_SHORT = re.compile(f"s{{{_LEAST},}}")
 _SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # of formulas
-_COPY = 0.2  # of the size: distance of a copy, roughly
 
 
 class Word(NamedTuple):
@@ -33,15 +34,18 @@ class Word(NamedTuple):
 def spaced_words(words: Sequence[Word]) -> list[Word]:
     """Return words in which letters that are set apart (`H A R B O U R`) are joined."""
     found: list[Word] = []
-    first = 0
-    while first < len(words):
-        end = first + 1
-        if len(words[first].text) <= _TOKEN:
-            while end < len(words) and len(words[end].text) <= _TOKEN and _gap(words[end - 1], words[end]) is not None:
+    done = 0
+    for run in _SHORT.finditer("".join("s" if len(word[0]) <= _TOKEN else "l" for word in words)):
+        first = run.start()
+        while first < run.end():
+            end = first + 1
+            while end < run.end() and _gap(words[end - 1], words[end]) is not None:
                 end += 1
-        found += _joined(words, first, end) if end - first >= _LEAST else words[first:end]
-        first = end
-    return found
+            if end - first >= _LEAST:
+                found += [*words[done:first], *_joined(words, first, end)]
+                done = end
+            first = end
+    return [*found, *words[done:]]
 
 
 def _gap(word: Word, after: Word) -> float | None:
@@ -95,30 +99,10 @@ def _is_like_a_word(text: str) -> bool:
     return 3 * len(letters) >= 2 * len(text) and len(set(letters)) >= _LEAST and is_cased and not is_list and has_vowel
 
 
-def printed_once(words: Iterable[Word]) -> list[Word]:
-    """Return words without copies of others that stand, to a fifth of their size or so, in the same place."""
-    found: list[Word] = []
-    taken: set[tuple[str, int, int]] = set()
-    for word in words:
-        step = _COPY * word.size or 1.0
-        x, y = round(word.left / step), round(word.base / step)
-        if (word.text, x, y) not in taken or not word.text.isalnum():
-            found.append(word)
-            taken.update((word.text, x + i, y + j) for i in (-1, 0, 1) for j in (-1, 0, 1))
-    return found
-
-
-def is_printed_twice(words: Iterable[Word]) -> bool:
-    """Return whether letters of words are doubled, or parts of words are printed on top of them."""
-    ordered = sorted(words, key=lambda word: (round(word.base), word.left))
-    return any(map(_is_doubled, ordered)) or any(
-        round(one.base) == round(other.base)
-        and other.left < one.right - 0.3 * one.size
-        and (one.text in other.text or other.text in one.text)
-        for one, other in pairwise(ordered)
+def is_printed_twice(words: Sequence[Word]) -> bool:
+    """Return whether words, or parts of them, are printed on top of each other."""
+    ordered = sorted((round(word.base), word.left, word.right, word.size, word.text) for word in words)
+    return any(
+        left < end - 0.3 * size and base == line and (before in text or text in before)
+        for (line, _, end, size, before), (base, left, _, _, text) in pairwise(ordered)
     )
-
-
-def _is_doubled(word: Word) -> bool:
-    text = word.text
-    return len(text) >= 4 and text[::2] == text[1::2] and text.isalpha() and len(set(text)) > 1

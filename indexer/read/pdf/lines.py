@@ -111,7 +111,9 @@ def _joined(lines: list[Line]) -> list[Line]:
         last: Line | None = None
         for line in row:
             gap = line.left - last.right if last else 0.0
-            if last and -0.5 * last.size <= gap <= _TIGHT * max(last.size, line.size):
+            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
+                last = found[-1] = max(last, line, key=lambda one: len(one.words))
+            elif last and -0.5 * last.size <= gap <= _TIGHT * max(last.size, line.size):
                 words = sorted((*last.words, *line.words), key=lambda word: word.left)
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))
                 last = line_of(words, big.base, big.size)

@@ -7,7 +7,7 @@ from indexer.read.pdf.columns import in_order
 from indexer.read.pdf.grids import with_spans
 from indexer.read.pdf.lines import Line, lines_of
 from indexer.read.pdf.paragraphs import Block, blocks_of
-from indexer.read.pdf.running_heads import edges_of
+from indexer.read.pdf.running_heads import edges_of, ends_of
 from indexer.read.pdf.tables import Table, ruled, unruled
 
 
@@ -16,15 +16,17 @@ class Page:
 
     def __init__(self, characters: Characters) -> None:
         self.characters = characters
-        self.lines = lines_of(characters.words)
+        self.lines = lines_of((*characters.words, *characters.filled))
+        self.ends = ends_of(self.lines)
         self.edges = edges_of(self.lines, *characters.height) if self.lines else []
 
 
 def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
     """Return the blocks of a page in reading order, without the lines of these identities."""
     found = page.characters
-    if not found.words:
-        return [Block("page", found.text)] if found.text.strip() else []
+    opened = [Block("text", note) for note in found.notes]
+    if not page.lines:
+        return [Block("page", found.text), *opened] if found.text.strip() else opened
     own = [line for line in page.lines if id(line) not in heads] or page.lines  # what is all of a page is no head of it
     spanned, own, drawn = with_spans(own, found.rules)
     tables, lines = ruled(own, drawn)
@@ -33,4 +35,4 @@ def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
     blocks += [block for turned in found.turned for block in laid_out(Page(turned), ())]
     if found.aside:
         blocks.append(Block("text", " ".join(found.aside)))
-    return blocks
+    return blocks + opened

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from indexer.read.pdf.lines import Line, rows_of
@@ -24,6 +24,8 @@ _MOST_NUMBERS = 20  # of a row
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}", re.IGNORECASE)
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
+
+Ends = tuple[str, str, int]
 
 
 class Edge(NamedTuple):
@@ -149,11 +151,16 @@ def _is_page_number(edge: Edge, page: int, count: int) -> bool:
     )
 
 
-def are_twins(one: Sequence[Line], other: Sequence[Line]) -> bool:
-    """Return whether most lines of two pages are the same but for numbers, as on an invoice and its copy."""
-    keys = [Counter(_DIGITS.sub("#", line.text) for line in lines) for lines in (one, other)]
-    shorter = min(map(Counter.total, keys))
-    return shorter >= _LEAST_ALIKE and (keys[0] & keys[1]).total() > _TWINS * shorter
+def are_twins(one: Mapping[Ends, int], other: Mapping[Ends, int]) -> bool:
+    """Return whether most lines of two pages are alike in the same places, as on an invoice and its copy."""
+    shorter = min(sum(one.values()), sum(other.values()))
+    common = sum(min(count, other[line]) for line, count in one.items() if line in other)
+    return shorter >= _LEAST_ALIKE and common > _TWINS * shorter
+
+
+def ends_of(lines: Iterable[Line]) -> Mapping[Ends, int]:
+    """Return the first and last words of the lines of a page with their heights, each with its count."""
+    return Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in lines)
 
 
 def _counts(edge: Edge, other: Edge, pages: int) -> bool:

@@ -38,15 +38,23 @@ def rule(left: float, bottom: float, right: float, top: float) -> str:
     return f"0.5 w {left} {bottom} m {right} {top} l S"
 
 
-def drawn(*pages: str, bookmarks: Sequence[tuple[str, int]] = (), turned: int = 0) -> bytes:
-    """Return a PDF of pages of 600 × 800 points; bookmarks are titles with the number of a page from 0."""
+def drawn(
+    *pages: str, bookmarks: Sequence[tuple[str, int]] = (), turned: int = 0, annotations: Sequence[str] = ()
+) -> bytes:
+    """Return a PDF of pages of 600 × 800 points.
+
+    Bookmarks are titles with the number of a page from 0; annotations are entries of a dictionary, on the first page.
+    """
     courier = "<< /Type /Font /Subtype /Type1 /BaseFont /Courier"
     script = f"{courier} /ToUnicode {6 + len(bookmarks) + 2 * len(pages)} 0 R >>"
     fonts = f"<< /F1 3 0 R /F2 4 0 R /F3 {courier} >> /F4 {script} >>"
     first = 6 + len(bookmarks)
+    own = [f"{first + 2 * len(pages) + 1 + place} 0 R" for place in range(len(annotations))]
+    fields = " ".join(one for one, entries in zip(own, annotations, strict=True) if "/Widget" in entries)
     kids = " ".join(f"{first + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
-        f"<< /Type /Catalog /Pages 2 0 R {'/Outlines 5 0 R' if bookmarks else ''} >>",
+        f"<< /Type /Catalog /Pages 2 0 R {'/Outlines 5 0 R' if bookmarks else ''} "
+        f"/AcroForm << /Fields [{fields}] >> >>",
         f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold >>",
@@ -58,6 +66,7 @@ def drawn(*pages: str, bookmarks: Sequence[tuple[str, int]] = (), turned: int = 
     for number, stream in enumerate(pages):
         objects += [
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Rotate {turned} "
+            f"/Annots [{'' if number else ' '.join(own)}] "
             f"/Contents {first + 1 + 2 * number} 0 R /Resources << /Font {fonts} >> >>",
             f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
         ]
@@ -65,6 +74,7 @@ def drawn(*pages: str, bookmarks: Sequence[tuple[str, int]] = (), turned: int = 
     unicode_map += "".join(f"<{code:02x}> <{code + many - 1:02x}> <{letter:04x}> " for code, letter, many in _RANGES)
     unicode_map += "endbfrange"
     objects.append(f"<< /Length {len(unicode_map)} >>\nstream\n{unicode_map}\nendstream")
+    objects += [f"<< /Type /Annot {entries} >>" for entries in annotations]
     out, offsets = bytearray(b"%PDF-1.4\n"), []
     for number, content in enumerate(objects, start=1):
         offsets.append(len(out))
