@@ -169,6 +169,8 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
         row, below = rows[end], rows[end + 1 :]
         if any(len(text) > _LONGEST_NAME for text in row) or not _numbers_name(row, below):
             break
+        if end > begin and _is_title(row):
+            break
         if end > begin and not (_divides(rows[end - 1], row) or _contrasts(row, below, rows[end - 1])):
             break
         end += 1

@@ -130,7 +130,9 @@ class Table:
         for is_head, run in groupby(heads):
             end = begin + sum(1 for _ in run)
             if is_head and not found:
-                found[begin] = end if end < len(grid) and end - begin <= _MOST_HEADS else begin + 1
+                is_shown = end < len(grid) and end - begin <= _MOST_HEADS
+                first, last = find_head(grid[begin : begin + _SAMPLE]) if is_shown else (0, 1)  # units may follow
+                found[begin] = begin + last if first == 0 and last > end - begin else end if is_shown else begin + 1
             elif is_head and find_head(grid[begin : begin + _SAMPLE]) == (0, end - begin):
                 found[begin] = end
             begin = end

@@ -106,6 +106,7 @@ HEADS = {
     "units": ("Station,Height,Rain\n,m,mm\nPier,4,12\nHill,310,30", 0, "Station,Height m,Rain mm"),
     "units in brackets": ("Station,Height,Rain\n,[m],[%]\nPier,4,12\nHill,310,30", 0, "Station,Height [m],Rain [%]"),
     "units with a name": ("Place,Height,Rain\nUnit,m,mm\nPier,4,12\nHill,310,30", 0, "Place Unit,Height m,Rain mm"),
+    "a part of the body": ("Zone,Price\nNorth,\n1,2\n3,4", 0, "Zone,Price"),
     "a missing value": ("Name,Age\nBob,n/a\nAda,36\nAlan,41", 0, "Name,Age"),
     "a word among values": ("Name,Score\nBob,absent\nAda,36\nAlan,41", 0, "Name,Score"),
     "a name twice": ("Day,Amount,Amount\n2024-01-01,5,6\n2024-01-02,7,8", 0, "Day,Amount,Amount"),

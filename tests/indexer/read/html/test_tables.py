@@ -36,6 +36,13 @@ TABLES = {
         "<tr><th>Station<th>Height<th>Rain<tr><th><th>m<th>mm<tr><td>Pier<td>4<td>12",
         ["Station | Height m | Rain mm", "Pier | 4 | 12"],
     ),
+    "units without an element": (
+        (
+            "<thead><tr><th>Station<th>Height<th>Rain</thead><tr><td><td>m<td>mm<tr><td>Pier<td>4<td>12<tr>"
+            "<td>Hill<td>310<td>30"
+        ),
+        ["Station | Height m | Rain mm", "Pier | 4 | 12", "Hill | 310 | 30"],
+    ),
     "a corner of another kind": (
         "<tr><td><th colspan=2>Sales<tr><td><th>2023<th>2024<tr><th>North<td>510<td>640",
         [" | Sales 2023 | Sales 2024", "North | 510 | 640"],
