@@ -1,5 +1,7 @@
 """EPUB to content: its chapters in reading order, each read as the HTML it is."""
 
+import re
+
 from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.read.extraction import Extraction
@@ -14,6 +16,7 @@ _ROOTFILE = "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile"
 _OPF = "{http://www.idpf.org/2007/opf}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _MODIFIED = f"{_OPF}meta[@property='dcterms:modified']"
+_REFERENCE = re.compile(r"(?=<a\b[^<>]*\bnoteref\b|<sup\b[^<>]*><a\b)")  # number of a note, right behind a word
 _CHAPTER = ("application/xhtml+xml", "text/html")
 
 
@@ -35,7 +38,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
         for chapter in (items[entry] for entry in spine if entry in items):
             if chapter not in package:
                 continue
-            found = extract(decode(package.read(chapter), None, markup=True))
+            found = extract(_REFERENCE.sub(" ", decode(package.read(chapter), None, markup=True)))
             sections += [
                 Section(section.path or ((found.title,) if found.title else ()), None, section.text)
                 for section in found.sections

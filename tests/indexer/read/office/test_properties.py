@@ -113,6 +113,14 @@ def test_epub_reads_notes_formulas_and_merged_cells_as_pages_do() -> None:
     assert [section.text for section in read("a.epub", files.epub(first=chapter)).sections] == [expected]
 
 
+def test_notes_of_epub_stand_apart_from_words() -> None:
+    refers = '<a epub:type="noteref" href="#n">1</a>', '<sup><a href="notes.xhtml#n">2</a></sup>'
+    note = '<aside epub:type="footnote" id="n">Old.</aside>'
+    text = f"<html><body><p>pier{refers[0]} and quay{refers[1]}.</p>{note}</body></html>"
+    [section] = read("a.epub", files.epub(first=text)).sections
+    assert section.text == "pier 1 and quay 2.\n\nOld."
+
+
 def test_pdf_keeps_its_pages() -> None:
     document = read("a.pdf", files.pdf("Cats sleep most\nof the day.", "", "Dogs bark.", title="Zoo"))
     assert (document.title, document.date) == ("Zoo", "2026-05-01")
