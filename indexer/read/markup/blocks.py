@@ -58,6 +58,12 @@ def _text_of(state: StateBlock, line: int) -> str:
     return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
 
 
+def _begins_with(state: StateBlock, line: int, signs: str) -> bool:
+    """Return whether one of these signs begins a line: asked first, as every rule sees every line."""
+    place = state.bMarks[line] + state.tShift[line]
+    return place < state.eMarks[line] and state.src[place] in signs and not state.is_code_block(line)
+
+
 def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hidden: bool = False) -> None:
     """Write a paragraph; the tags of a hidden one are not written."""
     if not text.strip():
@@ -154,9 +160,9 @@ def _without_options(lines: Sequence[str]) -> Sequence[str]:
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a line that opens or closes a container: only its title is text."""
-    line = _text_of(state, start)
+    line = _text_of(state, start) if _begins_with(state, start, ":/@") else ""
     signs = _COLONS.match(line)
-    if signs is None or state.is_code_block(start):
+    if signs is None:
         return False
     if silent:
         return True
@@ -181,7 +187,7 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a box or tab of MkDocs: a line of signs with a title, and what is indented below."""
-    found = None if state.is_code_block(start) else _BOX.fullmatch(_text_of(state, start))
+    found = _BOX.fullmatch(_text_of(state, start)) if _begins_with(state, start, "!?=") else None
     kind = _BOX_KIND.match(found[1] or found[2] or "") if found else None
     if kind is None or kind.string[kind.end() : kind.end() + 1] not in ("", '"', "'"):
         return False
@@ -197,7 +203,7 @@ def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def read_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Leave out a line that is no text."""
-    found = None if state.is_code_block(start) else _LINES.match(_text_of(state, start))
+    found = _LINES.match(_text_of(state, start)) if _begins_with(state, start, "(;-<{@") else None
     if found is None:
         return False
     if not silent:
@@ -209,7 +215,12 @@ def read_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Leave out an import or export of JavaScript, up to an empty line outside of its brackets."""
-    if state.level or state.sCount[start] or not _ESM.match(state.src, state.bMarks[start], state.eMarks[start]):
+    if (
+        state.level
+        or state.sCount[start]
+        or not _begins_with(state, start, "ie")
+        or not _ESM.match(state.src, state.bMarks[start], state.eMarks[start])
+    ):
         return False
     depth, line = 0, start
     end = min(end, start + _LONGEST_MODULE)
@@ -225,7 +236,7 @@ def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a block of code between tags of a template."""
-    found = None if state.is_code_block(start) else _HIGHLIGHT.match(_text_of(state, start))
+    found = _HIGHLIGHT.match(_text_of(state, start)) if _begins_with(state, start, "{") else None
     if found is None or state.env.get("unclosed"):
         return False
     ending = re.compile(_HIGHLIGHT_END % found[1])
@@ -243,7 +254,7 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read lines that are nothing but tags, which may span empty lines."""
     place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[end - 1]
-    if state.is_code_block(start) or state.src[place : place + 1] not in ("{", "<", "%"):
+    if not _begins_with(state, start, "{<%"):
         return False
     words: list[str] = []
     while place < limit and state.src[place] != "\n":
@@ -263,7 +274,7 @@ def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read HTML; where Markdown is parsed within it, only its tags."""
     place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[start]
-    found = None if silent or state.is_code_block(start) else _HTML.match(state.src, place, limit)
+    found = None if silent or not _begins_with(state, start, "<") else _HTML.match(state.src, place, limit)
     if found and found[1] not in _PREFORMATTED:
         tag = state.src[place : (state.src.find(">", place, limit) + 1) or limit]
         if state.env.get(IS_MDX) or _PARSES_WITHIN.search(tag):

@@ -14,7 +14,8 @@ _REFERENCED = re.compile(r"\[!\w+[ ]\[[^\[\]\n]{0,300}\]\([^()\n]{0,300}\)\]|\[!
 ATTRIBUTES = re.compile(r"\{(:?)([^{}\n]{0,300})\}")
 _ATTRIBUTE = re.compile(r"[#.][\w:.-]+|[\w:-]+=(?:\"[^\"]*\"|'[^']*'|[^\s\"'{}]+)|-")
 _ATTRIBUTE_WORDS = re.compile(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+")
-_ROLE = re.compile(r"\{([A-Za-z][\w:+-]{0,60})\}(`+)([^`]+)\2(?!`)|:[A-Za-z][\w:+-]{0,60}:`([^`]+)`")
+_ROLE = re.compile(r"\{([A-Za-z][\w:+-]{0,60})\}(`+)([^`]+)\2(?!`)|:([A-Za-z][\w:+-]{0,60}):`([^`]+)`")
+_SERIES = frozenset({"PEP", "RFC"})  # roles whose text is a number
 _EMOJI = re.compile(r":[\w+][\w+-]{0,60}:(?!\w)")
 _ICON = re.compile(r":[a-z][a-z0-9]*(?:-[a-z0-9_]+)+:")
 _WIKI_LINK = re.compile(r"!?\[\[(?!\s)([^\[\]\n|]{1,300})(?:\\?\|([^\[\]\n]{1,300}))?\]\](?![(\[])")
@@ -33,7 +34,8 @@ _emojize(":tada:", language="alias")  # its table is a file, and readers open no
 
 def read_mark(state: StateInline, silent: bool) -> bool:
     """Read the mark at a place, if one is there: a rule of the parser."""
-    return any(rule(state, silent) for rule in _RULES.get(state.src[state.pos], ()))
+    rules = _RULES.get(state.src[state.pos])
+    return rules is not None and any(rule(state, silent) for rule in rules)
 
 
 def attributes_in(found: re.Match[str]) -> list[str] | None:
@@ -77,7 +79,10 @@ def _inline_tag(state: StateInline, silent: bool) -> bool:
 
 def _role(state: StateInline, silent: bool) -> bool:
     found = _ROLE.match(state.src, state.pos, state.posMax)
-    return found is not None and _take(state, silent, found.end(), shown_text(found[3] or found[4]))
+    if found is None:
+        return False
+    name, text = (found[1] or found[4]).upper(), shown_text(found[3] or found[5])
+    return _take(state, silent, found.end(), f"{name} {text}" if name in _SERIES else text)
 
 
 def _attribute_list(state: StateInline, silent: bool) -> bool:

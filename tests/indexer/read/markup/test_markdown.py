@@ -95,6 +95,7 @@ DIRECTIVES = [
     ("```{math}\na^2 + b_1\n```", ["a^2 + b_1"], ["{math}"]),
     ("(here)=\n## A heading\n\nSee {doc}`guide <g>`, {py:func}`~os.path.join` and {kbd}`Ctrl`.",
      ["A heading", "See guide, join and Ctrl."], ["(here)=", "{", "~"]),
+    ("By {pep}`508` and :rfc:`2119`.", ["By PEP 508 and RFC 2119."], ["{", "`"]),
     ("See :ref:`the part <x>` and :class:`Cat`.", ["See the part and Cat."], [":ref:", "`"]),
     ("```{r setup, echo=FALSE}\nx <- 1\n```", ["x <- 1"], ["{r", "echo"]),
     ('``` {.python title="a.py" hl_lines="2"}\nx = 1\n```', ["a.py", "x = 1"], ["hl_lines", "{"]),
