@@ -21,7 +21,10 @@ _GOES_TO = re.compile(
     r"""\blocation(?:\.href)?\s{0,9}(?:=(?!=)|\.(?:replace|assign)\s{0,9}\()\s{0,9}(["'])([^"'\s]+)\1\s{0,9}(?=[;)}]|$|\n)"""
 )
 # 2026-01-31, 31-Jan-2026, 1/31/2026, Jan 31, 2026, 31 Jan 2026, 2026-Jan-31
-_DATE = re.compile(r"\d{1,4}[-/. ](?:\d{1,2}|[A-Z][a-z]{2})[-/. ]\d{2,4}|[A-Z][a-z]{2} \d{1,2}, \d{4}")
+_DATE = re.compile(
+    r"\b(?:\d{4}[-/](?:\d\d|[A-Z][a-z]{2})[-/]\d\d|\d{1,2}[-/. ](?:\d\d?|[A-Z][a-z]{2})[-/. ]\d{4}"
+    r"|[A-Z][a-z]{2} \d{1,2}, \d{4})\b"
+)
 _PATH = re.compile(r"(?:^|[\s\[])(?:/\S{0,2000}|\S{1,2000}/)\s*$")  # at the end of a title
 _TITLE = re.compile(r"<title>([^<]{0,2000})<", re.IGNORECASE)
 _LOOKED_AT = 20_000  # characters of a page that may be a listing

@@ -99,7 +99,8 @@ class _Tags:
                 self.nofollow += 1
             elif href and len(href) <= _LONGEST:
                 self.hrefs[href] = None
-                self.strangers += _OF_FOLDER.fullmatch(href) is None
+                if self.strangers <= _MOST_STRANGERS:
+                    self.strangers += _OF_FOLDER.fullmatch(href) is None
                 if len(self.hrefs) > _MOST:
                     raise ParseError(f"more than {_MOST:,} links")
         elif tag in ("frame", "iframe"):
