@@ -155,10 +155,12 @@ def _without_armour(text: str) -> str:
             ending, place = "\n\n", found.end()  # after the name of the hash
         else:
             ending, place = f"-----END PGP {found[1]}-----", found.end()
-        close = text.find(ending, place)
-        place = close + len(ending) if close >= 0 else place
         if found[1] == "MESSAGE":
             notes.add("a part of a mail was not read: it is encrypted")
+        close = text.find(ending, place)
+        if close < 0:
+            break
+        place = close + len(ending)
     return "".join([*pieces, text[place:]]) if place else text
 
 

@@ -223,13 +223,14 @@ def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     ):
         return False
     depth, line = 0, start
-    end = min(end, start + _LONGEST_MODULE)
+    end = min(end, start + (1 if state.env.get("unclosed_module") else _LONGEST_MODULE))
     while line < end and (depth > 0 or not state.isEmpty(line)):
         text = _text_of(state, line)
         if line > start and depth <= 0 and not _ESM.match(text) and not text.startswith((".", "}", ")", "]")):
             break
         depth += sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
         line += 1
+    state.env["unclosed_module"] = depth > 0
     state.line = start + 1 if depth > 0 else line  # brackets that nobody closes do not swallow the text
     return True
 
