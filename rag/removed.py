@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from rag.errors import SettingsError
 
 _OIDC = "an authenticating proxy such as oauth2-proxy logs people in, and user_header names them"
+_REMOTE = "an index is a folder of this machine; export and import move it, and --store milvus://… shares it"
 
 SETTINGS = {
     "oidc_issuer": _OIDC,
@@ -13,8 +14,13 @@ SETTINGS = {
     "oidc_user_claim": _OIDC,
     "oidc_groups_claim": _OIDC,
     "oidc_leeway": _OIDC,
+    "replica_dir": _REMOTE,
+    "poll": _REMOTE,
 }
-COMMANDS: dict[str, str] = {}
+COMMANDS = {
+    "push": _REMOTE,
+    "copy": "index --store milvus://… publishes what is built in the folder; export and import move an index",
+}
 ROUTES: dict[str, str] = {}  # paths
 
 
@@ -23,6 +29,12 @@ def refuse_variables(environ: Mapping[str, str]) -> None:
     for name, instead in SETTINGS.items():
         if f"PILOTLIGHT_{name.upper()}" in environ:
             raise SettingsError(f"PILOTLIGHT_{name.upper()} was removed: {instead}")
+
+
+def refuse_address(index: str) -> None:
+    """Raise SettingsError for an index that is given by its address: such indexes were removed."""
+    if "://" in index:
+        raise SettingsError(f"--index {index[:80]}: indexes at an address were removed: {_REMOTE}")
 
 
 def refuse_names(names: Iterable[str], where: str) -> None:

@@ -1,7 +1,6 @@
 """Every setting, declared once: flag, variable, default, help, limits and documentation follow from its field."""
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from embedder.cache import default_folder
 from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.model.spec import PACKAGED
 from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig
-from indexer.generation.layout import INSIGHTS, KEYS, collection_dir, is_url
+from indexer.generation.layout import INSIGHTS, KEYS, collection_dir
 from indexer.scope import Scope, patterns
 from rag.declaration import WORDS, Setting, setting
 from rag.query.options import EXPANSIONS, RERANKED
-from rag.removed import refuse_variables
+from rag.removed import refuse_address, refuse_variables
 
 MODEL_FIELDS = (
     "model",
@@ -34,18 +33,12 @@ MODEL_FIELDS = (
 class Settings:
     """The settings; without arguments, the defaults. `load` checks what it is given, the constructor does not."""
 
-    index: str = setting("pilotlight-index", "folder of the index; to read it, also s3:// or file://", "index")
+    index: str = setting("pilotlight-index", "folder of the index", "index")
     collection: str = setting("default", "name of the collection", "index")
     store: str = setting(
         "",
         "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index",
         "store",
-    )
-    replica_dir: str = setting(
-        "", "folder for copies of a remote index; empty = replicas in the cache folder", "replica"
-    )
-    poll: float = setting(
-        10.0, "seconds between checks of a remote index for changes", "replica", low=0.05, high=86_400
     )
     keep_generations: int = setting(2, "generations to keep, including the live one", "build", low=1, high=1000)
     hold_back_queries: str = setting(
@@ -340,11 +333,8 @@ class Settings:
 
     @property
     def index_dir(self) -> Path:
-        """The index folder; where the index is an address, that of its copy on this machine."""
-        if not is_url(self.index):
-            return Path(self.index).expanduser()
-        copies = Path(self.replica_dir).expanduser() if self.replica_dir else self.cache / "replicas"
-        return copies / hashlib.sha256(self.index.rstrip("/").encode()).hexdigest()[:16]
+        """The index folder."""
+        return Path(self.index).expanduser()
 
     @property
     def collection_dir(self) -> Path:
@@ -479,6 +469,7 @@ def load(
             values[name] = known.read(environ[known.variable], known.variable)
         elif name in configured:
             values[name] = known.read(configured[name], f"{name} in the configuration file")
+    refuse_address(values.get("index", ""))
     return Settings(**values)
 
 

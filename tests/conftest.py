@@ -127,19 +127,10 @@ _buckets = itertools.count()
 
 @pytest.fixture
 def bucket(object_store: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Address in a new bucket, which this process and those it starts may use."""
+    """Address of a new bucket, which this process and those it starts may use."""
     name = f"bucket-{next(_buckets)}"
     for variable, value in (("ACCESS_KEY_ID", "id"), ("SECRET_ACCESS_KEY", "secret"), ("ENDPOINT_URL", object_store)):
         monkeypatch.setenv(f"AWS_{variable}", value)
     request = urllib.request.Request(f"{object_store}/{name}", method="PUT")
     urllib.request.urlopen(request, timeout=10).close()
-    return f"s3://{name}/indexes/docs"
-
-
-@pytest.fixture(params=["file", "s3"])
-def place_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Address of a place with nothing in it, of either kind."""
-    if request.param == "s3":
-        return str(request.getfixturevalue("bucket"))
-    (tmp_path / "shared").mkdir()
-    return f"file://{tmp_path}/shared"
+    return f"s3://{name}"

@@ -111,7 +111,7 @@ def test_verb_links_to_the_settings_it_reads(verb):
 def command_lines() -> list[tuple[str, list[str]]]:
     """Every quoted run of `pilotlight` or of the rebuild script, with what follows the command."""
     found = []
-    for path in TEXTS:
+    for path in TEXTS[:-1]:  # the changelog tells of commands that are gone
         for block in fences(path, SHELLS):
             for line in block.replace("\\\n", " ").splitlines():
                 found += [(name_of(path), arguments) for arguments in _runs(line.removeprefix("$ "))]

@@ -4,8 +4,8 @@ from flask import Flask
 
 from rag.insights.recorder import Recorder
 from rag.serving.job_manager import JobManager
+from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue
-from rag.serving.replica_retriever import retriever_of
 from rag.settings import Settings, load
 from web.app import create_app
 from web.insights import questions_of
@@ -14,10 +14,10 @@ from web.insights import questions_of
 def application(settings: Settings | None = None) -> Flask:
     """Build the application, from the environment unless it is told; the model loads in the background.
 
-    Raises SettingsError, or StoreAddressError if the address of the index cannot be used.
+    Raises SettingsError.
     """
     settings = settings or load()
-    retriever = retriever_of(settings)
+    retriever = LiveRetriever(settings)
     retriever.start()
     pushes = PushedQueue(settings)
     recorder = Recorder(settings) if settings.insights else None

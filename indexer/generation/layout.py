@@ -37,11 +37,6 @@ DEFAULT = "default"  # the collection that is the index folder itself
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-def is_url(index: str) -> bool:
-    """Return whether an index is given by its address, and not as a folder."""
-    return "://" in index
-
-
 def is_collection_name(name: str) -> bool:
     """Return whether a collection may have this name; it is then safe as the name of a folder."""
     return _NAME.fullmatch(name) is not None

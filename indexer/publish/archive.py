@@ -22,6 +22,7 @@ from indexer.generation.current import current_id, generation_folder
 from indexer.generation.generation import Generation
 from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir
 from indexer.generation.manifest import (
+    LARGEST,
     MANIFEST,
     FileRecord,
     Manifest,
@@ -47,7 +48,6 @@ from indexer.publish.publish import (
 from indexer.publish.source_settings import without_leave
 from indexer.publish.verification import problems_of, verify
 
-_LARGEST_MANIFEST = 64 * 1024 * 1024  # bytes
 _COPY = 1 << 20  # bytes read at once
 _PADDING = 1 << 20  # bytes of zeros that may follow the end
 _GZIP = b"\x1f\x8b"
@@ -183,7 +183,7 @@ class _Archive:
         """The first member, which also says the generation's id."""
         name, size = self._next() or ("", 0)
         self.generation, _, member = name.partition("/")
-        if not is_generation_id(self.generation) or member != MANIFEST or size > _LARGEST_MANIFEST:
+        if not is_generation_id(self.generation) or member != MANIFEST or size > LARGEST:
             raise self._wrong("does not begin with the manifest of a generation")
         return b"".join(self._blocks(size))
 

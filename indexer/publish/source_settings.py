@@ -121,18 +121,12 @@ def without_leave(manifest: Manifest) -> Manifest:
     return replace(manifest, settings=_with_own(manifest.settings, own))
 
 
-def with_leave(manifest: Manifest) -> list[str]:
-    """Return the sources that have leave of their own to reach private addresses."""
-    return [source for source, given in _own(manifest.settings).items() if given.get("allow_private")]
-
-
-def leave_lost(before: Manifest, now: Manifest | None, done: str) -> list[str]:
-    """Warn of each source that had that leave and has none any more, after a generation was `done`, such as copied."""
-    still = with_leave(now) if now is not None else []
+def leave_lost(imported: Manifest) -> list[str]:
+    """Warn of each source that had that leave in the manifest of an archive, and has none any more."""
     return [
-        f"{source} was read with --allow-private, which is not {done}: index it again with the flag"
-        for source in with_leave(before)
-        if source not in still
+        f"{source} was read with --allow-private, which is not imported: index it again with the flag"
+        for source, given in _own(imported.settings).items()
+        if given.get("allow_private")
     ]
 
 

@@ -30,8 +30,6 @@ VERBS = {  # where each is below `rag.commands`, in a function with the name of 
     "rollback": ("upkeep.rollback", "verify an older generation and make it live"),
     "export": ("transfer.export", "write a generation to an archive"),
     "import": ("transfer.import_", "publish the generation in an archive"),
-    "copy": ("transfer.copy", "copy a generation to another store, verify it there and make it live"),
-    "push": ("transfer.push", "publish a generation for other servers to fetch"),
     "collections": ("upkeep.collections", "list the collections of the index"),
     "drop": ("upkeep.drop", "delete a collection permanently"),
     "keys": ("serve.keys", "create, list and remove the API keys of a server"),

@@ -23,7 +23,7 @@ def main() -> int:
     memory.prepare()
     threading.Thread(target=_start_reader, daemon=True).start()
     from rag.commands.embedders import lazy_embedder  # while the reader starts, which takes as long
-    from rag.commands.transfer.copying import publisher_of
+    from rag.serving.publisher import publisher_of
     from rag.serving.pushed_builder import PushedBuilder
     from rag.settings import load
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from indexer.generation.layout import CURRENT, is_url
+from indexer.generation.layout import CURRENT
 from rag.declaration import Setting, read_value
 from rag.errors import UsageError
 from rag.removed import flag_hint
@@ -200,10 +200,6 @@ class Verb(click.Command):
         ctx.obj = given = Given(flags, file)
         settings = given.settings()
         try:
-            if is_url(settings.index):
-                from rag.serving.replica_retriever import ready_copy
-
-                ready_copy(settings, str(ctx.info_name))
             found: Result | None = self(settings, **values)
             if found is None:
                 return 0

@@ -29,7 +29,7 @@ from typing import Any
 
 from indexer.errors import BuildLocked, SourceError
 from indexer.generation.current import current_id
-from indexer.generation.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, is_collection_name, is_url
+from indexer.generation.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, is_collection_name
 from indexer.generation.manifest import is_generation_id, read_manifest
 from indexer.publish.collections import live_id
 from indexer.publish.lock import writer_lock
@@ -82,8 +82,6 @@ class JobManager:
             JobRefused: a source is not allowed, or the collection cannot have this name.
             JobConflict: a job is under way, another process is building, or there is no source.
         """
-        if is_url(self._settings.index):
-            raise JobConflict(f"this is a copy of {self._settings.index}: build the index in its folder, and push it")
         names, within = self._checked(sources, add, collection)
         settings = named(self._settings, model) if model else self._as_built(collection)
         index_dir = self._settings.index_dir

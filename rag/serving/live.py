@@ -70,14 +70,10 @@ class LiveRetriever:
         make_reranker: MakeReranker = load_reranker,
     ) -> None:
         self._settings = settings
-        self._follower = self._following(make_embedder, make_reranker)
+        self._follower = Follower(settings, make_embedder, make_reranker)
         self._outcomes = SearchOutcomes()
         self.good_questions: GoodQuestions | None = None
         """The function that gives past questions that had a good answer, to be suggested."""
-
-    def _following(self, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> Follower:
-        """Return what follows the index."""
-        return Follower(self._settings, make_embedder, make_reranker)
 
     @property
     def on_run(self) -> Callable[[int, int], None] | None:

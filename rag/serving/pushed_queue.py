@@ -25,7 +25,7 @@ from typing import Any
 from indexer.decoding import one_line
 from indexer.errors import IndexUnwritable
 from indexer.generation.catalogue import document_id
-from indexer.generation.layout import COLLECTIONS, DEFAULT, PUSHED, collection_dir, is_collection_name, is_url
+from indexer.generation.layout import COLLECTIONS, DEFAULT, PUSHED, collection_dir, is_collection_name
 from indexer.publish.collections import live_id
 from indexer.publish.publish import check_space, disk_errors, prepare
 from indexer.read.access_list import LONGEST as LONGEST_READER
@@ -83,8 +83,7 @@ class PushedQueue:
 
     def start(self) -> None:
         """See from now on that what waits is indexed. Returns at once."""
-        if not is_url(self._settings.index):
-            self._thread.start()
+        self._thread.start()
 
     def close(self) -> None:
         """Leave that to others; the process that indexes goes on until nothing waits."""
@@ -211,8 +210,6 @@ class PushedQueue:
     def _store(self, collection: str) -> PushedStore:
         """The store of a collection that can be changed from here."""
         folder, settings = self._folder(collection), self._settings
-        if is_url(settings.index):
-            raise JobConflict(f"this is a copy of {settings.index}: push documents where the index is built")
         if settings.store and (collection != DEFAULT or live_id(folder) is None):
             raise JobConflict(
                 f"{settings.store} holds one collection, which is built in the folder {settings.index}: "

@@ -137,7 +137,7 @@ def verify_generation(store: Store, generation_id: str, embedder: Embedder | Non
         return [Check("content", False, str(error))]
     kept = next(iter(manifest.files.values())).sha256  # the only one is that of the whole content
     wrong = (
-        "" if found == kept else f"{store.name}: generation {generation_id} differs from its checksum; copy it again"
+        "" if found == kept else f"{store.name}: generation {generation_id} differs from its checksum; publish it again"
     )
     checks = [
         Check("counts", True, f"{manifest.counts.documents:,} documents, {manifest.counts.chunks:,} chunks"),

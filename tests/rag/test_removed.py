@@ -49,3 +49,11 @@ def test_a_removed_route_is_gone(path: str) -> None:
     answer = client.post(path, json={})
     assert answer.status_code == 410
     assert answer.get_json()["detail"] == f"{path} was removed: {removed.ROUTES[path]}"
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/docs", "file:///srv/index"])
+def test_an_index_at_an_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "x", "--index", address]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"pilotlight: --index {address}: indexes at an address were removed: ")
+    assert told.count("\n") == 1

@@ -19,7 +19,7 @@ from indexer.decoding import one_line
 from indexer.errors import FetchError, SourceError
 from indexer.sources.listing import Listing
 from indexer.sources.objects.address import BucketAddress
-from indexer.stores.remote.client import CREDENTIALS, EXTRA, PLACES, Trouble, first_line, open_bucket, trouble
+from indexer.sources.objects.client import CREDENTIALS, EXTRA, PLACES, Trouble, first_line, open_bucket, trouble
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

@@ -61,7 +61,7 @@ class MilvusStore:
             alias = self._milvus.call("describe_alias", self._address.name, most=_LOOKING)
         except IndexMissing as error:
             raise IndexMissing(
-                f"there is no index in {self.name}; move one there with: pilotlight copy --from INDEX --to {self.name}"
+                f"there is no index in {self.name}; publish one with: pilotlight index --store {self.name}"
             ) from error
         collection = alias["collection_name"]
         if (found := self._address.generation_of(collection)) is None:

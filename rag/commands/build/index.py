@@ -107,8 +107,8 @@ def index_sources(
     from rag.commands.build.judging import judge_of
     from rag.commands.embedders import lazy_embedder
     from rag.commands.published import published
-    from rag.commands.transfer.copying import publisher_of, reported
     from rag.serving.build_scheduler import BuildScheduler, scheduled_sources
+    from rag.serving.publisher import publisher_of, reported
     from rag.settings_file import ConfiguredSource, credentials_of
 
     seconds = None if every is None else read_interval(every)

@@ -16,7 +16,7 @@ def remove(settings: Settings, *, source: Sequence[str]) -> Result:
     from indexer.build.progress import progress_for
     from indexer.build.removal import remove_sources
     from rag.commands.published import published
-    from rag.commands.transfer.copying import publisher_of, reported
+    from rag.serving.publisher import publisher_of, reported
 
     folder = published(settings)
     progress = progress_for(sys.stderr, quiet=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 
-@verb("index", "store", "replica", "embedder", "rerank", "tokens", "boost", "synonyms", without=("poll",))
+@verb("index", "store", "embedder", "rerank", "tokens", "boost", "synonyms")
 @click.argument("a", help="live, the id of a generation, or NAME=VALUE,… of settings; after a generation too")
 @click.argument("b", help="what is compared with it, written likewise")
 @click.option(

@@ -30,11 +30,10 @@ MODE = option("mode", "how to search: hybrid (default), dense or lexical")
 @verb(
     "index",
     "store",
-    "replica",
     "embedder",
     "rerank",
     "serve",
-    without=("poll", "host", "port", "workers", "model_memory", "log_format", "log_queries"),
+    without=("host", "port", "workers", "model_memory", "log_format", "log_queries"),
 )
 @click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
 @option("k", "hits to return (default: 10)", "-k")

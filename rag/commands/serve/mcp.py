@@ -10,7 +10,7 @@ from rag.errors import SettingsError
 from rag.settings import Settings
 
 
-@verb("index", "store", "replica", "embedder", "rerank", "insights", prints=False)
+@verb("index", "store", "embedder", "rerank", "insights", prints=False)
 @click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
 @click.option(
     "--http", "port", metavar="PORT", type=WHOLE, help="listen on this port of 127.0.0.1 (default: use standard input)"
@@ -31,19 +31,18 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
 
             library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
         else:
-            from indexer.generation.layout import is_url
             from rag.commands.embedders import plans, prepare, prepare_embedder
             from rag.commands.published import published
             from rag.insights.recorder import Recorder
-            from rag.serving.replica_retriever import retriever_of
+            from rag.serving.live import LiveRetriever
 
-            if not (settings.store or is_url(settings.index)):
+            if not settings.store:
                 published(settings)
             embedder, *others = plans(settings)
             prepare_embedder(settings, embedder)
             for plan in others:
                 prepare(plan)
-            retriever = retriever_of(settings)
+            retriever = LiveRetriever(settings)
             retriever.start()
             stack.callback(retriever.close)
             recorder = None

@@ -17,7 +17,6 @@ from rag.settings import Settings
 @verb(
     "index",
     "store",
-    "replica",
     "embedder",
     "rerank",
     "serve",
@@ -35,7 +34,6 @@ def serve(settings: Settings) -> Result | None:
     from multiprocessing import get_context
 
     from embedder import cpu
-    from indexer.generation.layout import is_url
     from rag.answer.endpoint import Endpoint
     from rag.commands.embedders import plans, prepare, prepare_embedder, verifying
     from rag.commands.serve.workers import share_cores
@@ -49,18 +47,15 @@ def serve(settings: Settings) -> Result | None:
     with verifying(known):
         from rag.serving import preflight
     settings = preflight.in_one_process(settings)
-    check = None
-    if not is_url(settings.index):  # which may be out of reach for now
-        # In a process of its own: what libraries open does not survive the fork of the workers.
-        check = get_context("fork").Process(target=_check, args=(preflight.check_servable, settings, plan.fingerprint))
-        check.start()
+    # In a process of its own: what libraries open does not survive the fork of the workers.
+    check = get_context("fork").Process(target=_check, args=(preflight.check_servable, settings, plan.fingerprint))
+    check.start()
     become_server: Callable[[], NoReturn] = import_module("web.server.__main__").main
-    if check:
-        check.join()
-        if check.exitcode and check.exitcode < 0:
-            raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")
-        if check.exitcode:
-            sys.exit(2)  # it has said why
+    check.join()
+    if check.exitcode and check.exitcode < 0:
+        raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")
+    if check.exitcode:
+        sys.exit(2)  # it has said why
     prepare_embedder(settings, plan)
     for each in known[1:]:
         prepare(each)  # compiles once, here, and not in every worker

@@ -12,7 +12,7 @@ from rag.settings import Settings
 _OTHER_ARCHIVES = {".zip", ".7z", ".rar", ".bz2", ".tbz", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".jar"}
 
 
-@verb("index", "replica", without=("poll",))
+@verb("index")
 @click.argument(
     "file",
     type=PATH,

@@ -36,6 +36,6 @@ def import_(settings: Settings, *, file: Path) -> Result:
     except PilotlightError as error:
         warnings.append(f"cannot tell whether these settings can serve it: {error}")
     report = {"file": str(file), "collection": settings.collection, **described(manifest), "warnings": warnings}
-    warnings += leave_lost(manifest, None, "imported")
+    warnings += leave_lost(manifest)
     lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
     return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])

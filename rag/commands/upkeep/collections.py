@@ -7,7 +7,7 @@ from rag.commands.verb import Result, verb
 from rag.settings import Settings
 
 
-@verb("index", "replica", without=("collection", "poll"))
+@verb("index", without=("collection",))
 def collections(settings: Settings) -> Result:
     """List the collections of the index."""
     from embedder.errors import PilotlightError

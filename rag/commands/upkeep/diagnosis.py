@@ -23,7 +23,7 @@ from indexer.read.ocr import installation as ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.git.program import version as git_version
 from indexer.sources.names import address_kind
-from indexer.stores.remote.client import version as obstore_version
+from indexer.sources.objects.client import version as obstore_version
 from rag.commands.published import published
 from rag.commands.upkeep.users import examine_users
 from rag.models.known_models import find

@@ -7,7 +7,7 @@ from rag.commands.verb import Result, verb
 from rag.settings import Settings
 
 
-@verb("index", "store", "replica", without=("poll",))
+@verb("index", "store")
 def generations(settings: Settings) -> Result:
     """List the generations of the collection."""
     from rag.commands.published import published

@@ -17,7 +17,7 @@ def publish(settings: Settings, generation: str | None) -> Result:
     from indexer.publish.held_back import held_back
     from indexer.publish.publish import roll_back
     from rag.commands.published import published
-    from rag.commands.transfer.copying import publisher_of
+    from rag.serving.publisher import publisher_of
 
     folder = published(settings)
     held = held_back(folder)

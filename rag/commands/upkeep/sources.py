@@ -5,7 +5,7 @@ from rag.commands.verb import Result, verb
 from rag.settings import Settings
 
 
-@verb("index", "replica", without=("poll",))
+@verb("index")
 def sources(settings: Settings) -> Result:
     """List what the live generation was made from."""
     from rag.commands.published import published

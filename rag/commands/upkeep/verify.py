@@ -9,7 +9,7 @@ from rag.commands.verb import Result, verb
 from rag.settings import Settings
 
 
-@verb("index", "store", "replica", "embedder", without=("poll",))
+@verb("index", "store", "embedder")
 @click.option("--generation", metavar="ID", help="id of the generation (default: live)")
 @click.option("--quick", is_flag=True, help="skip the vectors, and load no model")
 def verify(settings: Settings, *, generation: str | None = None, quick: bool = False) -> Result:

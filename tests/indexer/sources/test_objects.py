@@ -352,7 +352,7 @@ def test_a_bucket_that_is_not_there(each: Store) -> None:
     [("s3", "AWS_SECRET_ACCESS_KEY"), ("gs", "GOOGLE_SERVICE_ACCOUNT"), ("az", "AZURE_STORAGE_ACCOUNT_KEY")],
 )
 def test_no_credentials(scheme: str, variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("indexer.stores.remote.client._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("indexer.sources.objects.client._RETRY", {"max_retries": 0})
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(SourceError, match=f"there are no credentials for {scheme}://: set .*{variable}") as caught:
@@ -381,7 +381,7 @@ def test_secrets_are_sent_and_seen_nowhere(
 
 
 def test_a_signature_in_an_address_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.stores.remote.client._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("indexer.sources.objects.client._RETRY", {"max_retries": 0})
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2024&sig=horsebattery%3D")
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1")

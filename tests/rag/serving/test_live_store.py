@@ -8,12 +8,12 @@ import pytest
 
 from indexer.stores.folder_store import FolderStore
 from rag import deadline
-from rag.commands.transfer.copying import copy
 from rag.errors import DeadlinePassed, FingerprintMismatch, NotReady, SettingsError
 from rag.query.options import MODES
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.serving.preflight import check_servable, in_one_process
+from rag.serving.publisher import copy
 from rag.serving.store_access import roll_back, store_at
 from rag.settings import load
 from tests.dummy import DummyEmbedder

@@ -126,15 +126,11 @@ def test_a_full_disk(index: Path, sender: FlaskClient, monkeypatch: pytest.Monke
     assert "1 MB free" in str(assert_problem(sender.post(URL, json=PAGE), 507)["detail"])
 
 
-@pytest.mark.parametrize(
-    ("settings", "collection"),
-    [({"index": "s3://bucket/docs"}, "default"), ({"store": "milvus://db:1/docs"}, "default")],
-)
-def test_where_nothing_is_built(index: Path, settings: dict[str, str], collection: str) -> None:
+def test_where_nothing_is_built(index: Path) -> None:
     sender = client_for(index)
     limits = sender.application.extensions["limits"]
-    sender.application.extensions["pushes"] = PushedQueue(replace(limits, **settings))
-    assert_problem(sender.post(URL, json=PAGE | {"collection": collection}), 409)
+    sender.application.extensions["pushes"] = PushedQueue(replace(limits, store="milvus://db:1/docs"))
+    assert_problem(sender.post(URL, json=PAGE), 409)
     assert_problem(sender.delete(URL, query_string={"url": PAGE["url"]}), 409)
 
 

@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 
 from indexer.stores.folder_store import FolderStore
-from rag.commands.transfer.copying import copy
 from rag.serving.live import LiveRetriever
+from rag.serving.publisher import copy
 from rag.serving.store_access import store_at
 from rag.settings import load
 from tests.dummy import DummyEmbedder

@@ -54,15 +54,12 @@ def version() -> str:
         return ""
 
 
-def open_bucket(
-    scheme: str, name: str, prefix: str | None = None, *, timeout: float = 30.0, user_agent: str | None = None
-) -> "ObjectStore":
+def open_bucket(scheme: str, name: str, *, timeout: float, user_agent: str) -> "ObjectStore":
     """Open a bucket, with credentials and endpoint from the environment; nothing is asked for yet.
 
     Args:
         scheme: s3, gs or az.
         name: of the bucket, or the container.
-        prefix: of all names, which is taken off them.
         timeout: seconds that one request may take.
         user_agent: what the store is told about who asks.
 
@@ -72,17 +69,19 @@ def open_bucket(
     """
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    client: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=timeout)}
-    if user_agent:
-        client["user_agent"] = user_agent
+    client: ClientConfig = {
+        "connect_timeout": timedelta(seconds=5),
+        "timeout": timedelta(seconds=timeout),
+        "user_agent": user_agent,
+    }
     # an endpoint without TLS is one that was named so
     if any(os.environ.get(variable, "").lower().startswith("http://") for variable in _ENDPOINTS[scheme]):
         client["allow_http"] = True
     if scheme == "s3":
-        return S3Store(name, prefix=prefix, client_options=client, retry_config=_RETRY)
+        return S3Store(name, client_options=client, retry_config=_RETRY)
     if scheme == "gs":
-        return GCSStore(name, prefix=prefix, client_options=client, retry_config=_RETRY)
-    return AzureStore(name, prefix=prefix, client_options=client, retry_config=_RETRY)
+        return GCSStore(name, client_options=client, retry_config=_RETRY)
+    return AzureStore(name, client_options=client, retry_config=_RETRY)
 
 
 def trouble(error: Exception) -> Trouble:

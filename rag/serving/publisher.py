@@ -1,4 +1,4 @@
-"""Generations on their way from store to store: nothing is embedded, and nothing goes live before it is checked."""
+"""Brings what was built in an index folder into a store: nothing is embedded, nothing is live before it is checked."""
 
 import dataclasses
 import sys
@@ -16,13 +16,12 @@ from embedder.errors import PilotlightError
 from indexer.build.report import BuildReport
 from indexer.errors import IndexCorrupt
 from indexer.number_format import counted
-from indexer.publish.source_settings import leave_lost
 from indexer.rowset import ScoredRows
 from indexer.stores.digest import digest_of
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.store import ScannedDocument, Searchable, Store
 from rag.clock import StepTimer
-from rag.errors import CopyDiffers, NotPublished, SettingsError
+from rag.errors import CopyDiffers, NotPublished
 from rag.serving.store_access import live_id, store_at
 from rag.settings import Settings
 
@@ -50,49 +49,24 @@ class CopyReport:
     seconds: float
     warnings: list[str]  # what the target's generation lacks that the source's had
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
-        return dataclasses.asdict(self)
 
-    def table(self) -> str:
-        """Lay it out for a terminal."""
-        overlap = ", ".join(f"{share:.3f} {kind}" for kind, share in self.overlap.items())
-        rows = {
-            "generation": f"{self.generation} is live in {self.target}",
-            "copied": f"from {self.source}" if self.copied else "nothing: already there",
-            "documents": f"{self.documents:,}",
-            "chunks": f"{self.chunks:,}",
-            "checksum": self.checksum,
-            "samples": f"{self.samples}, with overlap {overlap}",
-            "seconds": f"{self.seconds:,.1f}",
-        }
-        lines = [f"{name:<12} {value}" for name, value in rows.items()]
-        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
-
-
-def copy(
-    source: Store, target: Store, generation_id: str | None = None, *, keep: int, step: Callable[[str], None]
-) -> CopyReport:
-    """Make a generation of one store the live one of another; what was live there stays so until it is checked.
+def copy(source: FolderStore, target: Store, *, keep: int, step: Callable[[str], None]) -> CopyReport:
+    """Make the live generation of a folder that of a store; what was live there stays so until it is checked.
 
     A copy that was interrupted is made again from its start.
 
     Args:
         source: where it is.
         target: where it is to be.
-        generation_id: which; the live one unless it is given.
         keep: generations that the target keeps, this one included.
         step: told what is done next.
 
     Raises:
-        SettingsError: both are the same place.
         CopyDiffers: what came out is not what went in; it has been removed.
         StoreError, IndexerError: what the stores raise; what was live is so still.
     """
-    if source.name == target.name:
-        raise SettingsError(f"{source.name} cannot be copied to itself: give --to another place")
     start = time.monotonic()
-    with closing(source.read(generation_id)) as reading:
+    with closing(source.read()) as reading:
         manifest = reading.manifest
         name, live = manifest.id, live_id(target)
         checked = _checked_if_there(source, target, name, live, step)
@@ -140,7 +114,7 @@ def _told(entries: Iterable[ScannedDocument], total: int, step: Callable[[str], 
 
 
 def _checked_if_there(
-    source: Store, target: Store, name: str, live: str | None, step: Callable[[str], None]
+    source: FolderStore, target: Store, name: str, live: str | None, step: Callable[[str], None]
 ) -> Checked | None:
     """Compare a generation that the target already has; None if there is none, or it has to be written again."""
     if name not in target.ids():
@@ -153,7 +127,7 @@ def _checked_if_there(
         return None
 
 
-def _check(source: Store, target: Store, name: str, step: Callable[[str], None]) -> Checked:
+def _check(source: FolderStore, target: Store, name: str, step: Callable[[str], None]) -> Checked:
     """Compare a generation of two stores: counts, content, and what searches find. Raises CopyDiffers."""
     where = f"generation {name} in {target.name}"
     with closing(source.open(name)) as ours, closing(target.open(name)) as theirs:
@@ -163,23 +137,23 @@ def _check(source: Store, target: Store, name: str, step: Callable[[str], None])
             ("dimensions", ours.dimension, theirs.dimension),
         ):
             if here != there:
-                raise CopyDiffers(f"{where} has {there:,} {what} instead of {here:,}: copy it again")
+                raise CopyDiffers(f"{where} has {there:,} {what} instead of {here:,}: publish it again")
         if ours.manifest.fingerprint != theirs.manifest.fingerprint:
-            raise CopyDiffers(f"{where} has the fingerprint of another embedder: copy it again")
+            raise CopyDiffers(f"{where} has the fingerprint of another embedder: publish it again")
         step("comparing the contents")
         digest, copied = _digest(source, name), _digest(target, name)
         if digest != copied:
-            raise CopyDiffers(f"{where} has checksum {copied[:12]}… instead of {digest[:12]}…: copy it again")
+            raise CopyDiffers(f"{where} has checksum {copied[:12]}… instead of {digest[:12]}…: publish it again")
         step("comparing searches")
         samples, overlap = _overlap(ours, theirs)
-        lost = leave_lost(ours.manifest, theirs.manifest, "copied")
+        lost = []
         if ours.tokens is not None and theirs.tokens is None:
             lost.append(f"{target.name} does not keep tokens: its searches rank without late interaction")
     for kind, share in overlap.items():
         if share < _LEAST_OVERLAP[kind]:
             raise CopyDiffers(
                 f"{where} has the same content, but {kind} searches find only {share:.0%} of the same passages: "
-                "check the index of that store, and copy it again"
+                "check the index of that store, and publish it again"
             )
     return Checked(digest, samples, overlap, lost)
 
@@ -242,11 +216,12 @@ class Publisher:
                 self.done = {"generation": name, "target": self._store.name, "copied": False}
             else:
                 with StepTimer(sys.stderr, f"publishing to {self._store.name}", quiet=self._quiet) as elapsed:
-                    self.done = copy(built, self._store, keep=self._keep, step=elapsed.step).as_dict()
+                    report = copy(built, self._store, keep=self._keep, step=elapsed.step)
+                self.done = dataclasses.asdict(report)
         except PilotlightError as error:
             raise NotPublished(
-                f"{error}; the build is complete in {folder}; publish it with: "
-                f"pilotlight copy --from {folder} --to {self._store.name}"
+                f"{error}; the build is complete in {folder}; the next index with --store {self._store.name} "
+                "publishes it, also where nothing has changed"
             ) from error
 
 
