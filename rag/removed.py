@@ -6,6 +6,7 @@ from rag.errors import SettingsError
 
 _OIDC = "an authenticating proxy such as oauth2-proxy logs people in, and user_header names them"
 _REMOTE = "an index is a folder of this machine; export and import move it, and --store milvus://… shares it"
+_TIMER = "a systemd timer or cron runs index again, as scripts/deploy/pilotlight-index.timer does"
 
 SETTINGS = {
     "oidc_issuer": _OIDC,
@@ -22,6 +23,8 @@ COMMANDS = {
     "copy": "index --store milvus://… publishes what is built in the folder; export and import move an index",
 }
 ROUTES: dict[str, str] = {}  # paths
+FLAGS = {"every": _TIMER}  # that were no settings
+SOURCE_KEYS = {"every": _TIMER, "watch": "index --watch follows all folders and files"}  # of [[source]]
 
 
 def refuse_variables(environ: Mapping[str, str]) -> None:
@@ -37,13 +40,13 @@ def refuse_address(index: str) -> None:
         raise SettingsError(f"--index {index[:80]}: indexes at an address were removed: {_REMOTE}")
 
 
-def refuse_names(names: Iterable[str], where: str) -> None:
+def refuse_names(names: Iterable[str], where: str, removed: Mapping[str, str] = SETTINGS) -> None:
     """Raise SettingsError for the first name in a configuration file that was removed; `where` names the file."""
     for name in names:
-        if name in SETTINGS:
-            raise SettingsError(f"{where}: {name} was removed: {SETTINGS[name]}")
+        if name in removed:
+            raise SettingsError(f"{where}: {name} was removed: {removed[name]}")
 
 
 def flag_hint(flag: str) -> str:
     """Return what takes the place of a flag that was removed; empty for any other."""
-    return SETTINGS.get(flag.removeprefix("--").replace("-", "_"), "")
+    return {**SETTINGS, **FLAGS}.get(flag.removeprefix("--").replace("-", "_"), "")

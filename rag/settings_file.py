@@ -11,15 +11,14 @@ from indexer.credentials import Credential
 from indexer.errors import ConfigError, SourceError
 from indexer.read.metadata import collect
 from indexer.sources.names import address_kind, full_name, refuse_secret
-from indexer.sources.schedule import read_interval
 from rag.credential_tables import read_credentials
 from rag.errors import SettingsError
-from rag.removed import refuse_names
+from rag.removed import SOURCE_KEYS, refuse_names
 from rag.settings import BY_NAME, SETTINGS, Settings, own_limits
 from rag.suggestions import refuse_unknown
 
 _TABLES = ("settings", "source", "credentials", "access")
-_KEYS = ("url", "path", "every", "watch", "collection", "metadata")
+_KEYS = ("url", "path", "collection", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,6 @@ class ConfiguredSource:
 
     source: str  # address, or absolute path
     collection: str | None = None  # None: as the settings say
-    every: float | None = None  # seconds
-    watch: bool = False
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)  # limits, see `CrawlLimits.own`
 
@@ -93,6 +90,7 @@ def credentials_of(settings: Settings) -> tuple[Credential, ...]:
 
 
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:
+    refuse_names(table, where, removed=SOURCE_KEYS)
     refuse_unknown(table, (*_KEYS, *OWN), where)
     if ("url" in table) == ("path" in table):
         raise SettingsError(f"{where} must have either url or path")
@@ -109,20 +107,9 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
             else "a folder or file, not an address"
         )
         raise SettingsError(f"{where}: {kind} must be {what}, not {name!r}")
-    every = None
-    if "every" in table:
-        try:
-            every = read_interval(_text(table, "every", where))
-        except ConfigError as error:
-            raise SettingsError(f"{where}: every: {error}") from error
-    watch = table.get("watch", False)
-    if not isinstance(watch, bool) or (watch and kind == "url"):
-        raise SettingsError(f"{where}: watch must be true or false, and needs a path; use every for a url")
     return ConfiguredSource(
         source=name if kind == "url" else full_name(str(folder / Path(name).expanduser())),
         collection=_text(table, "collection", where) if "collection" in table else None,
-        every=every,
-        watch=watch,
         metadata=_metadata(table.get("metadata", {}), where),
         own=_own(table, name, where),
     )

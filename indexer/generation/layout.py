@@ -7,7 +7,7 @@ building/crawl.sqlite  pages that an interrupted build has fetched
 repositories/<hash>/ copies of remote Git repositories that are sources
 lock                 held by the one process that may write
 held_back.json       which generation was held back, and why
-readings.json        when each source was last read, for schedules
+readings.json        of older versions: when each source was last read
 keys.json            who may use a server
 jobs/<id>/           builds that a server was asked for
 pushed/              documents that were sent to a server, as they came

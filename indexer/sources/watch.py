@@ -98,6 +98,6 @@ class Watcher:
                 if changes:
                     self._told.put(source)
         except (OSError, RuntimeError) as error:
-            self._told.put(SourceError(f"cannot watch {source}: {error}; use --every instead"))
+            self._told.put(SourceError(f"cannot watch {source}: {error}; have systemd or cron run index again instead"))
         finally:
             began.set()

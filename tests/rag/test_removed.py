@@ -57,3 +57,18 @@ def test_an_index_at_an_address_is_refused(address: str, capsys: pytest.CaptureF
     told = capsys.readouterr().err
     assert told.startswith(f"pilotlight: --index {address}: indexes at an address were removed: ")
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", removed.FLAGS)
+def test_a_removed_flag_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", f"--{name}", "x"]) == 2
+    assert capsys.readouterr().err == f"pilotlight: --{name} was removed: {removed.FLAGS[name]}\n"
+
+
+@pytest.mark.parametrize("name", removed.SOURCE_KEYS)
+def test_a_removed_key_of_a_source_is_refused(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "pilotlight.toml"
+    file.write_text(f"[[source]]\npath = 'x'\n{name} = '6h'\n")
+    with pytest.raises(SettingsError) as error:
+        read_settings_file(file)
+    assert str(error.value) == f"{file}: source 1: {name} was removed: {removed.SOURCE_KEYS[name]}"

@@ -25,7 +25,6 @@ def test_everything(tmp_path: Path) -> None:
 
             [[source]]
             url = "https://docs.example.org/"
-            every = "6h"
             include = ["/guide/", "*.html$"]
             exclude = "*/old/,*/draft/"
             max_depth = 3
@@ -35,7 +34,6 @@ def test_everything(tmp_path: Path) -> None:
             [[source]]
             path = "notes"
             max_bytes = 5_000
-            watch = true
             collection = "team"
             metadata = { team = "core", audience = ["operators", "developers"] }
             """,
@@ -44,7 +42,6 @@ def test_everything(tmp_path: Path) -> None:
     assert read.sources == (
         ConfiguredSource(
             "https://docs.example.org/",
-            every=21_600,
             own={
                 "max_depth": 3,
                 "include": ("/guide/", "*.html$"),
@@ -56,7 +53,6 @@ def test_everything(tmp_path: Path) -> None:
         ConfiguredSource(
             str(tmp_path / "notes"),
             collection="team",
-            watch=True,
             metadata={"team": ("core",), "audience": ("operators", "developers")},
             own={"max_bytes": 5_000},
         ),
@@ -84,10 +80,11 @@ def test_an_empty_file(tmp_path: Path) -> None:
         ("[[source]]\nurl='notes'", "url must be an http, https, git\\+https, git\\+file, s3, gs or az address"),
         ("[[source]]\npath='http://a.test/'", "path must be a folder or file"),
         ("[[source]]\npath=''", "path must be a text"),
-        ("[[source]]\npath='x'\nevery='soon'", "source 1: every: an interval is"),
-        ("[[source]]\npath='x'\nevery=6", "every must be a text"),
-        ("[[source]]\npath='x'\n[[source]]\nurl='http://a.test/'\nwatch=true", "source 2: watch must be"),
-        ("[[source]]\npath='x'\nwatch='yes'", "watch must be"),
+        (
+            "[[source]]\npath='x'\n[[source]]\npath='y'\nevery='6h'",
+            "source 2: every was removed: a systemd",
+        ),
+        ("[[source]]\npath='x'\nwatch=true", "source 1: watch was removed: index --watch follows"),
         ("[[source]]\npath='x'\nmetadata=1", "metadata must be a table"),
         ("[[source]]\npath='x'\nmetadata={a=1}", "metadata must be a table"),
         ("[[source]]\npath='x'\nmetadata={a=''}", "metadata has 1 names or values"),
@@ -97,9 +94,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
         ("[[source]]\nurl='https://a.test'\nlink_template='https://b.test/{path}'", "link_template is not for a site"),
         ("[[source]]\nurl='git+file:///x'\nlink_template='https://b.test/'", "link_template needs {path}"),
         ("[[source]]\nurl='s3://x'\ndelay=1", "delay is not for a bucket"),
-        ("[[source]]\nurl='az://x/y'\nwatch=true", "watch must be true or false, and needs a path"),
         ("[[source]]\npath='git+file:///x'", "path must be a folder or file"),
-        ("[[source]]\nurl='git+file:///x'\nwatch=true", "watch must be true or false, and needs a path"),
         ("[[source]]\nurl='http://a.test/'\nmax_depth='deep'", "source 1: max_depth must be a whole number"),
         ("[[source]]\nurl='http://a.test/'\ninclude='docs'", "source 1: include and exclude are patterns"),
         ("[[source]]\nurl='http://a.test/'\nallow_private='10.0.0.1/8'", "source 1: allow_private is yes, no or"),

@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--watch",
     is_flag=True,
-    help="keep running and re-read folders and files when they change; others need --every, or an interval each",
-)
-@click.option(
-    "--every", metavar="INTERVAL", help="keep running and re-read at this interval, such as 90s, 15m, 6h or 1d"
+    help="keep running and re-read folders and files when they change; others are read once",
 )
 @click.option("--full", is_flag=True, help="reprocess unchanged pages too")
 @click.option("--quiet", is_flag=True, help="show no progress")
@@ -85,7 +82,6 @@ def index_sources(
     within: Mapping[str, Sequence[str]] | None = None,
     quiet: bool = False,
     watch: bool = False,
-    every: str | None = None,
     progress: "Progress | None" = None,
     own: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -94,24 +90,21 @@ def index_sources(
     Without sources, those of the configuration file, or else of the live generation, are read again; with `add`, these
     are read as well. With `full`, everything is asked for and cut anew. `within` names, by source, the places that it
     may not leave. `own` has limits by name for the sources that are named here, or for all where none is; they are kept
-    with them. With `watch` or `every`, stay and read again what has changed, or every so often, until the process is
-    told to stop.
+    with them. With `watch`, stay and read folders and files again that have changed, until the process is told to stop.
     """
     from indexer.errors import SourceError
     from indexer.generation.previous import live_sources
     from indexer.publish.collections import list_collections
     from indexer.publish.publish import disk_errors, nothing_left, prepare
-    from indexer.sources.names import full_name, refuse_bare_host, refuse_secret
-    from indexer.sources.schedule import read_interval
+    from indexer.sources.names import address_kind, full_name, refuse_bare_host, refuse_secret
     from rag.commands.build.cluster import cluster_of
     from rag.commands.build.judging import judge_of
     from rag.commands.embedders import lazy_embedder
     from rag.commands.published import published
-    from rag.serving.build_scheduler import BuildScheduler, scheduled_sources
     from rag.serving.publisher import publisher_of, reported
+    from rag.serving.source_builds import SourceBuilds
     from rag.settings_file import ConfiguredSource, credentials_of
 
-    seconds = None if every is None else read_interval(every)
     folder = settings.collection_dir
     if add and not sources:
         raise SourceError("--add needs a source")
@@ -130,32 +123,32 @@ def index_sources(
     ] or [  # a file says all of it: what it does not say is not kept
         dataclasses.replace(source, own={**dict.fromkeys(OWN), **source.own, **given}) for source in configured
     ]
-    entries = scheduled_sources(named, settings.collection, every=seconds, watch=watch)
+    if watch and all(address_kind(one.source) for one in named):
+        raise SourceError("--watch is for folders and files: have systemd or cron run index again for other sources")
     config = settings.build_config(within)  # before the model is loaded, so that a bad value is told at once
     config = dataclasses.replace(config, credentials=credentials_of(settings))
     embedder = lazy_embedder(settings, quiet=quiet)
     judge = judge_of(settings, embedder, quiet=quiet)
     publisher = publisher_of(settings, quiet=quiet)
-    if publisher and len({entry.collection for entry in entries}) > 1:
+    if publisher and len({one.collection or settings.collection for one in named}) > 1:
         raise SettingsError(f"{settings.store} holds one collection, but the sources belong to several")
     with nothing_left(settings.index_dir), cluster_of(settings, embedder.fingerprint) as cluster:
         with disk_errors(settings.index_dir):
             prepare(settings.index_dir)
-        work = BuildScheduler(
+        work = SourceBuilds(
             settings,
             config,
             embedder,
-            entries,
+            named,
             full=full,
             quiet=quiet,
             progress=progress,
             cluster=cluster,
             then=publisher,
             judge=judge,
-            own={(one.collection or settings.collection, one.source): one.own for one in named},
         )
-        if watch or every:
-            work.keep()
+        if watch:
+            work.watch()
             counts = f"{work.published:,} published, {work.held_back:,} held back, {work.failed:,} failed"
             return work.as_dict(), f"{counted(work.runs, 'run')}, {counts}"
         reports = work.once()

@@ -1,0 +1,197 @@
+"""Indexes that follow their sources: real folders, a real site, real signals."""
+
+import os
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from indexer.config import BuildConfig, CrawlLimits
+from indexer.generation.current import current_id
+from indexer.generation.layout import collection_dir
+from indexer.publish.held_back import HeldBack
+from rag.serving.source_builds import SourceBuilds
+from rag.settings import load
+from rag.settings_file import ConfiguredSource
+from tests.dummy import DummyEmbedder
+from tests.indexer.server import Reply, Site
+
+CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
+HUNG = 30  # seconds, after which a test that waits for a change that never comes fails
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "cats.txt").write_text("Cats purr.")
+    return folder
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr("indexer.crawl.fetch._BACKOFF", 0.01)
+    server = Site()
+    server.pages(index="<h1>Zoo</h1><p>Zebras have stripes.")
+    yield server
+    server.close()
+
+
+@pytest.fixture(autouse=True)
+def _in_time() -> Iterator[None]:
+    def hung(*_: object) -> None:
+        raise TimeoutError("nothing happened")
+
+    before = signal.signal(signal.SIGALRM, hung)
+    signal.alarm(HUNG)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def watch(tmp_path: Path, *sources: str, steps: list[Callable[[], object]]) -> tuple[SourceBuilds, list[str]]:
+    """Keep an index fresh; after each run comes the next step, and after the last the process is told to stop."""
+    said: list[str] = []
+    todo = iter([*steps, lambda: os.kill(os.getpid(), signal.SIGTERM)])
+
+    def say(text: str) -> None:
+        said.append(text)
+        next(todo)()
+
+    settings = load({"index": str(tmp_path / "index")}, {})
+    work = SourceBuilds(settings, CONFIG, DummyEmbedder(), list(map(ConfiguredSource, sources)), quiet=True, say=say)
+    work.watch()
+    return work, said
+
+
+def documents(index: Path) -> dict[str, str]:
+    path = index / "generations" / current_id(index) / "documents.sqlite"
+    with sqlite3.connect(path) as database:
+        return dict(database.execute("SELECT url, metadata FROM documents"))
+
+
+def test_a_watched_folder_is_followed(tmp_path: Path, notes: Path) -> None:
+    dogs = tmp_path / "dogs.txt"
+    dogs.write_text("Dogs bark.")
+    work, said = watch(
+        tmp_path,
+        str(notes),
+        steps=[
+            lambda: dogs.rename(notes / "dogs.txt"),  # at once, so that it is never seen empty
+            lambda: (notes / "cats.txt").unlink(),
+        ],
+    )
+    assert [line.partition(", 0 failed")[0].partition(": generation")[0] for line in said] == [
+        "default: 1 new, 0 changed, 0 gone, 0 unchanged",
+        "default: 1 new, 0 changed, 0 gone, 1 unchanged",
+        "default: 0 new, 0 changed, 1 gone, 1 unchanged",
+    ]
+    assert work.as_dict() == {"runs": 3, "published": 3, "held_back": 0, "failed": 0}
+    assert list(documents(tmp_path / "index")) == [(notes / "dogs.txt").as_uri()]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_what_cannot_be_read_keeps_nothing_else_and_is_tried_again(
+    tmp_path: Path, notes: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag.serving.source_builds.RETRY", 0.1)
+    good = site.routes["/"]
+
+    def recover() -> None:
+        site.routes["/"] = good
+
+    def change() -> None:
+        site.hits.clear()
+        (notes / "cats.txt").unlink()
+
+    site.routes["/"] = Reply(b"", 503, {})
+    work, said = watch(tmp_path, str(notes), site.url, steps=[lambda: None, recover, change])
+    assert "1 new" in said[0]
+    assert "failed, will retry" in said[1]
+    assert "1 new, 0 changed, 0 gone, 1 unchanged" in said[2]
+    assert "0 new, 0 changed, 1 gone, 1 unchanged" in said[3]
+    assert work.as_dict() == {"runs": 4, "published": 3, "held_back": 0, "failed": 1}
+    assert site.hits == [], "only the folder had changed"
+
+
+def test_a_folder_that_is_taken_away_and_put_back(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag.serving.source_builds.RETRY", 0.1)
+    away = tmp_path / "away"
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        if len(said) == 1:
+            notes.rename(away)
+        elif "failed" in text and away.exists():
+            away.rename(notes)
+        elif "failed" not in text and notes.exists():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    settings = load({"index": str(tmp_path / "index")}, {})
+    SourceBuilds(settings, CONFIG, DummyEmbedder(), [ConfiguredSource(str(notes))], quiet=True, say=say).watch()
+    assert "failed, will retry" in said[1]
+    assert said[-1].startswith("default: nothing has changed: 1 document,")
+    assert all("failed, will" in line for line in said[1:-1]), "nothing was taken for gone meanwhile"
+
+
+def test_collections_and_metadata(tmp_path: Path, notes: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "birds.md").write_text("---\nteam: birds\n---\n\nBirds sing.\n")
+    sources = [
+        ConfiguredSource(str(other), collection="team", metadata={"team": ("core",), "for": ("a", "b")}),
+        ConfiguredSource(str(notes)),
+    ]
+    settings = load({"index": str(tmp_path / "index")}, {})
+
+    def once(metadata: dict[str, tuple[str, ...]]) -> dict[str, object]:
+        named = [*sources[:1], ConfiguredSource(str(notes), metadata=metadata)]
+        reports = SourceBuilds(settings, CONFIG, DummyEmbedder(), named, quiet=True).once()
+        return {name: report.published for name, report in reports.items()}
+
+    assert once({}) == {"default": True, "team": True}
+    assert list(documents(collection_dir(settings.index_dir, "team")).values()) == [
+        '{"team": "birds", "for": ["a", "b"]}'
+    ]
+    assert once({}) == {"default": False, "team": False}
+    assert once({"kind": ("note",)}) == {"default": True, "team": False}
+    assert list(documents(settings.index_dir).values()) == ['{"kind": "note"}']
+
+
+def test_what_is_held_back_is_counted(tmp_path: Path, notes: Path) -> None:
+    sources = [ConfiguredSource(str(notes))]
+    settings = load({"index": str(tmp_path / "index")}, {})
+
+    first = SourceBuilds(settings, CONFIG, DummyEmbedder(), sources, quiet=True).once()["default"].generation
+    (notes / "cats.txt").write_text("Cats purr, and are held back.")
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    work = SourceBuilds(
+        settings,
+        CONFIG,
+        DummyEmbedder(),
+        sources,
+        quiet=True,
+        say=say,
+        judge=lambda live, draft: HeldBack(draft.name, f"worse than {live.name}"),
+    )
+    work.watch()
+    assert work.as_dict() == {"runs": 1, "published": 0, "held_back": 1, "failed": 0}
+    assert said[0].startswith("default: held back: generation ")
+    assert said[0].endswith(f"worse than {first}")
+
+
+def test_full_is_for_every_collection_and_for_one_time(tmp_path: Path, notes: Path) -> None:
+    settings = load({"index": str(tmp_path / "index")}, {})
+    sources = [ConfiguredSource(str(notes)), ConfiguredSource(str(notes), collection="team")]
+    SourceBuilds(settings, CONFIG, DummyEmbedder(), sources, quiet=True).once()
+    work = SourceBuilds(settings, CONFIG, DummyEmbedder(), sources, full=True, quiet=True)
+    assert [report.published for report in work.once().values()] == [True, True]
+    assert [report.published for report in work.once().values()] == [False, False]
