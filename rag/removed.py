@@ -36,8 +36,9 @@ def refuse_variables(environ: Mapping[str, str]) -> None:
 
 def refuse_address(index: str) -> None:
     """Raise SettingsError for an index that is given by its address: such indexes were removed."""
-    if "://" in index:
-        raise SettingsError(f"--index {index[:80]}: indexes at an address were removed: {_REMOTE}")
+    scheme, mark, _ = index.partition("://")
+    if mark:  # what follows may have a secret
+        raise SettingsError(f"--index {scheme[:20]}://…: indexes at an address were removed: {_REMOTE}")
 
 
 def refuse_names(names: Iterable[str], where: str, removed: Mapping[str, str] = SETTINGS) -> None:
