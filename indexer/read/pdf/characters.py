@@ -14,9 +14,9 @@ import pypdfium2.raw as pdfium
 from indexer import notes
 from indexer.read.extraction import tidy
 from indexer.read.pdf.annotations import Filled, pieces, read_annotations
-from indexer.read.pdf.directions import FROM_THE_RIGHT, Glyph, is_right_to_left, runs_of
+from indexer.read.pdf.directions import FROM_THE_RIGHT, MARK, Glyph, is_right_to_left, runs_of
 from indexer.read.pdf.drawings import Rule, Turn, Upright, drawn_lines
-from indexer.read.pdf.letters import DOUBLED, Word, is_printed_twice, spaced_words
+from indexer.read.pdf.letters import APART, Word, is_printed_twice, spaced_words
 
 _MOST_CHARACTERS = 200_000  # of a page whose layout is looked at
 _MOST_WORDS = 30_000
@@ -97,7 +97,7 @@ def _characters(page: Any, text_page: Any) -> Characters:
         return Characters(_simple(text_page)) if count else _empty(page)
     reader = _Reader(page, text_page, text)
     frames: Frames = {}
-    if not FROM_THE_RIGHT.search(text) and not DOUBLED.search(text):
+    if not FROM_THE_RIGHT.search(text) and not APART.search(text):
         frames = reader.words()
     if not frames or any(is_printed_twice(words) for _, words in frames.values()):
         frames = reader.words_by_place()
@@ -235,6 +235,7 @@ class _Reader:
         text_page = self._text_page
         x, y = ctypes.c_double(), ctypes.c_double()
         matrix, box = pdfium.FS_MATRIX(), pdfium.FS_RECTF()
+        sides = west_side, east_side, south_side, north_side = [ctypes.c_double() for _ in range(4)]
         glyphs: defaultdict[int | None, list[Glyph]] = defaultdict(list)
         last: tuple[float, float] | None = None
         for found in _LETTER.finditer(self._text):
@@ -245,9 +246,15 @@ class _Reader:
             pdfium.FPDFText_GetMatrix(text_page, place, matrix)
             turn = _turn(matrix.a, matrix.b, matrix.c, matrix.d)
             a, b, c, d = _TURNS[turn or 0]
-            pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
             start, base = a * x.value + b * y.value, c * x.value + d * y.value
-            left, right = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
+            if MARK.match(found[0]):  # has no width, but ink
+                pdfium.FPDFText_GetCharBox(text_page, place, *sides)
+                start = left = right = (
+                    a * (west_side.value + east_side.value) + b * (south_side.value + north_side.value)
+                ) / 2
+            else:
+                pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
+                left, right = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
             if last == (x.value, y.value) and glyphs[turn]:  # a part of a ligature
                 one = glyphs[turn][-1]
                 if one.text == found[0] and not self._is_one_object(place - 1, place):

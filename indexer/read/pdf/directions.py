@@ -12,11 +12,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 FROM_THE_RIGHT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+MARK = re.compile(
+    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4]"
+)
 _FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")  # letters as they look at the beginning or end of a word
 _LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # as PDFium has those of lam and others, reversed
 _SAME_LINE = 0.15  # of the size: between base lines
 _COPY = 0.15  # of the size: a letter that is nearer to the same one is a copy of it
-_SPACE = 0.15  # of the size: a gap that parts words
+_SPACE = 0.17  # of the size: a gap that parts words
 _PIECE = 1.0  # of the size: a gap that parts pieces of a line
 _SEPARATORS = frozenset(".,:/\u066b\u066c")  # inside a number
 _SIGNS = frozenset("+-%$€£#°\u066a\u20aa")  # of a number, unless letters of Arabic script are before it
@@ -51,9 +54,9 @@ Sequenced = tuple[Glyph | None, bool]  # None: a space; whether it is read from 
 
 
 def is_right_to_left(glyphs: Sequence[Glyph]) -> bool:
-    """Return whether most letters are of scripts that are written from right to left."""
+    """Return whether a page is of a script from right to left; names and addresses there are often in Latin letters."""
     right, left = _letters(glyphs)
-    return right >= left
+    return 2 * right >= left
 
 
 def runs_of(glyphs: Sequence[Glyph], *, from_the_right: bool) -> Iterator[Run]:
@@ -80,7 +83,7 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
     rows: list[list[Glyph]] = []
     marks: list[Glyph] = []
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.base):
-        if unicodedata.category(glyph.text[0]) == "Mn":
+        if MARK.match(glyph.text):
             marks.append(glyph)
         elif rows and rows[-1][0].base - glyph.base <= _SAME_LINE * glyph.size:
             rows[-1].append(glyph)

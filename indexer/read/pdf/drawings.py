@@ -12,8 +12,7 @@ _MOST_FORMS = 100  # pictures and pages within it
 _MOST_SEGMENTS = 20_000  # of the paths of a page that are no line themselves
 _MOST_OF_A_PATH = 1_000
 _THIN = 3.0  # points: what is drawn lower than this is a line
-_LONG = 15.0  # points: and longer than this
-_SHORT = 5.0  # points: a vertical one is longer than this
+_LONG = 5.0  # points: and longer than this
 
 Point = tuple[float, float]
 Turn = tuple[int, int, int, int]  # x' = ax + by, y' = cx + dy
@@ -75,7 +74,7 @@ def _line(start: Point, end: Point) -> Rule | Upright | None:
     width, height = abs(end[0] - start[0]), abs(end[1] - start[1])
     if width >= _LONG and height <= _THIN:
         return Rule(min(start[0], end[0]), max(start[0], end[0]), (start[1] + end[1]) / 2)
-    if height >= _SHORT and width <= _THIN:
+    if height >= _LONG and width <= _THIN:
         return Upright((start[0] + end[0]) / 2, min(start[1], end[1]), max(start[1], end[1]))
     return None
 

@@ -10,7 +10,7 @@ from indexer import notes
 from indexer.read.pdf.drawings import Rule, Upright
 from indexer.read.pdf.letters import Word
 from indexer.read.pdf.lines import Line, joined, line_of, rows_of
-from indexer.read.pdf.tables import ROW, Table, table_of
+from indexer.read.pdf.tables import LONG, ROW, Table, table_of
 from indexer.read.tables import Cell, column_names, find_head, spread
 
 _ALIKE = 4.0  # points between lines that are one side of a cell, or that touch
@@ -55,7 +55,8 @@ def with_spans(
         if min(len(xs), len(ys)) < 3 or places > _MOST_PLACES:
             continue
         boxes = _boxes(rules, uprights, xs, ys)
-        if not boxes or len(boxes) == places:
+        is_plain = len(boxes) == places and all(line.right - line.left >= LONG for line in rules)
+        if not boxes or is_plain:  # plain ones are read as other drawn tables are
             continue
         inside = _fill(boxes, lines, xs, ys)
         texts = [box.text for box in boxes]

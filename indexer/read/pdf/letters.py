@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 _TOKEN = 2  # characters between two spaces that may be part of a spaced word
-DOUBLED = re.compile(r"(?<!\S)([^\W\d_])\1(?!\1)([^\W\d_])\2")  # a word of which each letter is printed twice
+# letters apart, or a word of which each letter is printed twice
+APART = re.compile(r"(?<!\S)(?:[^\W\d_] [^\W\d_](?!\S)|([^\W\d_])\1(?!\1)([^\W\d_])\2)")
 _LEAST = 3  # pieces of a spaced word
 _LEAST_ALONE = 5  # pieces of one on a line of its own, next to which nothing shows how wide a space is
 _SPACE = (0.2, 0.7)  # of the size: gaps as wide as an ordinary space

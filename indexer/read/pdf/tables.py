@@ -11,6 +11,7 @@ from indexer.records import COLUMNS
 
 _ALIKE = 4.0  # points between the ends of lines that belong to one table
 _MOST_STACKS = 40  # sets of drawn lines on a page that are looked at
+LONG = 15.0  # points: drawn lines that are shorter are no side of a table
 _TOUCH = 2.0  # points between parts of a drawn line
 _LEAST_ROWS = 3  # of a table without drawn lines
 _STRIP = 0.4  # of the size: least white space between columns
@@ -62,7 +63,7 @@ def ruled(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[
     tables: list[Table] = []
     left = sorted(lines, key=lambda line: -line.base)
     uprights = _tall([line for line in drawn if isinstance(line, Upright)])
-    for stack in _stacks(_whole([line for line in drawn if isinstance(line, Rule)])):
+    for stack in _stacks(_whole([line for line in drawn if isinstance(line, Rule) and line.right - line.left >= LONG])):
         west, east = stack[0].left - _ALIKE, stack[0].right + _ALIKE
         own = [line for line in uprights if west + 2 * _ALIKE < line.x < east - 2 * _ALIKE]
         sides = [[line for line in uprights if abs(line.x - x) <= 2 * _ALIKE] for x in (stack[0].left, stack[0].right)]
