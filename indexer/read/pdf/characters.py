@@ -21,10 +21,12 @@ from indexer.read.pdf.letters import APART, Word, is_printed_twice, spaced_words
 _MOST_CHARACTERS = 200_000  # of a page whose layout is looked at
 _MOST_WORDS = 30_000
 _SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
+_SAMPLE = 20  # letters of a page that are looked at
 _LEVEL = 0.1  # slope of text that counts as level
 _LEAST_WITH_LINES = 6  # words that run in another direction than most of a page, next to which lines are looked for
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
+_STRANGE = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
 _SIGN = re.compile("[\ud800-\udfff\x02\ufffe\u00ad]")  # that stands for something else
 _HALF = re.compile("[\ud800-\udfff]")
 _HYPHENS = ("\x02", "\ufffe")  # what PDFium gives for a hyphen that ends a line
@@ -95,6 +97,8 @@ def _characters(page: Any, text_page: Any) -> Characters:
     text = _all_text(text_page, count) if 0 < count <= _MOST_CHARACTERS else ""
     if not text:
         return Characters(_simple(text_page)) if count else _empty(page)
+    if _is_unmapped(text_page, text):
+        notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
     reader = _Reader(page, text_page, text)
     frames: Frames = {}
     if not FROM_THE_RIGHT.search(text) and not APART.search(text):
@@ -117,6 +121,16 @@ def _characters(page: Any, text_page: Any) -> Characters:
     if not made:  # all of it lies outside the visible page
         return _empty(page)
     return replace(made[0], aside=tuple(word.text for word in aside), turned=tuple(made[1:]))
+
+
+def _is_unmapped(text_page: Any, text: str) -> bool:
+    """Return whether a page has numbers of glyphs instead of letters, or letters that only its font knows."""
+    strange = len(_STRANGE.findall(text))
+    if not strange or 5 * strange > len(text):
+        return bool(strange)
+    sample = range(0, len(text), 1 + len(text) // _SAMPLE)
+    unmapped = sum(pdfium.FPDFText_HasUnicodeMapError(text_page, place) == 1 for place in sample)
+    return bool(2 * unmapped > len(sample))
 
 
 def _empty(page: Any) -> Characters:

@@ -18,6 +18,7 @@ _MOST_LINES = 5_000  # on a page
 _MOST_CROSSINGS = 200_000
 _MOST_PLACES = 10_000  # of a grid
 _LONGEST_CELL = 2_000  # characters: boxes with more are no cells
+_MOSTLY = 5  # cells that are rectangles for each that is none, in a table
 _FILLED = 0.4  # share of cells that have a text, or boxes are a drawing
 
 Place = tuple[int, int]  # row and column of a grid, from 0
@@ -120,6 +121,7 @@ def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[floa
     walls = _sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
     boxes: list[_Box] = []
     taken: set[Place] = set()
+    odd = 0
     for place in ((row, column) for row in range(len(ys) - 1) for column in range(len(xs) - 1)):
         if place in taken:
             continue
@@ -138,10 +140,14 @@ def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[floa
                     todo.append(other)
         taken |= cell
         rows, columns = {row for row, _ in cell}, {column for _, column in cell}
-        if len(rows) * len(columns) != len(cell):
+        if len(rows) * len(columns) == len(cell):
+            boxes.append(_Box(min(rows), min(columns), max(rows) + 1, max(columns) + 1))
+        else:
+            odd += 1
+    if odd:
+        if len(boxes) >= _MOSTLY * odd:  # a drawing has more of them
             notes.add("a table in a PDF with cells that are no rectangles: its merged cells were not read as such")
-            return []
-        boxes.append(_Box(min(rows), min(columns), max(rows) + 1, max(columns) + 1))
+        return []
     return boxes
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 _TOKEN = 2  # characters between two spaces that may be part of a spaced word
 # letters apart, or a word of which each letter is printed twice
-APART = re.compile(r"(?<!\S)(?:[^\W\d_] [^\W\d_](?!\S)|([^\W\d_])\1(?!\1)([^\W\d_])\2)")
+APART = re.compile(r"(?<!\S)(?:[^\W\d_] [^\W\d_] [^\W\d_]{1,2}(?!\S)|([^\W\d_])\1(?!\1)([^\W\d_])\2)")
 _LEAST = 3  # pieces of a spaced word
 _LEAST_ALONE = 5  # pieces of one on a line of its own, next to which nothing shows how wide a space is
 _SPACE = (0.2, 0.7)  # of the size: gaps as wide as an ordinary space
@@ -102,6 +102,14 @@ def _is_like_a_word(text: str) -> bool:
 
 def is_printed_twice(words: Sequence[Word]) -> bool:
     """Return whether words, or parts of them, are printed on top of each other."""
+    ends: dict[int, float] = {}  # by base line
+    for _, left, right, base, size, *_ in words:
+        line = round(base)
+        if left < ends.get(line, left) - 0.3 * size:
+            break
+        ends[line] = right
+    else:  # all lines go on to the right
+        return False
     ordered = sorted((round(word.base), word.left, word.right, word.size, word.text) for word in words)
     return any(
         left < end - 0.3 * size and base == line and (before in text or text in before)

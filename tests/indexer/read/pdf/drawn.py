@@ -28,6 +28,11 @@ def from_the_right(right: float, y: float, words: str, *, size: float = 10) -> s
     return "\n".join(script(right - 0.6 * size * place, y, one, size=size) for place, one in places if one != " ")
 
 
+def unmapped(x: float, y: float, codes: str) -> str:
+    """A piece of text in a font that does not say what its letters are; codes in hexadecimal, four digits each."""
+    return f"BT /F5 10 Tf 1 0 0 1 {x} {y} Tm <{codes}> Tj ET"
+
+
 def lines(x: float, y: float, *texts: str, step: float = 12, fixed: bool = False) -> str:
     """Lines below each other."""
     return "\n".join(text(x, y - step * number, line, fixed=fixed) for number, line in enumerate(texts))
@@ -47,7 +52,12 @@ def drawn(
     """
     courier = "<< /Type /Font /Subtype /Type1 /BaseFont /Courier"
     script = f"{courier} /ToUnicode {6 + len(bookmarks) + 2 * len(pages)} 0 R >>"
-    fonts = f"<< /F1 3 0 R /F2 4 0 R /F3 {courier} >> /F4 {script} >>"
+    descendant = "<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Nameless /DW 500 /CIDToGIDMap /Identity "
+    descendant += "/CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> >>"
+    nameless = (
+        f"<< /Type /Font /Subtype /Type0 /BaseFont /Nameless /Encoding /Identity-H /DescendantFonts [{descendant}] >>"
+    )
+    fonts = f"<< /F1 3 0 R /F2 4 0 R /F3 {courier} >> /F4 {script} /F5 {nameless} >>"
     first = 6 + len(bookmarks)
     own = [f"{first + 2 * len(pages) + 1 + place} 0 R" for place in range(len(annotations))]
     fields = " ".join(one for one, entries in zip(own, annotations, strict=True) if "/Widget" in entries)

@@ -76,11 +76,12 @@ def test_a_title_across_the_table_is_no_name() -> None:
 
 
 def test_a_cell_that_is_no_rectangle_is_noted_and_no_word_is_lost() -> None:
-    sides = [rule(60, 700, 240, 700), rule(60, 640, 240, 640), rule(60, 640, 60, 700), rule(240, 640, 240, 700),
-             rule(150, 660, 150, 700), rule(60, 680, 150, 680), rule(150, 660, 240, 660)]  # fmt: skip
+    above = [rule(60, 700 + 20 * row, 240, 700 + 20 * row) for row in range(1, 4)]
+    sides = [rule(60, 700, 240, 700), rule(60, 640, 240, 640), rule(60, 640, 60, 760), rule(240, 640, 240, 760),
+             rule(150, 660, 150, 760), rule(60, 680, 150, 680), rule(150, 660, 240, 660)]  # fmt: skip
     words = [text(x, y, word) for x, y, word in ((65, 685, "a"), (155, 685, "b"), (65, 665, "c"), (155, 645, "d"))]
     notes.take()
-    assert set("abcd") <= set(read_text("\n".join([*sides, *words])).split())
+    assert set("abcd") <= set(read_text("\n".join([*above, *sides, *words])).split())
     assert any("no rectangles" in note for note in notes.take())
 
 
