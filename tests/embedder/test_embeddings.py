@@ -97,7 +97,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 def test_the_usual_script_runs_as_documented(tmp_path, capsys):
     pages = {
-        "index.html": "<a href=owls.html>Owls</a><p>Cats purr.",
+        "index.html": "<a href='owls.html'>Owls</a><p>Cats purr.",
         "owls.html": "<p>Rebuild every night at two by cron.",
     }
     for name, text in pages.items():

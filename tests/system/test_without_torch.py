@@ -91,7 +91,7 @@ def test_it_serves(bare: Path, index: Path) -> None:
     ("flags", "told"),
     [
         (["--engine", "aot"], "engine aot needs PyTorch, which is not installed: pip install pilotlight"),
-        (["--engine", "eager"], "or choose --engine native"),
+        (["--engine", "eager"], "or choose the engine native"),
         (["--model", "ELECTRA"], "electra, is not one that native knows, and engine aot needs PyTorch"),
         (["--model", "owner/model", "--revision", "0" * 40], "needs huggingface_hub, which is not installed"),
     ],

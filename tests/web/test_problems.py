@@ -14,7 +14,8 @@ def assert_problem(response: TestResponse, status: int) -> dict[str, object]:
     assert response.status_code == status
     assert response.mimetype == PROBLEM
     body = response.get_json()
-    assert set(body) - {"field", "message"} == {"type", "title", "status", "detail"}
+    assert set(body) - {"field", "message", "error"} == {"type", "title", "status", "detail"}
+    assert body.get("error", {"message": body["detail"]})["message"] == body["detail"]
     assert body["type"] == "about:blank"
     assert body["status"] == status
     assert all(isinstance(body[name], str) and body[name] for name in ("title", "detail"))

@@ -46,7 +46,7 @@ def test_a_folder_becomes_a_searchable_generation(tmp_path: Path, docs: Path) ->
     report = run(index, docs)
     assert (report.documents, report.chunks, report.fetched, report.unchanged) == (3, 5, 3, 0)
     assert (report.skipped, report.failed) == ((), ())
-    assert list(report.seconds) == ["fetch", "parse", "chunk", "embed", "write", "publish", "total"]
+    assert list(report.seconds) == ["fetch", "parse", "model", "chunk", "embed", "write", "publish", "total"]
     assert 0 < report.seconds["total"] < 60
     assert current_id(index) == report.generation
     assert best(index, "what do they eat? fish?").startswith("They eat fish.")
