@@ -1,4 +1,4 @@
-"""The typed records that flow through a build: Page → Document → Chunk, with Skip, Failure and Note beside them."""
+"""The typed records that flow through a build: Page → Document → Chunk, with Skip and Failure beside them."""
 
 import hashlib
 import json
@@ -66,7 +66,7 @@ class Page:
     links: tuple[str, ...] = ()  # normalised addresses on the page's own site
     noindex: bool = False
     left_out: str = "noindex"  # why it is not indexed, if it is not
-    note: str = ""  # what is to be said of it, see `Note`
+    note: str = ""  # on what was guessed or not followed, counted as those of `indexer.notes`
     language: str | None = None  # primary subtag from the Content-Language header, if it named one
     line_fragment: str = ""  # how its address names a line, where not by L12, see `indexer.link_template`
     template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
@@ -145,18 +145,7 @@ class Failure:
         object.__setattr__(self, "reason", one_line(self.reason))
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something guessed, or only partly read, of a page or a whole source; the same text groups in the report."""
-
-    url: str
-    text: str  # one line, without what a terminal would obey
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", one_line(self.text))
-
-
-Item = Page | Known | Skip | Failure | Note
+Item = Page | Known | Skip | Failure
 """The items that a source gives, in its order."""
 
 

@@ -1,6 +1,6 @@
 """A set of rows of one generation, as a bitmap: what a filter allows a search to return."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
 
 import numpy as np
@@ -59,19 +59,3 @@ class RowSet:
     def __contains__(self, row: int) -> bool:
         """Whether a row is in the set; a row outside the total is not."""
         return 0 <= row < self.total and bool(self.mask[row >> 3] >> (row & 7) & 1)
-
-
-class JointRowSet(RowSet):
-    """Rows of several generations that are one to the outside: those of the first, then those of the next."""
-
-    def __init__(self, parts: Sequence[RowSet]) -> None:
-        """Take the rows of each part, by its own count."""
-        bits = [np.unpackbits(part.mask, count=part.total, bitorder="little") for part in parts]
-        super().__init__(np.concatenate(bits).astype(np.bool_))
-        self.parts = tuple(parts)
-
-    @classmethod
-    def split(cls, rows: RowSet, totals: Sequence[int]) -> "JointRowSet":
-        """Divide a set into parts of these totals."""
-        bits = np.unpackbits(rows.mask, count=rows.total, bitorder="little").astype(np.bool_)
-        return cls([RowSet(part) for part in np.split(bits, np.cumsum(totals)[:-1])])

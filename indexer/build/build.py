@@ -36,7 +36,7 @@ from indexer.publish.source_settings import changes, credentialed, with_kept
 from indexer.read.access_list import NOBODY
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import Unwanted
-from indexer.records import Chunk, Document, Failure, Item, Known, Note, Page, PageRecord, Parsed, Skip
+from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
 from indexer.sources.git.mirror import Mirrors
 from indexer.sources.names import full_name, refuse_secret
 from indexer.sources.pushed_store import SOURCE, PushedReader, PushedStore
@@ -236,9 +236,6 @@ class _Build:
         if isinstance(item, Skip):
             self._ledger.skip(item)
             return
-        if isinstance(item, Note):
-            self._ledger.note(item)
-            return
         if isinstance(item, Page):
             self._ledger.fetched += 1
             self._page(item, parsed)
@@ -365,7 +362,7 @@ class _Build:
 
     def _note(self, url: str, texts: Iterable[str]) -> None:
         for text in texts:
-            self._ledger.note(Note(url, text))
+            self._ledger.note(url, text)
 
     def _skip(self, url: str, reason: str) -> str:
         self._ledger.skip(Skip(url, reason))

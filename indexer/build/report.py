@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from indexer.crawl.traffic import Traffic
+from indexer.decoding import one_line
 from indexer.generation.manifest import Counts
 from indexer.number_format import counted
 from indexer.publish.held_back import HeldBack
 from indexer.publish.source_settings import SettingChange
-from indexer.records import NO_SCANS, Failure, Host, Note, ScanCounts, Skip
+from indexer.records import NO_SCANS, Failure, Host, ScanCounts, Skip
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
@@ -238,9 +239,9 @@ class Ledger:
         """Note what was left out."""
         self._skips.setdefault(skip.reason, Tally()).add(skip.url)
 
-    def note(self, note: Note) -> None:
-        """Count a note."""
-        self._notes.setdefault(note.text, Tally()).add(note.url)
+    def note(self, url: str, text: str) -> None:
+        """Count a note on a page."""
+        self._notes.setdefault(one_line(text), Tally()).add(url)
 
     def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
         """Return the message for a build in which no page gave any text."""
