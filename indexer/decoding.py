@@ -59,6 +59,11 @@ _INVISIBLE = re.compile(
 _TAGS = re.compile("(?<=\U0001f3f4)([\U000e0030-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e0fff]")
 _JOINERS = re.compile("[\u200c\u200d\ufe0f\U000e0030-\U000e007f]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# Every character that one of these, or a line end, may be about: most texts have none.
+_UNUSUAL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    "\ufff9-\ufffc\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 
 
 def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
@@ -98,6 +103,8 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text  # as it mostly is: this is twenty times as fast as looking closer
+    if not _UNUSUAL.search(text):
+        return text
     shown = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _CONTROL.sub(" ", _TAGS.sub(lambda found: found[1] or "", shown))
 

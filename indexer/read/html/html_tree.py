@@ -110,6 +110,7 @@ class HtmlTree:
     def __init__(self) -> None:
         self.root = Element("", {}, None)
         self.elements: list[Element] = []  # in document order
+        self.characters = 0  # of all text, scripts included, as it was parsed
 
     def named(self, name: str) -> Iterator[Element]:
         """Yield the elements of a name, in document order."""
@@ -146,9 +147,13 @@ class _Builder:
     def __init__(self) -> None:
         tree = HtmlTree()
         elements, within, pieces = tree.elements, [tree.root], list[str]()
+        characters = 0
 
         def end_text() -> None:
-            within[-1].children.append(pieces[0] if len(pieces) == 1 else "".join(pieces))
+            nonlocal characters
+            text = pieces[0] if len(pieces) == 1 else "".join(pieces)
+            within[-1].children.append(text)
+            characters += len(text)
             pieces.clear()
 
         def start(name: str, attributes: Mapping[str, str]) -> None:
@@ -183,6 +188,7 @@ class _Builder:
             if pieces:
                 end_text()
             found, tree, elements, within = tree, HtmlTree(), [], []
+            found.characters = characters
             return found
 
         self.start, self.end, self.data, self.comment, self.close = start, end, pieces.append, comment, close

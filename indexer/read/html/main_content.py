@@ -58,7 +58,7 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
         container = _container(tree) or (layout_cell(tree, body) if is_page else None) or body
     walker = Walker()
     walker.walk(container)
-    if not about.is_published and walker.text_length < _LOST * _length(body):
+    if not about.is_published and _has_lost(walker.text_length, tree, body):
         unwrap(body, measure(body))
         container = _container(tree, measure(body, with_noise=False)) or body
         walker = Walker()
@@ -73,11 +73,16 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
     return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
 
 
+def _has_lost(length: int, tree: HtmlTree, body: Element) -> bool:
+    """Return whether so many characters are little of a page; its text is only counted if that may be so."""
+    return length < _LOST * tree.characters and length < _LOST * _length(body)
+
+
 def _length(body: Element) -> int:
     """Characters of text in a page, wherever they stand, without scripts."""
     length = 0
     todo = [body]
-    while todo:  # in any order: this is done for every page
+    while todo:  # in any order
         for node in todo.pop().children:
             if isinstance(node, str):
                 length += len(node)
