@@ -25,6 +25,8 @@ _DATE = re.compile(
     r"\b(?:\d{4}[-/](?:\d\d|[A-Z][a-z]{2})[-/]\d\d|\d{1,2}[-/. ](?:\d\d?|[A-Z][a-z]{2})[-/. ]\d{4}"
     r"|[A-Z][a-z]{2} \d{1,2}, \d{4})\b"
 )
+_YEAR = re.compile(r"\d{4}")  # which every date has, and is found in a third of the time
+_AROUND_YEAR = 12  # characters of a date on either side of its year, and one more
 _PATH = re.compile(r"(?:^|[\s\[])(?:/\S{0,2000}|\S{1,2000}/)\s*$")  # at the end of a title
 _TITLE = re.compile(r"<title>([^<]{0,2000})<", re.IGNORECASE)
 _LOOKED_AT = 20_000  # characters of a page that may be a listing
@@ -142,7 +144,12 @@ def may_be_listing(markup: str) -> bool:
     or ends with a path."""
     head = markup[:_LOOKED_AT]
     title = _TITLE.search(head)
-    return title is None or _PATH.search(unescape(title[1])) is not None or _DATE.search(head) is not None
+    return title is None or _PATH.search(unescape(title[1])) is not None or _has_date(head)
+
+
+def _has_date(text: str) -> bool:
+    years = (year.span() for year in _YEAR.finditer(text))
+    return any(_DATE.search(text, max(0, start - _AROUND_YEAR), end + _AROUND_YEAR) for start, end in years)
 
 
 def _is_name_of(text: str, name: str) -> bool:
