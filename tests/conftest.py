@@ -53,6 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CXX"] = str(Path(__file__).parent / "bin" / "g++")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a case of bytes or of a long text by its argument: processes must agree on it, and what is packed has a time."""
+    return argname if isinstance(val, bytes) or (isinstance(val, str) and len(val) > 80) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_place)
 
