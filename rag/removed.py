@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from rag.errors import SettingsError
 
+_JUDGED = "every build is live at once; compare judges two generations, and rollback makes the better one live"
 _OIDC = "an authenticating proxy such as oauth2-proxy logs people in, and user_header names them"
 _REMOTE = "an index is a folder of this machine; export and import move it, and --store milvus://… shares it"
 _TIMER = "a systemd timer or cron runs index again, as scripts/deploy/pilotlight-index.timer does"
@@ -17,8 +18,11 @@ SETTINGS = {
     "oidc_leeway": _OIDC,
     "replica_dir": _REMOTE,
     "poll": _REMOTE,
+    "hold_back": _JUDGED,
+    "hold_back_queries": _JUDGED,
 }
 COMMANDS = {
+    "publish": "every build is live at once; rollback makes another generation live",
     "push": _REMOTE,
     "copy": "index --store milvus://… publishes what is built in the folder; export and import move an index",
 }

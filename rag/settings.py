@@ -41,14 +41,6 @@ class Settings:
         "store",
     )
     keep_generations: int = setting(2, "generations to keep, including the live one", "build", low=1, high=1000)
-    hold_back_queries: str = setting(
-        "",
-        "BEIR folder of questions that a new generation is judged by before it goes live; empty = none",
-        "build",
-    )
-    hold_back: float = setting(
-        0.02, "most nDCG@10 that it may lose on them against the live one, else it is held back", "build", low=0, high=1
-    )
     vector_index: str = setting(
         "auto",
         "kind of vector index; auto chooses by the number of vectors",

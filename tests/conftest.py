@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name a case of bytes or of a long text by its argument: processes must agree on it, and what is packed has a time."""
+    """Name a case of bytes or of a long text by its argument: processes must agree on it, and archives have a time."""
     return argname if isinstance(val, bytes) or (isinstance(val, str) and len(val) > 80) else None
 
 

@@ -31,7 +31,6 @@ from indexer.generation.previous import (
     record_of,
     sections_of,
 )
-from indexer.publish.held_back import Judge
 from indexer.publish.source_settings import changes, credentialed, with_kept
 from indexer.read.access_list import NOBODY
 from indexer.read.ocr.installation import find
@@ -55,7 +54,6 @@ def build(
     progress: Progress,
     cluster: Machines | None = None,
     is_brief: bool = False,
-    judge: Judge | None = None,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
 
@@ -73,7 +71,6 @@ def build(
         progress: told how far the build is; closed at the end.
         cluster: machines that read, cut and embed the pages; None means this one.
         is_brief: see `writer_lock`.
-        judge: says whether the new generation is held back; what was pushed then still waits to be indexed.
 
     Raises:
         SourceError: a source cannot be read at all.
@@ -112,10 +109,10 @@ def build(
         with closing(_Build(sources, folder, embedder, context, pushed, mirrors)) as work:
             if config.full:
                 journal.drop()
-            report = work.run(index_dir, journal, judge)
+            report = work.run(index_dir, journal)
             journal.drop()
             mirrors.keep(sources)
-        if last and not report.held_back:
+        if last:
             store.settle(last)
         return report
 
@@ -169,7 +166,7 @@ class _Build:
         """Release the files of the draft."""
         self._draft.close()
 
-    def run(self, index_dir: Path, journal: Journal, judge: Judge | None = None) -> BuildReport:
+    def run(self, index_dir: Path, journal: Journal) -> BuildReport:
         """Read the sources into the draft, and publish it unless nothing has changed; see `build`."""
         self._read_sources(journal)
         live = self._live
@@ -191,7 +188,6 @@ class _Build:
             fingerprint=self._fingerprint,
             settings=self._settings | {"templates": self._templates.kept(self._sources)},
             sources=self._sources,
-            judge=judge,
         )
 
     def _read_sources(self, journal: Journal) -> None:

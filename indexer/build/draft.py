@@ -17,7 +17,6 @@ from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.collections import live_id
-from indexer.publish.held_back import Judge
 from indexer.publish.lock import writer_lock
 from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start
 from indexer.records import Chunk, Document, PageRecord
@@ -140,7 +139,6 @@ class Draft:
         fingerprint: dict[str, Any],
         settings: dict[str, Any],
         sources: Sequence[str],
-        judge: Judge | None = None,
     ) -> BuildReport:
         """Make the finished draft the live generation; see `indexer.publish.publish.publish`. Returns the report."""
         self._context.progress.phase("publishing")
@@ -157,8 +155,8 @@ class Draft:
                 sources=list(sources),
                 report=self._report().as_dict(),  # can only know the time until now
             )
-            held = publish(index_dir, self._folder, manifest, judge)
-        return replace(self._report(), generation=live_id(index_dir) or "", published=held is None, held_back=held)
+            publish(index_dir, self._folder, manifest)
+        return self._report()
 
     def close(self) -> None:
         """Release the files, published or not."""

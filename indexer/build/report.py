@@ -11,7 +11,6 @@ from indexer.crawl.traffic import Traffic
 from indexer.decoding import one_line
 from indexer.generation.manifest import Counts
 from indexer.number_format import counted
-from indexer.publish.held_back import HeldBack
 from indexer.publish.source_settings import SettingChange
 from indexer.records import NO_SCANS, Failure, Host, ScanCounts, Skip
 
@@ -96,8 +95,7 @@ class BuildReport:
     skipped: tuple[ReasonGroup, ...]  # the largest group first
     failed: tuple[Failure, ...]
     seconds: dict[str, float]  # fetch, parse, chunk, embed, write, publish, total; fetch is time spent waiting for it
-    published: bool = True  # False if nothing had changed, or it was held back
-    held_back: HeldBack | None = None
+    published: bool = True  # False if nothing had changed
     new: Tally = field(default_factory=Tally)
     changed: Tally = field(default_factory=Tally)
     gone: Tally = field(default_factory=Tally)
@@ -115,7 +113,6 @@ class BuildReport:
         return {
             "generation": self.generation,
             "published": self.published,
-            "held_back": self.held_back.as_dict() if self.held_back else None,
             "documents": self.documents,
             "chunks": self.chunks,
             "fetched": self.fetched,
@@ -138,8 +135,6 @@ class BuildReport:
 
     def line(self) -> str:
         """Return what changed, in one line."""
-        if self.held_back:
-            return f"held back: generation {self.held_back.generation}, {self.held_back.reason}"
         if not self.published:
             return f"nothing has changed: {counted(self.documents, 'document')}, generation {self.generation}"
         counts = f"{self.new.count:,} new, {self.changed.count:,} changed, {self.gone.count:,} gone"
@@ -148,11 +143,9 @@ class BuildReport:
 
     def table(self) -> str:
         """A summary to print, several lines."""
-        why = "the new one is held back" if self.held_back else "nothing has changed"
-        note = "" if self.published else f" (live; {why})"
+        note = "" if self.published else " (live; nothing has changed)"
         lines = [
             f"generation   {self.generation}{note}",
-            *([f"held back    {self.held_back.generation}: {self.held_back.reason}"] if self.held_back else []),
             f"documents    {self.documents:,}",
             f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} reused)",
             f"fetched      {self.fetched:,}",

@@ -6,8 +6,6 @@ building/<id>/       a generation on its way in, or an old one on its way out
 building/crawl.sqlite  pages that an interrupted build has fetched
 repositories/<hash>/ copies of remote Git repositories that are sources
 lock                 held by the one process that may write
-held_back.json       which generation was held back, and why
-readings.json        of older versions: when each source was last read
 keys.json            who may use a server
 jobs/<id>/           builds that a server was asked for
 pushed/              documents that were sent to a server, as they came
@@ -25,14 +23,13 @@ GENERATIONS = "generations"
 BUILDING = "building"
 JOURNAL = "crawl.sqlite"  # in BUILDING
 LOCK = "lock"
-HELD_BACK = "held_back.json"
-READINGS = "readings.json"
 COLLECTIONS = "collections"
 REPOSITORIES = "repositories"
 KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"
 INSIGHTS = "insights"
+OF_OLDER_VERSIONS = ("held_back.json", "held_back.json.new", "readings.json", "readings.json.new")
 DEFAULT = "default"  # the collection that is the index folder itself
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 

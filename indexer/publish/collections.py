@@ -5,7 +5,7 @@ The collection `default` is the index folder itself; a named one is a folder of 
 
 import os
 import shutil
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from indexer.errors import ConfigError, IndexCorrupt, IndexMissing, IndexUnreada
 from indexer.generation.current import current_id
 from indexer.generation.layout import COLLECTIONS, CURRENT, DEFAULT, GENERATIONS, collection_dir, is_collection_name
 from indexer.generation.manifest import Manifest, is_generation_id, read_manifest
-from indexer.publish.held_back import held_back
 from indexer.publish.lock import writer_lock
 
 
@@ -28,7 +27,6 @@ class Published:
     chunks: int | None
     bytes: int | None
     problem: str  # what is wrong with the manifest; empty if nothing is
-    held_back: str = ""  # why it is not live although it was built after the live one; empty if it is not held back
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
@@ -92,9 +90,8 @@ def size_of(manifest: Manifest) -> int:
 
 def list_generations(index_dir: Path) -> list[Published]:
     """Describe every published generation of one collection, newest first; its files are not checked."""
-    live, held = live_id(index_dir), held_back(index_dir)
-    described = [_describe(index_dir / GENERATIONS / name, name == live) for name in generation_ids(index_dir)]
-    return [replace(one, held_back=held.reason) if held and one.id == held.generation else one for one in described]
+    live = live_id(index_dir)
+    return [_describe(index_dir / GENERATIONS / name, name == live) for name in generation_ids(index_dir)]
 
 
 def _describe(folder: Path, live: bool) -> Published:

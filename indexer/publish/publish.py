@@ -6,7 +6,6 @@ holds the writer lock; only `roll_back` takes it itself.
 """
 
 import errno
-import json
 import os
 import secrets
 import shutil
@@ -24,18 +23,16 @@ from indexer.generation.layout import (
     COLLECTIONS,
     CURRENT,
     GENERATIONS,
-    HELD_BACK,
     INSIGHTS,
     JOBS,
     KEYS,
     LOCK,
+    OF_OLDER_VERSIONS,
     PUSHED,
-    READINGS,
     REPOSITORIES,
 )
 from indexer.generation.manifest import MANIFEST, Manifest, is_generation_id, read_manifest
 from indexer.publish.collections import generation_ids, live_id, older_ids, size_of
-from indexer.publish.held_back import HeldBack, Judge, held_back
 from indexer.publish.lock import writer_lock
 from indexer.publish.verification import problems_of, verify
 
@@ -47,15 +44,12 @@ _OURS = frozenset(
         f"{CURRENT}.new",
         GENERATIONS,
         INSIGHTS,
-        HELD_BACK,
-        f"{HELD_BACK}.new",
         JOBS,
         KEYS,
         LOCK,
         PUSHED,
-        READINGS,
-        f"{READINGS}.new",
         REPOSITORIES,
+        *OF_OLDER_VERSIONS,
     }
 )
 _MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
@@ -96,8 +90,8 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
     for leftover in building.iterdir():
         if is_generation_id(leftover.name):
             shutil.rmtree(leftover)
-    (index_dir / f"{HELD_BACK}.new").unlink(missing_ok=True)
-    _forget_held_back(index_dir)
+    for name in OF_OLDER_VERSIONS:
+        (index_dir / name).unlink(missing_ok=True)
     check_space(index_dir, _live_size(index_dir) if size is None else size)
     folder = building / (generation_id or _new_id(index_dir))
     folder.mkdir()
@@ -114,27 +108,20 @@ def check_space(folder: Path, size: int) -> None:
         )
 
 
-def publish(index_dir: Path, folder: Path, manifest: Manifest, judge: Judge | None = None) -> HeldBack | None:
-    """Make a finished generation the live one, unless it is held back; return why, if it is.
+def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
+    """Make a finished generation the live one.
 
     Args:
         index_dir: the index.
         folder: as `start` gave it, with every file of the manifest written.
         manifest: written here.
-        judge: compares it with the live one, if there is one.
 
     Raises:
         IndexUnwritable: what is on disk is not what was written.
         OSError: the disk is full or failing; the live generation is as it was.
     """
     complete(folder, manifest)
-    live = live_id(index_dir)
-    held = judge(index_dir / GENERATIONS / live, folder) if judge and live else None
-    if held:
-        _hold_back(index_dir, folder, held)
-    else:
-        install(index_dir, folder)
-    return held
+    install(index_dir, folder)
 
 
 def complete(folder: Path, manifest: Manifest) -> None:
@@ -157,24 +144,13 @@ def flush(folder: Path, manifest: Manifest) -> None:
 def install(index_dir: Path, folder: Path) -> None:
     """Move a checked and flushed generation in, and make it the live one; raises OSError.
 
-    Generations between the one that was live and this one go: they were rolled back from, or never became live.
+    Generations between the one that was live and this one go: they were rolled back from.
     """
     before = live_id(index_dir)
     move_in(index_dir, folder)
     make_live(index_dir, folder.name)
-    _remove_between(index_dir, before, folder.name)
-
-
-def _hold_back(index_dir: Path, folder: Path, held: HeldBack) -> None:
-    """Move a checked and flushed generation in, beside the live one, in place of any other that is newer than that."""
-    move_in(index_dir, folder)
-    _replace(index_dir / HELD_BACK, json.dumps(held.as_dict()).encode())
-    _remove_between(index_dir, live_id(index_dir), folder.name)
-
-
-def _remove_between(index_dir: Path, before: str | None, after: str) -> None:
     for name in generation_ids(index_dir):
-        if before is not None and before < name < after:
+        if before is not None and before < name < folder.name:
             remove(index_dir, name)
 
 
@@ -186,15 +162,8 @@ def move_in(index_dir: Path, folder: Path) -> None:
 
 
 def make_live(index_dir: Path, generation_id: str) -> None:
-    """Have `CURRENT` name a generation, in one step; one up to it is not held back any more. Raises OSError."""
+    """Have `CURRENT` name a generation, in one step. Raises OSError."""
     _replace(index_dir / CURRENT, f"{generation_id}\n".encode())
-    _forget_held_back(index_dir)
-
-
-def _forget_held_back(index_dir: Path) -> None:
-    """Remove the file that says what is held back, once nothing is."""
-    if held_back(index_dir) is None:
-        (index_dir / HELD_BACK).unlink(missing_ok=True)
 
 
 def roll_back(index_dir: Path, generation_id: str | None = None) -> str:
@@ -260,9 +229,9 @@ def disk_errors(index_dir: Path) -> Iterator[None]:
 
 
 def remove_old(index_dir: Path, keep: int) -> None:
-    """Remove all but the newest generations; the live one is always kept, and one that is held back is not counted."""
-    live, held = live_id(index_dir), held_back(index_dir)
-    others = [name for name in generation_ids(index_dir) if name not in (live, held and held.generation)]
+    """Remove all but the newest generations; the live one is always kept."""
+    live = live_id(index_dir)
+    others = [name for name in generation_ids(index_dir) if name != live]
     for name in others[keep - 1 :]:
         remove(index_dir, name)
 

@@ -26,7 +26,6 @@ VERBS = {  # where each is below `rag.commands`, in a function with the name of 
     "verify": ("upkeep.verify", "check the files, counts and a sample of the vectors of a generation"),
     "sources": ("upkeep.sources", "list the sources of the index, with their documents and settings"),
     "generations": ("upkeep.generations", "list the published generations, newest first"),
-    "publish": ("upkeep.publish", "make the generation live that was held back"),
     "rollback": ("upkeep.rollback", "verify an older generation and make it live"),
     "export": ("transfer.export", "write a generation to an archive"),
     "import": ("transfer.import_", "publish the generation in an archive"),

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rag.settings_file import SettingsFile
 
 HELP = click.help_option("-h", "--help", help="show this help message and exit")
-HELD_BACK = 3  # exit code of a build whose result is not live
 Result = tuple[dict[str, Any], str]  # JSON-ready, and for a terminal
 _FLAG = re.compile(r"-(?!\d*\.?\d+$)\S+")  # not a negative number, and not a sentence
 
@@ -210,8 +209,6 @@ class Verb(click.Command):
             if self._publishes and (settings.collection_dir / CURRENT).exists():
                 raise KeyboardInterrupt("; the live index has not changed") from None
             raise
-        if isinstance(result.get("held_back"), dict):
-            return HELD_BACK
         failed = [check["what"] for check in result.get("checks", ()) if not check["ok"]]
         if failed:
             print(f"pilotlight: {failed[0]}", file=sys.stderr)

@@ -17,7 +17,6 @@ from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnw
 from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.generation.manifest import Manifest
-from indexer.publish.held_back import HeldBack, held_back
 from indexer.publish.self_check import SelfCheck
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.store import Searchable, Store
@@ -56,7 +55,6 @@ class ServedCollection:
         self.model: LoadedModel | None = None  # of the retriever
         self.away = False  # whether its store could not be asked when it was last tried
         self.reason = LOADING  # what is wrong, or still to come; else empty
-        self.held_back: HeldBack | None = None
         self.missing = False  # whether nothing was ever built there
         self.refused: tuple[str | None, tuple[int, ...]] | None = (
             None  # the generation that could not be opened; it is not tried again
@@ -76,13 +74,12 @@ class ServedCollection:
         """Return the facts of what is served, JSON-ready; empty where nothing is."""
         if self.retriever is None:
             return {}
-        generation, held = self.retriever.generation, self.held_back
+        generation = self.retriever.generation
         return {
             "generation": generation.id,
             "created_at": generation.manifest.created_at,
             "documents": generation.document_count,
             "chunks": generation.chunk_count,
-            **({"held_back": {"generation": held.generation, "reason": held.reason}} if held else {}),
             **({"restricted": True} if generation.manifest.is_restricted else {}),
         }
 
@@ -201,7 +198,6 @@ class Follower:
             served.away = True
             raise
         served.away = False
-        served.held_back = held_back(store.folder) if isinstance(store, FolderStore) else None
         if served.retriever and served.retriever.generation.id == live:
             served.reason, served.refused = "", None
             return

@@ -20,7 +20,6 @@ from indexer.config import BuildConfig
 from indexer.errors import NothingToIndex, SourceError
 from indexer.generation.previous import live_sources
 from indexer.publish.collections import list_collections
-from indexer.publish.held_back import Judge
 from indexer.sources.names import address_kind
 from indexer.sources.watch import Watcher
 from rag.settings import Settings
@@ -48,13 +47,12 @@ class SourceBuilds:
         progress: Progress | None = None,
         cluster: "Cluster | None" = None,
         then: Callable[[Path], None] | None = None,
-        judge: Judge | None = None,
     ) -> None:
         """Take what to build; sources that name no collection belong to that of the settings.
 
         With a `cluster`, its machines read, cut and embed. `progress` is shown on stderr by default. `say` is told what
         came of every run of `watch`; by default it prints a line on stderr. `then` is given the folder of a collection
-        after every build of it that ended well. `judge` says what is held back.
+        after every build of it that ended well.
         """
         self._settings = settings
         self._config = config
@@ -68,8 +66,7 @@ class SourceBuilds:
         self._progress = progress
         self._cluster = cluster
         self._then = then
-        self._judge = judge
-        self.runs = self.published = self.failed = self.held_back = 0
+        self.runs = self.published = self.failed = 0
 
     def once(self) -> dict[str, BuildReport]:
         """Read everything; return reports by collection. Raises what `build` raises."""
@@ -108,7 +105,6 @@ class SourceBuilds:
             return self._failed(collection, refresh, error)
         self.runs += 1
         self.published += report.published
-        self.held_back += report.held_back is not None
         self._say(f"{collection}: {report.line()}")
         return []
 
@@ -138,15 +134,14 @@ class SourceBuilds:
             config,
             progress=self._progress or progress_for(sys.stderr, quiet=self._quiet),
             cluster=self._cluster,
-            judge=self._judge,
         )
         if self._then:
             self._then(folder)
         return report
 
     def as_dict(self) -> dict[str, Any]:
-        """Return, JSON-ready, how often `watch` has built, published, held back and failed."""
-        names = "runs", "published", "held_back", "failed"
+        """Return, JSON-ready, how often `watch` has built, published and failed."""
+        names = "runs", "published", "failed"
         return {name: getattr(self, name) for name in names}
 
 

@@ -14,8 +14,6 @@ import pytest
 from indexer.errors import IndexCorrupt
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
-from indexer.publish.held_back import held_back
-from indexer.publish.publish import roll_back
 from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Outcome, Undisturb, of_every_kind
 from tests.faults.world import ACTIONS, World, assert_tidy, content, live, rebuild, state
 
@@ -95,27 +93,6 @@ def test_what_a_power_cut_would_lose_is_not_yet_needed(undisturbed: Undisturb, w
             unflushed |= {folder} if kind == "mkdir" else {folder, path} if kind == "open" else {path}
     assert published
     assert unflushed <= {"/lock", "/building", "/generations"}, "what is gone may come back, and does no harm"
-
-
-def test_killed_while_a_generation_is_held_back(disturb: Disturb, undisturbed: Undisturb, world: World) -> None:
-    """From the moment it is complete, which is when it is judged: the live one stays, whatever else is there."""
-    before, newest = live(world.index), undisturbed(world, "build", world.index).content
-    steps = undisturbed(world, "hold back", world.index).steps
-    manifest = next(step for step, (_, path) in enumerate(steps, start=1) if path.endswith("/manifest.json"))
-    jobs = [Job("kill", step) for step in of_every_kind(steps) if step >= manifest]
-    jobs += [Job("tear", step) for step, (kind, path) in enumerate(steps, 1) if (kind, path) == ("write", HELD)]
-    seen = set()
-    for outcome in disturb(world, "hold back", world.index, jobs):
-        assert_killed(outcome)
-        assert live(outcome.index) == before, outcome
-        seen.add(held_back(outcome.index) is not None)
-        if held_back(outcome.index):
-            assert roll_back(outcome.index, held_back(outcome.index).generation) > before.generation
-            assert live(outcome.index).content == newest, outcome
-        rebuild(outcome.index, *world.sources, full=True)
-        assert content(outcome.index) == newest, outcome
-        assert_tidy(outcome.index)
-    assert seen == {True, False}
 
 
 def test_killed_while_a_damaged_generation_is_replaced(

@@ -16,7 +16,6 @@ from indexer.errors import IndexMissing
 from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, PUSHED
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.held_back import HeldBack, Judge
 from indexer.publish.publish import prepare, roll_back
 from indexer.publish.verification import problems_of, verify
 from indexer.records import Page
@@ -79,17 +78,10 @@ class World:
         (docs / "owls.md").write_text("# Owls\n\nOwls hoot.\n\n## Food\n\nOwls eat mice.\n")
 
 
-def rebuild(index: Path, *sources: str | Path, full: bool = False, judge: Judge | None = None) -> str:
+def rebuild(index: Path, *sources: str | Path, full: bool = False) -> str:
     """Build an index of these sources; return the id of what is then live."""
     names, config = [str(source) for source in sources], BuildConfig(keep_generations=KEEP, full=full)
-    return build(names, index, DummyEmbedder(), config, progress=quiet(), judge=judge).generation
-
-
-def refuse(live: Path, draft: Path) -> HeldBack:
-    """Hold back whatever is built, after a look at both."""
-    for folder in live, draft:
-        Generation(folder).close()
-    return HeldBack(draft.name, "worse")
+    return build(names, index, DummyEmbedder(), config, progress=quiet()).generation
 
 
 def quiet() -> Progress:
@@ -126,7 +118,6 @@ def _push(world: World, index: Path) -> None:
 ACTIONS: Mapping[str, Callable[[World, Path], object]] = {
     "build": lambda world, index: rebuild(index, *world.sources),
     "rebuild": lambda world, index: rebuild(index, *world.sources, full=True),
-    "hold back": lambda world, index: rebuild(index, *world.sources, judge=refuse),
     "push": _push,
     "remove": _remove,
     "rollback": lambda _, index: roll_back(index),

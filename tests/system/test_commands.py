@@ -83,7 +83,7 @@ def test_a_folder_is_watched_until_the_process_is_told_to_stop(tmp_path):
         process.terminate()
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
-    assert json.loads(out) == {"runs": 2, "published": 2, "held_back": 0, "failed": 0}
+    assert json.loads(out) == {"runs": 2, "published": 2, "failed": 0}
     refused(run("index", "--watch", "https://example.org/", *where), "--watch is for folders and files")
 
 

@@ -9,9 +9,7 @@ from web.api.schemas import COUNT, STRING, listed, structure
 from web.openapi import define, operation
 from web.problems import problem, respond
 
-_HELD_BACK = define("HeldBack", structure({"generation": STRING, "reason": STRING}))
 _SERVED: dict[str, Any] = {"generation": STRING, "created_at": STRING, "documents": COUNT, "chunks": COUNT}
-_SERVED |= {"held_back": _HELD_BACK}
 _MODEL = structure(
     {
         "name": STRING,

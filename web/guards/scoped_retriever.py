@@ -38,7 +38,7 @@ OUTSIDE = "is none that this key may write"  # whether or not there is one
 NO_GENERATION = ""  # the id is another one whenever anything in a collection has changed
 RUNNING = ("running", "cancelling")
 FACTS = ("generation", "created_at", "documents", "chunks")  # of a collection, in a status
-OF_WHOLE = (*FACTS, "held_back", "restricted")  # those for callers alone who may see all of it
+OF_WHOLE = (*FACTS, "restricted")  # those for callers alone who may see all of it
 
 
 def visible(retriever: Retriever) -> Retriever:

@@ -46,11 +46,9 @@ def show() -> str:
         pushed = pushes.waiting().get(collection) if pushes else None
     total = overview.stages.get("total", [])
     columns, most = charts.throughput(overview.minutes)
-    held_back = next((each.get("held_back") for each in status["collections"] if each["name"] == collection), None)
     return render_template(
         "status.html",
         status=status,
-        held_back=held_back,
         collection=collection,
         index=index,
         pushed=pushed,

@@ -98,7 +98,6 @@ def index_sources(
     from indexer.publish.publish import disk_errors, nothing_left, prepare
     from indexer.sources.names import address_kind, full_name, refuse_bare_host, refuse_secret
     from rag.commands.build.cluster import cluster_of
-    from rag.commands.build.judging import judge_of
     from rag.commands.embedders import lazy_embedder
     from rag.commands.published import published
     from rag.serving.publisher import publisher_of, reported
@@ -128,7 +127,6 @@ def index_sources(
     config = settings.build_config(within)  # before the model is loaded, so that a bad value is told at once
     config = dataclasses.replace(config, credentials=credentials_of(settings))
     embedder = lazy_embedder(settings, quiet=quiet)
-    judge = judge_of(settings, embedder, quiet=quiet)
     publisher = publisher_of(settings, quiet=quiet)
     if publisher and len({one.collection or settings.collection for one in named}) > 1:
         raise SettingsError(f"{settings.store} holds one collection, but the sources belong to several")
@@ -145,17 +143,14 @@ def index_sources(
             progress=progress,
             cluster=cluster,
             then=publisher,
-            judge=judge,
         )
         if watch:
             work.watch()
-            counts = f"{work.published:,} published, {work.held_back:,} held back, {work.failed:,} failed"
+            counts = f"{work.published:,} published, {work.failed:,} failed"
             return work.as_dict(), f"{counted(work.runs, 'run')}, {counts}"
         reports = work.once()
     if len(reports) == 1:
         [report] = reports.values()
         return reported(report, publisher)
     text = "\n\n".join(f"collection   {name}\n{report.table()}" for name, report in reports.items())
-    held = {name: report.held_back.as_dict() for name, report in reports.items() if report.held_back}
-    collections = {name: report.as_dict() for name, report in reports.items()}
-    return {"collections": collections, "held_back": held or None}, text
+    return {"collections": {name: report.as_dict() for name, report in reports.items()}}, text

@@ -26,7 +26,7 @@ def generations(settings: Settings) -> Result:
             number(item["documents"]),
             number(item["chunks"]),
             "-" if item["bytes"] is None else f"{item['bytes'] / 1e6:,.1f}",
-            item["problem"] or (item["held_back"] and f"held back: {item['held_back']}"),
+            item["problem"],
         )
         for item in listed
     ]

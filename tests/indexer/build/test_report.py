@@ -19,7 +19,7 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
     (docs / "bad.txt").write_bytes(b"\x00" * 10)
     report = run(tmp_path / "index", docs)
     content = json.loads(json.dumps(report.as_dict()))
-    names = "generation published held_back documents chunks fetched new changed gone unchanged kept embedded carried"
+    names = "generation published documents chunks fetched new changed gone unchanged kept embedded carried"
     assert list(content) == [
         *names.split(),
         "skipped",

@@ -11,7 +11,6 @@ import pytest
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.current import current_id
 from indexer.generation.layout import collection_dir
-from indexer.publish.held_back import HeldBack
 from rag.serving.source_builds import SourceBuilds
 from rag.settings import load
 from rag.settings_file import ConfiguredSource
@@ -88,7 +87,7 @@ def test_a_watched_folder_is_followed(tmp_path: Path, notes: Path) -> None:
         "default: 1 new, 0 changed, 0 gone, 1 unchanged",
         "default: 0 new, 0 changed, 1 gone, 1 unchanged",
     ]
-    assert work.as_dict() == {"runs": 3, "published": 3, "held_back": 0, "failed": 0}
+    assert work.as_dict() == {"runs": 3, "published": 3, "failed": 0}
     assert list(documents(tmp_path / "index")) == [(notes / "dogs.txt").as_uri()]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -112,7 +111,7 @@ def test_what_cannot_be_read_keeps_nothing_else_and_is_tried_again(
     assert "failed, will retry" in said[1]
     assert "1 new, 0 changed, 0 gone, 1 unchanged" in said[2]
     assert "0 new, 0 changed, 1 gone, 1 unchanged" in said[3]
-    assert work.as_dict() == {"runs": 4, "published": 3, "held_back": 0, "failed": 1}
+    assert work.as_dict() == {"runs": 4, "published": 3, "failed": 1}
     assert site.hits == [], "only the folder had changed"
 
 
@@ -159,33 +158,6 @@ def test_collections_and_metadata(tmp_path: Path, notes: Path) -> None:
     assert once({}) == {"default": False, "team": False}
     assert once({"kind": ("note",)}) == {"default": True, "team": False}
     assert list(documents(settings.index_dir).values()) == ['{"kind": "note"}']
-
-
-def test_what_is_held_back_is_counted(tmp_path: Path, notes: Path) -> None:
-    sources = [ConfiguredSource(str(notes))]
-    settings = load({"index": str(tmp_path / "index")}, {})
-
-    first = SourceBuilds(settings, CONFIG, DummyEmbedder(), sources, quiet=True).once()["default"].generation
-    (notes / "cats.txt").write_text("Cats purr, and are held back.")
-    said: list[str] = []
-
-    def say(text: str) -> None:
-        said.append(text)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    work = SourceBuilds(
-        settings,
-        CONFIG,
-        DummyEmbedder(),
-        sources,
-        quiet=True,
-        say=say,
-        judge=lambda live, draft: HeldBack(draft.name, f"worse than {live.name}"),
-    )
-    work.watch()
-    assert work.as_dict() == {"runs": 1, "published": 0, "held_back": 1, "failed": 0}
-    assert said[0].startswith("default: held back: generation ")
-    assert said[0].endswith(f"worse than {first}")
 
 
 def test_full_is_for_every_collection_and_for_one_time(tmp_path: Path, notes: Path) -> None:

@@ -132,13 +132,3 @@ def test_nothing_is_drawn_of_nothing() -> None:
 def test_age(passed: timedelta, words: str) -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC)
     assert age((now - passed).isoformat(), now) == words
-
-
-def test_what_is_held_back_is_told(client: FlaskClient, retriever: FakeRetriever) -> None:
-    retriever.describe = describe(REPORT)  # type: ignore[method-assign]
-    assert "held back" not in text_of(client)
-    status = retriever.status()
-    status["collections"][0]["held_back"] = {"generation": "g3", "reason": "nDCG@10 is <lower>"}
-    retriever.status = lambda: status  # type: ignore[method-assign]
-    assert "A newer generation is held back: g3, nDCG@10 is &lt;lower&gt;. pilotlight publish" in text_of(client)
-    assert "held back" not in text_of(client, "/status?collection=notes")
