@@ -22,7 +22,7 @@ _CONTEXT.set_forkserver_preload(
     [
         *(f"rag.commands.{module}" for module, _ in VERBS.values()),
         "embedder.engines.native",
-        "indexer.build.build",
+        "indexer.pipeline.build",
         "indexer.sources.watch",
         "indexer.stores.folder_store",
         "rag.commands.embedders",

@@ -15,10 +15,10 @@ from markdown_it.token import Token
 from prometheus_client.parser import text_string_to_metric_families
 
 from embedder.errors import PilotlightError
-from indexer.build.build import build
-from indexer.build.progress import Progress
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import BuildReport
 from indexer.read.markup.markdown import render
 from rag.commands.cli import VERBS, load_verb
 from rag.commands.verb import SettingOption, called

@@ -12,7 +12,7 @@ from typing import Any
 
 from embedder.errors import PilotlightError
 from indexer import memory
-from indexer.build.progress import Progress
+from indexer.pipeline.progress import Progress
 from rag.clock import timestamp
 from rag.serving.job_manager import END, JOB, PROGRESS, write
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.errors import PilotlightError
-from indexer.build.report import BuildReport
 from indexer.errors import IndexCorrupt
 from indexer.number_format import counted
+from indexer.pipeline.report import BuildReport
 from indexer.rowset import ScoredRows
 from indexer.stores.digest import digest_of
 from indexer.stores.folder_store import FolderStore

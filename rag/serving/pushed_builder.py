@@ -12,13 +12,13 @@ from pathlib import Path
 
 from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
-from indexer.build.build import build
-from indexer.build.progress import progress_for
-from indexer.build.report import BuildReport
 from indexer.errors import BuildLocked
 from indexer.generation.current import current_id
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import Manifest, differing_fields, read_manifest
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import progress_for
+from indexer.pipeline.report import BuildReport
 from indexer.publish.collections import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
-from indexer.build.build import build
-from indexer.build.progress import Progress, progress_for
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig
 from indexer.errors import NothingToIndex, SourceError
 from indexer.generation.previous import live_sources
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress, progress_for
+from indexer.pipeline.report import BuildReport
 from indexer.publish.collections import list_collections
 from indexer.sources.names import address_kind
 from indexer.sources.watch import Watcher
@@ -26,7 +26,7 @@ from rag.settings import Settings
 from rag.settings_file import ConfiguredSource
 
 if TYPE_CHECKING:
-    from indexer.build.ray.driver import Cluster
+    from indexer.pipeline.ray.driver import Cluster
 
 RETRY = 60.0  # seconds after which a source is tried again that could not be read
 

@@ -74,9 +74,9 @@ def _run(kind: str, url: str) -> dict[str, Any]:
 
 
 def _pilotlight(url: str, depth: int) -> Iterator[object]:
-    from indexer.build.lookahead import read_ahead
     from indexer.config import ChunkConfig, CrawlLimits
     from indexer.errors import ParseError
+    from indexer.pipeline.lookahead import read_ahead
     from indexer.sources.round_robin import read_sources
 
     limits = CrawlLimits(delay=0.0, allow_private=True, max_pages=100_000)  # of any depth: every page is found

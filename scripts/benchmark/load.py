@@ -16,10 +16,10 @@ from benchmark.report import OURS, Row
 from benchmark.serving import running
 from embedder import Embeddings
 from embedder.model.spec import locate
-from indexer.build.build import build
-from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import progress_for
 
 CLIENTS = (1, 4, 16, 64)
 CONFIGURATIONS = ((1, 1), (1, 2), (2, 1), (2, 2))  # workers, threads a worker

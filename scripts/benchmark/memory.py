@@ -265,10 +265,10 @@ def main(options: Options) -> None:
 
 def _build(options: Options) -> dict[str, int]:
     from embedder import Embeddings
-    from indexer.build.build import build
-    from indexer.build.progress import progress_for
     from indexer.config import BuildConfig, CrawlLimits
     from indexer.credentials import Credential, InEnvironment
+    from indexer.pipeline.build import build
+    from indexer.pipeline.progress import progress_for
     from indexer.urls import origin
 
     limits = CrawlLimits(

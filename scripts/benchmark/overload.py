@@ -20,9 +20,9 @@ from benchmark.report import OURS, Row
 from benchmark.serving import Server, running
 from embedder import Embeddings, cpu
 from embedder.model.spec import locate
-from indexer.build.build import build
-from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import progress_for
 from rag.settings import load
 
 CLIENTS = 16

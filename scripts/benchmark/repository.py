@@ -8,10 +8,10 @@ from pathlib import Path
 from benchmark.report import OURS, Row
 from benchmark.timing import summarise
 from embedder import Embeddings
-from indexer.build.build import build
-from indexer.build.progress import Progress
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import BuildReport
 
 _CHANGED = 10  # files between two builds
 

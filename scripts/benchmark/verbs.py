@@ -32,9 +32,9 @@ from benchmark.soak import soak
 from benchmark.timing import interleave, ratio, summarise
 from embedder import Embeddings
 from embedder.model.spec import locate
-from indexer.build.build import build
-from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import progress_for
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import ray
 
 from embedder.protocol import Role
-from indexer.build.build import build
-from indexer.build.progress import Progress
-from indexer.build.ray.session import ray_session
 from indexer.config import BuildConfig
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.ray.session import ray_session
 from tests.dummy import DummyEmbedder
 
 
@@ -50,7 +50,7 @@ if __name__ == "__main__":
     source, folder = Path(sys.argv[1]), Path(sys.argv[2])
     try:
         with ray_session("local"):
-            from indexer.build.ray.driver import Cluster
+            from indexer.pipeline.ray.driver import Cluster
 
             cluster = Cluster(partial(HoldingEmbedder, folder), DummyEmbedder().fingerprint)
             quiet = Progress(sys.stderr, "quiet")

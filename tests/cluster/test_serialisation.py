@@ -1,4 +1,4 @@
-from indexer.build.ray.serialisation import pack, pack_page, pack_parsed, unpack, unpack_page, unpack_parsed
+from indexer.pipeline.ray.serialisation import pack, pack_page, pack_parsed, unpack, unpack_page, unpack_parsed
 from indexer.records import Chunk, Document, Page, Parsed
 from tests.indexer.conftest import make_page
 

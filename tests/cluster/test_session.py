@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build.ray.session import ray_session
 from indexer.errors import ClusterError
+from indexer.pipeline.ray.session import ray_session
 from tests.rag.conftest import wait_for
 
 

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build.progress import Progress
 from indexer.config import CrawlLimits
+from indexer.pipeline.progress import Progress
 from indexer.read.parsing import parse
 from indexer.read.reader_process import borrowed
 from indexer.records import Document, Page
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from indexer.credentials import Credential, InEnvironment, InFile, Secret, site_of
 from indexer.errors import ConfigError, CredentialsError, SourceError
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 
 TEXT = "s3cret-value"
 

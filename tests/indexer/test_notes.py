@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from indexer import notes
-from indexer.build.build import build
-from indexer.build.progress import Progress
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig
 from indexer.generation.previous import INDEXED, indexed_with, is_indexed, notes_of
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import BuildReport
 from indexer.read import parsing
 from indexer.read.extraction import Extraction, clean_notes, from_json, to_json
 from indexer.records import Section
@@ -64,7 +64,7 @@ def test_the_summary_counts_notes_and_later_builds_still_do(tmp_path: Path, monk
     docs.mkdir()
     (docs / "a.txt").write_text("Cats purr.")
     (docs / "b.txt").write_text("Dogs bark.")
-    monkeypatch.setattr("indexer.build.lookahead.parse", noting)
+    monkeypatch.setattr("indexer.pipeline.lookahead.parse", noting)
     expected = [{"reason": "an encoding was guessed", "count": 1, "examples": ((docs / "a.txt").as_uri(),)}]
     assert run().as_dict()["notes"] == expected
     (docs / "c.txt").write_text("Owls hoot.")

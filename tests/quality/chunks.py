@@ -18,10 +18,10 @@ from unittest import mock
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from embedder.protocol import Embedder
-from indexer.build.build import build
-from indexer.build.progress import Progress, progress_for
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.cut.chunking import Chunker, hash_text
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress, progress_for
 from indexer.read.parsing import parse
 from indexer.records import SEPARATOR, Chunk, Document, Page, Section
 from indexer.sources.folders.folder import read_path
@@ -114,7 +114,7 @@ def _sections(manual: Path, url: str) -> tuple[Section, ...]:
 
 def make(name: str, sources: Iterable[Path], index: Path, embedder: Embedder, progress: Progress) -> int:
     """Index with one of CHUNKERS; return the number of chunks."""
-    with mock.patch("indexer.build.build.Chunker", CHUNKERS[name]):
+    with mock.patch("indexer.pipeline.build.Chunker", CHUNKERS[name]):
         return build(list(map(str, sources)), index, embedder, BuildConfig(), progress=progress).chunks
 
 

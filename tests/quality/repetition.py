@@ -20,10 +20,10 @@ from typing import NamedTuple
 from unittest import mock
 
 from embedder.protocol import Embedder
-from indexer.build.build import build
-from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
 from indexer.generation.repetition import RepetitionCounter, Shares
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import progress_for
 from rag.query.options import MODES
 from rag.query.request import SearchRequest
 from rag.query.results import Hit

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embedder import EmbedderConfig, Embeddings
-from indexer.build.progress import Progress
+from indexer.pipeline.progress import Progress
 from tests.quality import chunks
 
 needs_manual = pytest.mark.skipif(not chunks.MANUAL.is_dir(), reason=f"the manual is not at {chunks.MANUAL}")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
 from indexer.generation.current import current_id
 from indexer.generation.layout import GENERATIONS, collection_dir
 from indexer.generation.manifest import MANIFEST, VECTORS, read_manifest
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import progress_for
 from indexer.publish.publish import make_live
 from rag.serving.live import LiveRetriever
 from rag.settings import load

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from indexer.build import draft
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig, CrawlLimits
+from indexer.pipeline import draft
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from indexer.read.reader_main import preload
 from indexer.read.reader_process import ReaderProcess
 from rag.settings_file import read_settings_file

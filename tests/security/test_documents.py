@@ -112,10 +112,10 @@ _BUILD = """
 import json, os, sys
 from pathlib import Path
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # so that documents are read one after another
-from indexer.build import build as building
+from indexer.pipeline import build as building
 from indexer.cut import chunking
 from indexer.config import BuildConfig, CrawlLimits
-from indexer.build.progress import Progress
+from indexer.pipeline.progress import Progress
 from tests.dummy import DummyEmbedder
 if len(sys.argv) > 3:
     building.MOST_CHUNKS = chunking.MOST_CHUNKS = int(sys.argv[3])

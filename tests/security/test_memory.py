@@ -9,7 +9,7 @@ import pytest
 from indexer import memory
 from indexer.errors import MemoryShort
 from indexer.memory import Limit
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 
 MB = 1 << 20
 

@@ -12,7 +12,7 @@ from indexer.generation.manifest import read_manifest
 from indexer.read.allowed_places import is_below
 from indexer.records import Page
 from indexer.sources.round_robin import read_sources
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site, page, redirect
 
 SECRET = "secret"

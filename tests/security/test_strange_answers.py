@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from indexer.crawl import fetch
-from tests.indexer.build.incremental import Work, link
+from tests.indexer.pipeline.incremental import Work, link
 from tests.indexer.server import Site, page
 
 PAGES = 40

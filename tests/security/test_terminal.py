@@ -9,7 +9,7 @@ import pytest
 
 from indexer.errors import FetchError, NothingToIndex, ParseError, SourceError
 from indexer.records import Failure, Skip
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site
 
 CODES = "\x1b[2J\x9b31m\x07\x08\r\n\u202e\u200b"  # clears, colours, rings, goes back, begins a line, reads backwards

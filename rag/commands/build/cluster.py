@@ -10,7 +10,7 @@ from embedder.protocol import Embedder
 from rag.settings import SETTINGS, Settings, load
 
 if TYPE_CHECKING:
-    from indexer.build.ray.driver import Cluster
+    from indexer.pipeline.ray.driver import Cluster
 
 
 @contextmanager
@@ -27,10 +27,10 @@ def cluster_of(settings: Settings, fingerprint: Mapping[str, Any]) -> Iterator["
     if not settings.ray:
         yield None
         return
-    from indexer.build.ray.session import ray_session
+    from indexer.pipeline.ray.session import ray_session
 
     with ray_session(settings.ray):
-        from indexer.build.ray.driver import Cluster
+        from indexer.pipeline.ray.driver import Cluster
 
         cores = settings.threads or 1
         theirs = {setting.name: getattr(settings, setting.name) for setting in SETTINGS if setting.group == "embedder"}

@@ -15,7 +15,7 @@ from rag.errors import SettingsError
 from rag.settings import MODEL_FIELDS, Settings, own_limits
 
 if TYPE_CHECKING:
-    from indexer.build.progress import Progress
+    from indexer.pipeline.progress import Progress
     from rag.settings_file import ConfiguredSource
 
 

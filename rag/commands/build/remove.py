@@ -13,8 +13,8 @@ from rag.settings import Settings
 @click.argument("source", nargs=-1, required=True, help="the source, as it was given to index")
 def remove(settings: Settings, *, source: Sequence[str]) -> Result:
     """Publish a generation without what came from these sources; nothing is fetched or embedded."""
-    from indexer.build.progress import progress_for
-    from indexer.build.removal import remove_sources
+    from indexer.pipeline.progress import progress_for
+    from indexer.pipeline.removal import remove_sources
     from rag.commands.published import published
     from rag.serving.publisher import publisher_of, reported
 

@@ -17,9 +17,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from indexer.build.build import build as build_index
-from indexer.build.progress import Progress
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.crawl.access.redaction import Redaction
 from indexer.crawl.access.session import Sessions
@@ -30,6 +27,9 @@ from indexer.crawl.journal import Journal, base_of
 from indexer.credentials import Basic, ClientCertificate, Credential, InEnvironment, InFile, Login, Success
 from indexer.errors import CredentialsError, LoginFailed, SessionEnded, SourceError
 from indexer.generation.layout import BUILDING, JOURNAL
+from indexer.pipeline.build import build as build_index
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import BuildReport
 from indexer.records import Failure, Page, Skip
 from tests.dummy import DummyEmbedder
 from tests.indexer.crawl.doors import FORM, PASSWORD, USER, Door, noting

@@ -17,16 +17,16 @@ from indexer.crawl.answers import Answer
 from indexer.crawl.journal import Journal
 from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, JOURNAL
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site, page
 
 PAGES = 25  # fewer than links are followed
 BUILD = """
 import sys
 from pathlib import Path
-from indexer.build.build import build
+from indexer.pipeline.build import build
 from indexer.config import BuildConfig, CrawlLimits
-from indexer.build.progress import Progress
+from indexer.pipeline.progress import Progress
 from tests.dummy import DummyEmbedder
 config = BuildConfig(crawl=CrawlLimits(allow_private=True, concurrency=2))
 build([sys.argv[1]], Path(sys.argv[2]), DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))

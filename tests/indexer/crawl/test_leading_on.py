@@ -8,9 +8,9 @@ from indexer.crawl.links import read_links
 from indexer.errors import NothingToIndex
 from indexer.records import Page
 from indexer.scope import Scope
-from tests.indexer.build.incremental import Work
 from tests.indexer.conftest import make_page
 from tests.indexer.crawl.test_crawler import link, run
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site, page
 
 HTML = {"Content-Type": "text/html"}

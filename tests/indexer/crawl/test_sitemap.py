@@ -6,9 +6,9 @@ from indexer.config import CrawlLimits
 from indexer.crawl.sitemap import Listing, read_listing
 from indexer.errors import FetchError, SourceError
 from indexer.scope import Scope
-from tests.indexer.build.incremental import Work
 from tests.indexer.conftest import make_page
 from tests.indexer.crawl.test_crawler import link, run
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site, redirect
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import progress_for
 from indexer.config import BuildConfig
 from indexer.errors import ArchiveError, IndexMissing
 from indexer.generation.catalogue import document_id
 from indexer.generation.generation import Generation
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import progress_for
 from indexer.publish.archive import export_documents
 from tests.dummy import DummyEmbedder
 

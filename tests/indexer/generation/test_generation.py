@@ -4,7 +4,7 @@ import gc
 from pathlib import Path
 
 from indexer.generation.generation import Generation
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site
 
 

@@ -13,7 +13,7 @@ from indexer.generation.manifest import MANIFEST, REPETITION, read_manifest, rec
 from indexer.generation.repetition import TITLES, WHOLE, RepetitionCounter
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.verification import problems_of, verify
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 
 COPY = "Returns a copy of the value."
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.errors import ArchiveError, BuildLocked, ConfigError, IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation.current import current_id
 from indexer.generation.manifest import read_manifest
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import generation_ids, list_collections
 from indexer.publish.lock import writer_lock

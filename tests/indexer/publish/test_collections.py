@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.errors import BuildLocked, ConfigError, IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
 from indexer.generation.layout import collection_dir
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from indexer.publish.collections import drop_collection, generation_ids, list_collections, list_generations
 from indexer.publish.lock import writer_lock
 from indexer.publish.publish import prepare, roll_back

@@ -12,7 +12,7 @@ from indexer.generation.current import current_id
 from indexer.generation.manifest import Manifest, read_manifest
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.source_settings import own_of, with_kept
-from tests.indexer.build.incremental import Work, zoo
+from tests.indexer.pipeline.incremental import Work, zoo
 from tests.indexer.server import Site
 
 PLAIN = CrawlLimits(timeout=1.0)  # as of another day, on which nothing is given

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexUnreadable
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import read_manifest
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import list_generations
 from indexer.publish.publish import roll_back

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.generation.dense.vectors import VectorWriter
 from indexer.generation.manifest import MANIFEST, read_manifest, record_file
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from indexer.publish.verification import Check, problems_of, verify
 from tests.dummy import DummyEmbedder
 

@@ -13,9 +13,9 @@ from indexer.read import container
 from indexer.read.container import expand
 from indexer.records import Failure, Known, Page, Skip
 from indexer.sources.folders.folder import read_path
-from tests.indexer.build.incremental import Work
 from tests.indexer.conftest import make_page
 from tests.indexer.files import zipped
+from tests.indexer.pipeline.incremental import Work
 
 FILES: dict[str, str | bytes] = {
     "a.md": "# A",

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import progress_for
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import RESTRICTED_VERSION, SCHEMA_VERSION
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import progress_for
+from indexer.pipeline.report import BuildReport
 from indexer.records import Failure, Page, Skip
 from indexer.sources.folders.folder import read_path
 from indexer.sources.stored_files import StoredFiles

@@ -7,7 +7,7 @@ import pytest
 from indexer.errors import SourceError
 from indexer.records import Failure, Known, Page, Skip
 from indexer.sources.folders.folder import read_path
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 
 
 def read(path: Path | str, max_bytes: int = 1000) -> dict[str, Page | Skip | Failure]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.credentials import Basic, Credential, InEnvironment
 from indexer.errors import ConfigError, CredentialsError, SourceError
 from indexer.link_template import LinkTemplate
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from indexer.records import Failure, Item, Page, Skip
 from indexer.scope import Scope
 from indexer.sources.git.address import GitAddress
@@ -22,7 +22,7 @@ from indexer.sources.git.program import Git, version
 from indexer.sources.git.repository import read_repository
 from indexer.sources.templates import SAMPLE
 from tests.dummy import DummyEmbedder
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site, redirect
 from tests.indexer.sources.repositories import GitSite, Repository, serving
 

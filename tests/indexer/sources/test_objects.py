@@ -17,8 +17,8 @@ from indexer.scope import Scope
 from indexer.sources.objects.address import BucketAddress
 from indexer.sources.objects.objects import read_objects
 from indexer.sources.templates import SAMPLE
-from tests.indexer.build.incremental import Work
 from tests.indexer.files import zipped
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.sources.buckets import SECRET, Store, opened
 
 LIMITS = CrawlLimits(timeout=20.0, max_bytes=2_000)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.removal import remove_sources
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.errors import NothingToIndex
 from indexer.generation.generation import Generation
+from indexer.pipeline.build import build
+from indexer.pipeline.removal import remove_sources
+from indexer.pipeline.report import BuildReport
 from indexer.publish.publish import prepare, roll_back
 from indexer.records import Page, Stated
 from indexer.sources.pushed_store import KEPT, SOURCE, PushedStore

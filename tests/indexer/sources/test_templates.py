@@ -17,8 +17,8 @@ from indexer.read.parsing import parse
 from indexer.records import Failure, Page
 from indexer.sources.round_robin import read_sources
 from indexer.sources.templates import SAMPLE, Templates, checked, learn
-from tests.indexer.build.incremental import Work
 from tests.indexer.conftest import make_page
+from tests.indexer.pipeline.incremental import Work
 
 HEAD = '<div class="top"><b>Acme manual</b> <a href="/">Home</a> <a href="/all">All pages</a></div>'
 FOOT = '<p class="foot">Made by Acme on 2024-05-{n:02} with care.</p>'

@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexMissing, StoreConflict, VectorError
 from indexer.filter import Filter
 from indexer.generation.catalogue import document_id
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from indexer.stores.digest import digest_of
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.milvus.milvus_store import MilvusStore

@@ -12,7 +12,7 @@ import pytest
 from rag.commands.cli import main
 from rag.settings import load
 from tests.dummy import DummyEmbedder
-from tests.indexer.build.incremental import zoo
+from tests.indexer.pipeline.incremental import zoo
 from tests.indexer.server import Site
 
 Run = Callable[..., Any]

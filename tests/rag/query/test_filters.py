@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.filter import Filter
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder

@@ -3,10 +3,10 @@ import threading
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import IndexMissing
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from rag import deadline
 from rag.errors import DeadlinePassed, FingerprintMismatch, QueryError
 from rag.query.request import Limits, SearchRequest

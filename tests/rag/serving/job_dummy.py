@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.generation.previous import live_sources
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from rag.commands.job_runner import run
 from rag.settings import load
 from tests.dummy import DummyEmbedder

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.generation.current import current_id
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from rag.serving.source_facts import read_sources
 from tests.dummy import DummyEmbedder
 

@@ -13,9 +13,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
 from indexer.config import BuildConfig
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
 from rag.errors import NotReady
 from rag.query.results import Answer
 from rag.serving.pushed_queue import PushedQueue

@@ -19,7 +19,7 @@ from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.drawing import Ask, Drawn, Order
 from indexer.errors import ConfigError, RendererMissing
 from indexer.records import Failure, Item, Page, Skip
-from tests.indexer.build.incremental import Versioned, Work
+from tests.indexer.pipeline.incremental import Versioned, Work
 from tests.indexer.server import Reply, Site
 
 TEXT = "Words of a page that a script has drawn. " * 12

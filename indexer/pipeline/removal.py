@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from indexer.build.context import BuildContext
-from indexer.build.draft import Draft, drafting
-from indexer.build.progress import READING, Progress
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig
 from indexer.errors import NothingToIndex, SourceError
 from indexer.generation.current import current_id
 from indexer.generation.layout import GENERATIONS, REPOSITORIES
 from indexer.generation.manifest import TOKENS, Manifest, read_manifest
 from indexer.generation.previous import PreviousGeneration
+from indexer.pipeline.context import BuildContext
+from indexer.pipeline.draft import Draft, drafting
+from indexer.pipeline.progress import READING, Progress
+from indexer.pipeline.report import BuildReport
 from indexer.publish.source_settings import without
 from indexer.read.ocr.installation import NO_OCR
 from indexer.sources.git.mirror import Mirrors

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from indexer import records
-from indexer.build import lookahead
 from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.generation.current import current_id
+from indexer.pipeline import lookahead
 from indexer.read.parsing import parse
 from indexer.records import Document, Page
-from tests.indexer.build.incremental import Versioned, Work, link, routes, zoo
+from tests.indexer.pipeline.incremental import Versioned, Work, link, routes, zoo
 from tests.indexer.server import Reply, Site, page, redirect
 
 

@@ -16,12 +16,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from embedder.errors import PilotlightError
 from embedder.late_interaction import DocumentTokens
 from embedder.protocol import Embedder
-from indexer.build.machines import AHEAD
-from indexer.build.ray import tasks
-from indexer.build.ray.serialisation import pack, pack_page, unpack_parsed
-from indexer.build.ray.tasks import Work
 from indexer.config import ChunkConfig
 from indexer.errors import ClusterError
+from indexer.pipeline.machines import AHEAD
+from indexer.pipeline.ray import tasks
+from indexer.pipeline.ray.serialisation import pack, pack_page, unpack_parsed
+from indexer.pipeline.ray.tasks import Work
 from indexer.read.ocr.installation import Ocr
 from indexer.records import Page, Parsed
 
@@ -48,7 +48,7 @@ class Result(Generic[T]):
 
 
 class Cluster:
-    """The nodes of the cluster that this process is connected to, see `indexer.build.ray.session`."""
+    """The nodes of the cluster that this process is connected to, see `indexer.pipeline.ray.session`."""
 
     def __init__(self, load: Callable[[], Embedder], fingerprint: Mapping[str, Any], cores: int = 1) -> None:
         """Check that every node can take tasks, which compiles the model there if necessary.

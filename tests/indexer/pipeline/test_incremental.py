@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.build import build as build_module
-from indexer.build import lookahead, vector_queue
 from indexer.generation.previous import PreviousGeneration
-from tests.indexer.build.incremental import OLD, Versioned, Work, link, zoo
+from indexer.pipeline import build as build_module
+from indexer.pipeline import lookahead, vector_queue
+from tests.indexer.pipeline.incremental import OLD, Versioned, Work, link, zoo
 from tests.indexer.server import Reply, Site, page, redirect
 
 

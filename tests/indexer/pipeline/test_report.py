@@ -2,10 +2,10 @@ import json
 import sys
 from pathlib import Path
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig, CrawlLimits
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import BuildReport
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Site
 

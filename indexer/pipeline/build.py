@@ -8,13 +8,6 @@ from pathlib import Path
 
 from embedder.protocol import Embedder
 from indexer import memory
-from indexer.build.context import BuildContext
-from indexer.build.draft import Draft, drafting, open_earlier
-from indexer.build.lookahead import read_ahead
-from indexer.build.machines import Machines, ToCome
-from indexer.build.progress import READING, Progress
-from indexer.build.report import BuildReport
-from indexer.build.reuse import reuse_of
 from indexer.config import BuildConfig
 from indexer.crawl.access.session import Sessions
 from indexer.crawl.journal import Journal, base_of
@@ -31,6 +24,13 @@ from indexer.generation.previous import (
     record_of,
     sections_of,
 )
+from indexer.pipeline.context import BuildContext
+from indexer.pipeline.draft import Draft, drafting, open_earlier
+from indexer.pipeline.lookahead import read_ahead
+from indexer.pipeline.machines import Machines, ToCome
+from indexer.pipeline.progress import READING, Progress
+from indexer.pipeline.report import BuildReport
+from indexer.pipeline.reuse import reuse_of
 from indexer.publish.source_settings import changes, credentialed, with_kept
 from indexer.read.access_list import NOBODY
 from indexer.read.ocr.installation import find

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
-from indexer.build.removal import remove_sources
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.generation.current import current_id
 from indexer.generation.dense.vectors import VectorReader
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.removal import remove_sources
+from indexer.pipeline.report import BuildReport
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site, page, send
 

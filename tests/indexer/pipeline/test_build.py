@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
-from indexer.build.report import BuildReport
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.errors import (
     BuildLocked,
@@ -20,6 +17,9 @@ from indexer.errors import (
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import read_manifest
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import BuildReport
 from indexer.publish.lock import writer_lock
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site
@@ -285,7 +285,7 @@ def test_serving_imports_nothing_that_only_a_build_needs() -> None:
 
 def test_a_build_imports_no_model_library() -> None:
     script = (
-        "import sys, indexer.build.build\n"
+        "import sys, indexer.pipeline.build\n"
         "names = ('torch', 'transformers', 'sentence_transformers', 'langchain', 'rag', 'web')\n"
         "print([name for name in names if name in sys.modules])"
     )

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress
-from indexer.build.removal import remove_sources
 from indexer.config import BuildConfig
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.removal import remove_sources
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.verification import problems_of, verify
 from indexer.stores.folder_store import FolderStore

@@ -1,4 +1,4 @@
-"""The work that nodes of a cluster do for a build, in processes of Ray; see `indexer.build.ray.driver`."""
+"""The work that nodes of a cluster do for a build, in processes of Ray; see `indexer.pipeline.ray.driver`."""
 
 import platform
 import time
@@ -10,11 +10,11 @@ from typing import Any
 from embedder.errors import EmbedderError
 from embedder.late_interaction import DocumentTokens
 from embedder.protocol import Embedder, encode_documents
-from indexer.build.ray.serialisation import pack_parsed, unpack, unpack_page
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import NodeDiffers
 from indexer.generation.previous import READER_VERSION
+from indexer.pipeline.ray.serialisation import pack_parsed, unpack, unpack_page
 from indexer.read.ocr.installation import Ocr, find
 from indexer.read.parsing import parse
 from indexer.records import Parsed

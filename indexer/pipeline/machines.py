@@ -31,7 +31,7 @@ class Readers(Protocol):
 
 
 class Machines(Readers, Protocol):
-    """Machines that read, cut and embed; see `indexer.build.ray.driver`."""
+    """Machines that read, cut and embed; see `indexer.pipeline.ray.driver`."""
 
     @property
     def blocks(self) -> int:

@@ -3,10 +3,10 @@ from contextlib import closing
 
 import pytest
 
-from indexer.build import lookahead
-from indexer.build.lookahead import read_ahead
 from indexer.config import ChunkConfig
 from indexer.errors import ParseError
+from indexer.pipeline import lookahead
+from indexer.pipeline.lookahead import read_ahead
 from indexer.read.ocr.installation import Ocr
 from indexer.read.ocr.pages import Spare
 from indexer.read.reader_process import ReaderProcess

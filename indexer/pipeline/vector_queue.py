@@ -11,9 +11,9 @@ import numpy.typing as npt
 from embedder.late_interaction import DocumentTokens
 from embedder.protocol import encode_documents
 from indexer import memory
-from indexer.build.context import BuildContext
-from indexer.build.machines import ToCome
 from indexer.generation.writer import GenerationWriter
+from indexer.pipeline.context import BuildContext
+from indexer.pipeline.machines import ToCome
 from indexer.records import Chunk
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.build.build import build
 from indexer.config import BuildConfig
 from indexer.generation.dense import index_kinds
 from indexer.generation.generation import Generation
+from indexer.pipeline.build import build
 from tests.dummy import DummyEmbedder
 from tests.faults.world import quiet
 

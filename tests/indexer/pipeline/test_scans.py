@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build import build as build_module
 from indexer.config import OcrConfig
 from indexer.generation.previous import PreviousGeneration
+from indexer.pipeline import build as build_module
 from indexer.publish.source_settings import config_of
 from indexer.read.ocr.installation import EXTRA, Ocr, find
-from tests.indexer.build.incremental import Work
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.read.ocr.drawn import encoded, picture, scanned
 
 FOUND = find(OcrConfig())

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build.build import build
-from indexer.build.progress import Progress, progress_for
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.display import Display
 from indexer.errors import (
     IndexerError,
 )
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress, progress_for
 from tests.dummy import DummyEmbedder
 
 CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))

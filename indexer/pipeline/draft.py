@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.build.context import BuildContext
-from indexer.build.progress import Progress
-from indexer.build.report import BuildReport
-from indexer.build.vector_queue import VectorQueue
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
+from indexer.pipeline.context import BuildContext
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import BuildReport
+from indexer.pipeline.vector_queue import VectorQueue
 from indexer.publish.collections import live_id
 from indexer.publish.lock import writer_lock
 from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start

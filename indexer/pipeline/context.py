@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from embedder.protocol import Embedder
-from indexer.build.machines import Machines
-from indexer.build.progress import Progress
-from indexer.build.report import Ledger
 from indexer.config import BuildConfig
 from indexer.generation.previous import PreviousGeneration
+from indexer.pipeline.machines import Machines
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import Ledger
 from indexer.read.ocr.installation import Ocr
 
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build import build as build_module
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
 from indexer.generation.current import current_id
 from indexer.generation.manifest import Manifest
 from indexer.generation.previous import READER_VERSION, live_sources
+from indexer.pipeline import build as build_module
 from indexer.read.parsing import parse
 from tests.dummy import DummyEmbedder
-from tests.indexer.build.incremental import Work, zoo
 from tests.indexer.conftest import make_page
+from tests.indexer.pipeline.incremental import Work, zoo
 from tests.indexer.server import Reply, Site, page
 
 to_bytes = Manifest.to_bytes

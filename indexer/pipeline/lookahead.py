@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, closing, nullcontext
 
 from embedder import cpu
 from indexer import memory
-from indexer.build.machines import AHEAD, Machines, Readers, ToCome
 from indexer.config import ChunkConfig
+from indexer.pipeline.machines import AHEAD, Machines, Readers, ToCome
 from indexer.read.ocr.installation import NO_OCR, Ocr
 from indexer.read.parsing import parse
 from indexer.read.reader_process import ReaderPool
