@@ -21,7 +21,7 @@ class Setting:
     kind: type[Any]
     default: Any
     help: str
-    group: str  # which part reads it, and its heading in docs/settings.md
+    group: str  # which part reads it, and its heading in docs/reference.md
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None

@@ -1,7 +1,7 @@
-"""Render a folder of Markdown to a small HTML site that needs nothing from elsewhere.
+"""Render the documentation to a small HTML site that needs nothing from elsewhere.
 
-Usage: build_docs.py SOURCE TARGET [SEARCH]. SOURCE needs an index.md, whose links give the order of the pages, and a
-site.css; drawings (.svg) in it are copied. SEARCH is the address of a Pilotlight server whose search box the pages get.
+Usage: build_docs.py TARGET [SEARCH]. The start page is README.md, whose links to docs/ give the order of the pages.
+SEARCH is the address of a Pilotlight server whose search box the pages get.
 """
 
 import html
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from indexer.read.markup.markdown import render
 
-_ICON = Path(__file__).resolve().parents[1] / "web" / "static" / "icon.svg"
+ROOT = Path(__file__).resolve().parents[1]
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -27,7 +27,9 @@ _PAGE = """<!doctype html>
 <body>
 <nav aria-label="Pages">
 <a class="home" href="index.html"><img src="icon.svg" alt="" width="24" height="24">Pilotlight</a>
+<ul>
 {nav}
+</ul>
 </nav>
 <main>
 {body}
@@ -36,80 +38,66 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
-# all that a page needs for the search box; docs/search-box.md says what else the tag may have
 _SEARCH = """
 <script src="{server}/embed.js" data-placeholder="Search the documentation" defer></script>"""
-_LINK = re.compile(r'href="([\w-]+)\.md(#[^"]*)?"')
-_PAGE_IN_INDEX = re.compile(r"\]\(([\w-]+)\.md")
+_PAGE_IN_README = re.compile(r"\]\(docs/([\w-]+)\.md\)")
+_LINK_TO_PAGE = re.compile(r'href="(?:docs/)?([\w-]+)\.md(#[^"]*)?"')
+_LINK_TO_FILE = re.compile(r'<a href="(?:[A-Z]+\.html|[A-Z]+)"[^>]*>(.*?)</a>')  # of the repository, not of the site
 _HEADING = re.compile(r'<h([1-6]) id="([^"]*)">(.*?)</h\1>', re.DOTALL)
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rendered:
-    name: str  # file name without suffix
-    title: str  # HTML
-    body: str  # HTML
-    parts: tuple[tuple[str, str], ...]  # id and HTML of every second-level heading
+class Page:
+    """A rendered page: file name without suffix, and HTML of title, body and second-level headings by id."""
+
+    name: str
+    title: str
+    body: str
+    headings: dict[str, str]
 
 
-def build(source: Path, target: Path, search: str = "") -> int:
-    """Render every .md file of `source` into `target`; return the number of pages.
+def write_site(target: Path, search: str = "") -> int:
+    """Render README.md and the pages that it names into `target`, in place of older pages; return their number.
 
-    With `search`, the address of a server, every page gets its search box, and needs that server for it.
-    Pages of an earlier run are replaced; other files in `target` stay. Raises OSError if a file cannot be read.
+    Args:
+        target: folder of the site; made where it is missing.
+        search: address of a server whose search box every page gets; empty for none.
+
+    Raises:
+        OSError: a file cannot be read or written.
     """
-    groups = _groups(source)
-    pages = [_render(source / f"{name}.md") for _, names in groups for name in names]
+    names = dict.fromkeys(_PAGE_IN_README.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    pages = [_render("index", ROOT / "README.md"), *(_render(name, ROOT / "docs" / f"{name}.md") for name in names)]
     target.mkdir(parents=True, exist_ok=True)
     for stale in target.glob("*.html"):
         stale.unlink()
     for number, page in enumerate(pages):
         text = _PAGE.format(
             title=_plain(page.title) if page.name == "index" else f"{_plain(page.title)} · Pilotlight",
-            nav="\n".join(_group(title, [one for one in pages if one.name in names], page) for title, names in groups),
+            nav="\n".join(_entry(each, is_current=each is page) for each in pages),
             search=_SEARCH.format(server=html.escape(search.rstrip("/"))) if search else "",
             body=page.body,
             before=_neighbour("prev", pages[number - 1]) if number else "",
             after=_neighbour("next", pages[number + 1]) if number + 1 < len(pages) else "",
         )
         (target / f"{page.name}.html").write_text(text, encoding="utf-8")
-    for file in (source / "site.css", *source.glob("*.svg")):
+    for file in (file for kind in ("css", "svg", "png") for file in (ROOT / "docs").glob(f"*.{kind}")):
         shutil.copy(file, target / file.name)
-    shutil.copy(_ICON, target / "icon.svg")
+    shutil.copy(ROOT / "web" / "static" / "icon.svg", target / "icon.svg")
     return len(pages)
 
 
-def _groups(source: Path) -> list[tuple[str, list[str]]]:
-    """The pages below the headings under which the index links to them; the index itself before, the others after."""
-    present = sorted(path.stem for path in source.glob("*.md"))
-    first, *parts = (source / "index.md").read_text(encoding="utf-8").split("\n## ")
-    placed = {"index"}
-    groups = [("", ["index", *_linked(first, present, placed)])]
-    groups += [(part.partition("\n")[0], _linked(part, present, placed)) for part in parts]
-    groups.append(("More", [name for name in present if name not in placed]))
-    return [(title, names) for title, names in groups if names]
-
-
-def _linked(text: str, present: list[str], placed: set[str]) -> list[str]:
-    names = [name for name in dict.fromkeys(_PAGE_IN_INDEX.findall(text)) if name in present and name not in placed]
-    placed.update(names)
-    return names
-
-
-def _render(path: Path) -> _Rendered:
-    body = _LINK.sub(r'href="\1.html\2"', render(path.read_text(encoding="utf-8")).html)
-    headings = [(level, anchor, text) for level, anchor, text in _HEADING.findall(body)]
+def _render(name: str, path: Path) -> Page:
+    body = _LINK_TO_PAGE.sub(r'href="\1.html\2"', render(path.read_text(encoding="utf-8")).html)
+    body = _LINK_TO_FILE.sub(r"\1", body).replace('src="docs/', 'src="')
+    headings = _HEADING.findall(body)
     body = _HEADING.sub(_with_permalink, body)
-    body = body.replace("<pre>", '<pre tabindex="0">')  # what scrolls has to be reached without a mouse
-    body = body.replace("<th></th>", "<td></td>")  # the corner of a table is nothing's heading
+    body = body.replace("<pre>", '<pre tabindex="0">')  # a box that scrolls has to be reached without a mouse
+    body = body.replace("<th></th>", "<td></td>")  # the corner of a table is no heading
     body = _TABLE.sub(r'<div class="wide" tabindex="0">\g<0></div>', body)
-    return _Rendered(
-        name=path.stem,
-        title=next((text for level, _, text in headings if level == "1"), html.escape(path.stem)),
-        body=body,
-        parts=tuple((anchor, text) for level, anchor, text in headings if level == "2"),
-    )
+    title = next((text for level, _, text in headings if level == "1"), html.escape(path.stem))
+    return Page(name, title, body, {anchor: text for level, anchor, text in headings if level == "2"})
 
 
 def _with_permalink(match: re.Match[str]) -> str:
@@ -120,21 +108,16 @@ def _with_permalink(match: re.Match[str]) -> str:
     return f'<h{level} id="{anchor}">{text}{link}</h{level}>'
 
 
-def _group(title: str, pages: list[_Rendered], current: _Rendered) -> str:
-    entries = "\n".join(_entry(page, is_current=page is current) for page in pages)
-    return f"<p>{html.escape(title)}</p>\n<ul>\n{entries}\n</ul>" if title else f"<ul>\n{entries}\n</ul>"
-
-
-def _entry(page: _Rendered, *, is_current: bool) -> str:
+def _entry(page: Page, *, is_current: bool) -> str:
     title = "Overview" if page.name == "index" else page.title
     if not is_current:
         return f'<li><a href="{page.name}.html">{title}</a></li>'
-    parts = "".join(f'<li><a href="#{anchor}">{_plain(text)}</a></li>' for anchor, text in page.parts)
+    parts = "".join(f'<li><a href="#{anchor}">{_plain(text)}</a></li>' for anchor, text in page.headings.items())
     inner = f"<ul>{parts}</ul>" if parts else ""
     return f'<li><a href="{page.name}.html" aria-current="page">{title}</a>{inner}</li>'
 
 
-def _neighbour(relation: str, page: _Rendered) -> str:
+def _neighbour(relation: str, page: Page) -> str:
     return f'<a rel="{relation}" href="{page.name}.html">{page.title}</a>'
 
 
@@ -143,4 +126,4 @@ def _plain(markup: str) -> str:
 
 
 if __name__ == "__main__":
-    print(f"{build(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:4])} pages in {sys.argv[2]}")
+    print(f"{write_site(Path(sys.argv[1]), *sys.argv[2:3])} pages in {sys.argv[1]}")

@@ -101,7 +101,7 @@ def worktree(commit: str, folder: Path) -> Iterator[Path]:
 
 def made_site(folder: Path) -> Path:
     """Build the sample site."""
-    subprocess.run([sys.executable, "scripts/build_docs.py", "docs", str(folder)], cwd=HERE, check=True)
+    subprocess.run([sys.executable, "scripts/build_docs.py", str(folder)], cwd=HERE, check=True)
     return folder
 
 

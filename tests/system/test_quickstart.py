@@ -24,7 +24,7 @@ from embedder.cache import default_folder
 from tests.system.conftest import ROOT, free_port, request, wait_for, write_pages
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
-INSTALLS = ("apt-get install", "python3 -m venv", "pip install")
+INSTALLS = ("apt-get install", "export PIP_EXTRA_INDEX_URL", "python3 -m venv", "pip install")
 SERVES = re.compile(r"scripts/run|pilotlight serve")
 LASTS = re.compile(r"(\. |export )")  # what changes the shell for the lines after it
 LONGEST = 300  # seconds, after which a line hangs
@@ -53,7 +53,7 @@ def site(tmp_path: Path) -> Iterator[str]:
 def clone(tmp_path: Path) -> Path:
     """A fresh clone, with the environment that `scripts/run` makes of it at its first start.
 
-    Of its documentation, all of which would take a minute to embed, there is what leads to three pages.
+    Of its documentation, all of which would take a minute to embed, there are two pages.
     """
     folder = tmp_path / "clone"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -61,14 +61,14 @@ def clone(tmp_path: Path) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    kept = {"index", "concepts", "faq", "search"}
+    kept = {"concepts"}
     for page in (folder / "docs").glob("*.md"):
         if page.stem not in kept:
             page.unlink()
-    index = folder / "docs" / "index.md"
-    lines = index.read_text(encoding="utf-8").splitlines(keepends=True)
-    linked = [(set(re.findall(r"\]\(([\w-]+)\.md", line)), line) for line in lines]
-    index.write_text("".join(line for names, line in linked if names <= kept), encoding="utf-8")
+    readme = folder / "README.md"
+    lines = readme.read_text(encoding="utf-8").splitlines(keepends=True)
+    linked = [(set(re.findall(r"\]\(docs/([\w-]+)\.md", line)), line) for line in lines]
+    readme.write_text("".join(line for names, line in linked if names <= kept), encoding="utf-8")
     venv.create(folder / ".venv", symlinks=True)
     [packages] = (folder / ".venv" / "lib").glob("python*/site-packages")
     (packages / "clone.pth").write_text("\n".join([str(folder), *sys.path[1:]]) + "\n")
