@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from rag.errors import SettingsError
 
+_KEPT = "insights are the folder insights of the index, with every search of insights_days, up to 500 MB"
+_NOBODY = "insights keep nothing of who asked, and suggest no questions; leave insights off to keep none at all"
 _JUDGED = "every build is live at once; compare judges two generations, and rollback makes the better one live"
 _OIDC = "an authenticating proxy such as oauth2-proxy logs people in, and user_header names them"
 _REMOTE = "an index is a folder of this machine; export and import move it, and --store milvus://… shares it"
@@ -18,10 +20,13 @@ SETTINGS = {
     "oidc_leeway": _OIDC,
     "replica_dir": _REMOTE,
     "poll": _REMOTE,
+    **dict.fromkeys(("insights_dir", "insights_megabytes", "insights_sample"), _KEPT),
+    **dict.fromkeys(("insights_redact", "insights_callers", "insights_suggest"), _NOBODY),
     "hold_back": _JUDGED,
     "hold_back_queries": _JUDGED,
 }
 COMMANDS = {
+    "insights": "the page /insights of the server shows what people ask, and /api/v1/insights.csv has its tables",
     "publish": "every build is live at once; rollback makes another generation live",
     "push": _REMOTE,
     "copy": "index --store milvus://… publishes what is built in the folder; export and import move an index",

@@ -300,28 +300,7 @@ class Settings:
     )
 
     insights: bool = setting(False, "keep what people ask, and what became of it, on this machine", "insights")
-    insights_dir: str = setting("", "private folder for it; empty = insights in the index folder", "insights")
     insights_days: int = setting(90, "days after which a search is deleted", "insights", low=1, high=3650)
-    insights_megabytes: int = setting(
-        500, "most megabytes to keep; the oldest searches are deleted first", "insights", low=1, high=1_000_000
-    )
-    insights_sample: float = setting(1.0, "share of the searches to keep, chosen at random", "insights", low=0, high=1)
-    insights_redact: str = setting(
-        "", "file of regular expressions, one a line, for what is never kept of a query; empty = none", "insights"
-    )
-    insights_callers: str = setting(
-        "day",
-        "keep who asked, as a hash whose salt is another one each day or month; none = not at all",
-        "insights",
-        choices=("none", "day", "month"),
-    )
-    insights_suggest: int = setting(
-        0,
-        "suggest a question once as many callers have asked it, within a day or month, and found an answer; 0 = never",
-        "insights",
-        low=0,
-        high=1000,
-    )
 
     @property
     def index_dir(self) -> Path:
@@ -351,7 +330,7 @@ class Settings:
     @property
     def insights_folder(self) -> Path:
         """The folder of what people ask, which need not be there."""
-        return Path(self.insights_dir).expanduser() if self.insights_dir else self.index_dir / INSIGHTS
+        return self.index_dir / INSIGHTS
 
     @property
     def cache(self) -> Path:

@@ -20,7 +20,6 @@ push:  documents pushed to a server of --source: from being accepted to being fo
 render: --chunks pages that scripts draw, beside the same pages written
 git:   a repository of --chunks files as a source, built again after ten have changed
 memory: builds of --chunks files, pages or objects of each kind of source, and of ten times as many
-insights: a server that keeps what people ask beside one that does not, under 16 clients, by turns
 checkouts: searches and starts of this checkout beside those of another one, --against FOLDER, with its own .venv
 """
 

@@ -8,7 +8,6 @@ from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings, load
 from web.app import create_app
-from web.insights import questions_of
 
 
 def application(settings: Settings | None = None) -> Flask:
@@ -24,7 +23,6 @@ def application(settings: Settings | None = None) -> Flask:
     app = create_app(retriever, settings, JobManager(settings), pushes, recorder)
     pushes.start()
     if recorder:
-        retriever.good_questions = questions_of(recorder)
         recorder.start()
     retriever.on_run = app.extensions["metrics"].batch
     return app

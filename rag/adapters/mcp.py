@@ -28,7 +28,6 @@ from rag.query.passages import Searcher
 from rag.query.request import FIELDS, SearchRequest
 from rag.query.results import Answer, Hit
 from rag.query.scoring.explanation import in_words
-from rag.serving.scope import EVERYTHING
 
 HOST = "127.0.0.1"
 HITS = 5  # unless the caller says
@@ -61,7 +60,7 @@ class LocalLibrary:
         """Find the passages that answer a query best."""
         answer: Answer = self._search(request)
         if self._recorder:
-            self._recorder.searched(request, answer, via="mcp", who="", scope=EVERYTHING)
+            self._recorder.record(request, answer, "mcp")
         return answer
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:

@@ -22,7 +22,7 @@ from rag.client.results import (
 )
 from rag.client.transport import Transport
 from rag.errors import ClientError
-from rag.insights.events import What
+from rag.insights.store import What
 from rag.query.filters import Filter, parameters_of
 from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest

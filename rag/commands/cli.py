@@ -18,7 +18,6 @@ VERBS = {  # where each is below `rag.commands`, in a function with the name of 
     "index": ("build.index", "read sources and publish a new generation of the index"),
     "remove": ("build.remove", "remove sources from the index, without reading anything again"),
     "serve": ("serve.serve", "serve the search page and the REST API"),
-    "insights": ("serve.insights", "show what people ask, and what finds no answer; delete of it"),
     "mcp": ("serve.mcp", "offer search and read_document as tools of the Model Context Protocol"),
     "search": ("search.search", "answer one query on the command line"),
     "eval": ("search.evaluate", "measure search quality on a dataset in BEIR format"),

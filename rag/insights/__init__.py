@@ -1,5 +1,4 @@
-"""What people ask: searches and what became of them in, reports, suggestions and test sets out; all on this machine.
+"""Searches and feedback in, a report and a test set of questions out; all on this machine, and without who asked.
 
-Nothing is kept, and no thread begun, unless the setting `insights` is on. May import `query`, `serving` for scopes, and
-the root of `rag`.
+Nothing is kept, and no thread begun, unless the setting `insights` is on. May import `query` and the root of `rag`.
 """

@@ -1,312 +1,228 @@
-"""The store of what people ask: one SQLite file in a private folder, which any number of processes may use at once.
+"""The store of searches: INSIGHTS/searches.sqlite in a private folder, which any number of processes may use at once.
 
-INSIGHTS/searches.sqlite   what was asked, what was shown, and what became of it
-INSIGHTS/salts.json        what callers are hashed with, see `callers`
-INSIGHTS/lock              held while either is made or the salts change
-
-What is deleted is overwritten in the file (`secure_delete`), and the write-ahead log, which may still have it, emptied.
+It holds the question, its hits, which of them were opened or judged, and the time; nothing of who asked. What is
+deleted is overwritten in the file (`secure_delete`), and the write-ahead log, which may still have it, is emptied.
 """
 
 import fcntl
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from rag.errors import InsightsError
-from rag.insights.callers import DAY_S, LOCK, Callers, all_hashes, forget_salts
-from rag.insights.events import VERDICTS, Feedback, Searched, first_number, parts_of, time_of
-from rag.insights.redaction import Redaction
-from rag.serving.scope import Scope
 
+Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
+What = Literal["seen", "opened", "good", "bad", "none"]
+WHATS: tuple[What, ...] = ("seen", "opened", "good", "bad", "none")
 DATABASE = "searches.sqlite"
-MOST_CHARACTERS = 500  # of a query that are kept
-UNSEEN_S = 600.0  # after which a search that was never told to have been looked at goes
-PATIENCE_S = 5.0  # that a change waits for others
-_VERSION = 1
+_VERDICTS = {"good": 1, "bad": -1, "none": 0}
+_LOCK = "lock"  # held while the database is made or brought to this version
+_UNSEEN_S = 600.0  # after which a search is deleted that nobody looked at
+_BUSY_TIMEOUT_S = 5.0
+_NOISE_BITS = 21  # of the first half of an id, below its milliseconds
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE searches (
-    id INTEGER PRIMARY KEY,
-    secret INTEGER NOT NULL,
+    id TEXT PRIMARY KEY,
     collection TEXT NOT NULL,
     via TEXT NOT NULL,
-    mode TEXT NOT NULL,
     query TEXT NOT NULL,
-    redacted INTEGER NOT NULL,
     hits INTEGER NOT NULL,
     cosine REAL,
     close INTEGER NOT NULL,
     ms REAL NOT NULL,
-    scope INTEGER NOT NULL,
-    caller INTEGER,
-    seen INTEGER NOT NULL,
-    shown TEXT NOT NULL
-) STRICT;
-CREATE INDEX searches_unseen ON searches (id) WHERE seen = 0;
-CREATE TABLE feedback (
-    search INTEGER NOT NULL,
+    seen INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE hits (
+    search TEXT NOT NULL REFERENCES searches ON DELETE CASCADE,
+    rank INTEGER NOT NULL,
     passage TEXT NOT NULL,
-    opened INTEGER NOT NULL,
-    verdict INTEGER NOT NULL,
-    PRIMARY KEY (search, passage)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE passages (
-    id TEXT PRIMARY KEY,
     document TEXT NOT NULL,
-    url TEXT NOT NULL,
-    title TEXT NOT NULL,
-    shown TEXT NOT NULL
+    opened INTEGER NOT NULL DEFAULT 0,
+    verdict INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (search, rank)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE scopes (id INTEGER PRIMARY KEY, scope TEXT NOT NULL UNIQUE) STRICT;
-CREATE TABLE purges (count INTEGER NOT NULL) STRICT;
-INSERT INTO purges VALUES (0);
-PRAGMA user_version = 1;
 """
-_ADD = "INSERT OR IGNORE INTO searches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_NO_SCOPES = "DELETE FROM scopes WHERE id NOT IN (SELECT scope FROM searches)"
-_ADD_PASSAGE = (
-    "INSERT INTO passages VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET url = excluded.url, "
-    "title = excluded.title, shown = excluded.shown"
-)
+_ADD = "INSERT OR IGNORE INTO searches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_HIT = "INSERT OR IGNORE INTO hits (search, rank, passage, document) VALUES (?, ?, ?, ?)"
+
+
+def new_id(at: float) -> str:
+    """Make the id of a search at a time in seconds since 1970: 32 hexadecimal digits that nobody can guess."""
+    noise = int.from_bytes(os.urandom(11), "little")
+    return f"{int(at * 1000) << _NOISE_BITS | noise >> 67:016x}{noise & ((1 << 63) - 1):016x}"
+
+
+def first_id(at: float) -> str:
+    """Return a text that no id of a search from a time on, in seconds since 1970, is less than."""
+    return f"{int(at * 1000) << _NOISE_BITS:016x}"
+
+
+def time_of(id: str) -> float:
+    """Return when a search was made, in seconds since 1970."""
+    return (int(id[:16], 16) >> _NOISE_BITS) / 1000
+
+
+class Searched(NamedTuple):
+    """A search that was answered."""
+
+    id: str
+    collection: str
+    via: Via
+    query: str
+    hits: Sequence[tuple[str, str]]  # ids of passage and document, best first
+    cosine: float | None  # of the best hit
+    close: bool
+    ms: float  # of the answer
+    seen: bool  # False for one that was made while somebody types: it counts once feedback comes
+
+
+class Feedback(NamedTuple):
+    """What became of a search."""
+
+    id: str
+    what: What
+    passage: str  # a hit of it; empty for "seen"
 
 
 class InsightsStore:
     """Writes searches and feedback, and deletes them. For one thread at a time; raises sqlite3.Error or OSError."""
 
-    def __init__(self, folder: Path, *, period: str = "none", redaction: Redaction | None = None) -> None:
-        """Make the folder and the file where they are not there."""
+    def __init__(self, folder: Path) -> None:
+        """Make the folder and the database where they are missing."""
         self.folder = folder
-        self._redaction = redaction or Redaction()
-        self._callers = Callers(folder, period)
-        self._known: set[str] = set()  # passages that were noted to have been shown today
-        self._day = -1  # since 1970
-        self._purges = 0
-        self._scopes: dict[Scope, int] = {}
         self._connection = _open(folder)
         self._inode = _inode(folder)
 
     @property
     def is_there(self) -> bool:
-        """Whether the file is still that which was opened: somebody may have taken it away."""
+        """Whether the file is still the one that was opened: an operator may have removed it."""
         return _inode(self.folder) == self._inode
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database."""
         self._connection.close()
 
     def write(self, searches: Sequence[Searched], feedback: Sequence[Feedback]) -> list[Feedback]:
-        """Write both, all or nothing; return what is said of searches that are not there, which may yet come."""
-        with self._transaction():
-            self._look_for_purges()
-            rows = [self._row(each) for each in searches]
-            self._connection.executemany(_ADD, rows)
-            return [each for each in feedback if not self._note(each)]
-
-    def forget_unseen(self, now: float) -> None:
-        """Delete the searches that nobody looked at: those that were made while somebody typed on."""
-        with self._transaction():
-            before = first_number(now - UNSEEN_S)
-            self._connection.execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (before,))
+        """Write both, all or nothing; return the feedback on searches that are missing, which may come later."""
+        with _transaction(self._connection):
+            for one in searches:
+                _add(self._connection, one)
+            return [each for each in feedback if not self._add_feedback(each)]
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
-        """Delete what is older than some days, and the oldest where the file is larger than it may be."""
+        """Delete searches that nobody saw, those older than some days, and the oldest while the file is too large."""
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
-        first = self._connection.execute("SELECT min(id) FROM searches").fetchone()[0]
-        if first is not None and first < first_number(oldest.timestamp()):
-            self._delete("id < ?", (first_number(oldest.timestamp()),))
-            with self._transaction():
-                self._connection.execute("DELETE FROM passages WHERE shown < ?", (f"{oldest:%Y-%m-%d}",))
-                self._connection.execute(_NO_SCOPES)
+        self._connection.execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_S),))
+        self._connection.execute("DELETE FROM searches WHERE id < ?", (first_id(oldest.timestamp()),))
         while self._bytes() > most_bytes:
             count = self._connection.execute("SELECT count(*) FROM searches").fetchone()[0]
             if not count:
                 break
             tenth = self._connection.execute("SELECT id FROM searches ORDER BY id LIMIT 1 OFFSET ?", (count // 10,))
-            self._delete("id <= ?", tenth.fetchone())
-        self._shrink()
-        forget_salts(self.folder, oldest)
-
-    def delete_day(self, day: str) -> int:
-        """Delete the searches of a day, YYYY-MM-DD in UTC; return how many. Raises InsightsError for what is none."""
-        try:
-            begins = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
-        except ValueError:
-            raise InsightsError(f"{day[:40]!r} is not a day such as 2026-01-31") from None
-        bounds = [first_number((begins + timedelta(days=more)).timestamp()) for more in (0, 1)]
-        return self._delete_for_good("id >= ? AND id < ?", bounds)
-
-    def delete_caller(self, name: str) -> int:
-        """Delete the searches of a key, a user or an address, as far as the salts are kept; return how many."""
-        hashes = all_hashes(self.folder, name)
-        return self._delete_for_good(f"caller IN ({', '.join('?' * len(hashes))})", hashes)
-
-    def _delete_for_good(self, which: str, values: Sequence[int]) -> int:
-        deleted = self._delete(which, values)
-        with self._transaction():  # what nothing refers to any more, of all searches that are left
-            used = {id for (shown,) in self._connection.execute("SELECT shown FROM searches") for id in shown.split()}
-            gone = [(id,) for (id,) in self._connection.execute("SELECT id FROM passages") if id not in used]
-            self._connection.executemany("DELETE FROM passages WHERE id = ?", gone)
-            self._connection.execute(_NO_SCOPES)
-            self._connection.execute("UPDATE purges SET count = count + 1")
-        self._connection.execute("VACUUM")
-        if not self._shrink():
-            raise InsightsError("it is deleted, but a reader keeps the log of changes: run it again to empty that too")
-        return deleted
-
-    def _delete(self, which: str, values: Sequence[int]) -> int:
-        with self._transaction():
-            self._connection.execute(
-                f"DELETE FROM feedback WHERE search IN (SELECT id FROM searches WHERE {which})",  # noqa: S608
-                values,
-            )
-            return self._connection.execute(f"DELETE FROM searches WHERE {which}", values).rowcount  # noqa: S608
-
-    def _shrink(self) -> bool:
-        """Give free pages back, and empty the log; return whether it is empty: somebody may still read it."""
-        self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would do a page or two
-        busy: int = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        return not busy
+            self._connection.execute("DELETE FROM searches WHERE id <= ?", tenth.fetchone())
+        _shrink(self._connection)
 
     def _bytes(self) -> int:
         names = ("page_count", "freelist_count", "page_size")
         pages, free, size = (int(self._connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
         return (pages - free) * size
 
-    def _look_for_purges(self) -> None:
-        """Forget what was noted, where another process has deleted."""
-        purges = self._connection.execute("SELECT count FROM purges").fetchone()[0]
-        if purges != self._purges:
-            self._purges = purges
-            self._known.clear()
-            self._scopes.clear()
-
-    def _row(self, each: Searched) -> tuple[object, ...]:
-        at = time_of(each.id.number)
-        query = " ".join(self._redaction.redact(each.query).split())
-        is_whole = query == " ".join(each.query.split()) and len(query) <= MOST_CHARACTERS
-        cosines = [hit.cosine for hit in each.shown if hit.cosine is not None]
-        self._note_passages(each, at)
-        return (
-            *each.id,
-            each.collection,
-            each.via,
-            each.mode,
-            query[:MOST_CHARACTERS],
-            not is_whole,
-            len(each.shown),
-            max(cosines, default=None),
-            each.close,
-            each.ms,
-            self._scope(each.scope, at),
-            self._callers.hashed(each.who, at),
-            each.seen,
-            " ".join([hit.id for hit in each.shown]),
-        )
-
-    def _note_passages(self, each: Searched, at: float) -> None:
-        if (day := int(at // DAY_S)) != self._day:
-            self._day = day
-            self._known.clear()
-            self._scopes.clear()
-        fresh = [hit for hit in each.shown if hit.id not in self._known]
-        if fresh:
-            today = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
-            rows = [(hit.id, hit.document, hit.url, hit.title, today) for hit in fresh]
-            self._connection.executemany(_ADD_PASSAGE, rows)
-            self._known.update(hit.id for hit in fresh)
-
-    def _scope_text(self, scope: Scope, at: float) -> str:
-        """A scope as it is kept: names of readers are those of a person, so they are hashed as callers are."""
-        readers: list[int | None] | None = None
-        if scope.readers is not None:
-            readers = [self._callers.hashed(f"readers {sorted(scope.readers)}", at)] if scope.readers else []
-        return json.dumps({"parts": parts_of(scope), "readers": readers})
-
-    def _scope(self, scope: Scope, at: float) -> int:
-        if scope not in self._scopes:
-            text = self._scope_text(scope, at)
-            self._connection.execute("INSERT OR IGNORE INTO scopes (scope) VALUES (?)", (text,))
-            found = self._connection.execute("SELECT id FROM scopes WHERE scope = ?", (text,))
-            self._scopes[scope] = found.fetchone()[0]
-        return self._scopes[scope]
-
-    def _note(self, told: Feedback) -> bool:
-        """Note what became of a search; return whether it is there."""
-        found = self._connection.execute(
-            "SELECT s.secret, s.shown, c.scope FROM searches s JOIN scopes c ON c.id = s.scope WHERE s.id = ?",
-            (told.id.number,),
-        ).fetchone()
-        if found is None:
+    def _add_feedback(self, feedback: Feedback) -> bool:
+        """Write what became of a search; return whether the search is there."""
+        id, what, hit = feedback.id, feedback.what, (feedback.id, feedback.passage)
+        if self._connection.execute("SELECT 1 FROM searches WHERE id = ?", (id,)).fetchone() is None:
             return False
-        secret, shown, scope = found
-        # of a search that the caller could have made, and a hit that it was shown
-        if secret != told.id.secret or scope != self._scope_text(told.scope, time_of(told.id.number)):
-            return True
-        if told.what != "seen" and told.passage not in shown.split():
-            return True
-        self._connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (told.id.number,))
-        if told.what == "opened":
-            change, value = "opened = 1", (1, 0)
-        elif told.what in VERDICTS:
-            change, value = "verdict = excluded.verdict", (0, VERDICTS[told.what])
-        else:
-            return True
-        self._connection.execute(
-            f"INSERT INTO feedback VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET {change}",  # noqa: S608
-            (told.id.number, told.passage, *value),
-        )
+        if what != "seen":
+            value = ("opened", 1) if what == "opened" else ("verdict", _VERDICTS[what])
+            change = f"UPDATE hits SET {value[0]} = {value[1]} WHERE search = ? AND passage = ?"  # noqa: S608
+            if not self._connection.execute(change, hit).rowcount:
+                return True  # on no hit of the search: ignored
+        self._connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
         return True
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._known.clear()  # they may not have been written
-            self._scopes.clear()
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
-    """Open the store to read. Raises InsightsError where there is none, or it is of another version."""
+    """Open the store to read. Raises InsightsError where there is none, and as `InsightsStore` does."""
     if not (folder / DATABASE).is_file():
         raise InsightsError(f"{folder} has no record of what was asked: serve with --insights to keep one")
-    connection = _connect(folder)
+    connection = _open(folder)
     connection.execute("PRAGMA query_only = ON")
-    _check(connection, folder)
     return connection
 
 
 def _open(folder: Path) -> sqlite3.Connection:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / LOCK).open("a") as held:  # two that make it at once would see each other's beginnings
-        fcntl.flock(held, fcntl.LOCK_EX)
-        os.close(os.open(folder / DATABASE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        connection = _connect(folder)
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+    with (folder / _LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path = folder / DATABASE
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        for pragma in ("secure_delete = ON", "foreign_keys = ON", "synchronous = NORMAL"):
+            connection.execute(f"PRAGMA {pragma}")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > _VERSION:
+            raise InsightsError(f"{path} is of version {version}, and this reads up to {_VERSION}")
+        if version == 0:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA} COMMIT;")
-        _check(connection, folder)
-    connection.execute("PRAGMA secure_delete = ON")
-    connection.execute("PRAGMA synchronous = NORMAL")  # what is written outlives the process, if not the machine
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        if version == 1:
+            _bring_from_version_1(connection)
+            (folder / "salts.json").unlink(missing_ok=True)
     return connection
 
 
-def _connect(folder: Path) -> sqlite3.Connection:
-    return sqlite3.connect(folder / DATABASE, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
+def _bring_from_version_1(connection: sqlite3.Connection) -> None:
+    """Keep the searches of the version that also had callers, as hashes, and what they were allowed to see."""
+    with _transaction(connection):
+        connection.execute("ALTER TABLE searches RENAME TO old")
+        for statement in filter(str.strip, _SCHEMA.split(";")):
+            connection.execute(statement)
+        document_of = dict(connection.execute("SELECT id, document FROM passages"))
+        rows = connection.execute(
+            "SELECT printf('%016x%016x', id, secret), collection, via, query, shown, cosine, close, ms, seen FROM old"
+        )
+        for id, collection, via, query, shown, *more in rows.fetchall():
+            hits = [(passage, document_of.get(passage, "")) for passage in shown.split()]
+            _add(connection, Searched(id, collection, via, query, hits, *more))
+        connection.execute(
+            "UPDATE hits SET opened = f.opened, verdict = f.verdict FROM feedback f "
+            "JOIN old ON old.id = f.search WHERE hits.passage = f.passage "
+            "AND hits.search = printf('%016x%016x', old.id, old.secret)"
+        )
+        for table in ("old", "feedback", "passages", "scopes", "purges"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+    connection.execute("VACUUM")
+    _shrink(connection)
 
 
-def _check(connection: sqlite3.Connection, folder: Path) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != _VERSION:
-        raise InsightsError(f"{folder / DATABASE} is of version {version}, and this reads {_VERSION}")
+def _add(connection: sqlite3.Connection, one: Searched) -> None:
+    connection.execute(_ADD, (*one[:4], len(one.hits), *one[5:]))
+    connection.executemany(_ADD_HIT, [(one.id, rank, *hit) for rank, hit in enumerate(one.hits)])
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _shrink(connection: sqlite3.Connection) -> None:
+    """Give free pages back to the disk, and empty the log unless somebody reads it."""
+    connection.executescript("PRAGMA incremental_vacuum")  # `execute` would do a page or two
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def _inode(folder: Path) -> int | None:

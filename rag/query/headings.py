@@ -18,7 +18,6 @@ from indexer.stores.store import Searchable
 from rag.query.results import Suggestion
 
 _FEWEST_TYPED, _MOST_TYPED = 2, 200  # characters; who has typed more is not looking for a heading
-_QUESTIONS = 3  # that are suggested before headings
 SAMPLED = 1000  # passages, from all over the index
 OFFERED = 12
 _SHORTEST, _LONGEST = 2, 9  # words
@@ -91,19 +90,15 @@ def is_suggested_for(typed: str) -> bool:
     return len(typed.strip()) >= _FEWEST_TYPED and len(typed) <= _MOST_TYPED
 
 
-def suggestions(typed: str, questions: Iterable[str], headings: Iterable[Heading], most: int) -> list[Suggestion]:
-    """Return past questions and headings as suggestions, each text once, without what is typed already.
-
-    Some questions come first, then headings, then the other questions.
-    """
-    asked = [Suggestion(text, "question") for text in questions]
-    named = [Suggestion(without_number(name.text), "title" if name.is_title else "heading") for name in headings]
+def suggestions(typed: str, headings: Iterable[Heading], most: int) -> list[Suggestion]:
+    """Return headings as suggestions, each text once, without what is typed already."""
     known = {fold(" ".join(typed.split()))}
     found = []
-    for each in (*asked[:_QUESTIONS], *named, *asked[_QUESTIONS:]):
-        if (key := fold(each.text)) not in known:
+    for heading in headings:
+        text = without_number(heading.text)
+        if (key := fold(text)) not in known:
             known.add(key)
-            found.append(each)
+            found.append(Suggestion(text, "title" if heading.is_title else "heading"))
     return found[:most]
 
 

@@ -49,14 +49,7 @@ class Suggestion(NamedTuple):
     """A query that somebody who types may be about to ask."""
 
     text: str
-    kind: Literal["question", "title", "heading"]
-
-
-class PastQuestion(NamedTuple):
-    """A question that had a good answer, with the ids of the documents that gave it."""
-
-    text: str
-    documents: frozenset[str]
+    kind: Literal["title", "heading"]
 
 
 class Relevance(NamedTuple):

@@ -1,6 +1,6 @@
 """A retriever that loads in the background and follows the index: new generations are swapped in under traffic."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, BinaryIO, TypeVar
 
@@ -31,16 +31,13 @@ from rag.query.filters import in_force
 from rag.query.headings import is_suggested_for, suggestions
 from rag.query.options import SUGGESTED
 from rag.query.request import SearchRequest
-from rag.query.results import Answer, PastQuestion, Relevance, Suggestion
+from rag.query.results import Answer, Relevance, Suggestion
 from rag.query.retriever import Retriever
 from rag.serving.follower import LOADING, Follower, MakeReranker
 from rag.serving.search_outcomes import SearchOutcomes
 from rag.settings import Settings
 
 Found = TypeVar("Found")
-
-# questions that go on as somebody types, of a collection, that the caller may know
-GoodQuestions = Callable[[str, str], Iterable[PastQuestion]]
 
 LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
 
@@ -72,8 +69,6 @@ class LiveRetriever:
         self._settings = settings
         self._follower = Follower(settings, make_embedder, make_reranker)
         self._outcomes = SearchOutcomes()
-        self.good_questions: GoodQuestions | None = None
-        """The function that gives past questions that had a good answer, to be suggested."""
 
     @property
     def on_run(self) -> Callable[[int, int], None] | None:
@@ -244,24 +239,14 @@ class LiveRetriever:
     def suggest(
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, most: int = SUGGESTED
     ) -> list[Suggestion]:
-        """Return what somebody who types may be about to ask, of documents that a filter allows, likeliest first.
-
-        Past questions, where `good_questions` gives them, and titles and headings. Raises as `search` does.
-        """
+        """Return titles and headings with what is typed, of documents that a filter allows. Raises as `search` does."""
         if not is_suggested_for(typed):
             return []
-        questions = self.good_questions(typed, collection) if self.good_questions else ()
 
         def look(retriever: Retriever) -> list[Suggestion]:
             generation = retriever.generation
-            only = in_force(filter, generation.manifest)
-            headings = generation.suggest(typed, most + 1, only)
-
-            def may_be_read(id: str) -> bool:
-                return generation.allows(id, only) if only else generation.facts_by_id(id) is not None
-
-            good = [question.text for question in questions if all(map(may_be_read, question.documents))]
-            return suggestions(typed, good, headings, most)
+            headings = generation.suggest(typed, most + 1, in_force(filter, generation.manifest))
+            return suggestions(typed, headings, most)
 
         return self._ask(collection, look)
 

@@ -15,7 +15,6 @@ from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
 from benchmark.crawling import crawl
 from benchmark.floor import floor
 from benchmark.hostile import hostile
-from benchmark.insights import insights
 from benchmark.load import load
 from benchmark.memory import memory
 from benchmark.model_change import model_change
@@ -169,6 +168,5 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "git": (git, 3, 10_000),  # files
     "render": (render, 3, 50),  # pages
     "memory": (memory, 1, 1_000),  # files or pages, and ten times as many
-    "insights": (insights, 20, 10_000),  # pairs
     "checkouts": (checkouts, 40, 10_000),
 }

@@ -58,8 +58,8 @@ def test_thumbs_by_keyboard(page: Page, kept: Kept) -> None:
         with page.expect_response("**/api/v1/feedback"):
             first.click()
         expect(page.get_by_role("status")).to_have_text(said)
-    found = kept.rows("SELECT passage, verdict FROM feedback ORDER BY passage")
-    assert found == [("chunk-1", 0), ("chunk-2", -1)]
+    found = kept.rows("SELECT passage, verdict FROM hits WHERE verdict ORDER BY passage")
+    assert found == [("chunk-2", -1)]
 
 
 def test_what_is_typed_on_the_way_does_not_count(page: Page, kept: Kept) -> None:
@@ -76,7 +76,7 @@ def test_what_is_typed_on_the_way_does_not_count(page: Page, kept: Kept) -> None
     page.wait_for_url("https://docs.example/2")
     wait_for(lambda: kept.told.count("opened") == 2)  # which the page sends while it is left
     assert kept.rows("SELECT query FROM searches WHERE seen") == [("vacuum",)]
-    assert kept.rows("SELECT passage FROM feedback WHERE opened ORDER BY passage") == [("chunk-1",), ("chunk-2",)]
+    assert kept.rows("SELECT passage FROM hits WHERE opened ORDER BY passage") == [("chunk-1",), ("chunk-2",)]
 
 
 def test_a_search_counts_once_it_was_looked_at(page: Page, kept: Kept) -> None:
@@ -138,5 +138,5 @@ def test_the_box_of_another_site_tells_what_is_opened(
         page.wait_for_url("https://docs.example/3")
         wait_for(lambda: "opened" in kept.told)  # which the box sends while its page is left
         context.close()
-    found = kept.rows("SELECT query, via, seen, passage FROM searches JOIN feedback ON search = id WHERE opened")
+    found = kept.rows("SELECT query, via, seen, passage FROM searches JOIN hits ON search = id WHERE opened")
     assert found == [("index", "box", 1, "chunk-3")]

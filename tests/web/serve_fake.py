@@ -70,8 +70,8 @@ def main() -> None:
     port, folder, workers, queue = [*sys.argv[1:], *("2", "128")[len(sys.argv) - 3 :]]
 
     def factory() -> Flask:
-        settings = Settings(keys=str(Path(folder) / "keys.json"), insights_dir=os.environ.get("KEPT_IN", ""))
-        recorder = Recorder(settings) if settings.insights_dir else None
+        settings = Settings(keys=str(Path(folder) / "keys.json"), index=os.environ.get("KEPT_IN", ""))
+        recorder = Recorder(settings) if settings.index else None
         app = create_app(SlowStart(Path(folder)), settings, recorder=recorder)
         if recorder:
             recorder.start()

@@ -2,11 +2,10 @@
 
 from flask import Blueprint, Response
 
-from rag.insights.events import WHATS
+from rag.insights.store import WHATS
 from web.api.parameters import read_object
 from web.api.schemas import SEARCH_ID, request_of
 from web.fields import FieldError, check, given_fields
-from web.guards.callers import caller
 from web.insights import required
 from web.openapi import define, operation
 from web.sizes import MAX_SEARCH_BYTES
@@ -52,5 +51,5 @@ def tell() -> Response:
     hit = str(check("hit", fields["hit"], _HIT)) if "hit" in fields else ""
     if not hit and what != "seen":
         raise FieldError("hit", "hit is missing: only seen is said of a search as a whole.")
-    recorder.told(id, what, hit, caller().scope)
+    recorder.add_feedback(id, what, hit)
     return Response(status=204)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from flask import current_app, request
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
-from rag.insights.events import Via
+from rag.insights.store import Via
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.request import FIELDS, OPTIONS, Option, SearchRequest

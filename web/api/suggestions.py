@@ -22,7 +22,7 @@ _K: dict[str, Any] = {
 }
 SUGGESTIONS = define(
     "Suggestions",
-    structure({"suggestions": listed(structure({"text": STRING, "kind": {"enum": ["question", "title", "heading"]}}))}),
+    structure({"suggestions": listed(structure({"text": STRING, "kind": {"enum": ["title", "heading"]}}))}),
 )
 
 blueprint = Blueprint("suggestions", __name__, url_prefix="/api/v1")
@@ -40,7 +40,7 @@ def _parameters(limits: Settings) -> list[Parameter]:
 @blueprint.get("/suggest")
 @operation(
     summary="Suggest what to ask.",
-    description="Titles, headings and past questions that go on as was typed, of documents that the filter allows.",
+    description="Titles and headings that go on as was typed, of documents that the filter allows.",
     role="read",
     parameters=_parameters,
     responses={200: SUGGESTIONS},

@@ -7,8 +7,7 @@ from flask import Blueprint, Response, jsonify, render_template
 from flask.typing import ResponseReturnValue
 
 from rag.errors import InsightsError
-from rag.insights.report import MOST_DAYS, Report, report
-from rag.insights.tables import COUNTS, TABLES, as_csv
+from rag.insights.report import COUNTS, MOST_DAYS, TABLES, Report, report
 from web.api.parameters import COLLECTION, given_in_address, limits
 from web.api.schemas import COUNT, MILLISECONDS, STRING, listed, structure
 from web.fields import check, from_text
@@ -43,7 +42,6 @@ INSIGHTS = define(
             "asked": _QUESTIONS,
             "unanswered": _QUESTIONS,
             "days": listed(structure({"day": STRING, **_GROUP})),
-            "times": listed(structure({"up_to_ms": {"type": ["number", "null"]}, "searches": COUNT})),
         }
     ),
 )
@@ -73,7 +71,6 @@ def show() -> str:
         kept=limits(),
         columns=columns,
         most=most,
-        histogram=charts.histogram([(bound / 1000, count) for bound, count in found.times]),
     )
 
 
@@ -107,7 +104,7 @@ def as_table() -> ResponseReturnValue:
     """Answer with one of the tables of the page."""
     given = given_in_address(("days", "collection", "table"))
     table = str(check("table", given.pop("table", TABLE["default"]), TABLE))
-    text = as_csv(_report(given)[0], table)
+    text = _report(given)[0].as_csv(table)
     headers = {"Content-Disposition": f'attachment; filename="pilotlight-{table}.csv"'}
     return Response(text, content_type="text/csv; charset=utf-8", headers=headers)
 

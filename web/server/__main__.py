@@ -12,7 +12,6 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from rag.errors import RagError
-from rag.insights.redaction import Redaction
 from rag.serving.api_keys import check_exposure
 from rag.settings import load
 from web.guards.cors import parse_origins
@@ -132,7 +131,6 @@ def main() -> NoReturn:
         traces.check()
         parse_origins(settings.cors_origins)
         check_exposure(settings)
-        Redaction.read(settings.insights_redact)
     except RagError as error:
         sys.exit(_complaint(str(error)))
     logs.configure(settings)

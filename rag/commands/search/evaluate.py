@@ -17,7 +17,6 @@ from rag.settings import Settings
     "embedder",
     "rerank",
     "build",
-    "insights_dir",
     without=("keep_generations", "vector_index", "ray"),
 )
 @click.argument("beir_dir", type=PATH, help="folder with corpus.jsonl, queries.jsonl and qrels/test.tsv")
@@ -30,7 +29,11 @@ from rag.settings import Settings
     help="write this folder, from what people opened and judged in the live index, and measure nothing",
 )
 @click.option(
-    "--least", metavar="N", type=WHOLE, default=LEAST, help=f"callers who must have opened a hit (default: {LEAST})"
+    "--least",
+    metavar="N",
+    type=WHOLE,
+    default=LEAST,
+    help=f"searches that must have led to a hit (default: {LEAST})",
 )
 @click.option("--rerank", is_flag=True, help="have the cross-encoder of rerank_model read the best candidates anew")
 def evaluate(

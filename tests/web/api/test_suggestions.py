@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from indexer.generation.catalogue import document_id
 from rag.query.filters import Filter
-from rag.query.results import PastQuestion, Suggestion
+from rag.query.results import Suggestion
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -72,16 +71,5 @@ def test_titles_headings_and_questions_of_a_real_index(tmp_path: Path) -> None:
         assert suggested(q="vac", path=str(site.source / "nowhere")) == []
         assert suggested(q="Vacuum") == [("Vacuum twice", "title")]  # not what is there already
         assert suggested(q="v") == suggested(q="v" * 201) == []
-        asked = []
-        found = [document_id((site.source / name).as_uri()) for name in ("vacuum.md", "more.md", "gone.md")]
-        questions = [
-            PastQuestion("vacuum TWICE", frozenset(found[:2])),
-            PastQuestion("How often does vacuum run?", frozenset(found[:1])),
-            PastQuestion("vacuum of what is gone", frozenset(found[1:])),
-        ]
-        retriever.good_questions = lambda *given: asked.append(given) or questions
-        assert suggested(q="vac", k="2") == [("vacuum TWICE", "question"), ("How often does vacuum run?", "question")]
-        assert asked == [("vac", "default")]
-        assert suggested(q="vac", path=str(site.source / "vacuum.md"))[0] == ("How often does vacuum run?", "question")
     finally:
         retriever.close()

@@ -26,7 +26,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
 
 
 def kept(folder: Path) -> list[str]:
-    with closing(sqlite3.connect(folder / "kept" / "searches.sqlite")) as connection:
+    with closing(sqlite3.connect(folder / "kept" / "insights" / "searches.sqlite")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         return [query for (query,) in connection.execute("SELECT query FROM searches")]
 
@@ -39,7 +39,7 @@ def test_kill_loses_the_last_second_at_most(running: Running) -> None:
         asked[f"number{number}"] = time.monotonic()
 
     ask(0)
-    until((running.folder / "kept" / "searches.sqlite").exists)
+    until((running.folder / "kept" / "insights" / "searches.sqlite").exists)
     began = time.monotonic()
     number = 1
     while time.monotonic() < began + 2 * LOST_S:
@@ -67,9 +67,9 @@ def test_a_server_that_ends_loses_nothing(running: Running) -> None:
         assert reply.status_code == 204
 
     def judged() -> int:
-        path = running.folder / "kept" / "searches.sqlite"
+        path = running.folder / "kept" / "insights" / "searches.sqlite"
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as made:
-            return int(made.execute("SELECT count(*) FROM feedback").fetchone()[0])
+            return int(made.execute("SELECT count(*) FROM hits WHERE verdict").fetchone()[0])
         return 0  # it is being made
 
     until(lambda: judged() == 9)
