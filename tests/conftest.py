@@ -59,8 +59,16 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, bytes) or (isinstance(val, str) and len(val) > 80) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run the tests marked thorough too, which naming them also does")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=_place)
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.all:
+        thorough = [item for item in items if "thorough" in item.keywords]
+        config.hook.pytest_deselected(items=thorough)
+        items[:] = [item for item in items if "thorough" not in item.keywords]
 
 
 def _place(item: pytest.Item) -> int:

@@ -17,7 +17,7 @@ from indexer.generation.generation import Generation
 from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Outcome, Undisturb, of_every_kind
 from tests.faults.world import ACTIONS, World, assert_tidy, content, live, rebuild, state
 
-pytestmark = pytest.mark.longest
+pytestmark = [pytest.mark.longest, pytest.mark.thorough]
 
 HELD = "/held_back.json.new"
 

@@ -14,7 +14,7 @@ from rag.evaluation.dataset import Dataset, read_dataset
 from rag.evaluation.evaluation import evaluate
 from tests.quality.milvus import compare
 
-pytestmark = [pytest.mark.model, pytest.mark.longest]
+pytestmark = [pytest.mark.model, pytest.mark.longest, pytest.mark.thorough]
 
 
 class Remembering:

@@ -22,6 +22,7 @@ from indexer.errors import FetchError, ParseError
 from indexer.read.reader_process import ReaderProcess
 from tests.indexer.conftest import make_page
 
+pytestmark = pytest.mark.thorough
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))
 _WORDS = (
     "a",

@@ -27,6 +27,7 @@ from tests.embedder.engines.kernels import (
     with_modules,
 )
 
+pytestmark = pytest.mark.thorough
 _WIDE = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mavx512vnni"
 _X86 = {
     "amx": ("avx512_bf16", f"{_WIDE} -mavx512bf16 -DPL_AMX_MODEL"),

@@ -19,6 +19,7 @@ from tests.embedder.engines.kernels import (
     with_modules,
 )
 
+pytestmark = pytest.mark.thorough
 MACHINE = library.architecture()
 HERE = [isa for isa in cpu.detect().isas if isa in library.ISAS.get(MACHINE, {})]
 # Two files hold the vector layers and tiles of all others: the richest here, and the poorest.
