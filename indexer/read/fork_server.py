@@ -86,7 +86,7 @@ class ForkServer:
 
         Args:
             memory: bytes that it may have.
-            engine: what it needs for OCR, see `indexer.read.ocr.recogniser.load`; empty for nothing.
+            engine: what it needs for OCR, see `indexer.read.ocr.scans.load`; empty for nothing.
         """
         with self._lock, ExitStack() as theirs, ExitStack() as ours:
             control = self._connected()

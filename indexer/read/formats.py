@@ -94,7 +94,7 @@ MODULES = {  # below `indexer.read`: reader: module that reads what strangers wr
     LINKS: "links.page_links",
     LISTING: "links.listed_links",
     FORMS: "links.forms",
-    SCRIPTS: "html.scripts",
+    SCRIPTS: "html.main_content",
     CONTAINER: CONTAINER,
     ATTACHMENTS: ATTACHMENTS,
 }

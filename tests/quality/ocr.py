@@ -18,9 +18,7 @@ import numpy as np
 
 from indexer.config import OcrConfig
 from indexer.read.ocr.installation import find
-from indexer.read.ocr.pictures import of_image
-from indexer.read.ocr.recogniser import Recogniser, Tesseract
-from indexer.read.ocr.scans import text_of
+from indexer.read.ocr.scans import Tesseract, of_image, text_of
 from tests.indexer.read.ocr.drawn import encoded, sheet
 
 TEXTS = Path(__file__).parent / "scans"
@@ -51,7 +49,7 @@ def page(text: str, font: str, *, skew: float = SKEW, noise: float = NOISE) -> A
     return image
 
 
-def read(image: Any, engine: Recogniser) -> str:
+def read(image: Any, engine: Tesseract) -> str:
     """What becomes of it."""
     return text_of(engine.lines(*of_image(encoded(image), 1)))
 

@@ -140,7 +140,7 @@ class Renderer:
         return budget.unavailable or late
 
     def _needs(self, page: Page) -> bool:
-        """Whether scripts are to draw a page, by `indexer.read.html.scripts`."""
+        """Whether scripts are to draw a page, by `indexer.read.html.main_content`."""
         if b"<script" not in page.body.lower():
             return False
         try:

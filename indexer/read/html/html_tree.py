@@ -3,6 +3,7 @@
 The tree that libxml2 itself makes ends at a depth of 2,048, and everything after that is lost; its events do not.
 """
 
+import re
 import weakref
 from collections.abc import Iterator, Mapping
 
@@ -14,6 +15,7 @@ from indexer.errors import ParseError
 MOST_ELEMENTS = 1_000_000
 _DEEPEST = 200_000  # elements within elements; browsers stop at 512
 _NOT_TEXT = frozenset({"script", "style", "template"})
+_AT_ONCE = re.compile(r"\s*0*(?:\.\d*)?\s*[;,]\s*url\s*=", re.IGNORECASE)
 _NONE: Mapping[str, str] = {}  # lxml's own mapping without anything in it is slow to ask
 
 
@@ -124,6 +126,12 @@ class HtmlTree:
 def fold(text: str) -> str:
     """Fold a text into one line: white space folded, invisible characters dropped."""
     return " ".join(visible(text).split())
+
+
+def redirects(tree: HtmlTree) -> bool:
+    """Return whether a browser goes on to another page at once, so that nobody sees this one."""
+    refresh = next((tag.get("content") for tag in tree.named("meta") if tag.get("http-equiv").lower() == "refresh"), "")
+    return _AT_ONCE.match(refresh) is not None
 
 
 def parse_html(markup: str) -> HtmlTree:

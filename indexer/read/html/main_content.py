@@ -1,19 +1,21 @@
 """HTML to sections of readable text: which part of a page counts, and what it is called."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from indexer.decoding import decode
 from indexer.read.extraction import Extraction
-from indexer.read.html.articles import Sizes, layout_cell, main_part, measure, unwrap
-from indexer.read.html.formulas import simplify
-from indexer.read.html.furniture import Publication, publication
-from indexer.read.html.head import declared, redirects
-from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
-from indexer.read.html.noise import classes
+from indexer.read.html.articles import Publication, Sizes, layout_cell, main_part, measure, publication, unwrap
+from indexer.read.html.elements import simplify
+from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html, redirects
+from indexer.read.html.noise import classes, is_noise
 from indexer.read.html.template import Template, read_template, strip
-from indexer.read.html.trail import drop_trail
-from indexer.read.html.unfold import unfold
+from indexer.read.html.unfold import drop_trail, unfold
 from indexer.read.html.walk import Walker
+from indexer.read.metadata import Declared, collect, first_day, language_of
 
 _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
 _NAMED = frozenset({"main", "article"})
@@ -153,3 +155,153 @@ def _title(tree: HtmlTree, headings: list[str]) -> str | None:
         metas = (meta.get("content") for meta in tree.named("meta") if meta.get("property") == "og:title")
         named = fold(next(metas, ""))
     return named or (headings[0] if headings else None)
+
+
+OWN = "pilotlight:"  # <meta name="pilotlight:KEY" content="VALUE">
+_DATES = (  # names and properties, the surest first: when a page was changed goes before when it was published
+    "article:modified_time",
+    "og:updated_time",
+    "dcterms.modified",
+    "last-modified",
+    "article:published_time",
+    "dcterms.date",
+    "dc.date",
+    "date",
+)
+_STRUCTURED = re.compile(r'"(dateModified|datePublished)"\s*:\s*"([^"]{10,40})"')
+
+
+def declared(tree: HtmlTree) -> Declared:
+    """Read the facts of a page; what cannot be read counts as not declared."""
+    head = tree.first("head") or tree.root
+    metas = [(_key(tag), tag.get("content")) for tag in head.elements() if tag.name == "meta"]
+    named = dict(reversed(metas))  # the first of a name wins
+    root = tree.first("html") or tree.root
+    languages = (root.get("lang"), root.get("xml:lang"), named.get("content-language", "").partition(",")[0])
+    return Declared(
+        language=next((code for tag in languages if (code := language_of(tag))), None),
+        date=first_day([*(named.get(name) for name in _DATES), *_structured(head), *_time(tree)]),
+        metadata=collect((key[len(OWN) :], value) for key, value in metas if key.lower().startswith(OWN)),
+    )
+
+
+def _key(meta: Element) -> str:
+    key = (meta.get("name") or meta.get("property") or meta.get("http-equiv")).strip()
+    return key if key.lower().startswith(OWN) else key.lower()
+
+
+def _structured(head: Element) -> Iterator[str]:
+    """Dates of JSON-LD, by pattern: it may be any shape, and is often not even JSON."""
+    for script in head.elements():
+        if script.name == "script" and script.get("type") == "application/ld+json":
+            dates = dict(reversed(_STRUCTURED.findall(script.text())))
+            yield from (dates[name] for name in ("dateModified", "datePublished") if name in dates)
+
+
+def _time(tree: HtmlTree) -> Iterator[str]:
+    """The first time of a page's only article, as blogs have it under the heading."""
+    articles = list(islice(tree.named("article"), 2))
+    if len(articles) == 1:
+        times = (tag.get("datetime") for tag in articles[0].elements() if tag.name == "time")
+        yield from islice((time for time in times if time), 1)
+
+
+_JAVASCRIPT = frozenset({"", "module", "text/javascript", "application/javascript", "text/ecmascript", "text/babel"})
+_ENOUGH = 400  # characters of text of a page that has been written, whatever else stands in it
+_HARDLY = 100  # characters of a page that has little more than its name, or says that it is loading
+_SAYS = 20  # characters of a message to those without scripts
+_MAIN_IDS = frozenset({"main-content", "content", "main"})
+_MOUNTS = frozenset({"div", "main", "section", "article"})
+_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
+_NOT_EMPTY = frozenset(
+    "img picture svg canvas video audio iframe object embed input select textarea button form".split()
+)
+
+
+def find(body: bytes, argument: str | None) -> dict[str, Any]:
+    """Return whether scripts draw a page, JSON-ready; `argument` is its charset. Raises as `parse_html` does."""
+    return {"is_drawn": is_drawn(decode(body, argument or None, markup=True))}
+
+
+def is_drawn(markup: str) -> bool:
+    """Return whether a page loads scripts and has no text worth indexing without them.
+
+    It has none if its main part is empty; if there are hardly any words outside of navigation and the like; or if there
+    is little, and a message to those without scripts, or an empty element for scripts to fill and no paragraph, heading
+    or list beside it. Short pages are drawn in vain rather than lost.
+    """
+    tree = parse_html(markup)
+    if not any(map(_runs, tree.named("script"))):
+        return False
+    if any(not _has_content(main) for main in _main_parts(tree)):
+        return True
+    body = tree.first("body") or tree.root
+    seen = _look(body)
+    if seen.length >= _ENOUGH:
+        return False
+    return seen.length < _HARDLY or (seen.has_mount and not seen.has_block) or _says_so(body)
+
+
+def _runs(script: Element) -> bool:
+    kind = script.get("type").partition(";")[0].strip().lower()
+    return kind in _JAVASCRIPT and (bool(script.get("src")) or bool(script.text().strip()))
+
+
+def _main_parts(tree: HtmlTree) -> Iterable[Element]:
+    """The element that holds the page's own text, if it has one and says so."""
+    found = [element for element in tree.elements if element.name == "main" or element.get("role") == "main"]
+    found = found or [element for element in tree.elements if element.get("id") in _MAIN_IDS]
+    return found if len(found) == 1 else ()
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What stands in a page outside of navigation and the like."""
+
+    length: int = 0  # characters of text, up to enough
+    has_block: bool = False  # whether some stand in a block of text
+    has_mount: bool = False  # whether an element is there for a script to fill
+
+
+def _look(body: Element) -> _Seen:
+    seen = _Seen()
+    todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(body.children)]
+    while todo and seen.length < _ENOUGH:
+        node, within = todo.pop()
+        if isinstance(node, str):
+            size = len(fold(node))
+            seen.length += size
+            seen.has_block |= within and size > 0
+        elif not is_noise(node):
+            seen.has_mount = seen.has_mount or _is_mount(node)
+            within = within or node.name in _BLOCKS
+            todo += ((child, within) for child in reversed(node.children))
+    return seen
+
+
+def _has_content(element: Element) -> bool:
+    """Whether it has text, or something that is none and stands for itself."""
+    return any(
+        bool(node.strip()) if isinstance(node, str) else node.name in _NOT_EMPTY for node in _without_scripts(element)
+    )
+
+
+def _without_scripts(element: Element) -> Iterable[Element | str]:
+    todo: list[Element | str] = element.children[::-1]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, str) or node.name not in ("script", "style", "template", "noscript"):
+            yield node
+            if isinstance(node, Element):
+                todo += reversed(node.children)
+
+
+def _is_mount(element: Element) -> bool:
+    """Whether it is for a script to fill: named, or of a kind that only scripts know, and empty."""
+    named = "-" in element.name or (element.name in _MOUNTS and bool(element.get("id")))
+    return named and not _has_content(element)
+
+
+def _says_so(body: Element) -> bool:
+    """Whether it has a message to those without scripts."""
+    return any(len(fold(element.text())) >= _SAYS for element in body.elements() if element.name == "noscript")

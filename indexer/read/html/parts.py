@@ -1,15 +1,118 @@
-"""Parts of a page while they are gathered, and how they become sections.
+"""Gather lines, blocks and sections of a page, and drop those that are only ways to elsewhere.
 
-Words of the interface and lists of links are told from text here, by what they are among: a short block that is all
-link, says the same again and again, or stands before or after all text, is a way to somewhere else.
+Words of the interface and lists of links are told from text by their neighbours: a short block that is all link, says
+the same again and again, or stands before or after all text, is a way to somewhere else.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
-from indexer.read.html.links import Link, labels_between, leads_to_itself
+from indexer.read.html.html_tree import Element, fold
 from indexer.records import Section, Whole
+
+_WORDS = re.compile(r"\w+")
+_LABELS = re.compile(r"\w+(?: \w+){0,2}\s*:")
+_BETWEEN = "|"  # stands for a link in what is around links
+_MOST = 3  # links looked at from the end of a line
+
+
+@dataclass(slots=True)
+class Link:
+    """A link, and where it stands among the pieces of its line."""
+
+    target: str
+    start: int
+    end: int = -1  # -1: it goes on
+    is_version: bool = False  # whether it leads to the page in another language
+    text: str = ""  # with what follows it and is no word; only of links that end a line
+
+
+def around_links(line: Sequence[str], links: Sequence[Link]) -> tuple[str, tuple[Link, ...]]:
+    """Return the text of a line outside of its links, and the links that end it, the last first.
+
+    Links that end a line stand after some other text; between them there are no words.
+    """
+    bare: list[str] = []
+    place = 0
+    for link in links:
+        bare += line[place : link.start]
+        bare.append(_BETWEEN)
+        place = link.end if link.end >= 0 else len(line)
+    bare += line[place:]
+    tails: list[Link] = []
+    last = len(line)
+    for link in links[: -_MOST - 1 : -1]:
+        if link.end < 0 or not link.start or any(map(_WORDS.search, line[link.end : last])):
+            break
+        link.text = fold("".join(line[link.start : last]))
+        last = link.start
+        tails.append(link)
+    return "".join(bare), tuple(tails)
+
+
+def labels_between(bare: str) -> int | None:
+    """Return how many labels, like "Next:", are all the words around two or more links; None if there are others."""
+    if bare.count(_BETWEEN) <= 1:
+        return None
+    rest, labels = _LABELS.subn("", bare)
+    return None if _WORDS.search(rest) else labels
+
+
+def leads_to_itself(link: Link, anchor: str | None) -> bool:
+    """Return whether a link leads to the same name on another page, as to the source of what has this id."""
+    page, _, name = link.target.partition("#")
+    return bool(page and name and anchor) and unquote(anchor or "").endswith(unquote(name)) and name not in link.text
+
+
+BREAK = "\x00"  # stands for <br>
+
+
+class Line:
+    """The text of a line, its links, and what is known of the line that was taken last."""
+
+    __slots__ = ("anchor", "bare", "defines", "length", "linked", "links", "names_versions", "pieces", "tails")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.links: list[Link] = []
+        self.length = 0  # characters of text
+        self.linked = 0  # of these, characters inside links
+        self.anchor: str | None = None  # the nearest id before it, or of what it defines
+        self.defines = False
+        self.bare = ""  # of the last line, what was around its links
+        self.tails: tuple[Link, ...] = ()  # and the links that ended it
+        self.names_versions = False  # whether they lead to the page in other languages
+
+    def open_link(self, tag: Element) -> None:
+        """Begin a link."""
+        link = Link(tag.attributes["href"], len(self.pieces))
+        link.is_version = "hreflang" in tag.attributes and "alternate" in tag.get("rel")
+        self.links.append(link)
+
+    def close_link(self) -> None:
+        """End the last link."""
+        if self.links:
+            self.links[-1].end = len(self.pieces)
+
+    def take(self) -> tuple[str, int, int]:
+        """End the line; return its text, its characters, and those of them inside links."""
+        text = "".join(self.pieces)
+        self.bare, self.tails = around_links(self.pieces, self.links) if self.links else ("", ())
+        self.names_versions = any(link.is_version for link in self.links)
+        self.drop()
+        self.defines = False
+        length, linked, self.length, self.linked = self.length, self.linked, 0, 0
+        shown = fold(text) if BREAK not in text else "\n".join(filter(None, map(fold, text.split(BREAK))))
+        return shown, length, linked
+
+    def drop(self) -> None:
+        """Forget the pieces of a line, such as white space between blocks."""
+        self.links.clear()
+        self.pieces.clear()
+
 
 _SHORT = 200  # characters; a shorter definition stays with its neighbours
 _LINK_SHARE = 0.8  # of a short part's text inside links above which it is only a pointer elsewhere

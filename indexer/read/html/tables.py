@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from indexer.read.html.html_tree import Element
-from indexer.read.html.links import Link
 from indexer.read.html.noise import holds
-from indexer.read.html.parts import SectionDraft
+from indexer.read.html.parts import Link, SectionDraft
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
 

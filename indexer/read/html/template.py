@@ -15,8 +15,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from indexer.decoding import decode
-from indexer.read.html.head import redirects
-from indexer.read.html.html_tree import Element, HtmlTree, parse_html
+from indexer.read.html.html_tree import Element, HtmlTree, parse_html, redirects
 from indexer.read.html.noise import classes, holds, is_noise
 from indexer.read.html.unfold import unfold
 

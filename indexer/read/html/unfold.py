@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
 
 from indexer import notes
-from indexer.read.html.html_tree import Element, HtmlTree
+from indexer.read.html.html_tree import Element, HtmlTree, fold
 from indexer.read.html.noise import NOISE_ROLES, classes, first_texts, is_folded, is_menu, is_noise
 
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
@@ -294,3 +294,47 @@ def _texts_outside_controls(title: Element) -> Iterator[str]:
 def _make_text(control: Element, name: str) -> None:
     control.name = name
     control.attributes = {key: value for key, value in control.attributes.items() if key == "id"}
+
+
+_MAIN_HEADINGS = frozenset({"h1", "h2"})
+_ABOVE = 3  # elements around the title, before which a trail may stand
+_BEFORE = 4  # elements before each of them
+_LONGEST = 300  # characters
+_ENDS = re.compile(r"\A[\W_]+|[\W_]+\Z")
+
+
+def drop_trail(tree: HtmlTree) -> None:
+    """Remove the trail that ends in the title of a page, before its first main heading."""
+    heading = next((tag for tag in tree.elements if tag.name in _MAIN_HEADINGS), None)
+    title = _ENDS.sub("", fold(heading.text())) if heading is not None else ""
+    node, parent = heading, heading.parent if heading is not None else None
+    for _ in range(_ABOVE):
+        if node is None or parent is None or not title:
+            return
+        place = next(place for place, child in enumerate(parent.children) if child is node)
+        before = (child for child in reversed(parent.children[:place]) if isinstance(child, Element))
+        for element in islice(before, _BEFORE):
+            if _is_trail(element, title):
+                parent.children = [child for child in parent.children if child is not element]
+                return
+        node, parent = parent, parent.parent
+
+
+def _is_trail(element: Element, title: str) -> bool:
+    """Whether an element has links, at least one, and after the last one the title, and no other words."""
+    if element.short_text(_LONGEST) is None:
+        return False
+    links = 0
+    last = ""  # what was said outside of links
+    todo: list[Element | str] = [element]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Element) and node.name == "a" and "href" in node.attributes:
+            if last:
+                return False
+            links += 1
+        elif isinstance(node, Element):
+            todo += reversed(node.children)
+        elif _WORD.search(node):
+            last += node
+    return links > 0 and _ENDS.sub("", fold(last)) == title

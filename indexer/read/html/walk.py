@@ -6,13 +6,10 @@ their own (a setting in a manual, a function in an API reference), because that 
 
 import re
 
-from indexer.read.html.code import MAY_BE_CODE, code_of, is_code
+from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import Element, fold
-from indexer.read.html.images import alternative_text
-from indexer.read.html.line import BREAK, Line
-from indexer.read.html.links import labels_between
 from indexer.read.html.noise import AROUND, classes, is_noise, is_permalink, text_within, titles_a_box
-from indexer.read.html.parts import Block, SectionDraft, join_parts, text_of
+from indexer.read.html.parts import BREAK, Block, Line, SectionDraft, join_parts, labels_between, text_of
 from indexer.read.html.tables import Row, Table, Tables
 from indexer.records import Section
 

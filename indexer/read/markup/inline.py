@@ -7,8 +7,8 @@ import emoji
 from markdown_it.common.utils import escapeHtml
 from markdown_it.rules_inline import StateInline
 
+from indexer.read.markup.blocks import IS_MDX, element_at, tag_at
 from indexer.read.markup.restructured import shown_text
-from indexer.read.markup.tags import IS_MDX, element_at, tag_at
 
 _REFERENCED = re.compile(r"\[!\w+[ ]\[[^\[\]\n]{0,300}\]\([^()\n]{0,300}\)\]|\[!\w+[ ][^\[\]\n]{0,300}\]")  # of DocFX
 ATTRIBUTES = re.compile(r"\{(:?)([^{}\n]{0,300})\}")

@@ -1,20 +1,266 @@
-"""Markdown to HTML, so that there is one way from markup to text."""
+"""Front matter of Markdown: what a text says about itself before it begins, in YAML, TOML or JSON.
 
+It may say who may read the text. Whatever looks like such a list and cannot be read, wherever it stands, closes the
+text: a slip of the pen must not make a document public.
+"""
+
+import json
 import re
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, time
 from itertools import pairwise
+from typing import Any
 
+import yaml
+from markdown_it import MarkdownIt
+from markdown_it.ruler import RuleOptionsType
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
+from mdit_py_plugins.deflist import deflist_plugin
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.footnote.index import footnote_def
 
 from indexer.decoding import decode
 from indexer.errors import ParseError
+from indexer.filter import MOST_VALUES
+from indexer.read.access_list import NOBODY, readers_of
 from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
-from indexer.read.markup.blocks import begins_like_mdx
-from indexer.read.markup.dialects import MDX_PARSER, PARSER
-from indexer.read.markup.front_matter import split_front_matter
-from indexer.read.markup.tags import IS_MDX
-from indexer.read.metadata import Declared
+from indexer.read.markup.blocks import (
+    IS_MDX,
+    begins_like_mdx,
+    read_box,
+    read_colons,
+    read_fence,
+    read_highlight,
+    read_html,
+    read_line,
+    read_module,
+    read_tags,
+    text_token,
+)
+from indexer.read.markup.inline import ATTRIBUTES, attributes_in, read_mark
+from indexer.read.metadata import Declared, collect, first_day, language_of
+from indexer.records import Readers
+
+_YAML = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?\n)?\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
+_JSON = re.compile(r"\A\{[ \t]*\n[ \t]*\"[^\"\n]{1,100}\"[ \t]*:")
+_LINE = re.compile(r"^(\w[\w-]*):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
+_LONGEST = 16_000  # characters; the parsers take a millisecond for each few hundred
+_CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
+_ACCESS = "access"
+_OURS = ("title", "language", "lang", _ACCESS, *_CHANGED)
+_MENTIONS_ACCESS = re.compile(
+    rf"^(?:[^\S\n]|[{{\[,\"'?-])*(?:[\w.-]{{1,100}}\.)?[\"']?{_ACCESS}\b", re.MULTILINE | re.IGNORECASE
+)
+_STATES_ACCESS = re.compile(
+    rf"[^\S\n]*(?:[\"']?{_ACCESS}[\"']?[^\S\n]*[:=.]|\[[^\S\n]*[\"']?{_ACCESS}\b)", re.IGNORECASE
+)
+_NAMES = re.compile(r"[^\S\n]|[\"']?[\w.-]{1,100}[\"']?[^\S\n]*[:=]|[\[\]{}#-]|$")  # how a line of fields begins
+_DELIMITER = re.compile(r"(?:-{2,}|\+{2,}|;{3,}|\.{3,})\w{0,4}[^\S\n]*\Z")
+_FENCE = re.compile(r"[ ]{0,3}(?:`{3}|~{3})")
+_NOTHING = ("", "~", "null")
+
+
+def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
+    """Return the title, what else is declared, and the text after the front matter."""
+    fields, access, rest = _fields(text)
+    lists = {str(name): value if isinstance(value, list) else [value] for name, value in fields.items()}
+    texts = {name: [said for value in values[:MOST_VALUES] if (said := _said(value))] for name, values in lists.items()}
+    languages = [*texts.get("language", ()), *texts.get("lang", ())]
+    declared = Declared(
+        language=next((code for tag in languages if (code := language_of(tag))), None),
+        date=first_day(day for name in _CHANGED for day in texts.get(name, ())),
+        metadata=collect((name, value) for name, values in texts.items() if name not in _OURS for value in values),
+        access=NOBODY if _states_access(rest) else access,
+    )
+    return next(iter(texts.get("title", ())), None), declared, rest
+
+
+def _fields(text: str) -> tuple[Mapping[str, Any], Readers, str]:
+    """Return the fields of the front matter, who may read the text by it, and the text after it."""
+    if found := _YAML.match(text):
+        return *_loaded(found[1] or "", _load_yaml), text[found.end() :]
+    if found := _TOML.match(text):
+        return *_loaded(found[1] or "", _load_toml), text[found.end() :]
+    if _JSON.match(text):
+        with suppress(ValueError, RecursionError):
+            _, end = json.JSONDecoder().raw_decode(text[:_LONGEST])
+            return *_loaded(text[:end], json.loads), text[end:]
+    begin = text.lstrip("\ufeff \t\n")
+    was_meant = begin.startswith(("---", "+++", "{")) and any(map(_STATES_ACCESS.match, begin[:_LONGEST].split("\n")))
+    return {}, NOBODY if was_meant else None, text
+
+
+def _loaded(front: str, load: Callable[[str], Any]) -> tuple[Mapping[str, Any], Readers]:
+    """Return the fields of a front matter; nobody may read what it says of access in any other way than a list."""
+    fields = load(front) if len(front) <= _LONGEST else {}
+    fields = fields if isinstance(fields, dict) else {}
+    # of two lists, the parsers of YAML and JSON take the last; that of TOML takes none
+    lists = 1 if load is _load_toml else sum(map(bool, map(_STATES_ACCESS.match, front.split("\n"))))
+    if _ACCESS in fields and lists < 2:
+        with suppress(ValueError):
+            return fields, readers_of(fields[_ACCESS])
+    return fields, NOBODY if _MENTIONS_ACCESS.search(front) else None
+
+
+def _load_yaml(text: str) -> Any:
+    try:
+        # The loader without any types: nothing to construct, no merge keys to multiply; aliases share what they name.
+        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - safer than safe_load
+    except (yaml.YAMLError, RecursionError, ValueError):  # such as "title: Part 1: Cats", which people do write
+        return {name: value.strip("\"'") for name, value in _LINE.findall(text)}
+
+
+def _load_toml(text: str) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _states_access(text: str) -> bool:
+    """Return whether a block that looks like front matter stands elsewhere in a text, and states who may read it."""
+    in_code = in_block = False
+    for line in text.split("\n"):
+        if _FENCE.match(line):
+            in_code, in_block = not in_code, False
+        elif in_code:
+            continue
+        elif _DELIMITER.match(line):
+            in_block = True
+        elif in_block:
+            if _STATES_ACCESS.match(line):
+                return True
+            in_block = _NAMES.match(line) is not None
+    return False
+
+
+def _said(value: object) -> str:
+    """Return a value as it is written in YAML; empty where it is no single one."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, date | time):  # of TOML
+        return value.isoformat()
+    said = str(value) if isinstance(value, str | int | float) else ""
+    return "" if said in _NOTHING else said
+
+
+_ALERT = re.compile(r"\[!([\w-]+)\][+-]?[ \t]*([^\n]*)(\n|$)")
+_TASK = re.compile(r"\[[ xX/-]\](?=\s|$)")
+_ABBREVIATION = re.compile(r"^\*\[([^\[\]\n]{1,100})\]:", re.MULTILINE)
+_CONTENTS = frozenset({"[TOC]", "[toc]", "[[toc]]", "[[TOC]]", "[[_TOC_]]", "${toc}", "{:toc}"})
+_HEADING_COMMENT = re.compile(r"\{/\*\s*#([\w-]+)\s*\*/\}$")
+_ROW_WITH_CODE = re.compile(r"^(?=[^\n`]*\|)[^\n`]*`[^\n]*\|[^\n]*", re.MULTILINE)
+_CODE_SPAN = re.compile(r"(?<!`)(`++)[^`\n]+\1(?!`)")
+_UNESCAPED_PIPE = re.compile(r"(?<!\\)\|")
+_HIDDEN_PIPE = "\ufdd0"  # no character
+
+
+def _parser(*, is_mdx: bool) -> MarkdownIt:
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    deflist_plugin(parser)
+    # without blank lines, or the end of each formula would be searched for to the end of the text
+    dollarmath_plugin(parser, allow_labels=False, allow_blank_lines=False)
+    parser.disable("math_inline")  # begins in code, and at amounts of money
+    block = parser.block.ruler
+    everywhere: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    block.at("fence", read_fence, everywhere)
+    block.at("html_block", read_html, {"alt": ["paragraph", "reference", "blockquote"]})
+    block.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
+    for name, rule in (("boxes", read_box), ("colons", read_colons), ("lines", read_line)):
+        block.before("fence", name, rule, everywhere)
+    for name, rule in (("modules", read_module), ("highlights", read_highlight), ("tags", read_tags)):
+        block.before("fence", name, rule)
+    parser.core.ruler.before("block", "hide_pipes", _hide_pipes)
+    parser.core.ruler.before("inline", "before_inline", _before_inline)
+    parser.core.ruler.push("footnotes", _place_footnotes)
+    parser.inline.ruler.before("backticks", "dialects", read_mark)
+    return parser.disable("code") if is_mdx else parser
+
+
+def _hide_pipes(state: StateCore) -> None:
+    """Hide pipes in code from the rule of tables, which would end a cell there."""
+    state.src = _ROW_WITH_CODE.sub(
+        lambda row: _CODE_SPAN.sub(lambda code: _UNESCAPED_PIPE.sub(_HIDDEN_PIPE, code[0]), row[0]), state.src
+    )
+
+
+def _before_inline(state: StateCore) -> None:
+    """Take off the marks at the beginning and end of blocks."""
+    tokens = state.tokens
+    for place, token in enumerate(tokens):
+        token.content = token.content.replace(_HIDDEN_PIPE, "|")
+        if token.type != "inline" or not token.content or not place:
+            continue
+        opening, outer = tokens[place - 1], tokens[place - 2].type if place > 1 else ""
+        if opening.type == "heading_open":
+            token.content = _without_id(opening, token.content)
+        elif opening.type == "paragraph_open":
+            if outer == "list_item_open":
+                token.content = _TASK.sub("", token.content, count=1) if token.content[0] == "[" else token.content
+            elif outer == "blockquote_open" and (alert := _ALERT.match(token.content)):
+                title = alert[2].strip() or alert[1].replace("-", " ").capitalize()
+                token.content = f"{title}{'  ' if alert[3] else ''}{token.content[alert.start(3) :]}"
+            elif token.content in _CONTENTS:
+                token.content = ""
+            elif outer == "heading_close" and (attributes := ATTRIBUTES.fullmatch(token.content)) and attributes[1]:
+                token.content = _without_id(tokens[place - 4], token.content)
+            elif token.content.startswith("*["):
+                token.content = _ABBREVIATION.sub(r"\1:", token.content)
+
+
+def _without_id(heading: Token, content: str) -> str:
+    """Return a heading without the attributes at its end; their id becomes that of the heading."""
+    begin = content.rfind("{")
+    found = ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None
+    attributes = attributes_in(found) if found else None
+    if comment := _HEADING_COMMENT.match(content, begin):
+        attributes = [f"#{comment[1]}"]
+    if attributes is None:
+        return content
+    for one in attributes:
+        if one.startswith("#"):
+            heading.attrSet("id", one[1:])
+    return content[:begin].rstrip()
+
+
+def _place_footnotes(state: StateCore) -> None:
+    """Move the text of footnotes to the end of the section in which they are noted first."""
+    texts: dict[str, list[Token]] = {}
+    others: list[Token] = []
+    current = others
+    for token in state.tokens:
+        if token.type == "footnote_reference_open":
+            current = texts.setdefault(token.meta["label"], [])
+        elif token.type == "footnote_reference_close":
+            current = others
+        else:
+            current.append(token)
+    if not texts:
+        return
+    for label, tokens in texts.items():
+        inline = next((token for token in tokens if token.type == "inline"), None)
+        if inline is not None and inline.children is not None:
+            inline.children.insert(0, text_token(f"[{label}] "))
+    placed: list[Token] = []
+    due: list[Token] = []
+    for token in others:
+        if token.type == "heading_open" and not token.level:
+            placed += due
+            due = []
+        placed.append(token)
+        for child in token.children or ():
+            due += texts.pop(child.meta.get("footnote", ""), ())
+    state.tokens = [*placed, *due, *(token for tokens in texts.values() for token in tokens)]
+
+
+PARSER, MDX_PARSER = _parser(is_mdx=False), _parser(is_mdx=True)
+
 
 _MOST_LINES = 200_000
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")

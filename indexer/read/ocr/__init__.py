@@ -1,4 +1,3 @@
-"""Pictures of pages in, their text out, by Tesseract.
+"""Read pictures of pages by Tesseract: `installation` finds it, `pages` asks for each page, `scans` reads one.
 
-`installation` says whether that is to be had here, `pages` asks for it page by page; both belong to the build. `scans`,
-`pictures` and `recogniser` run in reader processes alone. May import nothing of the other formats."""
+`scans` runs in reader processes only. May import nothing of the other formats."""

@@ -22,7 +22,7 @@ class Ocr:
     """OCR as one build has it, or why it has none."""
 
     config: OcrConfig
-    engine: str = ""  # what reader processes load, see `indexer.read.ocr.recogniser.load`; empty where there is none
+    engine: str = ""  # what reader processes load, see `indexer.read.ocr.scans.load`; empty where there is none
     obstacle: str = ""  # why there is none, and what to do about it
 
 

@@ -1,24 +1,100 @@
-"""One page that is a picture, to its text: what a reader process is asked, see `indexer.read.ocr.pages`."""
+"""Read a picture of a page: an image or a page of a PDF to shades of grey, and these to text by Tesseract.
 
+Runs in reader processes only. Sizes are checked before anything is decoded, as an image may claim any size. The models
+are loaded by the process that readers are forked from, so they are in memory once.
+"""
+
+import io
 import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
+import pypdfium2
+from PIL import Image, ImageChops, ImageFilter, ImageOps
+
+from indexer.errors import ParseError
 from indexer.read.language import detect
-from indexer.read.ocr import pictures, recogniser
-from indexer.read.ocr.recogniser import Line, Raster
 
 PDF = "application/pdf"
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")  # one that only ends a line
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
 _WORD = re.compile(r"[^\W_]")
+DOTS = 200  # per inch, at which pages are drawn: more finds no more, and takes longer
+_POINTS = 72  # per inch, the unit of PDF
+_MOST = 40_000_000  # pixels of an image file: A4 at 600 dots per inch has 35 million
+_ENOUGH = 9_000_000  # pixels that are read: A4 at 300 dots per inch has 8.7 million
+_NOISY = 4  # shades by which half of the pixels differ from their surroundings, where a sheet has not been drawn
+_DEEP = ("I;16", "I;16L", "I;16B", "I;16N")  # 16 bits a pixel
+_FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
+_PAGED = "TIFF"  # the one whose frames are pages, not moments
+_DAMAGED = "truncated or damaged: it is not a readable image"
+_TROUBLE = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
+Image.MAX_IMAGE_PIXELS = None  # `_check` refuses with the size
+
+
+class Line(NamedTuple):
+    """A line of text."""
+
+    text: str
+    confidence: float  # 0 to 100, the mean of its words
+    begins: bool  # whether a paragraph begins with it
+
+
+class Raster(NamedTuple):
+    """An image in shades of grey, a byte a pixel, row after row."""
+
+    pixels: bytes
+    width: int
+    height: int
+
+
+class Tesseract:
+    """The engine with its languages; it decides word by word which language it is."""
+
+    def __init__(self, folder: str, languages: str) -> None:
+        """Load the data of languages such as `eng+deu` from a folder; raises RuntimeError."""
+        import tesserocr
+
+        self._level = tesserocr.RIL
+        self._api: Any = tesserocr.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=tesserocr.PSM.AUTO)
+
+    def lines(self, image: Raster, dots: int) -> Iterator[Line]:
+        """Yield the lines of an image of so many dots per inch, in reading order; raises ParseError."""
+        api, line, paragraph = self._api, self._level.TEXTLINE, self._level.PARA
+        api.SetImageBytes(image.pixels, image.width, image.height, 1, image.width)
+        api.SetSourceResolution(dots)
+        try:
+            if not api.Recognize():
+                raise ParseError("Tesseract cannot read the image")
+            found = api.GetIterator()
+            while found is not None and not found.Empty(line):
+                if text := found.GetUTF8Text(line).strip():
+                    yield Line(text, min(100.0, float(found.Confidence(line))), bool(found.IsAtBeginningOf(paragraph)))
+                if not found.Next(line):
+                    break
+        finally:
+            api.Clear()
+
+
+_loaded: dict[str, Tesseract] = {}  # the one engine, by its folder and languages
 
 
 def load(engine: str) -> None:
-    """Load the engine and the decoders; raises ImportError or RuntimeError."""
-    recogniser.load(engine)
-    pictures.load()
+    """Load the decoders and what `installation.find` named; raises ImportError or RuntimeError."""
+    if engine not in _loaded:
+        folder, _, languages = engine.partition("\n")
+        made = Tesseract(folder, languages)
+        _loaded.clear()
+        _loaded[engine] = made
+    Image.init()  # afterwards no file can be opened
+
+
+def _engine() -> Tesseract:
+    for engine in _loaded.values():
+        return engine
+    raise ParseError("no OCR engine is loaded")
 
 
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
@@ -39,8 +115,8 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     asked = json.loads(argument or "{}")
     is_pdf, page = asked["content_type"] == PDF, int(asked["page"])
     if not page:
-        return {"pages": pictures.count(body)}
-    image, dots = pictures.of_pdf(body, page) if is_pdf else pictures.of_image(body, page)
+        return {"pages": _count_pages(body)}
+    image, dots = of_pdf(body, page) if is_pdf else of_image(body, page)
     found = _lines(image, dots)
     kept = _sure(found, asked["confidence"])
     if 2 * len(kept) < len(found):  # as of a page that lies upside down; Tesseract turns others by itself
@@ -58,7 +134,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
 
 def _lines(image: Raster, dots: int) -> list[Line]:
-    return [line for line in recogniser.current().lines(image, dots) if _WORD.search(line.text)]
+    return [line for line in _engine().lines(image, dots) if _WORD.search(line.text)]
 
 
 def _sure(lines: Iterable[Line], least: float) -> list[Line]:
@@ -76,3 +152,97 @@ def mean(lines: Iterable[Line]) -> float:
     weights = [(len(line.text), line.confidence) for line in lines]
     total = sum(length for length, _ in weights)
     return sum(length * confidence for length, confidence in weights) / total if total else 0.0
+
+
+def _count_pages(body: bytes) -> int:
+    """Return how many pages an image file has; raises ParseError."""
+    with _opened(body) as image:
+        return int(getattr(image, "n_frames", 1)) if image.format == _PAGED else 1
+
+
+def of_image(body: bytes, page: int) -> tuple[Raster, int]:
+    """Return a page, from 1, of an image file, and its dots per inch; raises ParseError."""
+    with _opened(body) as image:
+        if page > 1:
+            try:
+                image.seek(page - 1)
+            except _TROUBLE as error:
+                raise ParseError(_DAMAGED) from error
+            _check(image)
+        width, height = image.size
+        if image.format == "JPEG":  # which can be decoded to a half or less of its size, and to grey
+            factor = _factor(width, height)
+            image.draft("L", (round(width * factor), round(height * factor)))
+        try:
+            grey = ImageOps.exif_transpose(_grey(image))
+        except _TROUBLE as error:
+            raise ParseError(_DAMAGED) from error
+    factor = _factor(*grey.size)
+    if factor < 1:
+        size = max(1, round(grey.width * factor)), max(1, round(grey.height * factor))
+        grey = grey.resize(size, Image.Resampling.BOX)
+    return _raster(_smooth(grey)), DOTS
+
+
+def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
+    """Return a page, from 1, of a PDF file, and its dots per inch; raises ParseError."""
+    try:
+        document = pypdfium2.PdfDocument(body)
+        try:
+            sheet = document[page - 1]
+            width, height = sheet.get_size()
+            scale = DOTS / _POINTS * _factor(width * DOTS / _POINTS, height * DOTS / _POINTS)
+            bitmap = sheet.render(scale=scale, grayscale=True)
+            image = _smooth(bitmap.to_pil())
+            bitmap.close()
+            sheet.close()
+        finally:
+            document.close()
+    except (pypdfium2.PdfiumError, IndexError) as error:
+        raise ParseError("the page is damaged") from error
+    return _raster(image), round(scale * _POINTS)
+
+
+@contextmanager
+def _opened(body: bytes) -> Iterator[Any]:
+    try:
+        image = Image.open(io.BytesIO(body), formats=_FORMATS)
+    except _TROUBLE as error:
+        raise ParseError(_DAMAGED) from error
+    with image:
+        _check(image)
+        yield image
+
+
+def _check(image: Any) -> None:
+    width, height = image.size
+    if width * height > _MOST:
+        raise ParseError(f"an image of {width:,} × {height:,} pixels, more than {_MOST:,}")
+
+
+def _grey(image: Any) -> Any:
+    """The image without its colours, and what is transparent in white."""
+    if image.mode in _DEEP:
+        image = image.convert("I").point(lambda value: value * (1 / 256))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        ground = Image.new("L", image.size, 255)
+        ground.paste(image.convert("L"), mask=image.getchannel("A"))
+        return ground
+    return image.convert("L")
+
+
+def _smooth(image: Any) -> Any:
+    """The image with each pixel the mean of its neighbours, if it is noisy: it takes a fifth less time to read."""
+    blurred = image.filter(ImageFilter.BoxBlur(1))
+    differences = ImageChops.difference(image, blurred).histogram()
+    return blurred if sum(differences[:_NOISY]) < sum(differences) / 2 else image
+
+
+def _raster(image: Any) -> Raster:
+    return Raster(image.tobytes(), image.width, image.height)
+
+
+def _factor(width: float, height: float) -> float:
+    """By how much a side is made shorter, so that no more than enough pixels are read."""
+    return min(1.0, float((_ENOUGH / max(1.0, width * height)) ** 0.5))

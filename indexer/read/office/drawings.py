@@ -1,4 +1,4 @@
-"""What is drawn into documents and slides: words of diagrams and charts, WordArt, and what is said of pictures."""
+"""Read what is drawn into Office documents: diagrams, charts, WordArt, descriptions, equations, font symbols."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +10,187 @@ from lxml import etree
 from indexer import notes
 from indexer.read.office.number_formats import shown
 from indexer.read.office.zipped import Package
+
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_IN_FONT = re.compile("[\uf020-\uf0ff]")
+_PRIVATE = 0xF000  # where Office puts the 256 characters of such a font
+_SYMBOL = dict(
+    enumerate(
+        " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼",
+        start=0x20,
+    )
+) | dict(
+    enumerate(
+        "€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…|─↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪ 〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭",
+        start=0xA0,
+    )
+)
+
+
+def _table(pairs: str) -> dict[int, str]:
+    """Return characters by their numbers, from pairs such as `FC✔`; several characters count on from the number."""
+    return {int(pair[:2], 16) + place: character for pair in pairs.split() for place, character in enumerate(pair[2:])}
+
+
+_FONTS = {
+    "symbol": _SYMBOL,
+    "wingdings": _table(
+        "22✂ 28☎✆✉ 36⌛⌨ 3F✍✍✌👌👍👎☜☞☝☟✋ 4A☺😐☹💣☠⚐ 51✈☼💧❄ "
+        "58✠✡☪☯ 5E♈♉♊♋♌♍♎♏♐♑♒♓ 6C●❍■□ 71❑❒⬧⧫◆❖⬥⌧⮹⌘ 7B❀✿❝❞ 80⓪①②③④⑤⑥⑦⑧⑨⑩"
+        "⓿❶❷❸❹❺❻❼❽❾❿ 9E·•▪○ A1○◯◉◎ A7▪◻ AA✦★✶✴✹✵ "
+        "B1⌖ B5✪✰ B7🕐🕑🕒🕓🕔🕕🕖🕗🕘🕙🕚🕛 D5⌫⌦ D8➢ DC➲ DF←→↑↓↖↗↙↘ E8➔ EF⇦⇨⇧⇩⬄⇳⬀⬁⬃⬂ FB✘✔☒☑"
+    ),
+    "wingdings 2": _table("4F✗✓☒☑☒☒ 69⓪①②③④⑤⑥⑦⑧⑨⑩⓿❶❷❸❹❺❻❼❽❾❿ 96•● A2■□☐"),
+    "wingdings 3": _table("66←→↑↓↖↗↙↘ 70▲▼△▽◀▶◁▷ 7D▶"),
+    "webdings": _table("61✔ 67■ 6E● 72✖"),
+}
+
+
+def text_of_symbol(element: Any) -> str:
+    """Return the character of a `w:sym` element."""
+    try:
+        code = int(element.get(f"{W}char", ""), 16)
+    except ValueError:
+        return ""
+    return _character(code, element.get(f"{W}font", ""))
+
+
+def is_private(text: str) -> bool:
+    """Return whether a text has characters that mean something else in each font."""
+    return not text.isascii() and _IN_FONT.search(text) is not None
+
+
+def readable(text: str, font: str) -> str:
+    """Return a text whose private characters, if it has any, are those of a font."""
+    if not is_private(text):
+        return text
+    return _IN_FONT.sub(lambda found: _character(ord(found[0]), font or "Symbol"), text)
+
+
+def _character(code: int, font: str) -> str:
+    table = _FONTS.get(font.lower())
+    if table is None and code >> 8 != _PRIVATE >> 8:
+        return chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else ""
+    found = (table or {}).get(code & 0xFF)
+    if found is None:
+        notes.add("a sign of a font that is not known")
+    return found or ""
+
+
+M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_DELETED = (f"{W}del", f"{W}moveFrom")
+_SINGLE = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")  # needs no parentheses
+_ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
+_BAR, _HAT = "\u0305", "\u0302"  # combining
+
+
+def linear(node: Any) -> str:
+    """Return the text of an equation, or of a part of one."""
+    return "".join(_text(child) for child in node if isinstance(child.tag, str))
+
+
+def _text(node: Any) -> str:
+    name = node.tag.removeprefix(M)
+    if node.tag in _DELETED or (name.endswith("Pr") and name != "sPre"):
+        return ""
+    if name in ("t", f"{W}t"):
+        return node.text or ""
+    if name == f"{W}sym":
+        return text_of_symbol(node)
+    if name in _FORMS:
+        return _FORMS[name](node)
+    return linear(node)
+
+
+def _part(node: Any, name: str) -> str:
+    part = node.find(M + name)
+    return linear(part).strip() if part is not None else ""
+
+
+def _group(text: str) -> str:
+    return text if _SINGLE.fullmatch(text) else f"({text})"
+
+
+def _property(node: Any, name: str, default: str) -> str:
+    found = node.find(f"{M}{node.tag.removeprefix(M)}Pr/{M}{name}")
+    return default if found is None else str(found.get(f"{M}val", ""))
+
+
+def _fraction(node: Any) -> str:
+    line = "¦" if _property(node, "type", "bar") == "noBar" else "/"
+    return f"{_group(_part(node, 'num'))}{line}{_group(_part(node, 'den'))}"
+
+
+def _script(node: Any) -> str:
+    """Return a base with what stands below and above it."""
+    return f"{_group(_part(node, 'e'))}{_limits(node)}"
+
+
+def _limits(node: Any) -> str:
+    below, above = _part(node, "sub"), _part(node, "sup")
+    return (f"_{_group(below)}" if below else "") + (f"^{_group(above)}" if above else "")
+
+
+def _root(node: Any) -> str:
+    degree = _part(node, "deg")
+    return f"{_ROOTS.get(degree, f'{degree}√')}({_part(node, 'e')})"
+
+
+def _nary(node: Any) -> str:
+    return f"{_property(node, 'chr', '∫')}{_limits(node)} {_part(node, 'e')}"
+
+
+def _delimited(node: Any) -> str:
+    parts = (linear(part).strip() for part in node.iterchildren(f"{M}e"))
+    inner = _property(node, "sepChr", "|").join(parts)
+    return f"{_property(node, 'begChr', '(')}{inner}{_property(node, 'endChr', ')')}"
+
+
+def _rows(node: Any) -> str:
+    """Return a matrix, row by row, or equations that stand below each other."""
+    rows = [row.iterchildren(f"{M}e") for row in node.iterchildren(f"{M}mr")]
+    if not rows:
+        return "; ".join(linear(line).strip() for line in node.iterchildren(f"{M}e"))
+    return "; ".join(", ".join(linear(cell).strip() for cell in row) for row in rows)
+
+
+def _accent(node: Any) -> str:
+    return _part(node, "e") + _property(node, "chr", _HAT)
+
+
+def _barred(node: Any) -> str:
+    text = _part(node, "e")
+    return text + _BAR if len(text) == 1 and _property(node, "pos", "bot") == "top" else text
+
+
+def _function(node: Any) -> str:
+    name, argument = _part(node, "fName"), _part(node, "e")
+    return name + argument if argument.startswith("(") else f"{name} {argument}"
+
+
+def _phantom(node: Any) -> str:
+    return "" if _property(node, "show", "1") in ("0", "off", "false") else _part(node, "e")
+
+
+_FORMS = {
+    "f": _fraction,
+    "sSub": _script,
+    "sSup": _script,
+    "sSubSup": _script,
+    "sPre": lambda node: f"{_limits(node)}{_part(node, 'e')}",
+    "limLow": lambda node: f"{_part(node, 'e')}_{_group(_part(node, 'lim'))}",
+    "limUpp": lambda node: f"{_part(node, 'e')}^{_group(_part(node, 'lim'))}",
+    "rad": _root,
+    "nary": _nary,
+    "d": _delimited,
+    "m": _rows,
+    "eqArr": _rows,
+    "acc": _accent,
+    "bar": _barred,
+    "func": _function,
+    "phant": _phantom,
+}
+
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"

@@ -4,11 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from indexer.read.extraction import Extraction
-from indexer.read.office.drawings import DRAWN, children, drawn
-from indexer.read.office.equations import M, linear
-from indexer.read.office.properties import core_properties, main_part
-from indexer.read.office.symbols import readable
-from indexer.read.office.zipped import Package
+from indexer.read.office.drawings import DRAWN, M, children, drawn, linear, readable
+from indexer.read.office.zipped import Package, core_properties, main_part
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Section
 

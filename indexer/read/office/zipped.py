@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from lxml import etree
 
 from indexer.errors import ParseError
+from indexer.read.metadata import Declared, first_day, language_of
 
 OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office's files before 2007, and of what it encrypts
 _ENCRYPTED = ("EncryptedPackage", "EncryptedSummary")  # streams
@@ -140,3 +141,26 @@ def resolve(base: str, target: str) -> str:
     path = unquote(target.partition("#")[0])
     joined = path if path.startswith("/") else posixpath.join(posixpath.dirname(base), path)
     return posixpath.normpath(f"/{joined}").lstrip("/")
+
+
+_CORE = "docProps/core.xml"
+_DC = "{http://purl.org/dc/elements/1.1/}"
+_TERMS = "{http://purl.org/dc/terms/}"
+
+
+def main_part(package: Package, usual: str) -> str:
+    """Name of the part that the text begins in."""
+    named = [name for kind, name in package.relations("").values() if kind == "officeDocument"]
+    return next((name for name in named if name in package), usual)
+
+
+def core_properties(package: Package) -> tuple[str | None, Declared]:
+    """Return the title, and language and day of the last change."""
+    if _CORE not in package:
+        return None, Declared()
+    try:
+        root = package.xml(_CORE)
+    except ParseError:  # the text can be read without
+        return None, Declared()
+    day = first_day([root.findtext(f"{_TERMS}modified"), root.findtext(f"{_TERMS}created")])
+    return root.findtext(f"{_DC}title"), Declared(language_of(root.findtext(f"{_DC}language")), day)

@@ -13,10 +13,9 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.read.extraction import tidy
-from indexer.read.pdf.annotations import Filled, pieces, read_annotations
 from indexer.read.pdf.directions import FROM_THE_RIGHT, MARK, Glyph, is_right_to_left, runs_of
-from indexer.read.pdf.drawings import Rule, Turn, Upright, drawn_lines
-from indexer.read.pdf.letters import APART, Word, is_printed_twice, spaced_words
+from indexer.read.pdf.drawings import Filled, Rule, Turn, Upright, drawn_lines, pieces, read_annotations
+from indexer.read.pdf.lines import APART, Word, is_printed_twice, spaced_words
 
 _MOST_CHARACTERS = 200_000  # of a page whose layout is looked at
 _MOST_WORDS = 30_000

@@ -1,14 +1,17 @@
-"""PDF to content: sections under its headings in reading order, each with the page it begins on.
+"""Read a PDF: its sections under headings in reading order, each with the page it begins on.
 
-Uses PDFium, because it is the engine of a browser: fast, and fuzzed every day. Text outside the visible page is left
-out; invisible text is kept, because scanned pages carry their recognised text that way.
+PDFium reads it, the engine of a browser: fast, and fuzzed every day. Text outside the visible page is left out;
+invisible text stays, because scanned pages carry their recognised text that way.
 """
 
+import ctypes
 import logging
 import re
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import pypdfium2
 import pypdfium2.raw as pdfium
@@ -18,14 +21,10 @@ from indexer.errors import ParseError
 from indexer.read.extraction import Extraction
 from indexer.read.metadata import Declared
 from indexer.read.pdf.characters import read_page, shows_something
-from indexer.read.pdf.headings import by_outline, by_type, paths
-from indexer.read.pdf.hyphens import Hyphens
+from indexer.read.pdf.layout import NEAR, are_twins, running
 from indexer.read.pdf.lines import HYPHEN
-from indexer.read.pdf.outline import entries
-from indexer.read.pdf.pages import Page, laid_out
-from indexer.read.pdf.paragraphs import Block
-from indexer.read.pdf.running_heads import NEAR, are_twins, running
-from indexer.read.pdf.sections import sections_of
+from indexer.read.pdf.paragraphs import HYPHENS, Block, Hyphens, Page, laid_out
+from indexer.records import Section, Whole
 
 _MOST_PAGES = 20_000
 _LONGEST = 20_000_000  # characters of the whole document
@@ -106,3 +105,230 @@ def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
             heads = running(page, {number: other.edges for number, other in near.items()}, twins, count)
             yield laid_out(near[page], heads)
             near.pop(page - NEAR, None)
+
+
+_MOST_BOOKMARKS = 20_000
+_DEEPEST_BOOKMARK = 8
+_LONGEST_TITLE = 2_000  # bytes of a title
+
+
+class Entry(NamedTuple):
+    """A bookmark."""
+
+    title: str
+    level: int  # 0 is the outermost
+    page: int  # from 0; -1 where it leads nowhere
+
+
+def entries(document: Any) -> list[Entry]:
+    """Return the bookmarks in order; those that lead in a circle are followed once."""
+    return list(_below(document, None, 0, set()))
+
+
+def _below(document: Any, parent: Any, level: int, seen: set[int]) -> Iterator[Entry]:
+    mark = pdfium.FPDFBookmark_GetFirstChild(document, parent)
+    while mark:
+        key = ctypes.cast(mark, ctypes.c_void_p).value or 0
+        if key in seen or len(seen) >= _MOST_BOOKMARKS:
+            return
+        seen.add(key)
+        destination = pdfium.FPDFBookmark_GetDest(document, mark)
+        page = pdfium.FPDFDest_GetDestPageIndex(document, destination) if destination else -1
+        yield Entry(_title(mark), level, page)
+        if level + 1 < _DEEPEST_BOOKMARK:
+            yield from _below(document, mark, level + 1, seen)
+        mark = pdfium.FPDFBookmark_GetNextSibling(document, mark)
+
+
+def _title(mark: Any) -> str:
+    size = min(_LONGEST_TITLE, pdfium.FPDFBookmark_GetTitle(mark, None, 0))
+    buffer = ctypes.create_string_buffer(size)
+    pdfium.FPDFBookmark_GetTitle(mark, buffer, size)
+    text = buffer.raw[: size // 2 * 2].decode("utf-16-le", "replace")
+    return " ".join(text.partition("\x00")[0].split())
+
+
+_LARGER = 1.1  # times the usual size
+_LONGEST_HEADING = 160  # characters of a heading by its type
+_DEEPEST_HEADING = 6  # levels by type
+_MOST_HEADINGS = 0.34  # share of blocks that may look like headings, or the look says nothing
+_NUMBER = re.compile(
+    r"^(?:(?:chapter|appendix|part|section|kapitel|chapitre)\s+)?(?:\d+|[A-Z]|[IVXL]+)?(?:\.?\d+)*[.):]?\s+",
+    re.IGNORECASE,
+)
+_NOT_WORD = re.compile(r"[\W_]+")
+_WORD = re.compile(r"[^\W\d_]{3}")
+_ENDS_A_SENTENCE = (".", ",", ";", ":")
+Place = tuple[int, int]  # page and block on it, from 0
+Level = tuple[int, str]  # 0 is the outermost; the heading's text
+
+
+def by_outline(entries: Sequence[Entry], pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
+    """Return the blocks that entries of the outline lead to: on its page, the first one that says its title."""
+    found: dict[Place, Level] = {}
+    on_page: defaultdict[int, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if entry.title and 0 <= entry.page < len(pages):
+            on_page[entry.page].append(entry)
+    for page, named in on_page.items():
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, block in enumerate(pages[page]):
+            if block.is_short:
+                for key in _keys(block.text):
+                    places[key].append(place)
+        after = -1
+        for entry in named:
+            known = (place for key in _keys(entry.title) for place in places.get(key, ()) if (page, place) not in found)
+            place = min(known, key=lambda place: (place <= after, place), default=-1)
+            if place >= 0:
+                found[page, place] = entry.level, _plain(pages[page][place])
+                after = place
+    return found
+
+
+def _keys(text: str) -> set[str]:
+    """A title as it may be compared: with and without its number."""
+    return {key for part in (text, _NUMBER.sub("", text, count=1)) if (key := _NOT_WORD.sub("", part).casefold())}
+
+
+def by_type(pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
+    """Return the blocks that are set in larger or heavier type than the text; the largest are the outermost."""
+    blocks = [block for page in pages for block in page]
+    sizes: Counter[float] = Counter()
+    for block in blocks:
+        if block.kind in ("text", "item"):
+            sizes[block.size] += len(block.text)
+    if not sizes:
+        return {}
+    usual = max(sizes, key=lambda size: sizes[size])
+    likely = {
+        (page, place): block
+        for page, found in enumerate(pages)
+        for place, block in enumerate(found)
+        if _stands_out(block, usual)
+    }
+    if len(likely) > _MOST_HEADINGS * max(len(blocks), 1) and len(likely) > len(pages):
+        likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
+    styles = sorted({_style(block, usual) for block in likely.values()}, reverse=True)
+    levels = {style: min(level, _DEEPEST_HEADING - 1) for level, style in enumerate(styles)}
+    return {place: (levels[_style(block, usual)], _plain(block)) for place, block in likely.items()}
+
+
+def _style(block: Block, usual: float) -> tuple[float, bool]:
+    return max(block.size, usual), block.is_bold
+
+
+def _stands_out(block: Block, usual: float) -> bool:
+    if (
+        block.kind in ("table", "code")
+        or block.is_bullet
+        or not block.is_short
+        or len(block.text) > _LONGEST_HEADING
+        or not _WORD.search(block.text)
+    ):
+        return False
+    is_plain = not block.text.endswith(_ENDS_A_SENTENCE)
+    if block.size >= _LARGER * usual:
+        return is_plain
+    if block.size < 0.95 * usual:
+        return False
+    letters = [letter for letter in block.text if letter.isalpha()]
+    capitals = len(letters) > 4 and all(letter.isupper() for letter in letters)
+    return is_plain and "\n" not in block.text and (block.is_bold or (capitals and block.kind == "text"))
+
+
+def _plain(block: Block) -> str:
+    return " ".join(block.text.split())
+
+
+def paths(headings: Mapping[Place, Level]) -> dict[Place, tuple[str, ...]]:
+    """Return for every heading its path, from the outermost to itself."""
+    found: dict[Place, tuple[str, ...]] = {}
+    above: list[Level] = []
+    for place, (level, text) in sorted(headings.items()):
+        while above and above[-1][0] >= level:
+            above.pop()
+        above.append((level, text))
+        found[place] = tuple(name for _, name in above)
+    return found
+
+
+_LONG = 10_000  # characters after which the next page begins another section of the same heading
+
+
+@dataclass(slots=True)
+class _Draft:
+    path: tuple[str, ...]
+    page: int
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    wholes: list[Whole] = field(default_factory=list)
+    last: Block | None = None
+
+
+def sections_of(
+    pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]], hyphens: Hyphens
+) -> tuple[Section, ...]:
+    """Return the sections of a document whose headings have these paths; without any, one for each page."""
+    drafts = list(_drafts(pages, paths, hyphens))
+    for draft, after in zip_longest(drafts, drafts[1:]):
+        is_above = after is not None and after.path[: len(draft.path)] == draft.path
+        if not draft.length and not is_above and not _is_page(draft):  # a heading with nothing below it is a text
+            draft.parts.append(draft.path[-1])
+    return tuple(section for draft in drafts if (section := _section(draft)).text)
+
+
+def _is_page(draft: _Draft) -> bool:
+    return draft.path == (f"Page {draft.page + 1}",)
+
+
+def _drafts(
+    pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]], hyphens: Hyphens
+) -> Iterator[_Draft]:
+    draft: _Draft | None = None
+    for page, blocks in enumerate(pages):
+        if draft is None or not paths or draft.length > _LONG or _is_page(draft):
+            if draft:
+                yield draft
+            draft = _Draft(draft.path if draft and paths and not _is_page(draft) else (f"Page {page + 1}",), page)
+        is_first = True
+        for place, block in enumerate(blocks):
+            path = paths.get((page, place))
+            if path is not None:
+                yield draft
+                draft = _Draft(path, page)
+                is_first = False
+                continue
+            _add(draft, block, hyphens, page if is_first else None)
+            is_first = False
+    if draft:
+        yield draft
+
+
+def _add(draft: _Draft, block: Block, hyphens: Hyphens, page: int | None) -> None:
+    """Put a block at the end of a section; `page` is given where it is the first of its page."""
+    last, text = draft.last, block.text
+    gap = ""
+    if last:
+        goes_on = last.goes_on and last.kind == block.kind == "text" and text[:1].islower() and last.size == block.size
+        gap = " " if goes_on else "\n" if last.kind == block.kind == "item" else "\n\n"
+        if goes_on and draft.parts[-1].endswith(HYPHENS):
+            gap = ""
+            draft.length -= len(draft.parts[-1])
+            draft.parts[-1] = hyphens.goes_on(draft.parts[-1], text)
+            draft.length += len(draft.parts[-1])
+    draft.parts.append(gap)
+    draft.length += len(gap)
+    if page is not None and page != draft.page:
+        draft.marks.append((draft.length, f"page={page + 1}"))
+    if block.kind in ("table", "code"):
+        head = block.head if block.kind == "table" else None
+        draft.wholes.append(Whole(draft.length, draft.length + len(text), head))
+    draft.parts.append(text)
+    draft.length += len(text)
+    draft.last = block
+
+
+def _section(draft: _Draft) -> Section:
+    return Section(draft.path, f"page={draft.page + 1}", "".join(draft.parts), tuple(draft.marks), tuple(draft.wholes))

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from indexer import notes
 from indexer.read.pdf.drawings import Rule, Upright
-from indexer.read.pdf.letters import Word
-from indexer.read.pdf.lines import Line, joined, line_of, rows_of
+from indexer.read.pdf.lines import Line, Word, joined, line_of, rows_of
 from indexer.read.pdf.tables import LONG, ROW, Table, table_of
 from indexer.read.tables import Cell, column_names, find_head, spread
 

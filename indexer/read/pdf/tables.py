@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 from indexer.read.pdf.drawings import Rule, Upright
-from indexer.read.pdf.letters import Word
-from indexer.read.pdf.lines import Line, line_of, rows_of
+from indexer.read.pdf.lines import Line, Word, line_of, rows_of
 from indexer.records import COLUMNS
 
 _ALIKE = 4.0  # points between the ends of lines that belong to one table

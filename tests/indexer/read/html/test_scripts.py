@@ -5,7 +5,7 @@ The second half of each list was written before the rules were tried on it, and 
 
 import pytest
 
-from indexer.read.html.scripts import is_drawn
+from indexer.read.html.main_content import is_drawn
 
 APP = '<script src="/static/app.js"></script>'
 MODULE = '<script type="module" crossorigin src="/assets/index-3f.js"></script>'

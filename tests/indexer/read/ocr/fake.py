@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from indexer.config import OcrConfig
 from indexer.read.fork_server import ForkServer
 from indexer.read.ocr.installation import Ocr
-from indexer.read.ocr.recogniser import Line, Raster
+from indexer.read.ocr.scans import Line, Raster
 from indexer.read.reader_process import ReaderProcess
 
 BEFORE = """
-import indexer.read.ocr.recogniser as engine
+import indexer.read.ocr.scans as engine
 from tests.indexer.read.ocr.fake import Fake
 engine.Tesseract = Fake
 """

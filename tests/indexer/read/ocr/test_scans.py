@@ -86,7 +86,7 @@ def test_pages_of_a_tiff(box: ReaderProcess) -> None:
 
 @pytest.mark.parametrize("mode", ["1", "P", "RGB", "RGBA", "LA", "I;16", "CMYK"])
 def test_modes_of_pixels(mode: str) -> None:
-    from indexer.read.ocr.pictures import of_image
+    from indexer.read.ocr.scans import of_image
 
     whole = picture("x", mode="L", size=(300, 200))
     deep = whole.convert("I").point(lambda value: value * 257)
@@ -100,14 +100,14 @@ def test_modes_of_pixels(mode: str) -> None:
 def test_what_is_transparent_is_white() -> None:
     from PIL import Image
 
-    from indexer.read.ocr.pictures import of_image
+    from indexer.read.ocr.scans import of_image
 
     raster, _ = of_image(encoded(Image.new("RGBA", (10, 10), (0, 0, 0, 0))), 1)
     assert set(raster.pixels) == {255}
 
 
 def test_large_pages_are_made_smaller() -> None:
-    from indexer.read.ocr.pictures import of_image, of_pdf
+    from indexer.read.ocr.scans import of_image, of_pdf
 
     raster, _ = of_image(encoded(picture(size=(5000, 4000))), 1)
     assert raster.width * raster.height <= 9_010_000

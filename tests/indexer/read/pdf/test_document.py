@@ -8,7 +8,7 @@ import pytest
 
 from indexer.read.pdf import characters
 from indexer.read.pdf.document import read
-from indexer.read.pdf.hyphens import Hyphens
+from indexer.read.pdf.paragraphs import Hyphens
 from indexer.records import Whole
 from tests.indexer.read.pdf.drawn import drawn, lines, rule, text
 

@@ -1,0 +1,365 @@
+"""Read code exactly as a browser shows it, formulas as one line of TeX, and alternative texts of pictures."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from itertools import islice
+
+from indexer.decoding import visible
+from indexer.read.extraction import clean
+from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
+from indexer.read.html.noise import classes, has_noise_class, holds, is_folded, is_noise, is_permalink
+
+_PREFORMATTED = frozenset({"pre", "listing", "xmp"})
+MAY_BE_CODE = _PREFORMATTED | {"div", "code"}  # names of elements that are worth to be asked about
+_LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements that begin and end a line
+_CELLS = frozenset({"td", "th"})
+_PRE_STYLE = re.compile(r"white-space\s*:\s*(?:pre(?:\s|;|$|-wrap)|break-spaces)", re.IGNORECASE)
+_ONLY_CLASS = {"class"}  # attributes of an element that only colours its text
+_IN_SIGNATURES = frozenset({"span", "a", "wbr", "b", "i", "em", "strong"})
+_SIGNATURE = 2_000  # characters of a span
+_BARE = 0.3  # of what is in spans: as many characters may be outside of them
+_NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
+_LONGEST_SIGN = 10  # characters
+_PILCROWS = frozenset("¶ § 🔗".split())
+_LINE = "line"  # class of the lines that Doxygen writes
+
+
+def is_code(tag: Element) -> bool:
+    """Return whether an element's white space is shown as it is."""
+    if tag.name in _PREFORMATTED:
+        return True
+    if "style" in tag.attributes and tag.name in ("div", "code") and _PRE_STYLE.search(tag.attributes["style"]):
+        return True
+    return tag.name == "div" and (_is_fragment(tag) or _is_signature(tag))
+
+
+def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
+    """Return a block of code, without empty lines around it, and the places of the ids in it.
+
+    The block is empty if it only numbers the lines of another.
+    """
+    pieces: list[str] = []
+    ids: list[tuple[int, str]] = []  # place of the piece that follows an id, the id
+    numbers: list[tuple[int, int]] = []  # place of a piece that begins a line and is only a number, the number
+    loose = tag.name != "pre" and _is_fragment(tag)
+    # what else it has are explanations of names, which a pointer opens
+    lines_only = [node for node in tag.children if isinstance(node, Element) and _is_line(node)] if loose else None
+    todo: list[Element | str | tuple[int]] = list(reversed(lines_only or tag.children))
+    while todo:
+        node = todo.pop()
+        if isinstance(node, str):
+            pieces.append(node)
+            continue
+        if isinstance(node, tuple):
+            is_empty = len(pieces) == node[0]
+            if loose if is_empty else not pieces[-1].endswith("\n"):
+                pieces.append("\n")
+            continue
+        if node.name == "br":
+            pieces.append("\n")
+            continue
+        is_coloured = node.name == "span" and (not node.attributes or node.attributes.keys() == _ONLY_CLASS)
+        if has_noise_class(node) if is_coloured else (is_noise(node) and not _is_sign(node)):
+            continue
+        if not is_coloured and (anchor := node.anchor) is not None:
+            ids.append((len(pieces), anchor))
+        begins = not pieces or pieces[-1][-1:] == "\n"
+        if begins and (number := node.first_text().strip()).isdecimal() and len(node.children) == 1:
+            numbers.append((len(pieces), int(number)))
+        if node.name in _LINES:
+            if not begins:
+                pieces.append("\n")
+            todo.append((len(pieces),))
+        todo += reversed(node.children)
+    lines = sum(piece.count("\n") for piece in pieces) if len(numbers) > 1 else 0
+    if lines <= len(numbers) + 1 and _counts([number for _, number in numbers]):
+        for place, _ in numbers:
+            pieces[place] = ""
+    whole = "".join(pieces)
+    text = clean(whole)
+    if _numbers_lines(tag, text):
+        return "", ()
+    marks = _marks(pieces, ids, whole, text) if ids else ()
+    return text.replace("\u00a0", " ") if loose else text, marks
+
+
+def _is_sign(tag: Element) -> bool:
+    """Whether a link of signs is code, and not a link to the place where it stands."""
+    text = tag.short_text(_LONGEST_SIGN) if tag.name == "a" and is_permalink(tag) else None
+    return bool(text) and text is not None and text.strip() not in _PILCROWS
+
+
+def _marks(pieces: list[str], ids: list[tuple[int, str]], whole: str, text: str) -> tuple[tuple[int, str], ...]:
+    """Return the ids before pieces, with their places in the text, from which empty lines at the ends are gone."""
+    visible_whole = visible(whole)
+    begin = visible_whole.find(text)
+    length = place = 0
+    found: dict[int, str] = {}  # of several at one place, the last
+    for number, anchor in ids:
+        length += len(visible("".join(pieces[place:number])))
+        place = number
+        at = max(0, length - begin)
+        if at < len(text):
+            found[at] = anchor
+    return tuple(found.items())
+
+
+def _is_fragment(tag: Element) -> bool:
+    """Whether an element begins with lines of code, each an element of its own, as Doxygen writes them."""
+    first = next((child for child in tag.children if isinstance(child, Element)), None)
+    return (
+        first is not None
+        and _is_line(first)
+        and not holds(first, _NOT_IN_LINES)
+        and all(isinstance(child, Element) or not child.strip() for child in tag.children)
+    )
+
+
+def _is_line(tag: Element) -> bool:
+    return tag.name == "div" and _LINE in classes(tag)
+
+
+def _is_signature(tag: Element) -> bool:
+    """Whether nearly all of an element's words are in spans that colour them, with white space that is meant.
+
+    It is: with spaces that do not break, or lines, and none of the indentation of markup.
+    """
+    first = tag.children[0] if tag.children else ""
+    if not isinstance(first, Element) or first.name != "span" or first.attributes.keys() != _ONLY_CLASS:
+        return False
+    coloured = bare = 0
+    spaces = False
+    for node in tag.children:
+        if isinstance(node, str):
+            bare += len(node.strip())
+            spaces = spaces or "\u00a0" in node or "\n" in node
+        elif node.name == "span" and node.attributes.keys() == _ONLY_CLASS:
+            text = node.short_text(_SIGNATURE)
+            if text is None or any(below.name not in _IN_SIGNATURES for below in node.elements()):
+                return False
+            coloured += len(text.strip())
+        elif node.name not in _IN_SIGNATURES:
+            return False
+    last = tag.children[-1]
+    return spaces and bare <= _BARE * coloured and not (isinstance(last, str) and last.endswith("\n"))
+
+
+def _counts(numbers: list[int]) -> bool:
+    return len(numbers) > 1 and all(number == numbers[0] + place for place, number in enumerate(numbers))
+
+
+def _numbers_lines(tag: Element, text: str) -> bool:
+    """Whether a block stands in a table beside another, and only numbers its lines."""
+    lines = text.split()
+    if (
+        not lines
+        or not all(line.isdecimal() for line in lines)
+        or not (_counts(list(map(int, lines))) or len(lines) == 1)
+    ):
+        return False
+    cell = next((parent for parent in tag.parents if parent.name in _CELLS), None)
+    row = cell.parent if cell is not None else None
+    beside = row.children if row is not None else ()
+    return any(
+        other.name == "pre"
+        for node in beside
+        if isinstance(node, Element) and node is not cell
+        for other in node.elements()
+    )
+
+
+_FORMULA_SIGNS = ("math", "MathJax", "mjx-", "katex")  # in the markup of a page with formulas
+_SAYING = ("data-latex", "aria-label", "alttext")  # attributes of a drawing
+_TEX_TYPES = frozenset({"application/x-tex", "tex", "latex"})
+_SPACED = frozenset("= < > ≤ ≥ ≠ ≈ ≡ → ⇒ ⇔ ∈ + − - × · ±".split())  # operators between two terms
+_FORMS = {
+    "msup": "{}^{}", "msub": "{}_{}", "msubsup": "{}_{}^{}", "mover": "{}^{}", "munder": "{}_{}",
+    "munderover": "{}_{}^{}", "mfrac": "{}/{}", "mroot": "√({}, {})",
+}  # fmt: skip
+_BETWEEN = {"mtr": ", ", "mtable": "; "}
+_SILENT = frozenset({"annotation", "annotation-xml", "mphantom", "mspace", "none", "mprescripts"})
+_DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
+_FENCES = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_DEEPEST = 60  # elements within each other of a formula
+_AROUND_FORMULA = 3  # elements around one
+_LOOKED_AT = 5_000  # nodes of a formula
+_FEW = 12  # nodes around the only formula of an element
+_HEX = re.compile(r"[0-9A-F]{2,5}")
+_CODE = re.compile(r"mjx-c([0-9A-F]{2,5})(?:\s|$)")  # class of a letter as MathJax 3 draws it
+
+
+def simplify(tree: HtmlTree, markup: str) -> None:
+    """Make every formula of a page one text."""
+    if not any(sign in markup for sign in _FORMULA_SIGNS):
+        return
+    _drop_drawings(tree)
+    done: set[int] = set()
+    for element in tree.elements:
+        text = _formula(element) if id(element) not in done else None
+        if text is None:
+            continue
+        done.update(id(node) for node in element.elements())
+        _show(element, text)
+        is_block = element.get("display") in ("block", "true") or "mode=display" in element.get("type")
+        element.name, element.attributes, element.children = "div" if is_block else "span", {}, [text]
+
+
+def _drop_drawings(tree: HtmlTree) -> None:
+    """Take away what MathJax 2 drew before the source of a formula."""
+    sources = [script for script in tree.named("script") if _is_source(script)]
+    for parent in {id(source.parent): source.parent for source in sources}.values():
+        if parent is None:
+            continue
+        kept: list[Element | str] = []
+        drawn = 0  # of the last that are kept
+        for node in parent.children:
+            if isinstance(node, Element) and _is_source(node):
+                kept = kept[: len(kept) - drawn]
+            is_drawn = isinstance(node, Element) and node.get("class").startswith(("MathJax", "MJX", "mjx"))
+            drawn = drawn + 1 if is_drawn or (drawn and isinstance(node, str) and node.isspace()) else 0
+            kept.append(node)
+        parent.children = kept
+
+
+def _is_source(element: Element) -> bool:
+    return element.name == "script" and element.get("type").startswith("math/")
+
+
+def _formula(element: Element) -> str | None:
+    """Return the text of the formula that an element is; None if it is none."""
+    if element.name == "math":
+        return _of_math(element)
+    if _is_source(element):
+        return _of_source(element.get("type"), element.text())
+    names = element.get("class").split() if "class" in element.attributes else []
+    if (
+        element.name != "mjx-container"
+        and "katex" not in names
+        and not any(name.startswith("MathJax") for name in names)
+    ):
+        return None
+    inside = [node for node in islice(element.nodes(), _LOOKED_AT) if isinstance(node, Element)]
+    math = next((node for node in inside if node.name == "math"), None)
+    if math is not None:
+        return _of_math(math)
+    if "data-mathml" in element.attributes:
+        return _of_source("math/mml", element.get("data-mathml"))
+    said = (node.get(key) for key in _SAYING for node in (element, *inside))
+    return _clean(next(filter(None, said), "") or _drawn(inside) or element.text())
+
+
+def _drawn(inside: Iterable[Element]) -> str:
+    """Return the letters that MathJax 3 drew, by their codes."""
+    codes = (found[1] if (found := _CODE.search(node.get("class"))) else node.get("data-c") for node in inside)
+    letters = (chr(int(code, 16)) for code in codes if _HEX.fullmatch(code))
+    return unicodedata.normalize("NFKC", "".join(letters))
+
+
+def _show(formula: Element, text: str) -> None:
+    """Show what hides a formula and nothing else, and take away a picture of it that says the same."""
+    around = formula
+    for parent in islice(formula.parents, _AROUND_FORMULA):
+        said = "".join(text.split())
+        parent.children = [
+            node
+            for node in (parent.children if len(parent.children) < _FEW else ())
+            if isinstance(node, str) or node.name != "img" or "".join(_clean(node.get("alt")).split()) != said
+        ] or parent.children
+        if any(node is not around and not (isinstance(node, str) and node.isspace()) for node in parent.children):
+            return
+        if is_folded(parent) or has_noise_class(parent):
+            parent.attributes = {}
+        around = parent
+
+
+def _of_math(math: Element) -> str:
+    for node in islice(math.elements(), _LOOKED_AT):
+        if node.name == "annotation" and node.get("encoding").lower() in _TEX_TYPES:
+            return _clean(node.text())
+    return _clean(math.get("alttext") or _linear(math))
+
+
+def _of_source(kind: str, source: str) -> str:
+    if not kind.startswith("math/mml"):
+        return _clean(source.removeprefix("% <![CDATA[").removesuffix("%]]>"))
+    math = parse_html(source).first("math")
+    return _of_math(math) if math is not None else ""
+
+
+def _clean(tex: str) -> str:
+    text = " ".join(tex.split())
+    for begin, end in _FENCES:
+        if len(text) > len(begin + end) and text.startswith(begin) and text.endswith(end):
+            text = text[len(begin) : -len(end)].strip()
+    found = _DISPLAYSTYLE.fullmatch(text)
+    return found[1].strip() if found else text
+
+
+def _linear(tag: Element, depth: int = 0) -> str:
+    """Return a MathML element on one line: `a^2`, `(a + b)/c`, `√(x)`."""
+    name = tag.name
+    if name in _SILENT:
+        return " " if name == "mspace" else ""
+    children = [child for child in tag.children if isinstance(child, Element)]
+    if not children or depth > _DEEPEST:
+        text = " ".join(tag.text().split())
+        return f" {text} " if name == "mo" and text in _SPACED else text
+    parts = [_linear(child, depth + 1) for child in children if child.name not in ("annotation", "annotation-xml")]
+    grouped = [part if part.isalnum() else f"({part})" for part in map(str.strip, parts)]
+    if name in _FORMS and len(parts) == _FORMS[name].count("{"):
+        return _FORMS[name].format(parts[0].strip(), *grouped[1:]) if name != "mfrac" else "/".join(grouped)
+    if name == "mfenced":
+        return f"{tag.attributes.get('open', '(')}{', '.join(parts)}{tag.attributes.get('close', ')')}"
+    joined = _BETWEEN.get(name, "").join(parts)
+    return f"√({joined.strip()})" if name == "msqrt" else joined
+
+
+_LONGEST = 1_000  # characters
+_FEWEST_WORDS = 3
+_SMALL = 32  # pixels of a sign
+_AROUND_IMAGE = 4  # elements around a picture
+_AROUND = 600  # characters of what stands around one, and may say the same
+_MATH = frozenset({"math", "tex", "latex", "equation", "formula"})
+_TEX = re.compile(r"\\[A-Za-z]{2}|[\^_]\{|^\$.*\$$|\w\^\w", re.DOTALL)
+_SIGN = re.compile(r"(?:^|[\W_])(?:icons?|logos?|badges?|avatars?|spinner|sprite|emoji)(?:[\W_]|$)", re.IGNORECASE)
+_FILE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|avif|bmp)(?=$|[?#])", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_DIGITS = re.compile(r"\s*(\d{1,4})")
+
+
+def alternative_text(image: Element) -> str:
+    """Return what a picture says in the text it stands in, or nothing."""
+    attributes = image.attributes
+    alt = fold(attributes.get("alt", ""))
+    if not alt or len(alt) > _LONGEST or attributes.get("role") in ("presentation", "none"):
+        return ""
+    names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
+    if not _MATH.isdisjoint(names.lower().split()) or _TEX.search(alt):
+        return alt
+    if not alt.isascii() and not any(map(str.isalnum, alt)):
+        return alt  # a character that is drawn, such as an emoji
+    source = attributes.get("src", "").rpartition("/")[2]
+    if len(_WORD.findall(alt)) < _FEWEST_WORDS or _is_small(image) or _SIGN.search(f"{names} {source}"):
+        return ""
+    if _FILE.search(alt) or (_SIGN.search(alt) and len(alt.split()) <= 2 * _FEWEST_WORDS):
+        return ""
+    return f" {alt} " if _is_of_the_text(image, alt) else ""
+
+
+def _is_small(image: Element) -> bool:
+    sizes = [_DIGITS.match(image.get(name)) for name in ("width", "height")]
+    return any(size is not None and int(size[1]) <= _SMALL and "%" not in size.string for size in sizes)
+
+
+def _is_of_the_text(image: Element, alt: str) -> bool:
+    """Whether a picture leads nowhere but to itself, and nothing around it says the same."""
+    for parent in islice(image.parents, _AROUND_IMAGE):
+        if parent.name == "a" and not _FILE.search(parent.get("href")) and "href" in parent.attributes:
+            return False
+        around = parent.short_text(_AROUND)
+        if around is None:
+            return True
+        if alt.casefold() in fold(around).casefold():
+            return False
+    return True
