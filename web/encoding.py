@@ -1,22 +1,23 @@
-"""The JSON of answers, written by orjson in a tenth of the time that the standard library takes."""
+"""The JSON of answers, written by msgspec in a tenth of the time that the standard library takes."""
 
 from typing import Any
 
-import orjson
+import msgspec
 from flask import Response
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.sansio.response import Response as AnyResponse
 
 
 class JsonProvider(DefaultJSONProvider):
-    """Flask's own, but that answers are UTF-8 and their keys keep their order."""
+    """Flask's own, but that answers are UTF-8, may be structs, and keep the order of their keys."""
 
     sort_keys = False
 
     def response(self, *args: Any, **kwargs: Any) -> AnyResponse:
-        """Return an answer as `flask.jsonify` does. Raises TypeError for what JSON cannot hold."""
+        """Return an answer as `flask.jsonify` does. Raises TypeError for a value that JSON cannot hold."""
+        value = self._prepare_response_obj(args, kwargs)
         try:
-            body = orjson.dumps(self._prepare_response_obj(args, kwargs))
-        except orjson.JSONEncodeError:  # whole numbers beyond 64 bits, half a surrogate pair: rare, but JSON has them
-            return super().response(*args, **kwargs)
+            body = msgspec.json.encode(value)
+        except (OverflowError, UnicodeEncodeError):  # whole numbers beyond 64 bits, half a surrogate pair
+            return super().response(msgspec.to_builtins(value))
         return Response(body, mimetype=self.mimetype)

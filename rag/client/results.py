@@ -5,12 +5,13 @@ from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from rag.client.transport import kind_of, problem_in
 from rag.errors import ClientError
-from rag.query.results import Answer, Hit, Reranked, Suggestion
+from rag.query.results import Answer, Suggestion
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,10 +85,7 @@ def _checked(read: Callable[P, T]) -> Callable[P, T]:
 @_checked
 def answer_of(raw: dict[str, Any]) -> Answer:
     """Read the answer to a search. Raises ClientError, as all of these do."""
-    known = {field.name: raw[field.name] for field in fields(Answer) if field.name in raw}
-    if known.get("reranked"):
-        known["reranked"] = Reranked(**known["reranked"])
-    return Answer(**{**known, "hits": [_hit(hit) for hit in raw["hits"]]})
+    return msgspec.convert(raw, Answer)
 
 
 @_checked
@@ -136,10 +134,3 @@ def relevance_of(raw: dict[str, Any], count: int) -> npt.NDArray[np.float32]:
     """Read the scores of texts, as float32 (count,), in the order of the texts."""
     scores = {int(result["index"]): float(result["relevance_score"]) for result in raw["results"]}
     return np.array([scores[place] for place in range(count)], np.float32)
-
-
-def _hit(raw: dict[str, Any]) -> Hit:
-    known = {name: raw[name] for name in Hit._fields if name in raw}
-    sentence = known.get("sentence")
-    known["highlights"] = [(start, end) for start, end in raw["highlights"]]
-    return Hit(**{**known, "sentence": tuple(sentence) if sentence else None})

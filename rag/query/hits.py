@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from indexer.generation.catalogue import document_id
 from indexer.generation.lexical.highlights import matching, sought_by, spans
@@ -100,7 +101,7 @@ def fetch_hits(generation: Searchable, ranked: Ranked, page: Page, words: Lexica
 def without_guesses(hits: Sequence[Hit], words: LexicalQuery) -> list[Hit]:
     """Return hits in which nothing is highlighted that was only guessed, by correcting the query."""
     return [
-        hit._replace(highlights=spans(words.marked_in(hit.language, guesses=False), hit.text, hit.language))
+        replace(hit, highlights=spans(words.marked_in(hit.language, guesses=False), hit.text, hit.language))
         for hit in hits
     ]
 
@@ -132,7 +133,7 @@ def explained(
                 Match(typed=one.typed, searched=one.searched, reason=one.reason, fields=fields)
                 for one, fields in matching(sought, texts, hit.language)
             ]
-    return [hit._replace(explanation=why) for hit, why in zip(hits, whys, strict=True)]
+    return [replace(hit, explanation=why) for hit, why in zip(hits, whys, strict=True)]
 
 
 def _listed(scores: Scores | None, shown: list[int]) -> list[float | None]:

@@ -1,10 +1,11 @@
-"""Results of a search; `Answer.as_dict` is the body of the REST answer and of `pilotlight search --json`."""
+"""Results of a search: the structs whose JSON is the body of the REST answer and of `pilotlight search --json`."""
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
 from indexer.number_format import counted
@@ -13,39 +14,35 @@ from indexer.records import SEPARATOR
 from rag.query.facets import Share
 from rag.query.scoring.explanation import Explanation, in_words
 
+Span = tuple[int, int]
 
-class Hit(NamedTuple):
-    """One passage that answers the query; a tuple, as ten of these are made for every query."""
 
-    rank: int  # from 1
+class Hit(msgspec.Struct, frozen=True):
+    """One passage that answers the query."""
+
+    rank: Annotated[int, Meta(ge=1)]
     id: str  # chunk id
-    url: str  # with the section's anchor
+    url: Annotated[str, Meta(description="with the section's anchor")]
     title: str
-    section: str  # heading path joined with " › "
+    section: Annotated[str, Meta(description="heading path joined with ` › `")]
     text: str
-    highlights: list[tuple[int, int]]  # character spans [start, end) in text that match query words
+    highlights: Annotated[list[Span], Meta(description="characters [start, end) of `text` that match query words")]
     score: float
-    scores: dict[str, float | None]  # dense (cosine), lexical (BM25), tokens (MaxSim), rerank; None where there is none
-    language: str | None  # primary subtag, such as en
-    date: str | None  # YYYY-MM-DD
+    # dense (cosine), lexical (BM25), tokens (MaxSim), rerank
+    scores: Annotated[dict[str, float | None], Meta(description="by part; null where it has none")]
+    language: Annotated[str | None, Meta(description="primary subtag, such as `en`")]
+    date: Annotated[str | None, Meta(description="YYYY-MM-DD")]
     content_type: str
-    metadata: dict[str, Any]  # the user's own
-    duplicates: list[str]  # urls of passages that say the same, left out for this one
-    section_text: str | None = None  # the passage with those around it in its section; None where not asked for
-    document: str = ""  # id of the document, the same in every generation
-    sentence: tuple[int, int] | None = None  # span in text of what is nearest in meaning, where no word matches
-    more: int = 0  # passages of the same document that were compared with these and left out by per_document
-    explanation: Explanation | None = None  # None where it was not asked for
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form, which shares its values with the hit; without an explanation where there is none."""
-        fields = self._asdict()
-        if self.explanation is None:
-            del fields["explanation"]
-        return fields
+    metadata: Annotated[dict[str, Any], Meta(description="the user's own: texts, or lists of texts")]
+    duplicates: Annotated[list[str], Meta(description="urls of passages with the same text, left out for this one")]
+    section_text: Annotated[str | None, Meta(description="the passage with its section, for `expand`")] = None
+    document: Annotated[str, Meta(description="id of the document, the same in every generation")] = ""
+    sentence: Annotated[Span | None, Meta(description="nearest in meaning, where no word matches")] = None
+    more: Annotated[int, Meta(ge=0, description="passages of this document that `per_document` left out")] = 0
+    explanation: Annotated[Explanation | None, Meta(description="only with `explain`")] = None
 
 
-class Suggestion(NamedTuple):
+class Suggestion(msgspec.Struct, frozen=True):
     """A query that somebody who types may be about to ask."""
 
     text: str
@@ -64,50 +61,46 @@ class Relevance(NamedTuple):
         return np.asarray(1 / (1 + np.exp(-self.logits.astype(np.float64))))
 
 
-class Reranked(NamedTuple):
-    """How many candidates a cross-encoder was to read, and did."""
+class RerankCounts(msgspec.Struct, frozen=True):
+    """The number of candidates that a cross-encoder was to read, and of those that it read."""
 
     candidates: int
-    scored: int  # fewer where time was short: the best of them
+    scored: Annotated[int, Meta(description="fewer where time was short: the best of them")]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The hits for one query, best first, with what each stage took."""
+class AlsoSearched(TypedDict):
+    """A word or phrase that was searched for because of another one."""
+
+    typed: str
+    searched: list[str]
+    reason: Annotated[str, Meta(description="`correction` or `synonym`")]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The hits for one query, best first, with the milliseconds that each stage took."""
 
     query: str
     hits: list[Hit]
-    took_ms: dict[str, float]  # embed, dense, lexical, fuse, rerank, sentences, total
+    # embed, dense, lexical, fuse, rerank, sentences, total
+    took_ms: Annotated[dict[str, float], Meta(description="milliseconds by stage")]
     generation: str
-    next: int | None = None  # offset of the hits after these; None where there are no more
-    facets: dict[str, list[Share]] | None = None  # see `facets.count_facets`; None where not asked for
-    # words and phrases that were searched for as well: what was typed, what was searched, and the reason (correction or
-    # synonym)
-    also_searched: list[dict[str, Any]] = field(default_factory=list)
-    required: list[str] = field(default_factory=list)  # phrases and fields that every passage found has
-    excluded: list[str] = field(default_factory=list)  # and what none has
-    close: bool = True  # whether any hit is close to the query; if not, these are only the nearest
-    reranked: Reranked | None = None  # None where it was not asked for
-    did_you_mean: str | None = None  # the query with words of the index for those that it does not have
-    search_id: str | None = None  # what feedback names it by; None where what people ask is not kept
+    next: Annotated[int | None, Meta(description="`offset` of the hits after these, if there are any")] = None
+    facets: Annotated[dict[str, list[Share]] | None, Meta(description="only with `facets`")] = None
+    also_searched: list[AlsoSearched] = []
+    required: Annotated[list[str], Meta(description="phrases and fields that every hit has")] = []
+    excluded: Annotated[list[str], Meta(description="phrases and fields that no hit has")] = []
+    close: Annotated[bool, Meta(description="whether any hit is close to the query; if not, these are the nearest")] = (
+        True
+    )
+    reranked: RerankCounts | None = None
+    did_you_mean: Annotated[
+        str | None, Meta(description="the query with words of the index for those that it does not have")
+    ] = None
+    search_id: Annotated[str | None, Meta(description="names this search in feedback; null where none is kept")] = None
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form, which shares its values with the answer; JSON turns spans into two-element lists."""
-        return {
-            "query": self.query,
-            "hits": [hit.as_dict() for hit in self.hits],
-            "next": self.next,
-            "facets": self.facets,
-            "also_searched": self.also_searched,
-            "did_you_mean": self.did_you_mean,
-            "required": self.required,
-            "excluded": self.excluded,
-            "close": self.close,
-            "reranked": self.reranked._asdict() if self.reranked else None,
-            "took_ms": self.took_ms,
-            "generation": self.generation,
-            **({"search_id": self.search_id} if self.search_id else {}),
-        }
+        """Return the JSON-ready form."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]  # a struct becomes a dict
 
 
 def section_within(title: str, section: str) -> str:

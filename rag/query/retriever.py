@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
@@ -29,7 +30,7 @@ from rag.query.headings import sample_headings
 from rag.query.hits import Page, Ranked, explained, fetch_hits, without_guesses
 from rag.query.options import FURTHEST
 from rag.query.request import USUAL, Limits, SearchRequest
-from rag.query.results import Answer, Hit, Reranked, headed
+from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, headed
 from rag.query.scoring.boosts import Boosts
 from rag.query.scoring.fusion import Rows
 from rag.query.scoring.ranking import Found, Ranking, choose, extended, fused, interacted, lowered, reranked, single
@@ -57,7 +58,7 @@ class _Search:
         self.tokens: Vector | None  # of the query, float32 (tokens, width)
         self.vector, self.tokens = embedded if isinstance(embedded, QueryTokens) else (embedded, None)
         self.took = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total"), 0.0)
-        self.reranked: Reranked | None = None
+        self.reranked: RerankCounts | None = None
         self.trace = Trace() if request.explain else None
         self.stop = request.offset + request.k  # where the page ends
         self.began = time.perf_counter()
@@ -238,7 +239,7 @@ class Retriever:
         best = choose(ranking, facts, self.generation.vectors, k=depth, per_document=per_document).indices
         texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
         logits = self._reranker.score_best(search.request.meaning, texts)
-        search.reranked = Reranked(len(best), len(logits))
+        search.reranked = RerankCounts(len(best), len(logits))
         read = best[: len(logits)]
         after = reranked(ranking, read, logits, self._reranker.model.activated(logits))
         if search.trace:
@@ -269,7 +270,10 @@ class Retriever:
             generation=self.generation.id,
             next=search.stop if ranked.has_more else None,
             facets=facets,
-            also_searched=[each._asdict() | {"searched": list(each.searched)} for each in search.words.also],
+            also_searched=[
+                AlsoSearched(typed=each.typed, searched=list(each.searched), reason=each.reason)
+                for each in search.words.also
+            ],
             required=[str(clause) for clause in search.words.required],
             excluded=[str(clause) for clause in search.words.excluded],
             close=close,
@@ -312,7 +316,7 @@ class Retriever:
         vector = self._vector_of(search)
         began = time.perf_counter()
         spans = iter(nearest_sentences(vector, unmarked, self.embed))
-        hits = [hit if hit.highlights else hit._replace(sentence=next(spans)) for hit in hits]
+        hits = [hit if hit.highlights else structs.replace(hit, sentence=next(spans)) for hit in hits]
         search.spent("sentences", began)
         return hits
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Locator, Page, expect
 
 from rag.query.options import MOST_EXCHANGES
@@ -38,7 +39,7 @@ def hits(retriever: FakeRetriever) -> None:
         own = several(query)
         if "snow" in query.lower():
             return [make_hit(9, id="snow", title="Snow", text="Snow falls softly on hills in winter."), *own[:1]]
-        return [hit._replace(section_text="Before.\n" + hit.text + "\nAfter.") for hit in own]
+        return [replace(hit, section_text="Before.\n" + hit.text + "\nAfter.") for hit in own]
 
     retriever.hits = found
 

@@ -5,6 +5,7 @@ import threading
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import BrowserContext, Page, expect
 
 from rag.query.results import Hit
@@ -32,7 +33,7 @@ def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page: Page, retrie
         asked = retriever.requests[-1].sentences
         if asked:
             release.wait(20)
-        return [found[0]._replace(sentence=(12, 36)) if asked else found[0], found[1]]
+        return [replace(found[0], sentence=(12, 36)) if asked else found[0], found[1]]
 
     release = threading.Event()
     retriever.hits = answer

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, expect
 
 from rag.settings import Settings
@@ -56,7 +57,7 @@ def test_nothing_is_wider_than_a_small_screen(page: Page, retriever: FakeRetriev
         scores={"dense": 0.7, "lexical": 123.4},
         duplicates=[f"https://a.example/{UNBROKEN}/2"],
     )
-    retriever.hits = [hit, hit._replace(url=f"https://a.example/{UNBROKEN}y/b", id="chunk-2", language="en")]
+    retriever.hits = [hit, replace(hit, url=f"https://a.example/{UNBROKEN}y/b", id="chunk-2", language="en")]
     page.set_viewport_size({"width": 320, "height": 640})
     page.goto(path)
     for summary in page.get_by_text("Narrow", exact=True).all():

@@ -55,7 +55,7 @@ def read_topics() -> list[Topic]:
 
 def passage(title: str, text: str) -> Hit:
     """A hit with nothing but what is compared."""
-    fields: dict[str, Any] = dict.fromkeys(Hit._fields)
+    fields: dict[str, Any] = dict.fromkeys(Hit.__struct_fields__)
     return Hit(**fields | {"title": title, "section": "", "text": text})
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from msgspec.structs import replace
+
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Role
 from indexer.generation.catalogue import DocumentFacts, document_id
@@ -157,7 +159,7 @@ class FakeRetriever:
         return Answer(
             query=request.query,
             hits=[
-                hit._replace(rank=place, explanation=WHY if request.explain else None)
+                replace(hit, rank=place, explanation=WHY if request.explain else None)
                 for place, hit in enumerate(hits[: request.k], 1)
             ],
             took_ms={

@@ -13,7 +13,7 @@ Pair = namedtuple("Pair", "left right")
     "value",
     [
         {"z": 1, "a": [0.1, -1e-9, 5e300, None, True], "é": "naïve 火災 \U0001f525 \u2028 </script>"},
-        {"far": 2**70, "near": 2**53 + 1},  # beyond what orjson takes
+        {"far": 2**70, "near": 2**53 + 1},  # beyond 64 bits
         {"half": "\ud83d"},
         {"spans": [(0, 5), Pair(6, 9)], "ordered": OrderedDict(b=1, a=2)},
         [],
@@ -34,5 +34,5 @@ def test_the_same_value_as_python_writes(value: object) -> None:
 def test_what_is_no_json_is_an_error() -> None:
     app = Flask(__name__)
     app.json = JsonProvider(app)
-    with app.app_context(), pytest.raises(TypeError, match="not JSON serializable"):
+    with app.app_context(), pytest.raises(TypeError, match="unsupported"):
         jsonify({"a": object()})

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
 
 from flask import current_app, request
+from msgspec.structs import replace
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from rag.insights.store import Via

@@ -110,8 +110,8 @@ HIT = define(
             "document": STRING,
             "sentence": {"anyOf": [SPAN, {"type": "null"}]},
             "more": COUNT | {"description": "passages of this document that `per_document` left out"},
-        },
-        {"explanation": EXPLANATION},
+            "explanation": {"anyOf": [EXPLANATION, {"type": "null"}]},
+        }
     ),
 )
 FACETS_SCHEMA = define(
@@ -147,8 +147,8 @@ ANSWER_FIELDS = structure(
             {name: MILLISECONDS for name in ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")}  # noqa: C420
         ),
         "generation": STRING,
+        "search_id": nullable(SEARCH_ID),
     },
-    {"search_id": SEARCH_ID},
 )
 ANSWER = define("Answer", ANSWER_FIELDS)
 BATCH_REQUEST = define("SearchBatch", structure({"queries": listed(REQUEST, minItems=1, maxItems=MOST_QUERIES)}))

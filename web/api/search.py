@@ -95,4 +95,4 @@ def _checked(fields: object) -> SearchRequest | dict[str, object]:
 
 
 def _answer(search: SearchRequest) -> Response:
-    return jsonify(run(search).as_dict())
+    return jsonify(run(search))

@@ -29,7 +29,7 @@ def define_typed(kind: Any, prefix: str = "") -> Schema:
 def _schema(hint: Any, prefix: str) -> dict[str, Any]:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _schema(inner[0], prefix) | {"description": inner[1]}
+        return _schema(inner[0], prefix) | {"description": inner[1].description}
     if is_typeddict(hint):
         return dict(define_typed(hint, prefix))
     if origin in (UnionType, Union):

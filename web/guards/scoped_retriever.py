@@ -5,10 +5,10 @@ not there, word for word, and found out by the same steps.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, BinaryIO, TypeVar
 
 from flask import current_app
+from msgspec.structs import replace
 
 from rag.document_sections import Section
 from rag.errors import (

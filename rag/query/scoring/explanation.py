@@ -7,9 +7,11 @@ reference of the REST API are made of their fields and what stands beside these.
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypedDict
 
+from msgspec import Meta
+
 from indexer.number_format import counted
 
-After = Annotated[float, "the score after this step"]
+After = Annotated[float, Meta(description="the score after this step")]
 
 
 class Part(TypedDict):
@@ -17,21 +19,25 @@ class Part(TypedDict):
 
     score: Annotated[
         float | None,
-        "cosine, BM25 or MaxSim; null where no word matches, or others matched better than all that was looked at",
+        Meta(
+            description="cosine, BM25 or MaxSim; null without a match, or where more hits than were read match better"
+        ),
     ]
     rank: Annotated[
         int | None,
-        "place in what this search found, for tokens among all candidates; null where it did not find the hit",
+        Meta(description="place in what this search found, for tokens among all candidates; null where it is not"),
     ]
-    scaled: Annotated[float, "the score on the scale on which the parts are added; itself where there is only one"]
-    weight: Annotated[float, "share of this part; those of all parts add up to 1"]
-    contribution: Annotated[float, "scaled × weight"]
+    scaled: Annotated[
+        float, Meta(description="the score on the scale on which the parts are added; itself where there is only one")
+    ]
+    weight: Annotated[float, Meta(description="share of this part; those of all parts add up to 1")]
+    contribution: Annotated[float, Meta(description="scaled × weight")]
 
 
 class Boilerplate(TypedDict):
     """How text that many pages share lowers a passage."""
 
-    repeated: Annotated[float, "share of the passage in such lines, 0 to 1"]
+    repeated: Annotated[float, Meta(description="share of the passage in such lines, 0 to 1")]
     factor: float
     score: After
 
@@ -39,29 +45,29 @@ class Boilerplate(TypedDict):
 class BoostRule(TypedDict):
     """A rule of the setting `boost` that applies to a hit."""
 
-    rule: Annotated[str, "as the operator wrote it"]
-    factor: Annotated[float, "for `age`, what the rule comes to at the age of the document"]
+    rule: Annotated[str, Meta(description="as the operator wrote it")]
+    factor: Annotated[float, Meta(description="for `age`, what the rule comes to at the age of the document")]
 
 
 class Boosted(TypedDict):
     """The rules of the setting `boost` that apply to a hit."""
 
     rules: list[BoostRule]
-    factor: Annotated[float, "the factors of all rules, multiplied"]
+    factor: Annotated[float, Meta(description="the factors of all rules, multiplied")]
     score: After
 
 
 class Reranked(TypedDict):
     """What the cross-encoder changed: low + (high − low) × ((1 − weight) × search + weight × model)."""
 
-    logit: Annotated[float, "what the model gives"]
-    score: Annotated[float, "what `scores` of the hit shows of that"]
-    rank_before: Annotated[int, "place among the candidates before"]
-    search: Annotated[float, "the score before, scaled to 0 to 1 among the passages that were read"]
-    model: Annotated[float, "the logit, scaled likewise"]
-    weight: Annotated[float, "of the model"]
-    low: Annotated[float, "lowest score before, of the passages that were read"]
-    high: Annotated[float, "highest of these"]
+    logit: Annotated[float, Meta(description="what the model gives")]
+    score: Annotated[float, Meta(description="what `scores` of the hit shows of that")]
+    rank_before: Annotated[int, Meta(description="place among the candidates before")]
+    search: Annotated[float, Meta(description="the score before, scaled to 0 to 1 among the passages that were read")]
+    model: Annotated[float, Meta(description="the logit, scaled likewise")]
+    weight: Annotated[float, Meta(description="of the model")]
+    low: Annotated[float, Meta(description="lowest score before, of the passages that were read")]
+    high: Annotated[float, Meta(description="highest of these")]
     blend: After
 
 
@@ -69,18 +75,19 @@ class Ceiling(TypedDict):
     """A score that a hit may not exceed, because it came after others were ranked."""
 
     reason: Annotated[
-        Literal["unread", "deeper"], "the cross-encoder did not read it; or only a deeper search found it"
+        Literal["unread", "deeper"],
+        Meta(description="the cross-encoder did not read it; or only a deeper search found it"),
     ]
-    score: Annotated[float, "of the last one before"]
+    score: Annotated[float, Meta(description="of the last one before")]
 
 
 class Match(TypedDict):
     """A word or phrase that was searched for, and that a hit has."""
 
-    typed: Annotated[str, "as it stands in the query"]
-    searched: Annotated[str, "the same, unless there is a reason"]
-    reason: Annotated[str | None, "`correction` or `synonym`"]
-    fields: Annotated[list[str], "`title`, `section`, `body` or `url`"]
+    typed: Annotated[str, Meta(description="as it stands in the query")]
+    searched: Annotated[str, Meta(description="the same, unless there is a reason")]
+    reason: Annotated[str | None, Meta(description="`correction` or `synonym`")]
+    fields: Annotated[list[str], Meta(description="`title`, `section`, `body` or `url`")]
 
 
 class Explanation(TypedDict):
@@ -92,20 +99,26 @@ class Explanation(TypedDict):
     4. `ceiling`: the score of the hit is this one, if that is lower.
     """
 
-    rank: Annotated[int, "place among the candidates by score alone; duplicates and limits come after that"]
-    candidates: Annotated[int, "passages that were compared"]
-    dense: Annotated[Part | None, "by meaning"]
-    lexical: Annotated[Part | None, "by words"]
-    tokens: Annotated[Part | None, "by late interaction"]
-    fused: Annotated[float, "sum of the contributions"]
+    rank: Annotated[
+        int, Meta(description="place among the candidates by score alone; duplicates and limits come after that")
+    ]
+    candidates: Annotated[int, Meta(description="passages that were compared")]
+    dense: Annotated[Part | None, Meta(description="by meaning")]
+    lexical: Annotated[Part | None, Meta(description="by words")]
+    tokens: Annotated[Part | None, Meta(description="by late interaction")]
+    fused: Annotated[float, Meta(description="sum of the contributions")]
     boilerplate: Boilerplate | None
     boosts: Boosted | None
     rerank: Reranked | None
     ceiling: Ceiling | None
-    rank_before_diversity: Annotated[int | None, "place of the hit without `diversity`; null unless asked for"]
-    folded: Annotated[int, "passages that say the same, left out for this one"]
-    left_out: Annotated[int, "passages of its document that `per_document` left out"]
-    matches: Annotated[list[Match], "words and phrases of the query that it has; none in mode `dense`"]
+    rank_before_diversity: Annotated[
+        int | None, Meta(description="place of the hit without `diversity`; null unless asked for")
+    ]
+    folded: Annotated[int, Meta(description="passages that say the same, left out for this one")]
+    left_out: Annotated[int, Meta(description="passages of its document that `per_document` left out")]
+    matches: Annotated[
+        list[Match], Meta(description="words and phrases of the query that it has; none in mode `dense`")
+    ]
 
 
 _PARTS = (("dense", "Meaning", 2), ("lexical", "Words", 1), ("tokens", "Tokens", 2))

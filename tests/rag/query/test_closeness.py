@@ -1,6 +1,7 @@
 """When an answer says that it is close, by cosines and words that a test chooses."""
 
 import pytest
+from msgspec.structs import asdict
 
 from indexer.generation.lexical.lexical_query import read_query
 from rag.query.closeness import is_close, overlap
@@ -45,6 +46,6 @@ def test_words_of_title_and_headings_count() -> None:
 
 
 def test_the_terminal_says_it() -> None:
-    answer = {"hits": [make_hit()._asdict()], "close": False, "took_ms": {"total": 1.0, "embed": 0.5}}
+    answer = {"hits": [asdict(make_hit())], "close": False, "took_ms": {"total": 1.0, "embed": 0.5}}
     assert as_text(answer).startswith("nothing close; nearest:")
     assert not as_text(answer | {"close": True}).startswith("nothing")

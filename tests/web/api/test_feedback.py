@@ -95,7 +95,7 @@ def test_nothing_of_who_asked_is_kept(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_unless_it_is_set(tmp_path: Path, client: FlaskClient) -> None:
-    assert "search_id" not in client.post(SEARCH, json={"query": "index"}).get_json()
+    assert client.post(SEARCH, json={"query": "index"}).get_json()["search_id"] is None
     page = client.get("/?q=index").text
     assert "data-search=" not in page
     assert "feedback.js" not in page

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from msgspec import structs
 
 from indexer.generation.catalogue import document_id
 from rag.document_sections import by_section
@@ -148,6 +149,6 @@ def test_a_section_without_a_heading_is_named_by_how_it_begins() -> None:
 
 
 def test_all_of_a_program_is_shown_as_code(client: FlaskClient, retriever: OneDocument, address: str) -> None:
-    retriever.hits = [hit._replace(content_type="text/x-python") for hit in retriever.hits]
+    retriever.hits = [structs.replace(hit, content_type="text/x-python") for hit in retriever.hits]
     html = client.get(address).text
     assert html.count("<pre") == html.count("&lt;Text&gt;") > 0

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict, astuple
 
 from rag import deadline
 from rag.errors import RerankOff
@@ -77,7 +78,7 @@ def test_no_more_than_the_depth_is_read_and_the_rest_follows(site, retriever, mo
     retriever = opened(site, model, rerank_depth=3)
     plain = retriever.search(SearchRequest(QUERY, per_document=0, k=20))
     answer = asked(retriever, per_document=0, k=20)
-    assert answer.reranked == (3, 3)
+    assert astuple(answer.reranked) == (3, 3)
     ids, before = [hit.id for hit in answer.hits], [hit.id for hit in plain.hits]
     assert set(ids[:3]) == set(before[:3])
     assert ids[3:] == before[3:]
@@ -103,7 +104,7 @@ def test_short_of_time_fewer_are_read_and_that_is_said(site, retriever, model):
         deadline.lift()
     assert 0 < answer.reranked.scored < answer.reranked.candidates
     assert sum(hit.scores["rerank"] is not None for hit in answer.hits) == answer.reranked.scored
-    assert answer.as_dict()["reranked"] == answer.reranked._asdict()
+    assert answer.as_dict()["reranked"] == asdict(answer.reranked)
     retriever._reranker._pace = 1e6
     deadline.begin(60)
     try:
