@@ -16,8 +16,6 @@ class EmbedderConfig:
 
     model: str = PACKAGED  # the packaged model, a folder, or a hub name
     revision: str = ""  # commit hash, for a hub name
-    query_model: str = ""  # the model that embeds queries; empty = the same
-    query_revision: str = ""
     query_prompt: str = ""  # what goes before a text of the role; empty = as the model's files say
     document_prompt: str = ""
     dimensions: int = 0  # numbers of a vector that are kept; 0 = all

@@ -23,8 +23,7 @@ RagError
 ├── DeadlinePassed      there was not time enough to answer (HTTP 503)
 ├── KeysError           a file of keys, a name or a key that cannot be used
 ├── FingerprintMismatch the index was built by another model or precision: names the fields
-├── ModelUnusable       the model of an index cannot be loaded: says why
-│   └── ModelTooLarge   there is no room for it beside those that are in use
+├── ModelUnusable       the model cannot be loaded: says why
 ├── CopyDiffers         a copy of a generation that is not what it was made from: says in what
 ├── NotPublished        a generation that was built, but did not reach its store
 ├── InsightsError       what people ask cannot be kept, read or deleted
@@ -198,10 +197,6 @@ class FingerprintMismatch(RagError):
 
 class ModelUnusable(RagError):
     """The model that built an index cannot be loaded."""
-
-
-class ModelTooLarge(ModelUnusable):
-    """A model for which there is no room beside those in use."""
 
 
 class CopyDiffers(RagError):

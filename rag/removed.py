@@ -7,6 +7,9 @@ from rag.errors import SettingsError
 _KEPT = "insights are the folder insights of the index, with every search of insights_days, up to 500 MB"
 _NOBODY = "insights keep nothing of who asked, and suggest no questions; leave insights off to keep none at all"
 _JUDGED = "every build is live at once; compare judges two generations, and rollback makes the better one live"
+_MODEL = (
+    "a server has one model: build with another into a new index folder, start a server on it, and switch the proxy"
+)
 _OIDC = "an authenticating proxy such as oauth2-proxy logs people in, and user_header names them"
 _REMOTE = "an index is a folder of this machine; export and import move it, and --store milvus://… shares it"
 _TIMER = "a systemd timer or cron runs index again, as scripts/deploy/pilotlight-index.timer does"
@@ -24,6 +27,10 @@ SETTINGS = {
     **dict.fromkeys(("insights_redact", "insights_callers", "insights_suggest"), _NOBODY),
     "hold_back": _JUDGED,
     "hold_back_queries": _JUDGED,
+    "other_models": _MODEL,
+    "model_memory": _MODEL,
+    "query_model": _MODEL,
+    "query_revision": _MODEL,
 }
 COMMANDS = {
     "insights": "the page /insights of the server shows what people ask, and /api/v1/insights.csv has its tables",

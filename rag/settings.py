@@ -20,8 +20,6 @@ from rag.removed import refuse_address, refuse_variables
 MODEL_FIELDS = (
     "model",
     "revision",
-    "query_model",
-    "query_revision",
     "query_prompt",
     "document_prompt",
     "dimensions",
@@ -61,12 +59,6 @@ class Settings:
     )
     model: str = setting(PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder")
     revision: str = setting("", "commit hash of a hub model, required with a hub name", "embedder")
-    query_model: str = setting(
-        "",
-        "model for queries, of a pair that was trained together; empty = the same model, or its query route",
-        "embedder",
-    )
-    query_revision: str = setting("", "commit hash of a hub model for queries", "embedder")
     query_prompt: str = setting(
         "", "text before each query, such as 'query: '; empty = what the model says", "embedder"
     )
@@ -87,13 +79,6 @@ class Settings:
         "precision of the model; auto = bf16 if the CPU has it in hardware, else fp32",
         "embedder",
         choices=PRECISIONS,
-    )
-    other_models: str = setting(
-        "auto",
-        "also use models other than `model`, for generations built with them: auto = those that index or warm has "
-        "prepared with the same cache_dir, off = none",
-        "embedder",
-        choices=("auto", "off"),
     )
     threads: int = setting(
         0,
@@ -183,13 +168,6 @@ class Settings:
         "serve",
         low=0,
         high=256,
-    )
-    model_memory: int = setting(
-        0,
-        "most megabytes for all models in memory; 0 = what the machine or its limit leaves",
-        "serve",
-        low=0,
-        high=10_000_000,
     )
     max_k: int = setting(100, "most hits a query may ask for", "serve", low=1, high=10_000)
     per_document: int = setting(
@@ -340,10 +318,9 @@ class Settings:
     def model_values(self) -> dict[str, Any]:
         """Return what decides which vectors a model makes, `MODEL_FIELDS`, with folders by their full path."""
         values = {name: getattr(self, name) for name in MODEL_FIELDS}
-        for name in ("model", "query_model"):
-            folder = Path(values[name]).expanduser()
-            if values[name] not in {"", PACKAGED} and folder.is_dir():
-                values[name] = str(folder.absolute())
+        folder = Path(self.model).expanduser()
+        if self.model != PACKAGED and folder.is_dir():
+            values["model"] = str(folder.absolute())
         return values
 
     def embedder_config(self) -> EmbedderConfig:
@@ -351,8 +328,6 @@ class Settings:
         return EmbedderConfig(
             model=self.model,
             revision=self.revision,
-            query_model=self.query_model,
-            query_revision=self.query_revision,
             query_prompt=self.query_prompt,
             document_prompt=self.document_prompt,
             dimensions=self.dimensions,

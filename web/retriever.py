@@ -17,7 +17,7 @@ Vectors = npt.NDArray[np.float32]  # (n, dim)
 
 
 class Embedding(Protocol):
-    """Texts as a model has embedded them; `rag.models.loaded_models.Embedding` satisfies it."""
+    """Texts as a model has embedded them; `rag.query.served_model.Embedding` satisfies it."""
 
     @property
     def vectors(self) -> Vectors:
@@ -61,16 +61,13 @@ class Retriever(Protocol):
         """
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
-        """Embed texts by a model in memory, together with what others ask for; without a name, by the default one.
+        """Embed texts by the model, together with the texts of other requests.
 
         Raises ModelMissing, NotReady or DeadlinePassed.
         """
 
-    def embed_queries(self, queries: Sequence[str], collections: Sequence[str] = ()) -> list[QueryTokens]:
-        """Embed queries, with their tokens, as `search` takes them, each by the model of its collection.
-
-        Without `collections` all are for the default one. Raises as `embed` does.
-        """
+    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries, with their tokens, as `search` takes them. Raises as `embed` does."""
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
         """Say how well each text answers a query. Raises RerankOff, NotReady or DeadlinePassed."""
@@ -128,9 +125,8 @@ class Jobs(Protocol):
         add: bool = False,
         full: bool = False,
         collection: str = "default",
-        model: str = "",
     ) -> dict[str, Any]:
-        """Begin one. Raises JobRefused, JobConflict or ModelMissing."""
+        """Begin one. Raises JobRefused or JobConflict."""
 
     def all(self) -> list[dict[str, Any]]:
         """Return those that are remembered, newest first."""

@@ -213,8 +213,6 @@ def request(plan: Plan, key: PackageKey, folder: Path) -> dict[str, Any]:
         plan.config,
         model=root,
         revision="",
-        query_model=root if plan.role == "query" else "",
-        query_revision="",
         engine=plan.engine,
         precision=plan.precision,
         threads=plan.threads,

@@ -21,7 +21,7 @@ from embedder.protocol import Role
 INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
 RECIPE = 9  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
 _PROMPTS = ("query_prompt", "document_prompt")
-_SHARED = (*_PROMPTS, "dimension")  # fields of a fingerprint that a pair of models has once
+_SHARED = (*_PROMPTS, "dimension")  # fields of a fingerprint that both routes of a model share
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class PackageKey:
 class Plan:
     """A config resolved for this machine: model description, precision, threads, fingerprint and package key.
 
-    It is the plan for documents; `query` is that for queries, the same one unless another model embeds them.
+    It is the plan for documents; `query` is that for queries, the same one unless the model has a route for them.
     Raises ModelError, PrecisionError, TorchMissing or EmbedderError if this machine cannot run the config.
     """
 
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def parts(self) -> tuple["Plan", ...]:
-        """The plans of the models that embed texts: one, or those for documents and for queries."""
+        """The plan, or those for documents and for queries where the model has two routes."""
         return (self,) if self.query is self else (self, self.query)
 
     @property
@@ -125,8 +125,8 @@ class Plan:
     def _check_pair(self, query: ModelSpec) -> None:
         if query.dimension != self.spec.dimension:
             raise ModelError(
-                f"{query.name} gives queries vectors of {query.dimension} numbers, and {self.spec.name} gives "
-                f"documents {self.spec.dimension}: choose models trained as a pair, or cut both alike by dimensions"
+                f"{query.name} gives queries vectors of {query.dimension} numbers, and documents vectors of "
+                f"{self.spec.dimension}: choose another model"
             )
 
     def _engine(self) -> str:
@@ -164,9 +164,7 @@ def _read(config: EmbedderConfig, role: Role) -> ModelSpec:
     """Describe the model that embeds the texts of a role, or scores pairs of them."""
     if config.pairs:
         return read_cross_encoder(locate(config.model, config.revision))
-    pair = role == "query" and bool(config.query_model)
-    place = (config.query_model, config.query_revision) if pair else (config.model, config.revision)
-    spec = read_spec(locate(*place), role, config.dimensions)
+    spec = read_spec(locate(config.model, config.revision), role, config.dimensions)
     return replace(
         spec,
         query_prompt=config.query_prompt or spec.query_prompt,
@@ -175,10 +173,8 @@ def _read(config: EmbedderConfig, role: Role) -> ModelSpec:
 
 
 def _has_query_side(config: EmbedderConfig, spec: ModelSpec) -> bool:
-    """Whether queries may be embedded otherwise than documents: by a model of their own, or on another route of it."""
-    if config.pairs:
-        return False
-    return bool(config.query_model) or read_modules(spec.root, "query") != read_modules(spec.root, "document")
+    """Return whether the model has a route of its own for queries."""
+    return not config.pairs and read_modules(spec.root, "query") != read_modules(spec.root, "document")
 
 
 def torch_version() -> str:

@@ -55,7 +55,6 @@ class IndexOptions(TypedDict, total=False):
     add: bool  # keep the sources of the index beside those named
     full: bool  # reprocess unchanged pages too
     collection: str
-    model: str  # by its name; without one, it stays that of the index
 
 
 class PushOptions(TypedDict, total=False):
@@ -67,7 +66,6 @@ class PushOptions(TypedDict, total=False):
     date: str  # YYYY-MM-DD
     access: Mapping[str, Sequence[str]]  # who may read it: users and groups, see docs/access.md
     collection: str
-    model: str  # by its name; without one, it stays that of the index
 
 
 class Client:

@@ -1,17 +1,22 @@
 """The models that the settings name, compiled first where they have to be."""
 
+import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from embedder.config import PRECISIONS
 from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
-from indexer.generation.manifest import Manifest
+from indexer.errors import IndexerError
+from indexer.generation.layout import DEFAULT, GENERATIONS
+from indexer.generation.manifest import Manifest, read_manifest
+from indexer.publish.collections import list_collections, live_id
 from rag.clock import StepTimer
 from rag.lazy_embedder import LazyEmbedder
-from rag.models.known_models import find, remember
+from rag.query.served_model import check_fingerprint
 from rag.settings import Settings
 
 
@@ -22,7 +27,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> LazyEmbedder:
     plan = Plan(settings.embedder_config())
 
     def load() -> Any:
-        prepare_embedder(settings, plan, quiet=quiet)
+        prepare(plan, quiet=quiet)
         if plan.engine != "compile":
             return load_embedder(settings)
         title = f"compiling {plan.spec.name} (compile, {plan.precision}), as every start does"
@@ -64,16 +69,30 @@ def _verify(known: Sequence[Plan]) -> None:
                 ensure_package(part, key)
 
 
-def made_for(settings: Settings, manifest: Manifest) -> Settings:
-    """Return the settings with the model that made a generation, if it is known here; else as they are."""
-    known = find(settings, manifest)
-    return known.settings(settings) if known else settings
+def as_built(settings: Settings) -> Settings:
+    """Return the settings; where their precision is auto, with that of the index, which `auto` may not be here."""
+    if settings.precision != "auto" or (manifest := _live_manifest(settings)) is None:
+        return settings
+    precision = manifest.fingerprint.get("precision")
+    return dataclasses.replace(settings, precision=precision) if precision in PRECISIONS else settings
 
 
-def prepare_embedder(settings: Settings, plan: Plan, *, quiet: bool = False) -> None:
-    """Build what its plan lacks, and remember it as a model that this machine is ready for."""
-    prepare(plan, quiet=quiet)
-    remember(settings, plan)
+def check_model(settings: Settings, fingerprint: dict[str, Any]) -> None:
+    """Raise FingerprintMismatch if the index was built with another model: all its collections share one."""
+    if manifest := _live_manifest(settings):
+        check_fingerprint(manifest, fingerprint)
+
+
+def _live_manifest(settings: Settings) -> Manifest | None:
+    """Return the manifest of the live generation of the collection, or else of another collection of the index."""
+    folders = list_collections(settings.index_dir)
+    for name in (settings.collection, DEFAULT, *folders):
+        try:
+            if name in folders and (live := live_id(folders[name])):
+                return read_manifest(folders[name] / GENERATIONS / live)
+        except IndexerError:  # which whoever opens it reports
+            continue
+    return None
 
 
 def prepare(plan: Plan, *, quiet: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The query path: text in, the k best passages out. Everything is loaded and warmed beforehand."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -19,9 +19,8 @@ from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.lexical.lexical_query import LexicalQuery
-from indexer.generation.manifest import Manifest, differing_fields
 from indexer.stores.store import Searchable
-from rag.errors import FingerprintMismatch, RerankOff
+from rag.errors import RerankOff
 from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
 from rag.query.closeness import is_close
 from rag.query.facets import Share, count_facets
@@ -37,6 +36,7 @@ from rag.query.scoring.ranking import Found, Ranking, choose, extended, fused, i
 from rag.query.scoring.token_scores import score_tokens
 from rag.query.scoring.trace import Reading, Round, Trace
 from rag.query.sentences import nearest_sentences
+from rag.query.served_model import check_fingerprint
 from rag.query.synonyms_file import SynonymsFile
 from rag.rerank_queue import RerankQueue
 
@@ -94,7 +94,7 @@ class Retriever:
             FingerprintMismatch: another embedder built the generation.
             SynonymsError, SettingsError: the rules of `limits` cannot be read.
         """
-        check_fingerprint(generation, embedder.fingerprint)
+        check_fingerprint(generation.manifest, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
         self.limits = limits
@@ -328,27 +328,3 @@ class Retriever:
         """Search by words; also return how many seconds it took."""
         start = time.perf_counter()
         return self.generation.search_words(query, k, only), time.perf_counter() - start
-
-
-def check_fingerprint(generation: Searchable, fingerprint: Mapping[str, object]) -> None:
-    """Raise FingerprintMismatch naming every field in which an index differs from the embedder."""
-    if differing_fields(generation.manifest.fingerprint, fingerprint):
-        raise mismatch(generation.manifest, fingerprint)
-
-
-def mismatch(manifest: Manifest, fingerprint: Mapping[str, object]) -> FingerprintMismatch:
-    """Return the error for a generation of another embedder, which names every field that differs."""
-    built = manifest.fingerprint
-    details = "; ".join(
-        f"{name}: index {_short(built.get(name))}, here {_short(fingerprint.get(name))}"
-        for name in differing_fields(built, fingerprint)
-    )
-    return FingerprintMismatch(
-        f"index generation {manifest.id} was built by another embedder ({details}): "
-        "serve it with the settings it was built with, or rebuild it with these"
-    )
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 16 else f"{text[:13]}…"

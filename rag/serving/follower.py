@@ -7,33 +7,35 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
-from embedder.protocol import CrossEncoder
+from embedder.protocol import CrossEncoder, Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
 from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
-from indexer.generation.manifest import Manifest
 from indexer.publish.self_check import SelfCheck
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.store import Searchable, Store
 from rag import heap
-from rag.models.loaded_models import LoadedModel, LoadedModels, MakeEmbedder
 from rag.query.fair_share import Turns
 from rag.query.request import Limits
 from rag.query.retriever import Retriever
+from rag.query.served_model import ServedModel
 from rag.rerank_queue import RerankQueue
 from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
 
 POLL_SECONDS = 1.0
 CHECKED_BYTES = 4 * 1024 * 1024  # of each collection's files that are compared with their checksums at every look
+RETRY_SECONDS = 30.0  # until a model that could not be loaded is tried again
 ROUND_SECONDS = 600.0  # that such a comparison takes at least, from the first file to the last
 LOADING = "loading the model and the index"
 
+MakeEmbedder = Callable[[Settings], Embedder]
 MakeReranker = Callable[[Settings], CrossEncoder | None]
 
 log = logging.getLogger("pilotlight")
@@ -52,14 +54,12 @@ class ServedCollection:
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
-        self.model: LoadedModel | None = None  # of the retriever
         self.away = False  # whether its store could not be asked when it was last tried
         self.reason = LOADING  # what is wrong, or still to come; else empty
         self.missing = False  # whether nothing was ever built there
         self.refused: tuple[str | None, tuple[int, ...]] | None = (
             None  # the generation that could not be opened; it is not tried again
         )
-        self.lacks: Manifest | None = None  # of that generation, if it is its model that is not to be had
         self.suspect = False  # whether a search has found it damaged
         self.round: Iterator[int] = iter(())  # over the files of what is served
         self.rounds = 0.0  # when the next one may begin
@@ -92,7 +92,9 @@ class Follower:
 
     def __init__(self, settings: Settings, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> None:
         self.on_run: Callable[[int, int], None] | None = None
-        self.models = LoadedModels(settings, make_embedder, self._ran)
+        self.model: ServedModel | None = None  # once it is loaded
+        self._make_embedder = make_embedder
+        self._retry = 0.0  # when a model that could not be loaded is tried again
         self.reranker: SharedReranker | None = None  # once it is loaded
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
         self.tried = False  # whether loading has come to an end, good or bad
@@ -179,8 +181,6 @@ class Follower:
             except Exception:
                 log.exception("loading collection %s failed", name)
                 served.reason = "an internal error while loading; see the log"
-        used = [served.model for served in self.collections.values() if served.model]
-        self._has_swapped |= self.models.keep(used)
 
     def _look(self) -> dict[str, Store]:
         """The stores to follow; one outside the index folder keeps its connection."""
@@ -202,9 +202,8 @@ class Follower:
             served.reason, served.refused = "", None
             return
         newest = (live, _mark(store, live))
-        if newest == served.refused and not (served.lacks and self.models.may_load(served.lacks)):
+        if newest == served.refused or (self.model is None and time.monotonic() < self._retry):
             return
-        served.lacks = None
         if self.reranker is None:
             model = self._make_reranker(self._settings)
             self.reranker = SharedReranker(None if model is None else RerankQueue(model), Turns())
@@ -213,12 +212,11 @@ class Follower:
         except PilotlightError as error:
             # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
             may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
+            may_pass |= self.model is None  # it could not be loaded
             may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore)
             served.refused = None if may_pass else newest
-            lacks = served.lacks
             if served.retriever is None and not isinstance(error, StoreError):
                 self._fall_back(name, store, served)
-            served.lacks = lacks
             self._note(name, served, f"{error}{_instead(served)}")
 
     def _check(self, name: str, store: Store, served: ServedCollection) -> None:
@@ -241,7 +239,7 @@ class Follower:
             served.refused = (manifest.id, _mark(store, manifest.id))
             self._fall_back(name, store, served)
             if served.retriever is damaged:
-                served.retriever, served.model, served.files = None, None, []
+                served.retriever, served.files = None, []
             raise IndexCorrupt(f"{error}{_instead(served)}") from error
 
     def _fall_back(self, name: str, store: Store, served: ServedCollection) -> None:
@@ -258,7 +256,7 @@ class Follower:
         """Serve a generation, once its model is loaded and all is warm; what is served meanwhile answers until then."""
         generation = store.open(generation_id)
         try:
-            model = self._model_of(served, generation.manifest)
+            model = self._loaded_model()
             limits = Limits.of(self._settings)
             reranker = self.reranker.queue if self.reranker else None
             retriever = Retriever(generation, model.embedder, batcher=model.batcher, reranker=reranker, limits=limits)
@@ -266,22 +264,20 @@ class Follower:
         except PilotlightError:
             generation.close()
             raise
-        self._serve(name, served, retriever, model)
+        self._serve(name, served, retriever)
 
-    def _model_of(self, served: ServedCollection, manifest: Manifest) -> LoadedModel:
-        if served.retriever and not self.models.loaded(manifest):
-            served.reason = f"loading the model of generation {manifest.id}{_instead(served)}"
-        try:
-            return self.models.get(manifest)
-        except PilotlightError:
-            served.lacks = manifest
-            raise
+    def _loaded_model(self) -> ServedModel:
+        if self.model is None:
+            self._retry = time.monotonic() + RETRY_SECONDS
+            settings = self._settings
+            self.model = ServedModel(settings.model, partial(self._make_embedder, settings), self._ran)
+        return self.model
 
-    def _serve(self, name: str, served: ServedCollection, retriever: Retriever, model: LoadedModel) -> None:
+    def _serve(self, name: str, served: ServedCollection, retriever: Retriever) -> None:
         files = [SelfCheck(part.folder, part.manifest) for part in _parts(retriever.generation)]
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
-            served.reason, served.retriever, served.model, served.missing = "", retriever, model, False
+            served.reason, served.retriever, served.missing = "", retriever, False
             served.round, served.rounds = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
             served.files = files
             self._has_swapped = True

@@ -38,7 +38,6 @@ from indexer.read.allowed_places import is_below, places
 from indexer.sources.names import full_name, refuse_secret
 from rag.clock import timestamp
 from rag.errors import JobConflict, JobMissing, JobRefused
-from rag.models.known_models import find, named
 from rag.settings import Settings
 
 JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
@@ -65,7 +64,6 @@ class JobManager:
         add: bool = False,
         full: bool = False,
         collection: str = DEFAULT,
-        model: str = "",
     ) -> dict[str, Any]:
         """Begin to build a collection; return the job as `get` does.
 
@@ -74,16 +72,12 @@ class JobManager:
             add: whether the sources of the live index are kept beside them.
             full: whether pages that have not changed are read and cut anew.
             collection: which one.
-            model: name of the model of the settings, or of another that is known here; without one, it stays that of
-                the live index.
 
         Raises:
-            ModelMissing: there is no model of this name.
             JobRefused: a source is not allowed, or the collection cannot have this name.
             JobConflict: a job is under way, another process is building, or there is no source.
         """
         names, within = self._checked(sources, add, collection)
-        settings = named(self._settings, model) if model else self._as_built(collection)
         index_dir = self._settings.index_dir
         with disk_errors(index_dir):
             prepare(index_dir)
@@ -103,8 +97,8 @@ class JobManager:
                 created = datetime.now(UTC)
                 job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
                 asked = {"collection": collection, "sources": names, "add": add, "full": full, "within": within}
-                asked |= {"id": job_id, "created_at": timestamp(created), "model": settings.model}
-                self._run(self._folder / job_id, asked, settings)
+                asked |= {"id": job_id, "created_at": timestamp(created)}
+                self._run(self._folder / job_id, asked)
         return self.get(job_id)
 
     def all(self) -> list[dict[str, Any]]:
@@ -174,15 +168,7 @@ class JobManager:
                 raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
         return names, {name: list(allowed) for name in new}
 
-    def _as_built(self, collection: str) -> Settings:
-        """The settings, with the model that built the collection where that is known here."""
-        folder = collection_dir(self._settings.index_dir, collection)
-        known = None
-        if live_id(folder):
-            known = find(self._settings, read_manifest(folder / GENERATIONS / current_id(folder)))
-        return known.settings(self._settings) if known else self._settings
-
-    def _run(self, folder: Path, asked: dict[str, Any], settings: Settings) -> None:
+    def _run(self, folder: Path, asked: dict[str, Any]) -> None:
         folder.mkdir()
         # inherited, and so held until the process ends, from before anybody can know of the job
         with (folder / LOCK).open("w") as lock, (folder / _LOG).open("w") as log:
@@ -193,7 +179,7 @@ class JobManager:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | settings.as_environment() | {"PILOTLIGHT_COLLECTION": asked["collection"]},
+                env=os.environ | self._settings.as_environment() | {"PILOTLIGHT_COLLECTION": asked["collection"]},
                 start_new_session=True,  # so that a signal to the server is not one to the job
                 pass_fds=[lock.fileno()],
             )

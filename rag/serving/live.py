@@ -26,14 +26,14 @@ from rag.errors import (
     QueryError,
     RerankOff,
 )
-from rag.models.loaded_models import EmbeddedQuery, Embedding, LoadedModel, MakeEmbedder
 from rag.query.filters import in_force
 from rag.query.headings import is_suggested_for, suggestions
 from rag.query.options import SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, Relevance, Suggestion
 from rag.query.retriever import Retriever
-from rag.serving.follower import LOADING, Follower, MakeReranker
+from rag.query.served_model import Embedding, ServedModel
+from rag.serving.follower import LOADING, Follower, MakeEmbedder, MakeReranker
 from rag.serving.search_outcomes import SearchOutcomes
 from rag.settings import Settings
 
@@ -101,37 +101,23 @@ class LiveRetriever:
         """
         collections, settings = self._follower.collections, self._settings
         first = collections.get(DEFAULT) or next(iter(collections.values()))
-        default = self._follower.models.default
+        model = self._follower.model
+        plan = getattr(model.embedder, "plan", None) if model else None
         return {
             "ready": self.ready,
             "reason": self._outcomes.trouble() or first.reason,
             "missing": first.missing,
-            "model": default.settings.model if default else settings.model,
-            "engine": default.engine if default else settings.engine,
-            "precision": default.precision if default else settings.precision,
+            "model": settings.model,
+            "engine": plan.engine if plan else settings.engine,
+            "precision": plan.precision if plan else settings.precision,
+            **({"dimension": model.embedder.dimension} if model else {}),
             **({"rerank_model": settings.rerank_model} if settings.rerank_model else {}),
             **(first.facts() if DEFAULT in collections else {}),
-            "models": self._models(),
             "collections": [
                 {"name": name, "ready": followed.serving is not None, "reason": followed.reason, **followed.facts()}
                 for name, followed in collections.items()
             ],
         }
-
-    def _models(self) -> list[dict[str, Any]]:
-        """The models in memory, JSON-ready, with the collections that they serve; the default one first."""
-        collections = self._follower.collections
-        return [
-            {
-                "name": name,
-                "engine": model.engine,
-                "precision": model.precision,
-                "dimension": model.embedder.dimension,
-                "bytes": model.bytes,
-                "collections": [name for name, each in collections.items() if each.retriever and each.model is model],
-            }
-            for name, model in self._follower.models.names().items()
-        ]
 
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
         """Return what the generation served is and how it was built, JSON-ready. Raises as `search` does."""
@@ -159,36 +145,15 @@ class LiveRetriever:
             DeadlinePassed: there was not time enough.
         """
 
-        def search(retriever: Retriever) -> Answer:
-            is_other = isinstance(embedded, EmbeddedQuery) and embedded.embedder is not retriever.embedder
-            return retriever.search(request, None if is_other else embedded, seen)  # it may have been swapped meanwhile
-
-        return self._ask(request.collection, search)
+        return self._ask(request.collection, lambda retriever: retriever.search(request, embedded, seen))
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
-        """Embed texts, behind all queries and in turn with others who do.
+        """Embed texts; see `ServedModel.embed`. Raises ModelMissing, NotReady or DeadlinePassed."""
+        return self._model().embed(texts, role, model)
 
-        Without a name of a model it is that of the settings, or, where no collection uses that one, another in memory.
-
-        Raises ModelMissing; NotReady, or DeadlinePassed, at once where it is clear that it would.
-        """
-        name, loaded = self._model(model)
-        return loaded.embed(texts, role, name)
-
-    def embed_queries(self, queries: Sequence[str], collections: Sequence[str] = ()) -> list[QueryTokens]:
-        """Embed queries, with their tokens, as `search` takes them, each by the model of its collection.
-
-        Without `collections` all are for the default one. Raises as `embed` does.
-        """
-        _, default = self._model("")
-        found: dict[int, QueryTokens] = {}
-        wanted: dict[LoadedModel, list[int]] = {}
-        for place in range(len(queries)):
-            followed = self._follower.collections.get(collections[place] if collections else DEFAULT)
-            wanted.setdefault((followed and followed.model) or default, []).append(place)
-        for model, places in wanted.items():
-            found |= zip(places, model.embed_queries([queries[place] for place in places]), strict=True)
-        return [found[place] for place in range(len(queries))]
+    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries, with their tokens, as `search` takes them. Raises as `embed` does."""
+        return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
         """Say how well each text answers a query, behind all searches and in turn with others who ask for much.
@@ -197,7 +162,7 @@ class LiveRetriever:
         """
         if not self._settings.rerank_model:
             raise RerankOff
-        self._model("")
+        self._model()
         shared = self._follower.reranker
         if shared is None or shared.queue is None:
             raise RerankOff
@@ -321,14 +286,14 @@ class LiveRetriever:
             raise NotReady(followed.reason if followed else LOADING)
         return retriever
 
-    def _model(self, name: str) -> tuple[str, LoadedModel]:
-        """A model in memory with its name, the default one without a name. Raises NotReady or ModelMissing."""
-        models = self._follower.models
-        if not models.all:
-            self._follower.await_first(lambda: models.all, min(LOADING_SECONDS, deadline.remaining()))
-        if (default := models.default) is None:
-            raise NotReady(next(iter(self._follower.collections.values())).reason)
-        return models.named(name) if name else (default.settings.model, default)
+    def _model(self) -> ServedModel:
+        """Return the model, waiting for it while the process starts. Raises NotReady."""
+        follower = self._follower
+        if follower.model is None:
+            follower.await_first(lambda: follower.model, min(LOADING_SECONDS, deadline.remaining()))
+        if follower.model is None:
+            raise NotReady(next(iter(follower.collections.values())).reason)
+        return follower.model
 
 
 def _begun(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

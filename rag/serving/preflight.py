@@ -10,8 +10,7 @@ from indexer.errors import StoreError, StoreUnreachable
 from indexer.generation.current import current_id
 from indexer.stores.store import Store
 from rag.errors import SettingsError
-from rag.models.known_models import find
-from rag.query.retriever import check_fingerprint
+from rag.query.served_model import check_fingerprint
 from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
 
@@ -31,7 +30,7 @@ def in_one_process(settings: Settings) -> Settings:
 
 
 def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> None:
-    """Raise what is wrong if no collection could be served by the embedder of this fingerprint, or another known here.
+    """Raise what is wrong if no collection could be served by the embedder of this fingerprint.
 
     A store that cannot be reached may come back, so that is only said, on stderr.
     """
@@ -40,7 +39,7 @@ def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> Non
         current_id(settings.index_dir)  # says that there is no index, and how to make one
     wrong: list[PilotlightError] = []
     try:
-        if any(_can_serve(store, settings, fingerprint, wrong) for store in stores.values()):
+        if any(_can_serve(store, fingerprint, wrong) for store in stores.values()):
             return
     except StoreUnreachable as error:
         print(f"pilotlight: {error}; the server starts, and will answer once the store does", file=sys.stderr)
@@ -51,9 +50,7 @@ def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> Non
     raise wrong[0]
 
 
-def _can_serve(
-    store: Store, settings: Settings, fingerprint: Mapping[str, object], wrong: list[PilotlightError]
-) -> bool:
+def _can_serve(store: Store, fingerprint: Mapping[str, object], wrong: list[PilotlightError]) -> bool:
     """Whether a store has a generation for the server to answer from; adds what is wrong with those before it.
 
     Raises StoreError: the others could not be asked either.
@@ -61,8 +58,7 @@ def _can_serve(
     for generation_id in (None, *older_ids(store)):
         try:
             with closing(store.open(generation_id)) as generation:
-                if find(settings, generation.manifest) is None:
-                    check_fingerprint(generation, fingerprint)
+                check_fingerprint(generation.manifest, fingerprint)
         except StoreError:
             raise
         except PilotlightError as error:

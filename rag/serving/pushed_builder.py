@@ -15,7 +15,7 @@ from embedder.protocol import Embedder
 from indexer.errors import BuildLocked
 from indexer.generation.current import current_id
 from indexer.generation.layout import GENERATIONS
-from indexer.generation.manifest import Manifest, differing_fields, read_manifest
+from indexer.generation.manifest import Manifest, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for
 from indexer.pipeline.report import BuildReport
@@ -23,8 +23,7 @@ from indexer.publish.collections import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore
 from rag import heap
-from rag.errors import FingerprintMismatch
-from rag.models.known_models import find, how_to_prepare
+from rag.query.served_model import check_fingerprint
 from rag.serving.pushed_queue import pushed_folders
 from rag.settings import Settings
 
@@ -49,7 +48,7 @@ class PushedBuilder:
         """`then` is given the folder of a collection after every build of it that ended well."""
         self._settings = settings
         self._make_embedder = make_embedder
-        self._latest: tuple[Settings, Embedder] | None = None  # and no other, as memory may be short
+        self._embedder: Embedder | None = None
         self._then = then
         self._failures: dict[str, tuple[int, float]] = {}  # by collection: how often, and when to try again
         self._pause = threading.Event()  # never set: it can be interrupted
@@ -79,7 +78,7 @@ class PushedBuilder:
         process are.
 
         Raises:
-            FingerprintMismatch: it was built with a model that is not known here.
+            FingerprintMismatch: it was built with another model.
             IndexCorrupt: the live generation cannot be read.
             PilotlightError: whatever else `build` raises.
         """
@@ -95,19 +94,12 @@ class PushedBuilder:
         return report
 
     def _embedder_of(self, live: Manifest | None) -> Embedder:
-        """The embedder that made a generation; that of the settings where there is none yet."""
-        known = find(self._settings, live) if live else None
-        settings = known.settings(self._settings) if known else self._settings
-        if self._latest is None or self._latest[0] != settings:
-            self._latest = None
-            self._latest = settings, self._make_embedder(settings)
-        embedder = self._latest[1]
-        if live and (fields := differing_fields(live.fingerprint, embedder.fingerprint)):
-            raise FingerprintMismatch(
-                f"the index was built with another model ({', '.join(fields)}), which is not known here: run "
-                f"{how_to_prepare(live)}, or build the index again"
-            )
-        return embedder
+        """Return the embedder. Raises FingerprintMismatch if another one made the live generation."""
+        if self._embedder is None:
+            self._embedder = self._make_embedder(self._settings)
+        if live:
+            check_fingerprint(live, self._embedder.fingerprint)
+        return self._embedder
 
     def _due(self) -> dict[str, Path]:
         now = time.monotonic()

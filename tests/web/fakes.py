@@ -22,12 +22,12 @@ from rag.errors import (
     OriginalMissing,
     RerankOff,
 )
-from rag.models.loaded_models import Embedding
 from rag.query.facets import count_facets
 from rag.query.filters import Filter
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, Hit, Relevance, Suggestion
 from rag.query.scoring.explanation import Boilerplate, Boosted, BoostRule, Explanation, Match, Part
+from rag.query.served_model import Embedding
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
 MODEL = "all-MiniLM-L6-v2"
@@ -133,16 +133,6 @@ class FakeRetriever:
             "reason": None if self.ready else self.reason,
             "missing": self.missing,
             "model": MODEL,
-            "models": [
-                {
-                    "name": MODEL,
-                    "engine": "native",
-                    "precision": "fp32",
-                    "dimension": 8,
-                    "bytes": 90_000_000,
-                    "collections": list(self.collections),
-                }
-            ],
             **({"rerank_model": self.rerank_model} if self.rerank_model else {}),
             **facts,
             "collections": [
@@ -196,7 +186,7 @@ class FakeRetriever:
         tokens = sum(self.embedder.count_tokens(texts, role=role))
         return Embedding(self.embedder.encode(texts, role=role), tokens, MODEL)
 
-    def embed_queries(self, queries: Sequence[str], collections: Sequence[str] = ()) -> list[QueryTokens]:
+    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
         self._check("default")
         return self.embedder.encode_query_tokens(queries)
 
@@ -267,16 +257,13 @@ class FakeJobs:
         add: bool = False,
         full: bool = False,
         collection: str = "default",
-        model: str = "",
     ) -> dict[str, Any]:
-        if model not in {"", MODEL}:
-            raise ModelMissing(model, [MODEL])
         if not set(sources) <= {"site"}:
             raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
         if any(job["state"] == "running" for job in self.jobs.values()):
             raise JobConflict("a job is under way")
         job_id = f"20261121T000000-{len(self.jobs):06x}"
-        asked = {"collection": collection, "sources": list(sources), "add": add, "full": full, "model": MODEL}
+        asked = {"collection": collection, "sources": list(sources), "add": add, "full": full}
         made = {"id": job_id, "created_at": "2026-11-21T00:00:00Z", **asked}
         self.jobs[job_id] = made | {
             "state": "running",

@@ -25,7 +25,7 @@ MODEL = {
     "type": "string",
     "minLength": 1,
     "maxLength": 1000,
-    "description": "a model in use, by its name in /readyz; without one, that of the settings",
+    "description": "name of the model, as in /readyz",
 }
 ROLE = {
     "type": "string",

@@ -10,16 +10,6 @@ from web.openapi import define, operation
 from web.problems import problem, respond
 
 _SERVED: dict[str, Any] = {"generation": STRING, "created_at": STRING, "documents": COUNT, "chunks": COUNT}
-_MODEL = structure(
-    {
-        "name": STRING,
-        "engine": STRING,
-        "precision": STRING,
-        "dimension": COUNT,
-        "bytes": COUNT,
-        "collections": listed(STRING),
-    }
-)
 _STATE: dict[str, Any] = {"ready": {"type": "boolean"}, "reason": {"type": ["string", "null"]}}
 STATUS = define(
     "Status",
@@ -29,7 +19,7 @@ STATUS = define(
             "engine": STRING,
             "precision": STRING,
             "rerank_model": STRING,
-            "models": listed(_MODEL),
+            "dimension": COUNT,
             **_SERVED,
             "collections": listed(structure({"name": STRING, **_STATE}, _SERVED)),
         },

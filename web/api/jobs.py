@@ -22,13 +22,7 @@ FLAGS = {
 }
 SOURCES = listed(SOURCE, maxItems=MOST_SOURCES) | {"description": "sources to index; none = those of the live index"}
 NAME = COLLECTION | {"pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
-MODEL = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": 1000,
-    "description": "model to build with: that of the settings, or one prepared by warm; none = that of the live index",
-}
-REQUEST = define("Build", request_of({}, {"sources": SOURCES, **FLAGS, "collection": NAME, "model": MODEL}))
+REQUEST = define("Build", request_of({}, {"sources": SOURCES, **FLAGS, "collection": NAME}))
 _PROGRESS = structure(
     {
         "phase": {"type": "string"},
@@ -49,7 +43,6 @@ JOB = define(
             "sources": listed(STRING),
             "add": {"type": "boolean"},
             "full": {"type": "boolean"},
-            "model": STRING,
             "progress": {"anyOf": [_PROGRESS, {"type": "null"}]},
             "ended_at": MAYBE,
             "report": {"type": ["object", "null"], "description": "what `pilotlight index --json` prints"},
@@ -75,7 +68,7 @@ blueprint = Blueprint("jobs", __name__, url_prefix="/api/v1")
 )
 def start() -> tuple[Response, int, dict[str, str]]:
     """Begin a job and answer what is known of it."""
-    names = ("sources", *FLAGS, "collection", "model")
+    names = ("sources", *FLAGS, "collection")
     fields = given_fields(read_object(MAX_BODY_BYTES), names, "this request")
     sources = fields.get("sources", [])
     if not isinstance(sources, list) or len(sources) > MOST_SOURCES:
@@ -84,8 +77,7 @@ def start() -> tuple[Response, int, dict[str, str]]:
         check(f"sources.{place}", source, SOURCE)
     flags: dict[str, Any] = {name: check(name, fields.get(name, False), schema) for name, schema in FLAGS.items()}
     collection = str(check("collection", fields.get("collection", NAME["default"]), NAME))
-    model = str(check("model", fields["model"], MODEL)) if "model" in fields else ""
-    job = _jobs().start(sources=sources, collection=collection, model=model, **flags)
+    job = _jobs().start(sources=sources, collection=collection, **flags)
     return jsonify(job), 202, {"Location": url_for("jobs.show", id=job["id"])}
 
 

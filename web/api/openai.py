@@ -82,7 +82,7 @@ def embed() -> Response:
 @blueprint.get("/models")
 @operation(summary="List the models, as OpenAI does.", role="read", responses={200: MODELS})
 def models() -> Response:
-    """Answer the models that embed, the default one first, and the one that reranks where there is one."""
+    """Answer the model that embeds, and the one that reranks where there is one."""
     return jsonify({"object": "list", "data": [_described(name) for name in _model_names()]})
 
 
@@ -103,8 +103,7 @@ def model(id: str) -> Response:
 
 def _model_names() -> list[str]:
     status = retriever().status()
-    names = [model["name"] for model in status.get("models", ())] or [status["model"]]
-    return names + ([status["rerank_model"]] if "rerank_model" in status else [])
+    return [status["model"]] + ([status["rerank_model"]] if "rerank_model" in status else [])
 
 
 def _described(name: str) -> dict[str, Any]:

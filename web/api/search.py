@@ -66,8 +66,7 @@ def search_by_batch() -> Response:
         raise FieldError("queries", f"queries must be a list of 1 to {MOST_QUERIES} searches.")
     searches = [_checked(query) for query in queries]
     embedded = [each for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
-    texts, collections = [each.meaning for each in embedded], [each.collection for each in embedded]
-    made = iter(retriever().embed_queries(texts, collections) if embedded else ())
+    made = iter(retriever().embed_queries([each.meaning for each in embedded]) if embedded else ())
     seconds = time.perf_counter() - began
     answers = []
     for search in searches:

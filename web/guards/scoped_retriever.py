@@ -19,7 +19,6 @@ from rag.errors import (
     JobConflict,
     JobMissing,
     JobRefused,
-    ModelMissing,
     PushedMissing,
 )
 from rag.query.filters import Filter
@@ -99,18 +98,12 @@ class ScopedRetriever:
             if self._scope.has(each["name"])
         ]
         first = next((each for each in collections if each["name"] == DEFAULT_COLLECTION), None)
-        names = self._models(status)
         loading = status.get("reason") if not status["ready"] and first else None
         return {
             **{name: value for name, value in status.items() if name not in OF_WHOLE},
             "reason": loading or (first or {}).get("reason") or "",
             "missing": bool(status.get("missing")) and first is not None,
             **{name: first[name] for name in FACTS if first and name in first},
-            "models": [
-                model | {"collections": self._scope.among(model["collections"])}
-                for model in status.get("models", [])
-                if model["name"] in names
-            ],
             "collections": collections,
         }
 
@@ -127,17 +120,12 @@ class ScopedRetriever:
         return found if self._has_whole(request.collection) else replace(found, generation=NO_GENERATION)
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
-        """Embed texts by the default model, or by one of a collection that may be seen."""
-        if model:
-            names = self._models(self._inner.status())
-            if model not in names:
-                raise ModelMissing(model, names)
+        """Embed texts."""
         return self._inner.embed(texts, role, model)
 
-    def embed_queries(self, queries: Sequence[str], collections: Sequence[str] = ()) -> list[QueryTokens]:
-        """Embed queries; those for what may not be seen as for what is not there: by the default model."""
-        seen = [each if self._scope.has(each) else "" for each in collections]
-        return self._inner.embed_queries(queries, seen)
+    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries."""
+        return self._inner.embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
         """Say how well each text, which the caller brings, answers a query."""
@@ -209,11 +197,6 @@ class ScopedRetriever:
         names = [each["name"] for each in self._inner.status().get("collections", [])]
         return CollectionMissing(collection, self._scope.among(names))
 
-    def _models(self, status: dict[str, Any]) -> list[str]:
-        """Names of the models that may be known: the default one, and those of collections that may be seen."""
-        first, *others = status.get("models") or [{"name": status["model"]}]
-        return [first["name"], *(each["name"] for each in others if self._scope.among(each["collections"]))]
-
 
 class ScopedJobs:
     """The builds of the collections that a scope has whole; satisfies `web.retriever.Jobs`."""
@@ -229,13 +212,12 @@ class ScopedJobs:
         add: bool = False,
         full: bool = False,
         collection: str = DEFAULT_COLLECTION,
-        model: str = "",
     ) -> dict[str, Any]:
         """Begin one. Raises JobRefused for a collection outside, and what `Jobs.start` does."""
         if not self._scope.has_whole(collection):  # a build reads and tells of all of it
             raise JobRefused("collection", OUTSIDE)
         try:
-            return self._inner.start(sources=sources, add=add, full=full, collection=collection, model=model)
+            return self._inner.start(sources=sources, add=add, full=full, collection=collection)
         except JobConflict as error:
             if any(
                 not self._scope.has_whole(job["collection"]) and job["state"] in RUNNING for job in self._inner.all()

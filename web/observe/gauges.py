@@ -44,20 +44,6 @@ class IndexCollector(Collector):
             {"version": metadata.version("pilotlight")}
             | {name: str(status.get(name, "")) for name in ("model", "engine", "precision")},
         )
-        weights = GaugeMetricFamily(
-            "pilotlight_model_bytes", "Weights of a model in memory.", labels=("model", "precision")
-        )
-        uses = GaugeMetricFamily(
-            "pilotlight_model_info",
-            "Which model answers for each.",
-            labels=("model", "precision", "collection"),
-        )
-        for model in status.get("models", ()):
-            weights.add_metric((model["name"], model["precision"]), model["bytes"])
-            for collection in model["collections"]:
-                uses.add_metric((model["name"], model["precision"], collection), 1)
-        yield weights
-        yield uses
         served = [each for each in status.get("collections", ()) if each.get("generation")]
         generation = GaugeMetricFamily(
             "pilotlight_index_info", "Which generation is served.", labels=("collection", "generation")

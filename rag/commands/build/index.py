@@ -1,18 +1,16 @@
 """`pilotlight index`."""
 
 import dataclasses
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from indexer.config import OWN
-from indexer.errors import IndexerError
 from indexer.number_format import counted
 from rag.commands.verb import Given, Result, verb
 from rag.errors import SettingsError
-from rag.settings import MODEL_FIELDS, Settings, own_limits
+from rag.settings import Settings, own_limits
 
 if TYPE_CHECKING:
     from indexer.pipeline.progress import Progress
@@ -44,32 +42,7 @@ def index(given: Given, /, settings: Settings, *, source: Sequence[str], **optio
     own = {name: getattr(settings, name) for name in OWN if name in given.flags}
     configured = given.file.sources if given.file else ()
     settings = given.settings(without=OWN)
-    if not given.names(MODEL_FIELDS):
-        settings = as_built(settings, quiet=bool(options.get("quiet")))
     return index_sources(list(source), settings, configured=configured, own=own, **options)
-
-
-def as_built(settings: Settings, *, quiet: bool = False) -> Settings:
-    """Return the settings with the model that built the live index, where that is known here, and say so if it is new.
-
-    Another one would have to embed everything anew.
-    """
-    from indexer.generation.layout import GENERATIONS
-    from indexer.generation.manifest import read_manifest
-    from indexer.publish.collections import live_id
-    from rag.models.known_models import find
-
-    folder = settings.collection_dir
-    if (live := live_id(folder)) is None:
-        return settings
-    try:
-        known = find(settings, read_manifest(folder / GENERATIONS / live))
-    except IndexerError:  # which the build tells
-        return settings
-    used = known.settings(settings) if known else settings
-    if used is not settings and not quiet:
-        print(f"using model {used.model} ({used.precision}), as the live index; --model names another", file=sys.stderr)
-    return used
 
 
 def index_sources(
@@ -98,7 +71,7 @@ def index_sources(
     from indexer.publish.publish import disk_errors, nothing_left, prepare
     from indexer.sources.names import address_kind, full_name, refuse_bare_host, refuse_secret
     from rag.commands.build.cluster import cluster_of
-    from rag.commands.embedders import lazy_embedder
+    from rag.commands.embedders import as_built, check_model, lazy_embedder
     from rag.commands.published import published
     from rag.serving.publisher import publisher_of, reported
     from rag.serving.source_builds import SourceBuilds
@@ -126,7 +99,10 @@ def index_sources(
         raise SourceError("--watch is for folders and files: have systemd or cron run index again for other sources")
     config = settings.build_config(within)  # before the model is loaded, so that a bad value is told at once
     config = dataclasses.replace(config, credentials=credentials_of(settings))
+    settings = as_built(settings)
     embedder = lazy_embedder(settings, quiet=quiet)
+    for name in {one.collection or settings.collection for one in named}:
+        check_model(dataclasses.replace(settings, collection=name), embedder.fingerprint)
     publisher = publisher_of(settings, quiet=quiet)
     if publisher and len({one.collection or settings.collection for one in named}) > 1:
         raise SettingsError(f"{settings.store} holds one collection, but the sources belong to several")

@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 def warm(settings: Settings) -> Result:
     """Build the compiled packages for these settings, or find them built."""
     from rag.commands.embedders import plans
-    from rag.models.known_models import remember
 
     embedder, *rerankers = plans(settings)
     report, text = _warm(embedder)
-    remember(settings, embedder)
     if embedder.query is not embedder:
         its, line = _warm(embedder.query)
         report, text = report | {"query": its}, f"{text}\nfor queries: {line}"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rag.evaluation.dataset import Judgements
     from rag.evaluation.measures import Run
     from rag.evaluation.side import Side
-    from rag.models.loaded_models import LoadedModels
 
 Facts = dict[str, Any]
 
@@ -71,17 +70,14 @@ def _search_index(
     settings: Settings, sides: "list[Side]", texts: dict[str, str], judgements: "Judgements"
 ) -> "list[tuple[Facts, Run]]":
     from indexer.errors import IndexMissing
-    from rag.commands.embedders import made_for
+    from rag.commands.embedders import as_built
     from rag.commands.published import published
     from rag.evaluation.index_search import missing, relevant
     from rag.evaluation.side import LIVE
-    from rag.models.loaded_models import LoadedModels
-    from rag.serving.live import load_embedder
     from rag.serving.store_access import chosen_store
 
     if not settings.store:
         published(settings)  # says that there is no such collection
-    models = LoadedModels(settings, load_embedder)
     searched = []
     with closing(chosen_store(settings)) as store:
         live, there = store.live_id(), store.ids()
@@ -93,8 +89,8 @@ def _search_index(
             raise SettingsError(f"{sides[0].text} and {sides[1].text} are the same: nothing to compare")
         for side, name in zip(sides, ids, strict=True):
             with closing(store.open(name)) as generation:
-                _prepare(side, made_for(side.settings, generation.manifest))
-                searched.append(_search_generation(side, generation, models, texts, judgements))
+                side = dataclasses.replace(side, settings=as_built(side.settings))
+                searched.append(_search_generation(side, generation, texts, judgements))
                 searched[-1][0]["missing"] = len(missing(generation, judgements))
     wanted = relevant(judgements)
     if all(facts["missing"] == len(wanted) for facts, _ in searched):
@@ -107,20 +103,19 @@ def _search_index(
 
 
 def _search_generation(
-    side: "Side", generation: "Searchable", models: "LoadedModels", texts: dict[str, str], judgements: "Judgements"
+    side: "Side", generation: "Searchable", texts: dict[str, str], judgements: "Judgements"
 ) -> "tuple[Facts, Run]":
     from rag.evaluation.index_search import deep_enough, search_index
     from rag.query.request import Limits
     from rag.query.retriever import Retriever
     from rag.rerank_queue import RerankQueue
-    from rag.serving.live import load_reranker
+    from rag.serving.live import load_embedder, load_reranker
 
-    model = models.get(generation.manifest)
+    plan = _prepare(side, side.settings)
     reader = load_reranker(side.settings) if side.rerank else None
     retriever = Retriever(
         generation,
-        model.embedder,
-        batcher=model.batcher,
+        load_embedder(side.settings),
         reranker=RerankQueue(reader) if reader else None,
         limits=deep_enough(Limits.of(side.settings)),
     )
@@ -131,8 +126,8 @@ def _search_generation(
         "created_at": generation.manifest.created_at,
         "documents": generation.document_count,
         "chunks": generation.chunk_count,
-        "model": model.settings.model,
-        "precision": model.precision,
+        "model": side.settings.model,
+        "precision": plan.precision,
         "mode": side.mode,
     }
     return facts, run

@@ -33,7 +33,7 @@ MODE = option("mode", "how to search: hybrid (default), dense or lexical")
     "embedder",
     "rerank",
     "serve",
-    without=("host", "port", "workers", "model_memory", "log_format", "log_queries"),
+    without=("host", "port", "workers", "log_format", "log_queries"),
 )
 @click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
 @option("k", "hits to return (default: 10)", "-k")
@@ -59,8 +59,9 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
 
     `options` are those of `SearchRequest`.
     """
-    from rag.commands.embedders import made_for, plans, prepare, verifying
+    from rag.commands.embedders import as_built, plans, prepare, verifying
 
+    settings = as_built(settings)
     known = plans(settings)
     with verifying(known):
         from rag.commands.published import published
@@ -73,8 +74,6 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
     if not settings.store:
         published(settings)  # says that there is no such collection
     generation = chosen_store(settings).open()
-    if (settings := made_for(own := settings, generation.manifest)) is not own:
-        known = plans(settings)
     for plan in known:
         prepare(plan)
     model = load_reranker(settings)

@@ -31,16 +31,15 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
 
             library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
         else:
-            from rag.commands.embedders import plans, prepare, prepare_embedder
+            from rag.commands.embedders import as_built, plans, prepare
             from rag.commands.published import published
             from rag.insights.recorder import Recorder
             from rag.serving.live import LiveRetriever
 
             if not settings.store:
                 published(settings)
-            embedder, *others = plans(settings)
-            prepare_embedder(settings, embedder)
-            for plan in others:
+            settings = as_built(settings)
+            for plan in plans(settings):
                 prepare(plan)
             retriever = LiveRetriever(settings)
             retriever.start()

@@ -35,13 +35,14 @@ def serve(settings: Settings) -> Result | None:
 
     from embedder import cpu
     from rag.answer.endpoint import Endpoint
-    from rag.commands.embedders import plans, prepare, prepare_embedder, verifying
+    from rag.commands.embedders import as_built, plans, prepare, verifying
     from rag.commands.serve.workers import share_cores
     from rag.serving.api_keys import check_exposure
 
     check_exposure(settings)
     if settings.answer_url:
         Endpoint.of(settings)  # says what is wrong with it
+    settings = as_built(settings)
     known = plans(settings)
     plan = known[0]  # the rest are of a cross-encoder
     with verifying(known):
@@ -56,8 +57,7 @@ def serve(settings: Settings) -> Result | None:
         raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")
     if check.exitcode:
         sys.exit(2)  # it has said why
-    prepare_embedder(settings, plan)
-    for each in known[1:]:
+    for each in known:
         prepare(each)  # compiles once, here, and not in every worker
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
     settings = dataclasses.replace(settings, engine=plan.engine, precision=plan.precision)  # not auto, in its status

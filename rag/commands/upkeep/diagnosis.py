@@ -26,8 +26,7 @@ from indexer.sources.names import address_kind
 from indexer.sources.objects.client import version as obstore_version
 from rag.commands.published import published
 from rag.commands.upkeep.users import examine_users
-from rag.models.known_models import find
-from rag.query.retriever import check_fingerprint
+from rag.query.served_model import check_fingerprint
 from rag.serving.store_access import TOKEN
 from rag.settings import SETTINGS, Settings
 from rag.settings_file import credentials_of
@@ -226,8 +225,8 @@ def _index(settings: Settings, plan: Plan | None, report: dict[str, Any], warnin
         if name and report["sources"][name] is None:
             warnings.append(f"{name} is not installed, which reads each {kind} of this index: {_OPTIONAL[name][1]}")
     try:
-        if plan and find(settings, generation.manifest) is None:
-            check_fingerprint(generation, plan.fingerprint)
+        if plan:
+            check_fingerprint(generation.manifest, plan.fingerprint)
     except PilotlightError as error:
         warnings.append(str(error))
     finally:

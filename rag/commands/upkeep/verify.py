@@ -15,18 +15,16 @@ from rag.settings import Settings
 def verify(settings: Settings, *, generation: str | None = None, quick: bool = False) -> Result:
     """Check every file and count of a generation and, unless it is to be quick, a sample of its vectors."""
     from indexer.publish.verification import problems_of
-    from rag.commands.embedders import lazy_embedder, made_for
+    from rag.commands.embedders import as_built, lazy_embedder
     from rag.commands.published import published
-    from rag.serving.store_access import chosen_store, manifest_of, verify_generation
+    from rag.serving.store_access import chosen_store, verify_generation
 
     start = time.monotonic()
     if not settings.store:
         published(settings)  # says that there is no such collection
     with closing(chosen_store(settings)) as store:
         generation = store.live_id() if generation is None else generation
-        manifest = None if quick else manifest_of(store, generation)
-        used = made_for(settings, manifest) if manifest else settings
-        checks = verify_generation(store, generation, None if quick else lazy_embedder(used))
+        checks = verify_generation(store, generation, None if quick else lazy_embedder(as_built(settings)))
     ok = not problems_of(checks)
     report = {
         "ok": ok,

@@ -169,15 +169,13 @@ def test_a_router(pair):
     assert ours.count_tokens(["a table"], role="query") == [6]
 
 
-def test_a_worker_is_asked_for_each_model_of_a_pair(pair, small, tmp_path):
-    folders = EmbedderConfig(model=str(small[0]), query_model=str(small[1]), query_prompt="q: ", dimensions=24)
-    for config in (EmbedderConfig(model=str(pair[0]), engine="aot", precision="fp32"), folders):
-        for part in Plan(config).parts:
-            asked = json.loads(json.dumps(request(part, part.package_key, tmp_path), default=str))
-            again = Plan(EmbedderConfig(**asked["config"]), asked["role"])
-            assert again.spec == part.spec
-            assert again.package_key == part.package_key
-            assert again.package_key.as_dict() == asked["key"]
+def test_a_worker_is_asked_for_each_route(pair, tmp_path):
+    for part in Plan(EmbedderConfig(model=str(pair[0]), engine="aot", precision="fp32")).parts:
+        asked = json.loads(json.dumps(request(part, part.package_key, tmp_path), default=str))
+        again = Plan(EmbedderConfig(**asked["config"]), asked["role"])
+        assert again.spec == part.spec
+        assert again.package_key == part.package_key
+        assert again.package_key.as_dict() == asked["key"]
 
 
 def test_routes_of_older_versions(pair, tmp_path):
@@ -200,39 +198,6 @@ def test_routes_of_older_versions(pair, tmp_path):
     router["parameters"]["route_mappings"] = {"('query', 'text')": "small", "('document', None)": "large"}
     (old / "config.json").write_text(json.dumps(router))
     check(old, theirs)
-
-
-def test_a_folder_for_queries(pair, tmp_path):
-    folder, theirs = pair
-    models = []
-    for role in ("query", "document"):
-        spec = read_spec(folder, role)
-        models.append(tmp_path / role)
-        models[-1].mkdir()
-        parts = [path for path in folder.iterdir() if path.name.startswith(f"{role}_")]
-        rows = [(path.name, path.name.split("_")[2]) for path in sorted(parts)] + [("1_Normalize", "Normalize")]
-        for path in parts:
-            shutil.copytree(path, models[-1] / path.name)
-        listed = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in rows]
-        (models[-1] / "modules.json").write_text(json.dumps(listed))
-        assert read_spec(models[-1]).hidden == spec.hidden
-    config = EmbedderConfig(
-        model=str(models[1]),
-        query_model=str(models[0]),
-        query_prompt=PROMPTS["query"],
-        document_prompt=PROMPTS["document"],
-        engine="eager",
-        precision="fp32",
-    )
-    ours = check(folder, theirs, config)
-    assert ours.fingerprint == Plan(EmbedderConfig(model=str(folder), engine="eager", precision="fp32")).fingerprint
-
-
-def test_a_pair_of_different_sizes_is_refused(small):
-    config = EmbedderConfig(model=str(small[0]), query_model=str(small[1]))
-    with pytest.raises(ModelError, match=r"gives queries vectors of 32 numbers, and bert\d+ gives documents 64"):
-        Plan(config)
-    assert len(Plan(EmbedderConfig(model=str(small[0]), query_model=str(small[1]), dimensions=24)).parts) == 2
 
 
 @pytest.mark.parametrize("dimensions", [16, 50])

@@ -318,3 +318,16 @@ def test_drop_looks_before_it_asks(run: Run, tmp_path: Path) -> None:
     assert "there is no collection 'cats'; there are: birds" in run("drop", "cats")[2]
     assert "confirm with --yes" in run("drop", "birds")[2]
     assert run("drop", "birds", "--yes", "--json") == {"dropped": "birds"}
+
+
+def test_an_index_keeps_its_model(run: Run, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("index", site.url, "--allow-private", "--include", "/cats", "--json")
+    other = DummyEmbedder(name="other")
+    monkeypatch.setattr("rag.commands.embedders.lazy_embedder", lambda settings, quiet: other)
+    for arguments in ((), ("--collection", "second")):
+        code, _, err = run("index", site.url, *arguments)
+        assert code == 2
+        assert "was built by another embedder (model: index 'dummy', here 'other')" in err
+        assert "in another folder (--index)" in err
+    line = ("index", site.url, "--allow-private", "--include", "/cats", "--index", "second-index", "--json")
+    assert run(*line)["published"]

@@ -4,7 +4,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,11 +11,9 @@ from indexer.generation.current import current_id
 from indexer.generation.layout import JOBS, collection_dir
 from indexer.publish.lock import writer_lock
 from indexer.read.allowed_places import is_below, places
-from rag.errors import JobConflict, JobMissing, JobRefused, ModelMissing
-from rag.models.known_models import remember
+from rag.errors import JobConflict, JobMissing, JobRefused
 from rag.serving.job_manager import KEPT, JobManager
 from rag.settings import load
-from tests.dummy import DummyEmbedder
 
 RUNNER = (sys.executable, "-m", "tests.rag.serving.job_dummy")
 
@@ -54,20 +51,6 @@ def test_a_job_builds_and_says_so(site, jobs):
     }  # fmt: skip
     assert done["created_at"] <= done["ended_at"]
     assert jobs.all() == own_only(site).all() == [done]
-
-
-def test_a_job_keeps_the_model_of_the_index_unless_it_names_one(site, tmp_path):
-    cache = {"cache_dir": str(tmp_path / "cache")}
-    plan = SimpleNamespace(fingerprint=DummyEmbedder().fingerprint, precision="fp32", engine="native", parts=())
-    remember(load({"model": "new", **cache}, {}), plan)
-    jobs = JobManager(load({"index": str(site.index), "model": "old", **cache}, {}), RUNNER)
-    site.build()
-    kept = ended(jobs, jobs.start())
-    assert (kept["state"], kept["model"]) == ("done", "new")
-    told = ended(jobs, jobs.start(model="old"))
-    assert (told["state"], told["model"]) == ("done", "old")
-    with pytest.raises(ModelMissing, match="there are: old, new#"):
-        jobs.start(model="other")
 
 
 def test_without_sources_those_of_the_index_are_read_again(site, jobs):

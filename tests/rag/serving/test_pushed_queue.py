@@ -103,7 +103,7 @@ def test_why_it_waits_is_told(site: Site, settings: Settings, queue: PushedQueue
 def test_an_index_of_another_model_is_left_alone(site: Site, settings: Settings, queue: PushedQueue) -> None:
     generation = site.build()
     queue.put("https://wiki.test/a", b"Text.", "text/plain")
-    with pytest.raises(FingerprintMismatch, match="another model"):
+    with pytest.raises(FingerprintMismatch, match="another embedder"):
         PushedBuilder(settings, lambda settings: DummyEmbedder(dimension=32)).build(site.index)
     with closing(Generation.open(site.index)) as live:
         assert live.id == generation

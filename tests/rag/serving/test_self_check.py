@@ -101,7 +101,7 @@ def test_searches_that_fail_take_the_worker_out_and_time_brings_it_back(site: Si
     site.build()
     live.start()
     wait_for(lambda: live.ready)
-    model = live._follower.models.default.embedder
+    model = live._follower.model.embedder
     real = model.encode
 
     def broken(*_, **__):

@@ -29,10 +29,9 @@ def test_the_model_is_asked_once(
     given: list[bool] = []
     embed, search = retriever.embed_queries, retriever.search
 
-    def embedding(texts: list[str], collections: list[str]) -> Any:
+    def embedding(texts: list[str]) -> Any:
         asked.append(texts)
-        assert collections == ["default"] * len(texts)
-        return embed(texts, collections)
+        return embed(texts)
 
     def searching(request: SearchRequest, embedded: Any = None) -> Answer:
         given.append(embedded is not None)
