@@ -20,11 +20,6 @@ def test_a_page_is_judged_by_its_gold() -> None:
     assert (mixed.right, mixed.kept, mixed.let_in) == (1, 8, 2)
 
 
-def test_about_half_of_the_documents_are_held_out() -> None:
-    halves = [layout["half"] for layout in LAYOUTS]
-    assert min(halves.count("held-out"), halves.count("development")) >= 0.4 * len(halves)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout["name"])
 def test_documents_are_read_in_order(layout: dict[str, Any]) -> None:
     if not folder_of(layout["package"], CACHE).is_dir():

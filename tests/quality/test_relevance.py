@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.quality import judged
-from tests.quality.judged import Answer, Collection, Question, halved, place, squeezed
+from tests.quality.judged import Answer, Collection, Question, place, squeezed
 from tests.quality.relevance import first, rows, score
 
 WRITTEN = {"python": 66, "python-long": 66, "german": 30, "french": 30, "spanish": 30}
@@ -29,21 +29,6 @@ def test_questions_differ_and_have_answers(name: str) -> None:
         assert all(path.endswith(".html") and anchor for path, _, anchor in (u.partition("#") for u in row["answers"]))
 
 
-@pytest.mark.skipif(not judged.PYTHON.is_dir(), reason=f"the manual is not at {judged.PYTHON}")
-@pytest.mark.parametrize("name", ["python", "python-long"])
-def test_answers_are_in_the_python_manual(name: str) -> None:
-    for row in written(name):
-        for path, _, anchor in (url.partition("#") for url in row["answers"]):
-            assert f'id="{anchor}"' in (judged.PYTHON / path).read_text(), row
-
-
-def test_half_of_the_questions_is_held_out_whatever_their_order() -> None:
-    texts = [f"question {number}" for number in range(10)]
-    halves = halved(texts)
-    assert sorted(halves.values()) == ["development"] * 5 + ["held-out"] * 5
-    assert halved(texts[::-1]) == halves
-
-
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     path = tmp_path / "page.html"
@@ -64,11 +49,6 @@ def test_an_anchor_stands_for_its_section_or_entry(page: Path, anchor: str, anch
     assert place(page, anchor) == Answer(page.as_uri(), frozenset(anchors), squeezed(text))
 
 
-def test_an_anchor_that_is_not_there_is_an_error(page: Path) -> None:
-    with pytest.raises(ValueError, match="has no id valve"):
-        place(page, "valve")
-
-
 def test_a_hit_answers_from_the_section_or_holding_it_whole(page: Path) -> None:
     answer = place(page, "start")
     at = page.as_uri()
@@ -76,19 +56,6 @@ def test_a_hit_answers_from_the_section_or_holding_it_whole(page: Path) -> None:
     assert answer.given_by(f"{at}#top", "What they do. Open the valve. When cold: wait.")
     assert not answer.given_by(f"{at}#top", "What they do. Open the valve.")
     assert not answer.given_by("file:///else.html#cold", "Wait.")
-
-
-def test_pages_of_a_faq_are_questions_and_answers(page: Path) -> None:
-    page.write_text("<section><h2>On pumps</h2><section><h3>1.2. Do they leak?¶</h3><p>Yes.</p></section></section>")
-    [(question, answer)] = judged._questions_of(page)
-    assert (question, answer.strip()) == ("Do they leak?", "Yes.")
-
-
-def test_a_question_of_two_pages_has_two_answers(tmp_path: Path) -> None:
-    made = judged._made("pumps", tmp_path, [("Do they leak?", "Yes."), ("", "They hum."), ("Do they leak?", "No.")])
-    assert [file.read_text() for file in made.files] == ["Yes.", "They hum.", "No."]
-    [question] = made.questions
-    assert question.answers == (Answer(made.files[0].as_uri()), Answer(made.files[2].as_uri()))
 
 
 def test_figures_are_of_the_first_right_hit() -> None:

@@ -1,4 +1,4 @@
-"""The whole path on SciFact: words on all of it, vectors on a twelfth, and the same from Milvus.
+"""The whole path on SciFact: words on all of it, vectors on a twelfth.
 
 Nothing is trained on it. With the engine and precision of this machine; tests/embedder/engines/test_agreement.py holds
 the others to the same vectors. All of it takes a processor without AVX-512 seven minutes to embed: `pilotlight eval`
@@ -12,7 +12,6 @@ from embedder import Embeddings
 from embedder.late_interaction import DocumentTokens
 from rag.evaluation.dataset import Dataset, read_dataset
 from rag.evaluation.evaluation import evaluate
-from tests.quality.milvus import compare
 
 pytestmark = [pytest.mark.model, pytest.mark.longest, pytest.mark.thorough]
 
@@ -87,12 +86,3 @@ def test_by_tokens(part, embedder):
 def test_by_words(dataset, embedder):
     lexical = evaluate(dataset, embedder, mode="lexical")
     assert lexical["ndcg@10"] == pytest.approx(0.686, abs=0.002)
-
-
-def test_milvus_answers_as_the_embedded_store_does(part, embedder, tmp_path):
-    place = f"milvus+lite://{tmp_path}/milvus.db/scifact"
-    queries = dict(list(part.queries.items())[::3])
-    some = Dataset(part.corpus, queries, {id: part.judgements[id] for id in queries})
-    for row in compare(tmp_path / "index", place, some, embedder).values():
-        assert row["overlap@10"] >= 0.95
-        assert row["milvus ndcg@10"] == pytest.approx(row["embedded ndcg@10"], abs=0.01)
