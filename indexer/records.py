@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from indexer.decoding import one_line
+from indexer.errors import ParseError
 
 SEPARATOR = " › "  # between the headings of a path
 COLUMNS = " | "  # between the cells of a table's row
@@ -51,6 +52,45 @@ NOTHING_STATED = Stated()
 
 
 @dataclass(frozen=True, slots=True)
+class Declared:
+    """Facts from the head of an HTML page or the front matter of a Markdown one."""
+
+    language: str | None = None  # primary subtag in lower case
+    date: str | None = None  # YYYY-MM-DD
+    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    access: Readers = None  # who may read it; None: everybody
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The readable part of a document."""
+
+    title: str | None
+    sections: tuple["Section", ...]
+    declared: Declared = field(default_factory=Declared)
+    is_link_list: bool = False  # an index or a table of contents rather than text
+    detected: str | None = None  # language of the text, where it does not declare one and it is plain
+    scanned: tuple[int, ...] = ()  # pages, from 1, that show something but have no text
+    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.notes`
+
+
+class PageBlocks(NamedTuple):
+    """The blocks of a page that its site's template is learnt from, as hashes; see `indexer.read.html.template`."""
+
+    about: int  # of the page's headings
+    blocks: tuple[tuple[int, int, int, bool], ...]  # outer place, place, text, and whether it is mostly links
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The text of a page that was read together with its links."""
+
+    content: Extraction | ParseError | None  # None if only its blocks are wanted
+    template: str = ""  # of its site, left out of the text
+    blocks: PageBlocks | None = None  # None if they are not wanted
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """One fetched resource, as bytes."""
 
@@ -74,6 +114,7 @@ class Page:
     # SHA-256 hex of all that parsing reads of it: media type, charset, language, fragment, what is stated of it, and
     # body; taken once, when it is empty
     content_hash: str = ""
+    reading: Reading | None = field(default=None, compare=False, repr=False)  # None if it is still to be read
 
     def __post_init__(self) -> None:
         if not self.content_hash:

@@ -18,7 +18,7 @@ from indexer.crawl.answers import Answer, Unavailable
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher
 from indexer.crawl.headers import canonical_of, refresh_of
 from indexer.crawl.journal import Journal
-from indexer.crawl.links import header_directives, read_links
+from indexer.crawl.links import ONLY_LINKS, header_directives, read_links
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.renderer import Renderer
 from indexer.crawl.robots import Robots, fetch_robots
@@ -30,6 +30,7 @@ from indexer.generation.previous import PreviousGeneration, conditions
 from indexer.number_format import counted
 from indexer.read import allowed_places
 from indexer.read.formats import CONTENT_TYPES
+from indexer.read.parsing import Wanted
 from indexer.read.reader_process import ReaderPool
 from indexer.records import Failure, Item, Known, Page, PageRecord, Skip
 from indexer.urls import normalise, origin
@@ -48,6 +49,7 @@ def crawl(
     journal: Journal | None = None,
     sessions: Sessions | None = None,
     browser: Browser | None = None,
+    wanted: Callable[[Page], Wanted] = lambda _: ONLY_LINKS,
 ) -> Generator[Item, None, None]:
     """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
@@ -63,6 +65,7 @@ def crawl(
         journal: where pages are looked for before they are fetched, and kept until the build ends.
         sessions: what origins are asked with; shared by the sources of a build.
         browser: draws pages where the limits want it; shared by the sources of a build, and needed only there.
+        wanted: returns which parts of a page are read beside its links; called in fetcher threads.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
@@ -75,7 +78,7 @@ def crawl(
     known = earlier or PreviousGeneration.nothing()
     renderer = Renderer(source, limits, known.manifest, browser, traffic, sessions)
     fetching = Fetcher(limits, traffic, sessions)
-    with fetching as fetcher, closing(_Crawl(source, limits, fetcher, found, known, journal, renderer)) as site:
+    with fetching as fetcher, closing(_Crawl(source, limits, fetcher, found, known, journal, renderer, wanted)) as site:
         yield from site.explained(start, [*site.enter(start), *site.map()])
         while site.ask():
             yield from site.take()
@@ -92,8 +95,10 @@ class _Crawl:
         earlier: PreviousGeneration,
         journal: Journal | None,
         renderer: Renderer,
+        wanted: Callable[[Page], Wanted],
     ) -> None:
         self._journal = journal
+        self._wanted = wanted
         self._renderer = renderer
         self._source = source
         self._limits = limits
@@ -321,7 +326,8 @@ class _Crawl:
         page = answer.as_page(self._source, url)
         if record is not None and record.content_hash == page.content_hash and session is None:
             return replace(page, links=record.links, noindex=noindex), None
-        links = read_links(page, self._lender.borrowed)
+        wanted = ONLY_LINKS if noindex else self._renderer.wanted(page, self._wanted(page))
+        links = read_links(page, self._lender.borrowed, wanted)
         target = links.refresh or refresh_of(page.url, answer.headers)
         if session and target is not None and session.logs_in(target):
             links, target = replace(links, asks_password=True), None
@@ -335,8 +341,8 @@ class _Crawl:
             else:
                 found, canonical = self._fetch(target, types, (*hops, page.url))
                 return requested_as(found, url), canonical
-        if not (noindex or links.noindex) and self._renderer.wants(page):
-            page, links = self._renderer.draw(page, links)
+        if not (noindex or links.noindex) and self._renderer.wants(page, links):
+            page, links = self._renderer.draw(page, links, self._wanted)
         if session and session.is_known and links.asks_password:  # the login page, wherever it stands, or one like it
             if self._journal:
                 self._journal.forget(url)
@@ -347,7 +353,8 @@ class _Crawl:
             session.saw(answer.url)
         if not self._is_open:
             self._why_nowhere = "an X-Robots-Tag header says nofollow" if nofollow else links.leads_nowhere
-        page = replace(page, links=() if nofollow else links.urls, noindex=noindex or links.noindex)
+        urls = () if nofollow else links.urls
+        page = replace(page, links=urls, noindex=noindex or links.noindex, reading=links.reading)
         if links.leads_on:
             page = replace(page, left_out=links.leads_on)
         return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))

@@ -1,9 +1,8 @@
 """Links that a crawler takes from a page, and whether it may use them."""
 
 import re
-from collections.abc import Iterable
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,15 +10,16 @@ from indexer.crawl.robots import product_token
 from indexer.decoding import one_line
 from indexer.errors import FetchError, ParseError
 from indexer.number_format import counted
-from indexer.read.formats import LINKS
+from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import Lend, borrowed
-from indexer.records import Page
+from indexer.records import Page, Reading
 from indexer.urls import normalise, origin
 
 _MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 # Links that are the same from every page of a folder; others may depend on the page's own name. Only these are worth
 # keeping, and long ones are not, or a page of them would fill the memory.
 _OF_THE_FOLDER = re.compile(r"https?://\w|/(?![/\t\r\n])|[\w.][^:]*$")
+ONLY_LINKS = Wanted(links=True)
 _LONGEST_NAME = 50  # characters
 _LONGEST_KEPT = 300  # characters
 _WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
@@ -36,33 +36,34 @@ class Links:
     refresh: str | None = None  # where it sends its readers before they have read it, normalised; None if nowhere else
     leads_on: str = ""  # what it is if it is there to be followed, and not to be indexed
     leads_nowhere: str = ""  # why it has no links, if it has none
+    is_drawn: bool = False  # whether scripts draw it
+    reading: Reading | None = None  # its text, if that is wanted
 
 
-def read_links(page: Page, lend: Lend = borrowed) -> Links:
+def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -> Links:
     """Find the links of a page to its own site (same scheme, host and port), and its robots directives.
 
     Args:
         page: what was fetched.
         lend: gives the process that reads it.
+        wanted: the parts that are read together with the links.
 
     Raises:
         FetchError: the markup cannot be read, or takes too much time or memory.
     """
-    is_markdown = _is_markdown(page)
-    if not is_markdown and page.content_type not in _MARKUP:
+    if not _is_markdown(page) and page.content_type not in _MARKUP:
         return Links(())
-    charset = f"{'markdown' if is_markdown else 'html'}:{page.charset or ''}"
     try:
-        with lend() as process, closing(process.ask(LINKS, charset, page.body)) as answers:
-            [(answer, _)] = answers
-        return _links(page, answer)
+        with lend() as process:
+            parts = read_parts(page, replace(wanted, links=True), process)
+        return replace(_links(page, parts.links), is_drawn=parts.is_drawn, reading=parts.reading)
     except ParseError as error:
         raise FetchError(f"its links cannot be read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FetchError("its links cannot be read: the reader process returned invalid data") from error
 
 
-def _links(page: Page, answer: dict[str, Any]) -> Links:
+def _links(page: Page, answer: Mapping[str, Any]) -> Links:
     """Links of what a reader found; it has read what a stranger wrote, and nothing that it says is trusted."""
     directives = {str(word) for word in answer["directives"]}
     noindex = bool(directives & {"noindex", "none"})
@@ -85,7 +86,7 @@ def _links(page: Page, answer: dict[str, Any]) -> Links:
     )
 
 
-def _why_nowhere(answer: dict[str, Any], found: int, *, nofollow: bool) -> str:
+def _why_nowhere(answer: Mapping[str, Any], found: int, *, nofollow: bool) -> str:
     """Return why a page with so many links to its own site leads nowhere; empty if it leads somewhere."""
     total, refused = len(answer["hrefs"]), int(answer["nofollow"])
     if nofollow and total:

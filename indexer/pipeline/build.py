@@ -152,7 +152,7 @@ class _Build:
         self._earlier.is_trusted = reuse.passages
         self._has_vectors = reuse.vectors
         learnt = live.settings.get("templates") if live is not None and reuse.passages else None
-        self._templates = Templates(learnt, self._is_new)
+        self._templates = Templates(learnt, self._is_new, reads_text=context.cluster is None)
         dimension = live.counts.dimension if live is not None and reuse.vectors else 0
         vectors_from = self._earlier if dimension else PreviousGeneration.nothing()
         self._draft = Draft(

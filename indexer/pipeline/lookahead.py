@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from embedder import cpu
 from indexer import memory
 from indexer.config import ChunkConfig
+from indexer.errors import ParseError
 from indexer.pipeline.machines import AHEAD, Machines, Readers, ToCome
 from indexer.read.ocr.installation import NO_OCR, Ocr
 from indexer.read.parsing import parse
@@ -29,6 +30,13 @@ class _LocalReaders:
         return memory.share(AHEAD)
 
     def read(self, page: Page, chunk: ChunkConfig, ocr: Ocr) -> Future[Parsed]:
+        if page.reading is not None and page.reading.content is not None:
+            done: Future[Parsed] = Future()
+            try:
+                done.set_result(Parsed(parse(page)))
+            except ParseError as error:
+                done.set_exception(error)
+            return done
         return self._pool.submit(self._read, page, ocr)
 
     def close(self) -> None:

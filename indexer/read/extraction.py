@@ -6,7 +6,7 @@ checked, and every text is cleaned of invisible characters here, once for all fo
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from indexer import notes
@@ -14,8 +14,9 @@ from indexer.decoding import one_line, shorten, visible
 from indexer.errors import ParseError
 from indexer.read.access_list import checked_names
 from indexer.read.language import detect
-from indexer.read.metadata import Declared, collect, day_of, language_of
-from indexer.records import Section, Whole
+from indexer.read.metadata import collect, day_of, language_of
+from indexer.records import Declared, Section, Whole
+from indexer.records import Extraction as Extraction  # for the readers
 
 _DEEPEST = 12  # headings in a path
 _LONGEST_HEADING = 200  # characters
@@ -25,19 +26,6 @@ _LONGEST = 10_000_000  # characters of all sections
 _SECTION = 100  # characters that one counts for beside its text
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _SPACE = re.compile(r"\s+")
-
-
-@dataclass(frozen=True, slots=True)
-class Extraction:
-    """The readable part of a document."""
-
-    title: str | None
-    sections: tuple[Section, ...]
-    declared: Declared = field(default_factory=Declared)
-    is_link_list: bool = False  # an index or a table of contents rather than text
-    detected: str | None = None  # language of the text, where it does not declare one and it is plain
-    scanned: tuple[int, ...] = ()  # pages, from 1, that show something but have no text
-    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.notes`
 
 
 def to_json(content: Extraction) -> dict[str, Any]:

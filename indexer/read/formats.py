@@ -77,9 +77,9 @@ _NAMED = frozenset({"markdown", "mdx", "restructured", "csv_text", "json_text", 
 
 CONTAINER = "container"  # reader of archives, which hold documents and are none
 MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
-LINKS, LISTING, FORMS = "links", "listing", "forms"  # readers of links and forms in a page, and of sitemaps and feeds
-SCRIPTS = "scripts"  # reader of whether scripts draw a page
-HTML, TEMPLATE = "html", "html_template"  # readers of a page, and of what it may have in common with others
+LISTING, FORMS = "listing", "forms"  # readers of sitemaps and feeds, and of the forms of a page
+HTML = "html"
+PAGE = "page"  # reader of all that a build wants of a page of HTML or Markdown
 SCANS = "scans"  # reader of pages that are pictures
 OCR_OFF = "OCR is off"  # why images are not read where nobody says otherwise
 LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
@@ -90,16 +90,14 @@ MODULES = {  # below `indexer.read`: reader: module that reads what strangers wr
     **{name: f"office.{name}" for name in ("epub", "sheets", "slides", "word")},
     "pdf": "pdf.document",
     HTML: "html.main_content",
-    TEMPLATE: "html.template",
-    LINKS: "links.page_links",
+    PAGE: "links.page_parts",
     LISTING: "links.listed_links",
     FORMS: "links.forms",
-    SCRIPTS: "html.main_content",
     CONTAINER: CONTAINER,
     ATTACHMENTS: ATTACHMENTS,
 }
 OCR_MODULES = {SCANS: "ocr.scans"}  # the same, but loaded only when there is a page for it
-PACKED_READERS = _NAMED | {HTML, TEMPLATE, "plain", "man"}  # readers of formats that folders may have packed with gzip
+PACKED_READERS = _NAMED | {HTML, "plain", "man"}  # readers of formats that folders may have packed with gzip
 TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs, and images decoration.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))

@@ -2,27 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
 from indexer.decoding import visible
 from indexer.filter import MOST_VALUES, folded, is_day, primary_language
-from indexer.records import Readers
+from indexer.records import Declared as Declared  # for the readers
 
 LONGEST_NAME = 64  # characters; what is longer is left out, since half a value would match nothing
 LONGEST_VALUE = 256
 _NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """Facts from the head of an HTML page or the front matter of a Markdown one."""
-
-    language: str | None = None  # primary subtag in lower case
-    date: str | None = None  # YYYY-MM-DD
-    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    access: Readers = None  # who may read it; None: everybody
 
 
 def language_of(tag: str | None) -> str | None:

@@ -3,10 +3,12 @@
 import hashlib
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import PurePosixPath
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from indexer.decoding import is_binary, visible
@@ -18,6 +20,7 @@ from indexer.read.formats import (
     CONTENT_TYPES,
     HTML,
     PACKED_READERS,
+    PAGE,
     SCANS,
     TEXT_READERS,
     content_type_of,
@@ -25,15 +28,17 @@ from indexer.read.formats import (
     reader_of,
 )
 from indexer.read.gzipped import MAGIC
+from indexer.read.html.template import MOST_BLOCKS
 from indexer.read.metadata import day_of
 from indexer.read.ocr.installation import NO_OCR, Ocr
 from indexer.read.ocr.pages import Scans, Spare, count_pages, nobody, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
-from indexer.records import AccessLists, Document, Page, Section
+from indexer.records import AccessLists, Document, Page, PageBlocks, Reading, Section
 
 __all__ = ["CONTENT_TYPES", "LinkList", "Unwanted", "content_type_of", "parse"]
 
 CONFIDENCE = "ocr_confidence"  # key of the metadata
+_HASHES = 1 << 64  # number of hashes of blocks
 _PAGE = re.compile(r"page=(\d+)")  # how a section of a PDF names its page
 
 
@@ -43,6 +48,70 @@ class Unwanted(ParseError):
 
 class LinkList(Unwanted):
     """A page that is an index or a table of contents: nothing of its own to find."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The parts of a page of HTML or Markdown that are read together."""
+
+    links: bool = False
+    is_drawn: bool = False  # whether scripts draw it
+    blocks: bool = False
+    text: bool = False
+    template: str = ""  # of its site, left out of the text
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a page that were wanted and found."""
+
+    links: Mapping[str, Any]  # as `indexer.read.links.page_links` returns them, not checked
+    is_drawn: bool
+    reading: Reading | None  # None for a page that only leads on, is not to be indexed, or is drawn
+
+
+def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
+    """Read a page of HTML or Markdown, once.
+
+    Raises:
+        ParseError: its links, or whether scripts draw it, cannot be found. An error of its text is in the result.
+    """
+    reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
+    argument = asdict(wanted) | {"charset": page.charset, "reader": reader}
+    parts: dict[str, Any] = {}
+    content: Extraction | ParseError | None = None
+    try:
+        with closing(process.ask(PAGE, argument, page.body)) as answers:
+            for answer, _ in answers:
+                parts |= answer
+        if "sections" in parts:
+            content = from_json(parts)
+    except ParseError as error:
+        if (wanted.links and "links" not in parts) or (wanted.is_drawn and "is_drawn" not in parts):
+            raise
+        content = error if wanted.text else None
+    blocks = checked_blocks(parts["blocks"]) if parts.get("blocks") else None
+    reading = Reading(content, wanted.template, blocks) if content is not None or blocks is not None else None
+    return Parts(parts.get("links", {}), parts.get("is_drawn") is True, reading)
+
+
+def checked_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
+    """Return blocks of an answer of the reader process, which is not trusted; None if they are none."""
+    try:
+        numbers = [
+            (_hash(outer), _hash(place), _hash(text), bool(is_linked))
+            for outer, place, text, is_linked in islice(found["blocks"], MOST_BLOCKS)
+        ]
+        return PageBlocks(_hash(found["about"]), tuple(numbers))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _hash(value: Any) -> int:
+    number = int(value)
+    if not 0 <= number < _HASHES:
+        raise ValueError("not a hash")
+    return number
 
 
 def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, spare: Spare = nobody) -> Document:
@@ -65,10 +134,16 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, s
         raise ParseError("binary data instead of text")
     if reader is None or reader == CONTAINER:
         raise ParseError(f"content type {content_type} is not read")
-    if process is None:
+    reading = page.reading
+    if reading is not None and reading.content is not None:
+        if isinstance(reading.content, ParseError):
+            raise reading.content
+        content, scans = reading.content, Scans()
+    elif process is None:
         with borrowed() as process:
             return parse(page, process, ocr, spare)
-    content, scans = _read(reader, page, process, ocr, spare)
+    else:
+        content, scans = _read(reader, page, process, ocr, spare)
     if content.is_link_list:
         raise LinkList("a list of links")
     sections = tuple(_in_order(content.sections, scans.sections))

@@ -30,14 +30,12 @@ from indexer.read.formats import (
     ATTACHMENTS,
     CONTAINER,
     FORMS,
-    LINKS,
     LISTING,
     MODULES,
     OCR_MODULES,
     PACKED_READERS,
+    PAGE,
     SCANS,
-    SCRIPTS,
-    TEMPLATE,
 )
 from indexer.read.gzipped import MAGIC, unpacked
 from indexer.read.isolation.confinement import confine, hide
@@ -120,9 +118,11 @@ def serve(memory: int) -> None:
         write_message(answers, {"pid": os.getpid(), "confinement": confine(memory)})
         while (asked := read_message(asks, _LONGEST_REQUEST)) is not None:
             request, body = asked
-            signal.setitimer(signal.ITIMER_PROF, request["seconds"] + _GRACE)  # CPU time; the signal ends the process
+            seconds = request["seconds"] + _GRACE  # of CPU time for each part; the signal ends the process
+            signal.setitimer(signal.ITIMER_PROF, seconds)
             for fields, data in answer(request["reader"], request["argument"], body):
                 write_message(answers, fields, data)
+                signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def preload() -> None:
@@ -156,7 +156,7 @@ def load_ocr(engine: str) -> None:
         _readers.update(loaded)
 
 
-def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Yield what a reader finds, as messages; the last one says `done`, or the `error` that ended it."""
     module = _readers.get(reader)
     if module is None:
@@ -169,14 +169,18 @@ def answer(reader: str, argument: str | None, body: bytes) -> Iterator[tuple[dic
             for member in module.members(body, int(most), no_images):
                 fields = asdict(member)
                 yield fields, fields.pop("body")
-        elif reader in (LINKS, LISTING, FORMS, SCANS, SCRIPTS):
+        elif reader == PAGE:
+            text = yield from module.parts(body, argument)
+            if text is not None:
+                yield from answer(text[0], text[1], body)
+                return
+        elif reader in (LISTING, FORMS, SCANS):
             yield module.find(body, argument) | {"done": True}, b""
             return
         else:
             if reader in PACKED_READERS and body.startswith(MAGIC):
                 body = unpacked(body)
-            found = module.find(body, argument) if reader == TEMPLATE else to_json(module.read(body, argument))
-            yield found | {"done": True}, b""
+            yield to_json(module.read(body, argument)) | {"done": True}, b""
             return
     except GeneratorExit:
         raise

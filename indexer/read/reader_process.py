@@ -53,14 +53,12 @@ class ReaderProcess:
         self._is_interrupted = False
         self.confinement: dict[str, str] = {}  # what holds the process, by name; empty where the system has none of it
 
-    def ask(
-        self, reader: str, argument: str | None, body: bytes
-    ) -> Generator[tuple[dict[str, Any], bytes], None, None]:
+    def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
         """Have a document read: gives the reader's answers, each with bytes that belong to it.
 
         Args:
             reader: module that reads it, see `indexer.read.formats`.
-            argument: charset that a server said a text has, or the longest member that an archive may have.
+            argument: what that needs to know, such as the charset of a text, or the longest member of an archive.
             body: the document.
 
         Raises:

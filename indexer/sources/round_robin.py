@@ -9,12 +9,14 @@ from indexer.config import CrawlLimits
 from indexer.crawl.access.session import Sessions
 from indexer.crawl.crawler import crawl
 from indexer.crawl.journal import Journal
+from indexer.crawl.links import ONLY_LINKS
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.traffic import Traffic
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import OCR_OFF
-from indexer.records import Item
+from indexer.read.parsing import Wanted
+from indexer.records import Item, Page
 from indexer.sources.duplicates import Duplicates
 from indexer.sources.folders.folder import read_path
 from indexer.sources.git.address import is_repository
@@ -112,7 +114,8 @@ def read_sources(
     def start(source: str) -> Items:
         study = partial(templates.study, source) if templates is not None else None
         own, due = limits.of(source), told(source)
-        lane = (source, own, due, earlier, traffic, journal, study, sessions, mirrors, browser, no_images)
+        wanted = partial(templates.wanted, source) if templates is not None else lambda _: ONLY_LINKS
+        lane = (source, own, due, earlier, traffic, journal, study, sessions, mirrors, browser, no_images, wanted)
         return _read_one(*lane)
 
     if SOURCE in sources and pushed is not None:
@@ -157,6 +160,7 @@ def _read_one(
     mirrors: Mirrors | None,
     browser: Browser,
     no_images: str,
+    wanted: Callable[[Page], Wanted],
 ) -> Items:
     scheme = SCHEME.match(source)
     if scheme is None:
@@ -172,4 +176,4 @@ def _read_one(
             f"{source}: cannot index this scheme; name an http or https address, git+https:// or git+file:// and a "
             "repository, s3://, gs:// or az:// and a bucket, a folder or a file"
         )
-    return crawl(source, limits, found, earlier, traffic, journal, sessions, browser)
+    return crawl(source, limits, found, earlier, traffic, journal, sessions, browser, wanted)

@@ -1,23 +1,23 @@
 """Learns the templates of sources, the text that pages share around their own, and keeps them with the index.
 
-The first pages of a site, or a spread over a folder, are read twice: once to find what they have in common. Which pages
-these are depends on the source alone. A template holds for later builds too, so that unchanged pages need not be read
-again; it is learnt again when all pages are read again, or when most of the sample has changed, as after a redesign.
+A template is learnt from the first pages of a site, or from a spread over a folder: which they are depends on the
+source alone. Pages that were read before it was known, and that have some of it, are read again. It holds for later
+builds too, so that unchanged pages need not be read again; it is learnt again when all pages are read again, or when
+most of the sample has changed, as after a redesign.
 """
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import replace
-from itertools import islice
-from typing import Any, TypeGuard, TypeVar
+from typing import TypeGuard, TypeVar
 from urllib.parse import urlsplit
 
 from indexer.errors import ParseError
-from indexer.read.formats import HTML, TEMPLATE, effective_type, reader_of
-from indexer.read.html.template import MOST_BLOCKS, Template
+from indexer.read.formats import HTML, effective_type, reader_of
+from indexer.read.html.template import MOST_BLOCKS, Template, read_template
+from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import borrowed
-from indexer.records import Item, Known, Page
+from indexer.records import Item, Known, Page, PageBlocks, Reading
 
 SAMPLE = 40  # pages
 _LARGEST, _MOST_ITEMS = 20_000_000, 200  # bytes of pages, and items, of a source that are waited for at most
@@ -28,7 +28,6 @@ _LINKED_SHARE = 0.8  # the same for links
 _CHANGED = 0.8  # of the sample: a new design
 _TWICE = 2  # as at the top of a page and at its end
 _MOST = 512  # hashes of each kind in a template
-_HASHES = 1 << 64  # there are
 
 Items = Generator[Item, None, None]
 T = TypeVar("T")
@@ -43,17 +42,34 @@ def spread(pages: Iterable[T], count: int) -> Iterator[T]:
 class Templates:
     """Learns the templates of sources, and attaches them to pages."""
 
-    def __init__(self, kept: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True) -> None:
+    def __init__(
+        self,
+        kept: Mapping[str, str] | None = None,
+        is_new: Callable[[Page], bool] = lambda _: True,
+        *,
+        reads_text: bool = True,
+    ) -> None:
         """Start from the result of `kept` after an earlier build.
 
         Args:
             kept: templates by source.
             is_new: whether the earlier build did not read a page in its present form.
+            reads_text: whether the text of pages is read here, and not by a cluster.
         """
         self._known = dict(kept or {})
         self._studied: set[str] = set()
         self._samples: dict[str, _Sample] = {}  # of sources that are being studied
+        self._readings: dict[str, Reading] = {}  # of pages that are given later, by the hash of their content
         self._is_new = is_new
+        self._reads_text = reads_text
+
+    def wanted(self, source: str, page: Page) -> Wanted:
+        """Return which parts of a fetched page are read beside its links; may be called in any thread."""
+        if not self._is_new(page):
+            return Wanted()
+        template = self._known.get(source, "") if is_html(page) else ""
+        blocks = is_html(page) and not template and source not in self._studied
+        return Wanted(text=self._reads_text, blocks=blocks, template=template)
 
     def kept(self, sources: Iterable[str]) -> dict[str, str]:
         """Return the known templates of these sources, by source."""
@@ -98,21 +114,50 @@ class Templates:
             new = sum(isinstance(page, Page) and self._is_new(page) for page in sample.pages)
             if new < max(_LEAST_PAGES, _CHANGED * len(sample.pages)):
                 return
-        learnt = learn(_blocks_of(page for page in sample.pages if isinstance(page, Page)))
+        learnt = learn(self._blocks_of(page for page in sample.pages if isinstance(page, Page)))
         if learnt is not None:
             self._known[source] = str(learnt)
 
     def _with(self, source: str, item: Item) -> Item:
-        template = self._known.get(source)
-        return replace(item, template=template) if template and is_html(item) else item
+        if not is_html(item):
+            return item
+        template = self._known.get(source, "")
+        reading = item.reading or self._readings.pop(item.content_hash, None)
+        if reading is not None and reading.template != template and _may_have(reading, template):
+            reading = None
+        return replace(item, template=template, reading=reading)
+
+    def _blocks_of(self, pages: Iterable[Page]) -> Iterator[PageBlocks]:
+        """Yield the blocks of pages; those that are read for them here are not read again for their text."""
+        for page in pages:
+            reading = page.reading
+            if reading is None or reading.blocks is None:
+                try:
+                    with borrowed() as process:
+                        reading = read_parts(page, Wanted(blocks=True, text=self._reads_text), process).reading
+                except ParseError:
+                    continue
+            if reading is not None:
+                self._readings[page.content_hash] = reading
+                if reading.blocks is not None:
+                    yield reading.blocks
 
 
-def learn(pages: Iterable[Mapping[str, Any]]) -> Template | None:
-    """Learn the template of pages, each a result of `html_template.find`; return None if they are too few.
+def _may_have(reading: Reading, template: str) -> bool:
+    """Return whether a page that was read without a template may have some of it."""
+    if reading.template or reading.blocks is None or len(reading.blocks.blocks) == MOST_BLOCKS:
+        return True
+    texts, places = read_template(template).texts, read_template(template).places
+    blocks = reading.blocks.blocks
+    return any(text in texts or (is_linked and place in places) for _, place, text, is_linked in blocks)
+
+
+def learn(pages: Iterable[PageBlocks]) -> Template | None:
+    """Learn the template of pages; return None if they are too few.
 
     Pages with the same headings, such as versions of one, count once: what they share is their own text.
     """
-    different = {page["about"]: page["blocks"] for page in pages}
+    different = {page.about: page.blocks for page in pages}
     if len(different) < _LEAST_PAGES:
         return None
     around: dict[int, int] = {}  # place: the one it is in
@@ -159,35 +204,6 @@ class _Sample:
         self._bytes += len(item.body) if isinstance(item, Page) else 0
         if isinstance(item, Known) or is_html(item):
             self.pages.append(item)
-
-
-def _blocks_of(pages: Iterable[Page]) -> Generator[dict[str, Any], None, None]:
-    with borrowed() as process:
-        for page in pages:
-            try:
-                with closing(process.ask(TEMPLATE, page.charset, page.body)) as answers:
-                    [(answer, _)] = answers
-                yield checked(answer)
-            except ParseError:  # whoever reads it for its text says so
-                continue
-
-
-def checked(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a checked copy of the reader process's answer, which is untrusted; raises ParseError if it is invalid."""
-    try:
-        blocks = [
-            (_number(around), _number(place), _number(text), bool(linked))
-            for around, place, text, linked in islice(answer["blocks"], MOST_BLOCKS)
-        ]
-        return {"about": _number(answer["about"]), "blocks": blocks}
-    except (KeyError, TypeError, ValueError) as error:
-        raise ParseError("the reader process returned invalid data") from error
-
-
-def _number(given: int) -> int:
-    if not 0 <= int(given) < _HASHES:
-        raise ValueError("no hash")
-    return int(given)
 
 
 def is_html(item: Item) -> TypeGuard[Page]:

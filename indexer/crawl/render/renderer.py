@@ -1,7 +1,7 @@
 """Draws the pages of one site that need it: decides which, has them drawn, and makes pages of the documents."""
 
 import threading
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -16,9 +16,9 @@ from indexer.crawl.render.resources import Budget, Resources
 from indexer.crawl.robots import Robots
 from indexer.crawl.traffic import Traffic
 from indexer.crawl.turns import Turns
-from indexer.errors import FetchError, ParseError
+from indexer.errors import FetchError
 from indexer.generation.manifest import Manifest
-from indexer.read.formats import SCRIPTS
+from indexer.read.parsing import Wanted
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Page, Skip
 from indexer.urls import normalise, origin
@@ -81,14 +81,24 @@ class Renderer:
         """Return what scripts asked for and were refused since the last time."""
         return self._resources.refused() if self._resources is not None else []
 
-    def wants(self, page: Page) -> bool:
-        """Return whether a page is to be drawn. Raises FetchError if that cannot be found out."""
+    def wanted(self, page: Page, wanted: Wanted) -> Wanted:
+        """Return which parts are read of a page that may have to be drawn."""
+        if self._resources is None or page.content_type not in _MARKUP:
+            return wanted
+        if self._limits.render == "on":
+            return Wanted()
+        return replace(wanted, is_drawn=_has_script(page))
+
+    def wants(self, page: Page, links: Links) -> bool:
+        """Return whether a page is to be drawn."""
         if self._resources is None or page.content_type not in _MARKUP:
             return False
-        return self._limits.render == "on" or self._needs(page)
+        return self._limits.render == "on" or links.is_drawn
 
-    def draw(self, page: Page, links: Links) -> tuple[Page, Links]:
+    def draw(self, page: Page, links: Links, wanted: Callable[[Page], Wanted]) -> tuple[Page, Links]:
         """Return a page, and its links, as its scripts draw it; `links` are those of the page as it was fetched.
+
+        `wanted` returns which parts of the drawn page are read beside its links.
 
         What comes of it depends on more than its own address, so it has no validators: the next build asks for it, and
         draws it, again.
@@ -114,9 +124,10 @@ class Renderer:
             self._stop,
         )
         done = self._page(page, drawn)
-        if (why := self._missing(drawn, budget)) and self._needs(done):
+        why = self._missing(drawn, budget)
+        found = read_links(done, self._lend, replace(wanted(done), is_drawn=bool(why) and _has_script(done)))
+        if found.is_drawn:
             raise Unavailable(f"its scripts have not drawn it: {why}")
-        found = read_links(done, self._lend)
         moves = (normalise(page.url, url) for url in drawn.moves)
         there = (url for url in moves if url is not None and origin(url) == origin(page.url))
         asks = links.asks_password or found.asks_password
@@ -139,16 +150,9 @@ class Renderer:
         late = f"they were not done within {self._limits.render_timeout:g} s" if drawn.is_late else ""
         return budget.unavailable or late
 
-    def _needs(self, page: Page) -> bool:
-        """Whether scripts are to draw a page, by `indexer.read.html.main_content`."""
-        if b"<script" not in page.body.lower():
-            return False
-        try:
-            with self._lend() as process, closing(process.ask(SCRIPTS, page.charset, page.body)) as answers:
-                [(answer, _)] = answers
-        except ParseError as error:
-            raise FetchError(f"its markup cannot be read: {error}") from error
-        return answer.get("is_drawn") is True
+
+def _has_script(page: Page) -> bool:
+    return b"<script" in page.body.lower()
 
 
 def _mode_of(live: Manifest, source: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from indexer.records import Chunk, Document, Page, Parsed, ScanCounts, Stated, access_from_json
 
-_PAGE = tuple(field.name for field in fields(Page) if field.name != "body")
+_PAGE = tuple(field.name for field in fields(Page) if field.name not in ("body", "reading"))
 _DOCUMENT = tuple(
     field.name for field in fields(Document) if field.name not in ("sections", "metadata", "scans", "access", "notes")
 )

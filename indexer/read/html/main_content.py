@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from indexer.decoding import decode
 from indexer.read.extraction import Extraction
@@ -216,11 +215,6 @@ _BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
 _NOT_EMPTY = frozenset(
     "img picture svg canvas video audio iframe object embed input select textarea button form".split()
 )
-
-
-def find(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Return whether scripts draw a page, JSON-ready; `argument` is its charset. Raises as `parse_html` does."""
-    return {"is_drawn": is_drawn(decode(body, argument or None, markup=True))}
 
 
 def is_drawn(markup: str) -> bool:
