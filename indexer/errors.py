@@ -27,8 +27,7 @@ IndexerError
     ├── StoreAddressError   an address that names no store, or one whose extra is not installed
     ├── StoreUnreachable    it gives no answer, or not in time; this may pass
     ├── StoreRefused        it does not know the credentials, or refuses the request
-    ├── StoreConflict       the generation is live, and would have to be changed or removed
-    └── PartsDiffer         the parts of an index cannot be searched as one: names them and what differs
+    └── StoreConflict       the generation is live, and would have to be changed or removed
 """
 
 from embedder.errors import PilotlightError
@@ -158,7 +157,3 @@ class StoreRefused(StoreError):
 
 class StoreConflict(StoreError):
     """A generation that is live, and would have to be changed or removed."""
-
-
-class PartsDiffer(StoreError):
-    """Parts of an index that cannot be searched as one."""

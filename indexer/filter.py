@@ -152,7 +152,8 @@ class Filter:
             found += (_readable(lists, names) for lists in AccessLists._fields)
         for alternatives in self.also:
             each = tuple(one.conditions() for one in alternatives)
-            found += each[0] if len(each) == 1 else (AnyOf(each),)
+            if () not in each:  # an alternative without conditions allows every document
+                found += each[0] if len(each) == 1 else (AnyOf(each),)
         return tuple(found)
 
     def allows(self, document: Document) -> bool:

@@ -6,7 +6,6 @@ query: embed a query and answer a query, inside one process, beside the publishe
 rerank: score --chunks texts for a query by a cross-encoder, beside CrossEncoder, ONNX Runtime and OpenVINO
 index: index the same chunks, beside the script; from --chunks 10000 on, write an index of perturbed passages
 search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
-scopes: search parts of --chunks passages, by chance and of one subject, as a key with a scope does: time, recall
 cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
 crawl: fetch and parse two manuals over loopback, beside LangChain's RecursiveUrlLoader
 ray:   index a manual on a Ray cluster of this machine, beside a build without one; --chunks is tokens a passage

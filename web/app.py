@@ -12,7 +12,7 @@ from rag.settings import Settings
 from web import compiled_templates, insights, openapi, problems
 from web.api import answers, changes, documents, embeddings, feedback, health, jobs, openai, rerank, search, suggestions
 from web.encoding import JsonProvider
-from web.guards import access, cors, limits, pacing
+from web.guards import access, cors, limits
 from web.observe import telemetry
 from web.pages import branding, document_page, embed, insights_page, search_page, status_page
 from web.path_prefix import PathPrefix, prefix_of
@@ -73,7 +73,6 @@ def create_app(
     branding.register(app, settings)
     problems.register(app)
     access.register(app, settings)
-    pacing.register(app)
     cors.register(app, settings)
     app.after_request(_protect)
     limits.register(app, settings)

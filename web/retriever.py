@@ -45,13 +45,12 @@ class Retriever(Protocol):
     def describe(self, collection: str = DEFAULT_COLLECTION) -> dict[str, Any]:
         """JSON-ready facts of the generation served: its id, counts, sources, the report of its build."""
 
-    def search(self, request: SearchRequest, embedded: QueryTokens | None = None, seen: Filter | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Return the passages that answer a query best.
 
         Args:
             request: what is searched for, and how.
             embedded: the query's vector and tokens, where `embed_queries` has made them already.
-            seen: the documents that there are for who asks; no other changes the answer. None means all.
 
         Raises:
             QueryError: the query cannot be answered as asked.
@@ -139,10 +138,7 @@ class Jobs(Protocol):
 
 
 class Pushes(Protocol):
-    """Documents that senders push; `rag.serving.pushed_queue.PushedQueue` satisfies it, and says what each raises.
-
-    `only` is for the documents that the caller may write; None: any.
-    """
+    """Documents that senders push; `rag.serving.pushed_queue.PushedQueue` satisfies it, and says what each raises."""
 
     def put(
         self,
@@ -157,17 +153,16 @@ class Pushes(Protocol):
         metadata: Mapping[str, str | Sequence[str]] | None = None,
         access: Mapping[str, Any] | None = None,
         collection: str = "default",
-        only: Filter | None = None,
     ) -> dict[str, Any]:
         """Accept a document. Raises DocumentRefused, JobConflict, QueueFull or StorageFull."""
 
-    def delete(self, url: str, collection: str = "default", only: Filter | None = None) -> dict[str, Any]:
+    def delete(self, url: str, collection: str = "default") -> dict[str, Any]:
         """Accept that one is to go. Raises PushedMissing, and as `put` does."""
 
-    def change(self, number: str, collection: str = "default", only: Filter | None = None) -> dict[str, Any]:
+    def change(self, number: str, collection: str = "default") -> dict[str, Any]:
         """Return one of these. Raises ChangeMissing or DocumentRefused."""
 
-    def queue(self, collection: str = "default", only: Filter | None = None) -> dict[str, Any]:
+    def queue(self, collection: str = "default") -> dict[str, Any]:
         """Return how much waits, and the latest changes. Raises DocumentRefused."""
 
     def waiting(self) -> dict[str, dict[str, Any]]:

@@ -141,14 +141,9 @@ class Generation:
         synonyms: Synonyms = NO_SYNONYMS,
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
-        seen: Filter | None = None,
     ) -> LexicalQuery:
-        """Read a query, as a user types it, for `search_words`; see `LexicalReader.read`.
-
-        With `seen`, BM25 and corrections count the documents that it allows as all there are.
-        """
-        counted = None if seen is None else self._lexical.statistics(seen, self.select(seen))
-        return self._lexical.read(query, synonyms, is_word, only, counted)
+        """Read a query, as a user types it, for `search_words`; see `LexicalReader.read`."""
+        return self._lexical.read(query, synonyms, is_word, only)
 
     def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
         """Return the titles and headings that go on as somebody types, of documents that a filter allows.

@@ -70,12 +70,10 @@ class Searchable(Protocol):
         synonyms: Synonyms = NO_SYNONYMS,
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
-        seen: Filter | None = None,
     ) -> LexicalQuery:
         """Read a query, as a user types it, for `search_words`.
 
-        What `is_word` knows is not corrected, and corrections are words of documents that a filter allows. With `seen`,
-        BM25 counts the documents that it allows as if there were no others, where the store can.
+        Words that `is_word` knows are not corrected, and corrections are words of documents that a filter allows.
         """
 
     def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:

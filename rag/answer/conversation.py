@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from indexer.generation.lexical.analysis import is_spaceless, words
-from indexer.generation.lexical.languages import STEMMERS, is_stop_word
+from indexer.generation.lexical.analysis import STEMMERS, is_spaceless, is_stop_word, words
 
 _ENOUGH = 4  # words that tell something, with which a question is understood without those before it
 _ENOUGH_SPACELESS = 10  # characters, in scripts without spaces

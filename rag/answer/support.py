@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.lexical.analysis import fold, terms_in, words
-from indexer.generation.lexical.languages import STEMMERS, is_stop_word
+from indexer.generation.lexical.analysis import STEMMERS, fold, is_stop_word, terms_in, words
 from rag.answer.statements import Statement
 from rag.query.results import Hit
 from rag.query.sentences import split_sentences

@@ -33,8 +33,11 @@ KEYS = (*LISTS, *DAYS, f"{METADATA}NAME")
 
 
 def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
-    """Return what is left of a filter in a generation: who asks is of no concern where nothing has an access list."""
-    return only if only is None or manifest.is_restricted else only.without_readers() or None
+    """Return a filter without its readers where no document of a generation has an access list; None for all."""
+    if only is None or manifest.is_restricted:
+        return only
+    bare = only.without_readers()
+    return bare if bare.conditions() else None
 
 
 def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:

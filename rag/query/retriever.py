@@ -48,11 +48,8 @@ _WORD_SEARCHES = 4  # at the same time; each takes a core for as long as a query
 class _Search:
     """One search on its way: the vectors of its query, once there are some, and the seconds that each stage took."""
 
-    def __init__(
-        self, request: SearchRequest, words: LexicalQuery, embedded: Vector | QueryTokens | None, *, is_part: bool
-    ) -> None:
+    def __init__(self, request: SearchRequest, words: LexicalQuery, embedded: Vector | QueryTokens | None) -> None:
         self.request = request
-        self.is_part = is_part  # there are documents that must not count
         self.words = words
         self.vector: Vector | None
         self.tokens: Vector | None  # of the query, float32 (tokens, width)
@@ -121,15 +118,12 @@ class Retriever:
         if self._reranker:
             self._reranker.warm()
 
-    def search(
-        self, request: SearchRequest, embedded: Vector | QueryTokens | None = None, seen: Filter | None = None
-    ) -> Answer:
+    def search(self, request: SearchRequest, embedded: Vector | QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best.
 
         Args:
             request: what is searched for, and how; its collection is of no concern here.
             embedded: the query's vector, float32 (dim,), or that and its tokens, where the caller has them already.
-            seen: the documents that there are for who asks; no other changes the answer. None means all.
 
         Raises:
             QueryError: the query cannot be answered as asked.
@@ -139,13 +133,12 @@ class Retriever:
         request.check(self.limits)
         if request.rerank and self._reranker is None:
             raise RerankOff
-        seen = in_force(seen, self.generation.manifest)
-        if seen:
-            request = replace(request, filter=request.only & seen if request.only else seen)
+        if request.filter:
+            request = replace(request, filter=in_force(request.only, self.generation.manifest))
         words = self.generation.read_query(
-            request.query, self._synonyms.current(), self.embedder.has_word, request.only, seen
+            request.query, self._synonyms.current(), self.embedder.has_word, request.only
         )
-        search = _Search(request, words, embedded, is_part=seen is not None)
+        search = _Search(request, words, embedded)
         return self._present(search, self._rank(search, self._candidates(search)))
 
     def _candidates(self, search: _Search) -> Iterator[_Candidates]:
@@ -222,8 +215,6 @@ class Retriever:
         else:
             ranking = single(next(filter(None, found[:2])), is_dense=found.dense is not None)
         repetition = self.generation.repetition(ranking.rows)
-        if search.is_part:  # which texts repeat was counted in all documents
-            repetition = np.zeros_like(repetition)
         low = lowered(ranking, repetition)
         boosted = self._boosts.apply(low, self.generation)
         if search.trace:

@@ -26,7 +26,7 @@ from indexer.urls import is_loopback
 from rag.clock import timestamp
 from rag.errors import KeysError, SettingsError
 from rag.query.filters import Filter, FilterError
-from rag.serving.scope import AREAS, EVERYTHING, Part, Scope
+from rag.serving.scope import EVERYTHING, MUST_BE_WHOLE, Part, Scope
 from rag.settings import Settings
 
 __all__ = ["KeyFile", "KeyRing", "check_exposure", "is_loopback"]
@@ -37,7 +37,7 @@ ORIGINS_ARE = "it is written as https://docs.example.org or http://localhost:300
 _RANDOM_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
-_SCOPE_FIELDS = ("collections", "filter", "any_of", "readers")
+_PART_FIELDS = ("collections", "filter", "readers")
 _VERSION = 1
 _MOST_BYTES = 1_000_000
 
@@ -55,9 +55,10 @@ class Key:
 
     @property
     def sees(self) -> Scope:
-        """What it may see: one that others have, too, sees documents with an access list if it was made to be in it."""
-        is_passed_on = bool(self.origins) or any(part.filter for part in self.scope.parts)
-        return replace(self.scope, readers=self.scope.readers or frozenset()) if is_passed_on else self.scope
+        """The documents that it reads: with an access list only by its readers, if it is in pages or has a filter."""
+        if not self.origins and not any(part.filter for part in self.scope.parts):
+            return self.scope
+        return Scope(tuple(replace(part, readers=part.readers or frozenset()) for part in self.scope.parts))
 
 
 class KeyFile:
@@ -80,7 +81,7 @@ class KeyFile:
             keys = tuple(map(_key, content["keys"]))
             sound = content["version"] == _VERSION and all(
                 _NAME.fullmatch(key.name)
-                and key.role in (("read",) if key.origins or not key.scope.may_write else ROLES)
+                and key.role in (("read",) if key.origins else ROLES)
                 and re.fullmatch("[0-9a-f]{64}", key.sha256)
                 and all(map(is_origin, key.origins))
                 for key in keys
@@ -89,6 +90,11 @@ class KeyFile:
             sound = False
         if not sound:
             raise KeysError(f"{self.path} is not a valid key file: restore it, or delete it and create new keys")
+        for key in keys:
+            if key.role == "write" and not key.scope.may_write:
+                raise KeysError(
+                    f"{self.path}: key {key.name!r} writes below a filter, which was removed: {MUST_BE_WHOLE}"
+                )
         return keys
 
     def add(
@@ -97,10 +103,10 @@ class KeyFile:
         """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
 
         With `origins`, it is one that pages of these sites may show: good for searches from them alone.
-        With a `scope`, nothing else exists for it, and below a filter it writes what the filter allows.
+        With a `scope`, it is good for these collections and documents alone.
 
         Raises KeysError: the name is taken or cannot be one, the role is unknown, the key is too short or there
-        already, an origin is none, a key for pages or below a filter is to write, a collection cannot be called so, or
+        already, an origin is none, a key for pages or with a filter is to write, a collection cannot be called so, or
         the file cannot be written.
         """
         if not _NAME.fullmatch(name):
@@ -113,7 +119,9 @@ class KeyFile:
         if origins and role != "read":
             raise KeysError("everybody can see a key in a page: with --origin, the role must be read")
         if role == "write" and not scope.may_write:
-            raise KeysError(f"with the role write, {AREAS}")
+            raise KeysError(
+                f"a key that sees some documents of a collection cannot have the role write: {MUST_BE_WHOLE}"
+            )
         for collection in chain.from_iterable(part.collections or () for part in scope.parts):
             if not is_collection_name(collection):
                 raise KeysError(f"{collection[:80]!r} is not a name that a collection can have")
@@ -217,21 +225,24 @@ class KeyRing:
 
 def _key(fields: dict[str, Any]) -> Key:
     """Read a record of the file. Raises ValueError, TypeError, KeyError, AttributeError or FilterError."""
-    wholly = {name: fields[name] for name in ("collections", "filter") if name in fields}
-    several, readers = fields.get("any_of"), fields.get("readers")
-    parts = tuple(map(_part, [wholly] if several is None else several))
-    if not parts or (readers is not None and not _are_texts(readers)):
-        raise ValueError("any_of must name parts, and readers be a list of names")
-    scope = Scope(parts, None if readers is None else frozenset(readers))
-    own = {name: value for name, value in fields.items() if name not in _SCOPE_FIELDS}
-    return Key(**{**own, "origins": tuple(fields.get("origins", ())), "scope": scope})
+    together = {name: fields[name] for name in _PART_FIELDS if name in fields}
+    several = fields.get("any_of")
+    parts = [together] if several is None else [{**together, **each} for each in several]
+    if not parts:
+        raise ValueError("any_of must name parts")
+    known = {name: value for name, value in fields.items() if name not in (*_PART_FIELDS, "any_of")}
+    return Key(**{**known, "origins": tuple(fields.get("origins", ())), "scope": Scope(tuple(map(_part, parts)))})
 
 
 def _part(fields: dict[str, Any]) -> Part:
-    names, wanted = fields.get("collections"), fields.get("filter")
-    if fields.keys() - {"collections", "filter"} or (names is not None and not _are_texts(names)):
-        raise ValueError("collections must be a list of names")
-    return Part(None if names is None else frozenset(names), None if wanted is None else Filter.parse(wanted) or None)
+    names, wanted, readers = map(fields.get, _PART_FIELDS)
+    if fields.keys() - set(_PART_FIELDS) or not all(each is None or _are_texts(each) for each in (names, readers)):
+        raise ValueError("collections and readers must be lists of names")
+    return Part(
+        None if names is None else frozenset(names),
+        None if wanted is None else Filter.parse(wanted) or None,
+        None if readers is None else frozenset(readers),
+    )
 
 
 def _are_texts(value: object) -> bool:
@@ -246,15 +257,15 @@ def _row(key: Key) -> dict[str, Any]:
 
 
 def scope_fields(scope: Scope) -> dict[str, Any]:
-    """Return what the record of a key says of its scope, JSON-ready."""
+    """Return the scope of a key as its record has it, JSON-ready."""
     parts = list(map(_part_fields, scope.parts))
-    fields = parts[0] if len(parts) == 1 else {"any_of": parts}
-    return fields if scope.readers is None else {**fields, "readers": sorted(scope.readers)}
+    return parts[0] if len(parts) == 1 else {"any_of": parts}
 
 
 def _part_fields(part: Part) -> dict[str, Any]:
     fields: dict[str, Any] = {} if part.collections is None else {"collections": sorted(part.collections)}
-    return fields | ({"filter": part.filter.as_dict()} if part.filter else {})
+    fields |= {"filter": part.filter.as_dict()} if part.filter else {}
+    return fields if part.readers is None else {**fields, "readers": sorted(part.readers)}
 
 
 def is_origin(text: object) -> bool:

@@ -132,7 +132,7 @@ class LiveRetriever:
             "fingerprint": manifest.fingerprint,
         }
 
-    def search(self, request: SearchRequest, embedded: QueryTokens | None = None, seen: Filter | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Answer from the live generation of a collection; see `Retriever.search`.
 
         A query that comes while the process is starting waits: with several workers, another may already be serving,
@@ -145,7 +145,7 @@ class LiveRetriever:
             DeadlinePassed: there was not time enough.
         """
 
-        return self._ask(request.collection, lambda retriever: retriever.search(request, embedded, seen))
+        return self._ask(request.collection, lambda retriever: retriever.search(request, embedded))
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
         """Embed texts; see `ServedModel.embed`. Raises ModelMissing, NotReady or DeadlinePassed."""

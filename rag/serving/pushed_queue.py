@@ -33,8 +33,8 @@ from indexer.read.access_list import MOST_NAMES as MOST_READERS
 from indexer.read.access_list import readers_of
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.metadata import LONGEST_NAME, LONGEST_VALUE, collect, day_of, language_of
-from indexer.records import AccessLists, Document, Page, Stated
-from indexer.sources.pushed_store import QUEUED, SOURCE, Change, PushedStore
+from indexer.records import Page, Stated
+from indexer.sources.pushed_store import SOURCE, Change, PushedStore
 from indexer.urls import has_user, normalise
 from rag.errors import (
     ChangeMissing,
@@ -46,7 +46,6 @@ from rag.errors import (
     StorageFull,
     TypeNotRead,
 )
-from rag.query.filters import Filter
 from rag.settings import Settings
 
 __all__ = [
@@ -60,7 +59,6 @@ __all__ = [
 ]
 PUSHED_TYPES = sorted(CONTENT_TYPES)
 RUNNER = (sys.executable, "-m", "rag.commands.pushed_runner")
-OUTSIDE = "is none that may be written here in your name, with what is stated of the document"
 MOST_QUEUED = 10_000  # changes of one collection that wait
 MOST_SHOWN = 100  # changes that are listed
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -105,7 +103,6 @@ class PushedQueue:
         metadata: Mapping[str, str | Sequence[str]] | None = None,
         access: Mapping[str, Any] | None = None,
         collection: str = DEFAULT,
-        only: Filter | None = None,
     ) -> dict[str, Any]:
         """Accept a document in place of what its address had; it is on the disk when this returns.
 
@@ -121,7 +118,6 @@ class PushedQueue:
             metadata: text, or several, by name.
             access: who may read it, besides what it says itself: `users` and `groups`; None: everybody.
             collection: which one; made if it is missing.
-            only: which documents the sender may write; None: any.
 
         Returns:
             The change, JSON-ready, as `change` does.
@@ -148,8 +144,6 @@ class PushedQueue:
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
             stated=_stated(title, language, date, metadata or {}, access),
         )
-        if only and not (only.allows(document_at(page)) and _is_free(store, page.url, only)):
-            raise DocumentRefused("url", OUTSIDE)
         with self._writing(collection, len(body)):
             facts = store.facts()
             if facts.queued >= MOST_QUEUED:
@@ -158,35 +152,29 @@ class PushedQueue:
                 raise StorageFull("the documents of this collection would have more bytes than max_total_bytes allows")
             return self._accepted(store.put(page), collection)
 
-    def delete(self, url: str, collection: str = DEFAULT, only: Filter | None = None) -> dict[str, Any]:
+    def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Accept that a document that was pushed is to go; that is on the disk when this returns.
 
-        Returns the change. Raises PushedMissing where there is none that may be written, and as `put` does.
+        Returns the change. Raises PushedMissing where there is none, and as `put` does.
         """
         store, address = self._store(collection), address_of(url)
         with self._writing(collection, 0):
-            if not store.has(address) or not _is_free(store, address, only):
+            if not store.has(address):
                 raise PushedMissing(address, collection)
             return self._accepted(store.remove(address), collection)
 
-    def change(self, number: str, collection: str = DEFAULT, only: Filter | None = None) -> dict[str, Any]:
+    def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Return a change and what became of it, JSON-ready. Raises ChangeMissing, or DocumentRefused."""
         store = PushedStore(self._folder(collection))
         found = store.change(int(number)) if _NUMBER.fullmatch(number) else None
-        if found is None or not _is_free(store, found.url, only):
+        if found is None:
             raise ChangeMissing(number, collection)
         return _described(found, collection)
 
-    def queue(self, collection: str = DEFAULT, only: Filter | None = None) -> dict[str, Any]:
-        """Return how much waits, why it could not be indexed, and the latest changes, the last one first.
-
-        To whoever may write some documents alone, of these: counted are the latest changes, and nothing else is told.
-        """
+    def queue(self, collection: str = DEFAULT) -> dict[str, Any]:
+        """Return how much waits, why it could not be indexed, and the latest changes, the last one first."""
         store = PushedStore(self._folder(collection))
-        found = [change for change in store.changes(MOST_SHOWN) if _is_free(store, change.url, only)]
-        changes = [_described(change, collection) for change in found]
-        if only:
-            return queue_of(changes, collection)
+        changes = [_described(change, collection) for change in store.changes(MOST_SHOWN)]
         return {"collection": collection, **store.facts().as_dict(), "failed": store.failed(), "changes": changes}
 
     def waiting(self) -> dict[str, dict[str, Any]]:
@@ -265,48 +253,6 @@ class PushedQueue:
                     pass_fds=[lock.fileno()],
                 )
         threading.Thread(target=process.wait, name="pilotlight-pushed-wait", daemon=True).start()  # so no zombie stays
-
-
-def queue_of(changes: Sequence[dict[str, Any]], collection: str) -> dict[str, Any]:
-    """Return what is told of a queue to whoever may know of these changes alone."""
-    queued = [change["at"] for change in changes if change["state"] == QUEUED]
-    counts = {"queued": len(queued), "failed": sum(change["state"] == "failed" for change in changes)}
-    untold = dict.fromkeys(("documents", "bytes", "error"))
-    return {"collection": collection, "oldest": min(queued, default=None), "changes": changes} | counts | untold
-
-
-def document_id_of(url: str) -> str:
-    """Return the id of the document that is or would be pushed to an address. Raises DocumentRefused."""
-    return document_id(address_of(url))
-
-
-def document_at(page: Page) -> Document:
-    """Return a document as far as it follows from what was stated of it, whatever it turns out to say."""
-    stated = page.stated
-    return Document(
-        url=page.url,
-        source=page.source,
-        title=stated.title,
-        sections=(),
-        content_hash="",
-        etag=None,
-        last_modified=None,
-        fetched_at=page.fetched_at,
-        content_type=page.content_type,
-        language=stated.language,
-        date=stated.date,
-        metadata=dict(stated.metadata),
-        access=AccessLists(stated.access),
-    )
-
-
-def _is_free(store: PushedStore, url: str, only: Filter | None) -> bool:
-    """Return whether nothing was pushed to an address, or something that a filter allows, whether it is there still."""
-    if only is None:
-        return True
-    with store.read() as reader:
-        page = reader.described(url)
-        return not reader.was_told(url) if page is None else only.allows(document_at(page))
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:

@@ -1,31 +1,47 @@
-"""What a caller may see: named collections, and within them the documents that a filter allows."""
+"""Scopes: the collections, and in them the documents, that a caller may read.
+
+A scope is a filter that is ANDed to every request of its caller (`web.guards.scoped_retriever`), nothing more: scores
+and counts of words are those of the whole collection. Only a collection of its own tells nothing of its documents.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 
 from rag.query.filters import Filter
+
+MUST_BE_WHOLE = "writing needs an unrestricted role: give what is written there a collection of its own"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some collections, and the documents in them that a filter allows."""
+    """The documents of some collections that a filter allows and whose access lists have one of some names."""
 
-    collections: frozenset[str] | None = None  # by name, whether or not they are there; None: all
-    filter: Filter | None = None  # for the documents of all of these; None: all
+    collections: frozenset[str] | None = None  # names, whether or not these collections exist; None: all
+    filter: Filter | None = None  # None: all documents
+    readers: frozenset[str] | None = None  # such as group:staff; None: whatever access lists documents have
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has every document of its collections."""
+        return self.filter is None and self.readers is None
 
     def has(self, collection: str) -> bool:
-        """Return whether documents of a collection of this name may be seen, should there be any."""
+        """Return whether it has documents of a collection of this name, if there are any."""
         return self.collections is None or collection in self.collections
+
+    def conditions(self) -> Filter:
+        """Return its filter and its readers as one filter; it is not whole."""
+        readers = None if self.readers is None else Filter(readers=self.readers)
+        if self.filter is None or readers is None:
+            return self.filter or readers or Filter()
+        return self.filter & readers
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A part of what is indexed. Whatever is outside of it does not exist for those who have it."""
+    """The documents that any of its parts has; without parts, none."""
 
-    parts: tuple[Part, ...] = (Part(),)  # what one of these has may be seen; none: nothing
-    # names by which access lists know the caller, such as group:staff; None: it sees documents whatever list they have
-    readers: frozenset[str] | None = None
+    parts: tuple[Part, ...] = (Part(),)
 
     @classmethod
     def of(cls, collections: Iterable[str] | None = None, filters: Iterable[Filter] = ()) -> "Scope":
@@ -35,45 +51,40 @@ class Scope:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is outside."""
-        return self.readers is None and Part() in self.parts
+        """Whether it has everything."""
+        return Part() in self.parts
 
     @property
     def may_write(self) -> bool:
-        """Whether what is said of an address to who writes there follows from the address, whatever others have."""
-        return all(part.filter is None or part.filter.url_prefix or part.filter.path for part in self.parts)
+        """Whether its caller may have the role write: whoever writes a collection reads all of it."""
+        return all(part.is_whole for part in self.parts)
 
     def has(self, collection: str) -> bool:
-        """Return whether a collection of this name may be seen, should it be there."""
+        """Return whether it has documents of a collection of this name, if there are any."""
         return any(part.has(collection) for part in self.parts)
 
     def has_whole(self, collection: str) -> bool:
-        """Return whether all documents of a collection may be seen."""
-        return self.has(collection) and self.narrowed(collection, None) is None
+        """Return whether it has every document of a collection."""
+        return any(part.is_whole and part.has(collection) for part in self.parts)
 
     def among(self, collections: Iterable[str]) -> list[str]:
-        """Return those of some collections that may be seen, in the same order."""
+        """Return the collections of which it has documents, in the same order."""
         return [name for name in collections if self.has(name)]
 
     def narrowed(self, collection: str, wanted: Filter | None) -> Filter | None:
-        """Return a filter for the documents of a collection that another allows and that may be seen; None for all."""
-        filters = [part.filter for part in self.parts if part.has(collection)]
-        own = None if None in filters else Filter.any_of(filter(None, filters))
-        people = None if self.readers is None else Filter(readers=self.readers)
-        found = wanted
-        for each in filter(None, (own, people)):
-            found = found & each if found else each
-        return found
+        """Return a filter of a request to a collection, ANDed with that of the scope; None for all documents."""
+        if self.has_whole(collection):
+            return wanted
+        allowed = Filter.any_of(part.conditions() for part in self.parts if part.has(collection))
+        return wanted & allowed if wanted else allowed
 
-    def __or__(self, other: "Scope") -> "Scope":
-        """Return what one of two scopes has; the names of their readers are those of one caller."""
-        readers = None if self.readers is None or other.readers is None else self.readers | other.readers
-        return Scope(tuple(dict.fromkeys(chain(self.parts, other.parts))), readers)
+    def without_lists(self) -> "Scope":
+        """Return what it has where no document has an access list."""
+        return Scope(tuple(Part(part.collections, part.filter) for part in self.parts))
 
 
 EVERYTHING = Scope()
-AREAS = "each filter must have a url_prefix or path: the addresses below which documents are written"
-UNLISTED = Scope(readers=frozenset())  # documents without an access list
+UNLISTED = Scope((Part(readers=frozenset()),))  # documents without an access list
 NOTHING = Scope(())
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from indexer.generation.layout import is_collection_name
 from rag.errors import SettingsError
 from rag.query.filters import Filter, FilterError
-from rag.serving.scope import AREAS
+from rag.serving.scope import MUST_BE_WHOLE
 from rag.suggestions import refuse_unknown
 
 _WHO = ("user", "group", "everybody")
@@ -25,7 +25,7 @@ class Rule:
     collections: frozenset[str] | None = None  # None: all
     filter: Filter | None = None  # None: all documents
     role: Literal["read", "write"] = "read"
-    everything: bool = False  # also documents whose access list does not have them
+    everything: bool = False  # of these collections, also documents whose access list does not have them
 
     def concerns(self, user: str, groups: Sequence[str]) -> bool:
         """Return whether it is for a user of these groups."""
@@ -48,8 +48,8 @@ def _rule(table: Mapping[str, Any], where: str) -> Rule:
         raise SettingsError(f"{where} must say whom it is for: user, group, or everybody = true")
     if not any(table.get(name) for name in ("collections", "filter", "everything")):
         raise SettingsError(f"{where} must say what may be seen: collections, filter, or everything = true")
-    if table.get("everything") and ("collections" in table or "filter" in table):
-        raise SettingsError(f"{where}: everything leaves no room for collections or a filter")
+    if table.get("everything") and "filter" in table:
+        raise SettingsError(f"{where}: everything leaves no room for a filter")
     role = table.get("role", "read")
     if role not in _ROLES:
         raise SettingsError(f"{where}: role must be one of {', '.join(_ROLES)}, not {role!r}")
@@ -63,8 +63,8 @@ def _rule(table: Mapping[str, Any], where: str) -> Rule:
         raise SettingsError(f"{where}: {error}") from error
     if wanted is not None and not wanted:
         raise SettingsError(f"{where}: filter must have a field")
-    if role == "write" and wanted and not (wanted.url_prefix or wanted.path):
-        raise SettingsError(f"{where}: with the role write, {AREAS}")
+    if role == "write" and not table.get("everything"):
+        raise SettingsError(f"{where}: the role write needs everything = true: {MUST_BE_WHOLE}")
     return Rule(
         users=_texts(table, "user", where),
         groups=_texts(table, "group", where),

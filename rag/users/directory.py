@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rag.errors import KeysError, SettingsError
-from rag.serving.scope import EVERYTHING, NOTHING, Part, Scope, reader_names
+from rag.serving.scope import Part, Scope, reader_names
 from rag.users.access_tables import Rule, read_access
 
 MOST_GROUPS = 256  # of a user; each is a term of every search
@@ -73,7 +73,6 @@ class Directory:
 
 
 def _scope(rules: Sequence[Rule], readers: frozenset[str]) -> Scope:
-    if any(rule.everything for rule in rules):
-        return EVERYTHING
-    parts = dict.fromkeys(Part(rule.collections, rule.filter) for rule in rules)
-    return Scope(tuple(parts), readers) if parts else NOTHING
+    """Return the scope that some rules give together."""
+    parts = [Part(rule.collections, rule.filter, None if rule.everything else readers) for rule in rules]
+    return Scope(tuple(dict.fromkeys(parts)))

@@ -25,7 +25,6 @@ from benchmark.rendering import render
 from benchmark.report import Row
 from benchmark.repository import git
 from benchmark.rerank import rerank
-from benchmark.scopes import scopes
 from benchmark.serving import serving
 from benchmark.soak import soak
 from benchmark.timing import interleave, ratio, summarise
@@ -154,7 +153,6 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "index": (index, 3, 500),
     "rerank": (rerank, 8, 20),
     "search": (scale.search, 5, 10_000),
-    "scopes": (scopes, 3, 1_000_000),
     "cold": (cold, 7, 10_000),
     "load": (load, 1, 10_000),
     "crawl": (crawl, 3, 1),

@@ -19,7 +19,6 @@ from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
 from indexer.generation.lexical import headings, vocabulary
-from indexer.generation.lexical.lexical_writer import LENGTHS
 from indexer.generation.manifest import read_manifest
 from indexer.publish.verification import problems_of, verify
 from rag.query.request import SearchRequest
@@ -37,7 +36,7 @@ FILES = (
     "repetition.npy",
     "lexical/meta.json",
     *SEGMENT,
-    *(f"lexical/{name}" for name in (LENGTHS, *vocabulary.FILES, *headings.FILES)),
+    *(f"lexical/{name}" for name in (*vocabulary.FILES, *headings.FILES)),
 )
 
 

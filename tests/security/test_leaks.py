@@ -1,50 +1,61 @@
-"""Keys with a scope: every route answers them as if nothing else were indexed, whatever else is.
-
-The same requests go to two servers: on one, documents and collections outside the scope are indexed too.
-"""
+"""Scopes: no route and no tool shows texts, titles, urls, ids or suggestions of documents outside a scope."""
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx
 import pytest
 from flask.testing import FlaskClient
 
 from indexer.generation.catalogue import document_id
+from rag.client.client import Client
+from rag.errors import KeysError
 from rag.query.filters import Filter
 from rag.serving.api_keys import KeyFile
 from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue
-from rag.serving.scope import Part, Scope
+from rag.serving.scope import UNLISTED, Part, Scope, reader_names
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.endpoint import fake_endpoint
 from tests.rag.conftest import Site, wait_for
 from tests.web.fakes import FakeJobs
 from web.app import create_app
-from web.guards import scoped_retriever
-from web.retriever import Jobs, Pushes, Retriever
+from web.guards.scoped_retriever import ScopedRetriever
+from web.retriever import Retriever
 
 # Every document has a word of its own, in its text, title, heading and address: the group's name before it.
 PAGES = {
     "red": {"redalpha": "The index of the red team is warm.", "redbeta": "Vacuum frees the space of the red rows."},
     "blue": {"bluegamma": "The index of the blue team is cold.", "bluedelta": "Vacuum frees space of blue rows."},
     "red, blue": {"bothomega": "The index of both teams is warm and cold."},
+    "none": {"openpage": "An index for all."},
 }
 OTHER = {"bluesecret": "The index in a collection of its own."}
 HIDDEN = re.compile(r"blue(gamma|delta|secret)", re.IGNORECASE)
+PASSAGE = re.compile(rf"(about|says|more of|more,) {HIDDEN.pattern}|{HIDDEN.pattern}\.md", re.IGNORECASE)
 QUERIES = ("index", "vacuum rows", "bluegamma", "bluegama", "blue", '"blue team" index', "title:bluegamma index")
-VOLATILE = {"took_ms", "fetched_at", "bytes", "at"}
 KEY = "k" * 20
 RED = Filter.parse({"metadata": {"team": ["red"]}})
 MARKDOWN = {"metadata": {"team": "red"}, "content_type": "text/markdown"}
+RULES = """
+[[access]]
+everybody = true
+collections = ["default", "nowhere"]
+
+[[access]]
+group = "operators"
+everything = true
+"""
+WHOLE = Scope.of(["default", "nowhere"])
 SCOPES = {
     "filter": Scope.of(["default", "nowhere"], [RED]),
-    "collection and filter": Scope.of(["default"], [RED]),
     "several filters": Scope(
         (
             Part(frozenset({"default"}), Filter.parse(MARKDOWN | {"language": "en"})),
@@ -52,26 +63,31 @@ SCOPES = {
             Part(frozenset({"default"}), Filter.parse({"metadata": {"team": "nobody"}})),
         )
     ),
+    "key of a group": Scope((Part(frozenset({"default", "nowhere"}), None, reader_names(["ann"], ["red"])),)),
+}
+USERS = {"user": "red, other", "user below a filter": "red, other", "user of no group": ""}
+LISTED = {"key of a group", "nobody", *USERS}  # callers to whom access lists are applied
+CALLERS = (*SCOPES, *USERS, "nobody")
+READS = {name: {"redalpha", "redbeta", "bothomega"} for name in CALLERS} | {
+    "key of a group": {"redalpha", "redbeta", "bothomega", "openpage"},
+    "user": {"redalpha", "redbeta", "bothomega", "openpage"},
+    "user of no group": {"openpage"},
+    "nobody": {"openpage"},
 }
 
 
 @dataclass
 class World:
-    """A server with a key for a part of what it has."""
+    """A server, and a client that sends the credentials of one caller."""
 
     client: FlaskClient
     jobs: FakeJobs
     pushes: PushedQueue
 
 
-def page(word: str, text: str, team: str, *, lists: bool = False) -> str:
-    access = f"\naccess: {{groups: [{team}]}}" if lists else ""
-    front = f"---\nteam: [{team}]{access}\n---\n"
-    return f"{front}# About {word}\n\n{text} It says {word}.\n\n## More of {word}\n\nMore, {word}.\n"
-
-
 @contextmanager
 def world(site: Site, folder: Path, role: str, scope: Scope, **more: Any) -> Iterator[World]:
+    folder.mkdir(exist_ok=True)
     keys = KeyFile(folder / "keys.json")
     keys.add("one", role, KEY, scope=scope)
     settings = load({"index": str(site.index), "keys": str(keys.path), **more}, {})
@@ -87,52 +103,71 @@ def world(site: Site, folder: Path, role: str, scope: Scope, **more: Any) -> Ite
         retriever.close()
 
 
-def build(root: Path, *, everything: bool, lists: bool = False) -> Site:
-    """Index the pages of red, or of all: at the same addresses; with access lists if wanted, and one without."""
+@contextmanager
+def asking(name: str, sites: dict[bool, Site], folder: Path, **more: Any) -> Iterator[World]:
+    """Serve the site for one of the CALLERS."""
+    rules = folder / "pilotlight.toml"
+    rules.write_text(RULES)
+    headers, settings = {}, dict(more)
+    if name in USERS:
+        if name == "user below a filter":
+            rules.write_text(RULES.replace("\n\n", "\nfilter = { metadata = { team = ['red', 'nobody'] } }\n\n", 1))
+        settings |= {"access_file": str(rules), "user_header": "X-User", "groups_header": "X-Groups"}
+        settings |= {"user_proxies": "127.0.0.1"}
+        headers = {"HTTP_X_USER": "ann", "HTTP_X_GROUPS": USERS[name]}
+    elif name == "nobody":
+        settings |= {"anonymous": "read"}
+    with world(sites[name in LISTED], folder, "read", SCOPES.get(name, WHOLE), **settings) as one:
+        if name not in SCOPES:
+            del one.client.environ_base["HTTP_AUTHORIZATION"]
+        one.client.environ_base |= headers
+        yield one
+
+
+def page(word: str, text: str, team: str, *, lists: bool = False) -> str:
+    access = f"\naccess: {{groups: [{team}]}}" if lists and team != "none" else ""
+    front = f"---\nteam: [{team}]{access}\n---\n"
+    return f"{front}# About {word}\n\n{text} It says {word}.\n\n## More of {word}\n\nMore, {word}.\n"
+
+
+def place(site: Site, word: str) -> Path:
+    """Return the path of a page; the folder of one is a facet that nobody else may see."""
+    return site.source / ("bluedelta" if word == "bluedelta" else "") / f"{word}.md"
+
+
+def build(root: Path, *, lists: bool = False) -> Site:
+    """Index the pages of all teams, with access lists if wanted, and another collection."""
+    root.mkdir(exist_ok=True)
     site = Site(root)
     for path in site.source.iterdir():
         path.unlink()
-
-    def write(teams: list[str]) -> None:
-        for team in teams:
-            for word, text in PAGES[team].items():
-                (site.source / f"{word}.md").write_text(page(word, text, team, lists=lists), encoding="utf-8")
-
-    if lists:
-        (site.source / "openpage.md").write_text(page("openpage", "An index for all.", "none"), encoding="utf-8")
-    write(list(PAGES) if everything else ["red", "red, blue"])
+    (site.source / "bluedelta").mkdir()
+    for team, pages in PAGES.items():
+        for word, text in pages.items():
+            place(site, word).write_text(page(word, text, team, lists=lists), encoding="utf-8")
     site.build()
-    if everything:
-        for path in site.source.iterdir():
-            path.unlink()
-        for word, text in OTHER.items():
-            (site.source / f"{word}.md").write_text(page(word, text, "blue"), encoding="utf-8")
-        site.build(collection="hidden")
+    kept = site.source.rename(root / "kept")
+    site.source.mkdir()
+    for word, text in OTHER.items():
+        place(site, word).write_text(page(word, text, "blue", lists=lists), encoding="utf-8")
+    site.build(collection="hidden")
+    for path in kept.iterdir():
+        path.rename(site.source / path.name)
     return site
 
 
 @pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, Site]:
-    """Both indexes, of documents at the same addresses."""
-    return both(tmp_path_factory.mktemp("world"))
+def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Site]:
+    """The indexes without and with access lists."""
+    root = tmp_path_factory.mktemp("world")
+    return {lists: build(root / str(lists), lists=lists) for lists in (False, True)}
 
 
-def both(root: Path, *, lists: bool = False) -> tuple[Site, Site]:
-    found = []
-    for everything in (True, False):
-        folder = root / "now"
-        folder.mkdir()
-        site = build(folder, everything=everything, lists=lists)
-        site.index = site.index.rename(root / f"index-{everything}")
-        site.source.rename(root / f"source-{everything}")
-        folder.rmdir()
-        found.append(site)
-    return found[0], found[1]
+WORDS = [word for pages in PAGES.values() for word in pages] + list(OTHER) + ["nothing"]
 
 
 def ids(site: Site) -> list[str]:
-    words = [word for pages in PAGES.values() for word in pages] + list(OTHER) + ["openpage", "nothing"]
-    return [document_id((site.source / f"{word}.md").as_uri()) for word in words]
+    return [document_id(place(site, word).as_uri()) for word in WORDS]
 
 
 Asked = list[tuple[str, str, Any]]  # method, address, body
@@ -238,78 +273,82 @@ def answers(one: World, requests: Asked) -> list[tuple[int, str]]:
     for method, address, body in requests:
         headers = {"Accept": "application/json"} if address == "/api/v1/answer" else {}
         reply = one.client.open(address, method=method, json=body, headers=headers)
-        found.append((reply.status_code, steady(reply.get_data(as_text=True))))
+        found.append((reply.status_code, reply.get_data(as_text=True)))
     return found
 
 
-def steady(text: str) -> str:
-    """An answer without what is never twice the same: times, and sizes."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        lines = text.splitlines()
-        if len(lines) > 1 and lines[0].startswith("{"):
-            return "\n".join(map(steady, lines))
-        return re.sub(r"[0-9]+(\.[0-9]+)? ms|v=[0-9a-f]+", "~", text)
-    return json.dumps(_steady(value), sort_keys=True)
+def check(request: Any, text: str, hidden: list[str]) -> None:
+    """Fail where an answer shows a document outside: its words, unless the request has them, its passages or its id."""
+    sent = json.dumps(request)
+    for found in (PASSAGE if HIDDEN.search(sent) else HIDDEN).finditer(text):
+        pytest.fail(f"{request} is answered with {text[max(0, found.start() - 100) : found.end() + 100]}")
+    assert not any(id in text and id not in sent for id in hidden), request
 
 
-def _steady(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _steady(each) for name, each in value.items() if name not in VOLATILE}
-    return [_steady(each) for each in value] if isinstance(value, list) else value
-
-
-def test_every_operation_is_asked(sites: tuple[Site, Site], tmp_path: Path) -> None:
-    with world(sites[0], tmp_path, "read", Scope()) as one:
+def test_every_operation_is_asked(sites: dict[bool, Site], tmp_path: Path) -> None:
+    with world(sites[False], tmp_path, "read", Scope()) as one:
         paths = one.client.get("/openapi.json").json["paths"]  # type: ignore[index]  # it has a body
     methods = ("get", "post", "put", "patch", "delete")
     there = {f"{method.upper()} {path}" for path, each in paths.items() for method in each if method in methods}
     assert there == set(CASES)
 
 
-@pytest.mark.parametrize("name", SCOPES)
-def test_what_is_outside_changes_no_answer(sites: tuple[Site, Site], tmp_path: Path, name: str) -> None:
-    found, prompts = [], []
-    for place, site in enumerate(sites):
-        folder = tmp_path / str(place)
-        folder.mkdir()
-        with (
-            fake_endpoint() as endpoint,
-            world(site, folder, "read", SCOPES[name], answer_url=endpoint.url, answer_model="m") as one,
-        ):
-            endpoint.answers("The index of the blue team is cold [1]. The index of the red team is warm, it says.")
-            found.append({operation: answers(one, case(sites[0])) for operation, case in CASES.items()})
-            prompts.append([asked["messages"] for asked in endpoint.requests])
-    assert prompts[0] == prompts[1]  # what the language model is shown
-    assert len(prompts[0]) >= 4
-    statuses = {status for each in found[0].values() for status, _ in each}
-    assert {200, 404, 403} <= statuses
-    assert not any(status == 500 for status in statuses)
+@pytest.mark.parametrize("name", CALLERS)
+def test_no_answer_shows_what_is_outside(sites: dict[bool, Site], tmp_path: Path, name: str) -> None:
+    site = sites[name in LISTED]
+    hidden = [id for id, word in zip(ids(site), WORDS, strict=True) if HIDDEN.match(word)]
+    with (
+        fake_endpoint() as endpoint,
+        asking(name, sites, tmp_path, answer_url=endpoint.url, answer_model="m") as one,
+    ):
+        endpoint.answers("The index of the red team is warm [1].")
+        found = {operation: answers(one, case(site)) for operation, case in CASES.items()}
+        prompts = [asked["messages"] for asked in endpoint.requests]
     for operation, case in CASES.items():
-        for request, with_others, alone in zip(case(sites[0]), *(each[operation] for each in found), strict=True):
-            assert with_others == alone, request
-    texts = [text for _, text in found[0]["GET /api/v1/documents"]]
-    assert "redalpha" in texts[0]
-    assert "bothomega" in texts[0]
-    assert not any(HIDDEN.search(text) for text in texts)
+        for request, (status, text) in zip(case(site), found[operation], strict=True):
+            assert status != 500, request
+            check(request, text, hidden)
+    assert len(prompts) >= 4
+    for prompt in prompts:
+        check(HISTORY, json.dumps(prompt), hidden)
+    text = found["GET /api/v1/documents"][0][1]
+    assert {word for word in WORDS if word in text} == READS[name]
+    known = [status for status, _ in found["GET /api/v1/documents/{id}"]]
+    assert known.count(200) == len(READS[name])
+    assert known.count(404) == len(known) - len(READS[name])
 
 
-def test_a_key_that_sees_everything_finds_it(sites: tuple[Site, Site], tmp_path: Path) -> None:
+def test_who_sees_everything_finds_it(sites: dict[bool, Site], tmp_path: Path) -> None:
     """Or the test above would show nothing."""
-    with world(sites[0], tmp_path, "read", Scope()) as one:
-        texts = [text for _, text in answers(one, CASES["GET /api/v1/documents"](sites[0]))]
+    with world(sites[False], tmp_path / "key", "read", Scope()) as one:
+        texts = [text for _, text in answers(one, CASES["GET /api/v1/documents"](sites[False]))]
         assert {found.group().lower() for text in texts for found in HIDDEN.finditer(text)} == {
             "bluegamma",
             "bluedelta",
             "bluesecret",
         }
-        known = [status for status, _ in answers(one, CASES["GET /api/v1/documents/{id}"](sites[0]))]
-        assert known.count(200) == 6
+        assert '"did_you_mean":"bluegamma"' in one.client.get("/api/v1/search?q=bluegama").text.replace(" ", "")
+        assert "bluegamma" in one.client.get("/api/v1/suggest?q=abo").text
+        assert "bluedelta" in json.dumps(one.client.get("/api/v1/search?q=rows&facets=true").json["facets"])  # type: ignore[index]
+    with asking("user", sites, tmp_path) as one:
+        one.client.environ_base["HTTP_X_GROUPS"] = "operators"
+        assert "bluegamma" in one.client.get("/api/v1/documents").text
 
 
-def test_who_writes_a_collection_writes_no_other(sites: tuple[Site, Site], tmp_path: Path) -> None:
-    with world(sites[0], tmp_path, "write", Scope.of(["default"])) as one:
+def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site], tmp_path: Path) -> None:
+    with world(sites[False], tmp_path, "read", Scope.of(["hidden"])) as one:
+        reply = one.client.get("/api/v1/search?q=index")
+        assert reply.status_code == 404
+        assert "there are: hidden" in reply.text
+        assert [hit["title"] for hit in one.client.get("/api/v1/search?q=index&collection=hidden").json["hits"]]  # type: ignore[index]
+        everybody = one.client.get("/readyz", headers={"Authorization": ""})
+        assert everybody.status_code == 200
+        assert everybody.json["collections"] == []  # type: ignore[index]
+        assert "documents" not in everybody.json  # type: ignore[operator]
+
+
+def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_path: Path) -> None:
+    with world(sites[False], tmp_path, "write", Scope.of(["default"])) as one:
         hidden = one.jobs.start(collection="hidden")
         one.pushes.put("https://example.org/x", b"bluesecret", "text/plain", collection="hidden")
         assert one.client.get("/api/v1/index").json == {"jobs": []}
@@ -319,7 +358,6 @@ def test_who_writes_a_collection_writes_no_other(sites: tuple[Site, Site], tmp_p
             assert reply.status_code == 404
             assert reply.text.replace(hidden["id"], "20261121T000000-999999") == missing.text
         assert one.jobs.get(hidden["id"])["state"] == "running"
-        assert one.client.post("/api/v1/index", json={}).json["detail"].startswith("another build")  # type: ignore[index]
         one.jobs.cancel(hidden["id"])
         assert one.client.post("/api/v1/index", json={}).status_code == 202
         for name in ("hidden", "nowhere"):
@@ -331,33 +369,80 @@ def test_who_writes_a_collection_writes_no_other(sites: tuple[Site, Site], tmp_p
                 one.client.get(f"/api/v1/changes/1?collection={name}"),
             ]
             assert {reply.status_code for reply in replies} <= {400, 403}
-            assert all("none that this key may write" in reply.text for reply in replies)
+            assert all("none that this caller may write" in reply.text for reply in replies)
         assert one.client.post("/api/v1/documents", json=PUSHED).status_code == 202
         assert len(one.pushes.queue("hidden")["changes"]) == 1
 
 
-def test_a_collection_whose_name_is_not_known_is_not_told(sites: tuple[Site, Site], tmp_path: Path) -> None:
-    with world(sites[0], tmp_path, "read", Scope.of(["hidden"])) as one:
-        reply = one.client.get("/api/v1/search?q=index")
-        assert reply.status_code == 404
-        assert "there are: hidden" in reply.text
-        assert [hit["title"] for hit in one.client.get("/api/v1/search?q=index&collection=hidden").json["hits"]]  # type: ignore[index]
-        everybody = one.client.get("/readyz", headers={"Authorization": ""})
-        assert everybody.status_code == 200
-        assert everybody.json["collections"] == []  # type: ignore[index]
-        assert "documents" not in everybody.json  # type: ignore[operator]
+@pytest.mark.parametrize("scope", [SCOPES["filter"], SCOPES["key of a group"], UNLISTED])
+def test_who_reads_a_part_of_a_collection_writes_nothing(tmp_path: Path, scope: Scope) -> None:
+    keys = KeyFile(tmp_path / "keys.json")
+    with pytest.raises(KeysError, match="a collection of its own"):
+        keys.add("writer", "write", scope=scope)
+    keys.add("writer", "read", scope=scope)
+    keys.path.write_text(keys.path.read_text().replace('"read"', '"write"'))  # as older versions wrote it
+    with pytest.raises(KeysError, match="'writer' writes below a filter, which was removed"):
+        keys.read()
 
 
-@pytest.mark.parametrize(
-    ("protocol", "scoped"),
-    [
-        (Retriever, scoped_retriever.ScopedRetriever),
-        (Jobs, scoped_retriever.ScopedJobs),
-        (Pushes, scoped_retriever.ScopedPushes),
+def test_every_method_of_a_retriever_is_narrowed() -> None:
+    names = {name for name in vars(Retriever) if not name.startswith("_")}
+    assert names <= set(vars(ScopedRetriever))
+
+
+# MCP: arguments of every tool
+TOOLS: dict[str, Callable[[Site], list[dict[str, Any]]]] = {
+    "search": lambda _: (
+        [{"query": query, "collection": name, "explain": True, "k": 50} for query in QUERIES for name in COLLECTIONS]
+        + [{"query": "index", "filter": {"metadata": {"team": "blue"}}}, {"query": "index", "mode": "lexical"}]
+    ),
+    "read_document": lambda site: [
+        {"document": document, "collection": name}
+        for word in WORDS
+        for document in (place(site, word).as_uri(), document_id(place(site, word).as_uri()))
+        for name in COLLECTIONS
     ],
-)
-def test_nothing_gets_past_a_scope(protocol: type, scoped: type) -> None:
-    """A method that the protocol gets and the scope does not know would be missing, not passed on."""
-    names = {name for name in vars(protocol) if not name.startswith("_")}
-    assert names <= set(vars(scoped))
-    assert "__getattr__" not in vars(scoped)
+}
+
+
+def served(one: World) -> Any:
+    """The MCP server over a client of a server, as `pilotlight mcp --server` makes it, for its caller."""
+    from rag.adapters.mcp import make_server
+
+    client = Client("http://127.0.0.1")
+    headers = {
+        name[5:].replace("_", "-"): value for name, value in one.client.environ_base.items() if name[:5] == "HTTP_"
+    }
+    client._transport._http = httpx.Client(transport=httpx.WSGITransport(app=one.client.application), headers=headers)
+    return make_server(client)
+
+
+def call(server: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    from mcp import Client as Caller
+
+    async def run() -> Any:
+        with anyio.fail_after(60):
+            async with Caller(server) as caller:
+                return await work(caller)
+
+    return anyio.run(run)
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_no_tool_shows_what_is_outside(sites: dict[bool, Site], tmp_path: Path, name: str) -> None:
+    pytest.importorskip("mcp", reason="needs the extra mcp")
+    site = sites[name in LISTED]
+    hidden = [id for id, word in zip(ids(site), WORDS, strict=True) if HIDDEN.match(word)]
+
+    async def work(caller: Any) -> None:
+        assert {tool.name for tool in (await caller.list_tools()).tools} == set(TOOLS)
+        for tool, case in TOOLS.items():
+            for each in case(site):
+                text = (await caller.call_tool(tool, each)).model_dump_json()
+                sent = each.get("document", "-")  # which is repeated where it is missing
+                check(each, text.replace(sent, ""), [id for id in hidden if id != document_id(sent)])
+                if each == TOOLS["search"](site)[0]:
+                    assert {word for word in WORDS if word in text} == READS[name]
+
+    with asking(name, sites, tmp_path) as one:
+        call(served(one), work)

@@ -141,7 +141,7 @@ class FakeRetriever:
             ],
         }
 
-    def search(self, request: SearchRequest, embedded: Any = None, seen: Any = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Any = None) -> Answer:
         self.requests.append(request)
         self._check(request.collection)
         hits = self.hits(request.query) if callable(self.hits) else self.hits

@@ -9,6 +9,7 @@ from werkzeug.exceptions import NotImplemented as NotSetUp
 from werkzeug.exceptions import ServiceUnavailable
 from werkzeug.http import parse_options_header
 
+from rag.errors import DocumentRefused
 from rag.query.filters import MOST_VALUES
 from rag.serving.pushed_queue import LONGEST_NAME, LONGEST_READER, LONGEST_VALUE, MOST_READERS, PUSHED_TYPES
 from web.api.jobs import NAME
@@ -23,7 +24,7 @@ from web.api.parameters import (
 from web.api.schemas import COUNT, DAY, MAYBE, STRING, VALUE, VALUES_OF, listed, request_of, structure
 from web.fields import SOMETHING, FieldError, check, given_fields, nullable
 from web.guards.concurrency import ConcurrencyLimit
-from web.guards.scoped_retriever import visible_pushes
+from web.guards.scoped_retriever import OUTSIDE, may_write
 from web.openapi import define, operation
 from web.retriever import Pushes
 from web.sizes import MAX_DOCUMENT_BYTES
@@ -87,7 +88,6 @@ _EITHER = {
     "oneOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")],
 }
 REQUEST = define("Push", request_of({"url": _URL}, _FIELDS) | _EITHER)
-_TOLD = COUNT | {"type": ["integer", "null"]}  # null for whoever may write some documents alone
 CHANGE = define(
     "Change",
     structure(
@@ -112,8 +112,8 @@ QUEUE = define(
             "queued": COUNT | {"description": "changes that wait to be indexed"},
             "oldest": MAYBE | {"description": "when the first of them came"},
             "failed": COUNT | {"description": "documents that could not be read, as far back as changes are kept"},
-            "documents": _TOLD | {"description": "documents that were pushed and not withdrawn"},
-            "bytes": _TOLD | {"description": "of these"},
+            "documents": COUNT | {"description": "documents that were pushed and not withdrawn"},
+            "bytes": COUNT | {"description": "of these"},
             "error": MAYBE | {"description": "why what waits could not be indexed when it was last tried"},
             "changes": listed(CHANGE, description="the latest ones, the last one first"),
         }
@@ -144,7 +144,7 @@ def put() -> tuple[Response, int, dict[str, str]]:
         if "url" not in fields:
             raise FieldError("url", "url is missing: every document needs an address.")
         body, content_type, charset = _content_of(fields)
-        change = _pushes().put(
+        change = _pushes(given.get("collection", NAME["default"])).put(
             str(check("url", fields["url"], _URL)),
             body,
             content_type,
@@ -174,7 +174,8 @@ def withdraw() -> tuple[Response, int, dict[str, str]]:
     given = given_in_address(("url", "collection"))
     if "url" not in given:
         raise FieldError("url", "url is missing: it names the document.")
-    return _accepted(_pushes().delete(str(check("url", given["url"], _URL)), collection_among(given)))
+    collection = collection_among(given)
+    return _accepted(_pushes(collection).delete(str(check("url", given["url"], _URL)), collection))
 
 
 @blueprint.get("/changes")
@@ -187,7 +188,8 @@ def withdraw() -> tuple[Response, int, dict[str, str]]:
 )
 def list_all() -> Response:
     """Answer the queue of a collection."""
-    return jsonify(_pushes().queue(collection_in_address()))
+    collection = collection_in_address()
+    return jsonify(_pushes(collection).queue(collection))
 
 
 @blueprint.get("/changes/<id>")
@@ -203,7 +205,8 @@ def list_all() -> Response:
 )
 def show(id: str) -> Response:
     """Answer one change."""
-    return jsonify(_pushes().change(id, collection_in_address()))
+    collection = collection_in_address()
+    return jsonify(_pushes(collection).change(id, collection))
 
 
 def _content_of(fields: dict[str, object]) -> tuple[bytes, str, str | None]:
@@ -257,8 +260,11 @@ def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:
     return jsonify(change), 202, {"Location": url_for("changes.show", id=change["id"], **fields)}
 
 
-def _pushes() -> Pushes:
+def _pushes(collection: str) -> Pushes:
+    """Return what accepts documents. Raises DocumentRefused for a collection that the caller may not write."""
     pushes: Pushes | None = current_app.extensions["pushes"]
     if pushes is None:
         raise NotSetUp("This server cannot index documents.")
-    return visible_pushes(pushes)
+    if not may_write(collection):
+        raise DocumentRefused("collection", OUTSIDE)
+    return pushes

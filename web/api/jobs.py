@@ -5,10 +5,11 @@ from typing import Any
 from flask import Blueprint, Response, current_app, jsonify, url_for
 from werkzeug.exceptions import NotImplemented as NotSetUp
 
+from rag.errors import JobMissing, JobRefused
 from web.api.parameters import COLLECTION, given_in_address, id_in_path, read_object
 from web.api.schemas import COUNT, MAYBE, STRING, listed, request_of, structure
 from web.fields import FieldError, check, given_fields
-from web.guards.scoped_retriever import visible_jobs
+from web.guards.scoped_retriever import OUTSIDE, may_write
 from web.openapi import define, operation
 from web.retriever import Jobs
 from web.sizes import MAX_BODY_BYTES
@@ -77,6 +78,8 @@ def start() -> tuple[Response, int, dict[str, str]]:
         check(f"sources.{place}", source, SOURCE)
     flags: dict[str, Any] = {name: check(name, fields.get(name, False), schema) for name, schema in FLAGS.items()}
     collection = str(check("collection", fields.get("collection", NAME["default"]), NAME))
+    if not may_write(collection):
+        raise JobRefused("collection", OUTSIDE)
     job = _jobs().start(sources=sources, collection=collection, **flags)
     return jsonify(job), 202, {"Location": url_for("jobs.show", id=job["id"])}
 
@@ -91,7 +94,7 @@ def start() -> tuple[Response, int, dict[str, str]]:
 def list_all() -> Response:
     """Answer the jobs that are remembered."""
     given_in_address()
-    return jsonify(jobs=_jobs().all())
+    return jsonify(jobs=[job for job in _jobs().all() if may_write(job["collection"])])
 
 
 @blueprint.get("/index/<id>")
@@ -99,7 +102,7 @@ def list_all() -> Response:
 def show(id: str) -> Response:
     """Answer one job."""
     given_in_address()
-    return jsonify(_jobs().get(id))
+    return jsonify(_job(id))
 
 
 @blueprint.delete("/index/<id>")
@@ -114,11 +117,19 @@ def show(id: str) -> Response:
 def cancel(id: str) -> tuple[Response, int]:
     """Tell one job to stop."""
     given_in_address()
-    return jsonify(_jobs().cancel(id)), 202
+    return jsonify(_jobs().cancel(_job(id)["id"])), 202
+
+
+def _job(id: str) -> dict[str, Any]:
+    """Return a job of a collection that the caller may write. Raises JobMissing."""
+    found = _jobs().get(id)
+    if not may_write(found["collection"]):
+        raise JobMissing(id)
+    return found
 
 
 def _jobs() -> Jobs:
     jobs: Jobs | None = current_app.extensions["jobs"]
     if jobs is None:
         raise NotSetUp("This server cannot build indexes.")
-    return visible_jobs(jobs)
+    return jobs

@@ -19,7 +19,6 @@ from rag.settings import Settings
 from web.fields import SOMETHING, FieldError, Schema, check, from_text, given_fields, quoted, refuse_unknown
 from web.filters import NAMES, filter_from_object, filter_from_parameters, is_filter, may_repeat
 from web.guards.limits import read_body
-from web.guards.pacing import told
 from web.guards.scoped_retriever import visible
 from web.insights import keep
 from web.observe.telemetry import searched
@@ -36,7 +35,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
     """
     answer = retriever().search(search, embedded)
     searched(answer, mode=search.mode, collection=search.collection, k=search.k)
-    return replace(answer, took_ms=told(answer.took_ms), search_id=keep(search, answer, via) if via else None)
+    return replace(answer, search_id=keep(search, answer, via) if via else None)
 
 
 def search_options(limits: Settings) -> Mapping[str, Schema]:
@@ -211,5 +210,5 @@ def limits() -> Settings:
 
 
 def retriever() -> Retriever:
-    """Return what the application that answers asks, as far as its caller may see."""
+    """Return the retriever of this application, as the caller of this request may use it."""
     return visible(current_app.extensions["retriever"])

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import Context
 from typing import Any
@@ -11,7 +10,6 @@ from gunicorn.http import RequestParser
 from gunicorn.http import errors as http_errors
 from gunicorn.http.wsgi import create
 
-from web.guards import pacing
 from web.guards.limits import arrival
 from web.server.refusals import FRAMING_PROBLEMS, MALFORMED, refusal
 from web.server.send_buffer import SendBuffer
@@ -80,11 +78,7 @@ class Exchange:
         for item in self._items:
             self._response.write(item)
             if streams:
-                if not self._has_begun:
-                    self._has_begun = True
-                    self.due = pacing.due(self._arrived, time.monotonic())
-                    if self.due:  # what comes later takes longer, or is of what may be seen alone
-                        return
+                self._has_begun = True
                 self.to_send.flush()
                 if self.to_send.waiting > AHEAD_BYTES:
                     return
@@ -92,9 +86,7 @@ class Exchange:
         self.status = self._response.status_code
         self.keeps = not self._response.should_close()
         self._end()
-        self.due = 0.0 if self._has_begun else pacing.due(self._arrived, time.monotonic())
-        if not self.due:
-            self.to_send.flush()
+        self.to_send.flush()
 
     def _end(self) -> None:
         self.ended = True

@@ -2,15 +2,36 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache, wraps
 from itertools import chain, pairwise
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakMethod
+
+import tantivy
 
 from indexer.decoding import without_joiners
-from indexer.generation.lexical.languages import ENGLISH, STEMMERS, stem
-from indexer.generation.lexical.method_cache import LONGEST_REMEMBERED
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+ENGLISH = "en"
+STEMMERS = {
+    "ar": "arabic", "da": "danish", "de": "german", "el": "greek", "en": "english", "es": "spanish", "fi": "finnish",
+    "fr": "french", "hu": "hungarian", "it": "italian", "nb": "norwegian", "nl": "dutch", "nn": "norwegian",
+    "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish", "ta": "tamil",
+    "tr": "turkish",
+}  # fmt: skip
+_WITHOUT_STOP_WORDS = {"ar", "el", "ro", "ta", "tr"}  # of which Tantivy has no list
+# Too common to tell one passage from another; they are indexed, and looked for where a query has nothing else.
+STOP_WORDS = frozenset(
+    "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not "
+    "of on or our shall should so such than that the their them then there these they this to was we were what when "
+    "where which who whom why will with would you your".split()
+)
 
 _REMEMBERED = 1 << 16  # words
+LONGEST_CACHED = 64  # characters of a word
 _LONGEST_WORD = 64  # characters; what is longer is no word that anybody types
 # Scripts that put no space between words (South-East Asian, Tibetan, Chinese, Japanese), or none before a particle
 # (Korean): every character and every pair of neighbours is a term, so no dictionary is needed.
@@ -57,6 +78,66 @@ _WORD = re.compile(
 _FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
 _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
+
+
+def cached_method(method: Callable[Parameters, Result], most: int) -> Callable[Parameters, Result]:
+    """Return a bound method with an LRU cache that does not keep its object alive.
+
+    Otherwise the files of replaced generations would stay open, and on the disk, until the garbage collector runs.
+    """
+    weak: WeakMethod[Any] = WeakMethod(method)
+
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        bound = weak()
+        assert bound is not None  # noqa: S101 - its object is in the middle of another method
+        result: Result = bound(*args, **kwargs)
+        return result
+
+    cached: Callable[Parameters, Result] = lru_cache(most)(call)  # type: ignore[assignment]  # of arguments that hash
+    return cached
+
+
+def cached_by_word(most: int) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Give a function, whose first argument is a word, an LRU cache.
+
+    Words over 64 characters are not cached, so that one long query cannot fill the cache.
+    """
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        cached: Any = lru_cache(most)(function)
+
+        @wraps(function)
+        def call(word: str, *others: Any) -> Any:
+            return (cached if len(word) <= LONGEST_CACHED else function)(word, *others)  # type: ignore[call-arg, arg-type]
+
+        return call  # type: ignore[return-value]  # it takes no argument by name
+
+    return decorate
+
+
+def stem(word: str, language: str) -> str:
+    """Return the stem of a folded word by the rules of one of `STEMMERS`."""
+    return str(_analyzer(language).analyze(word)[0])
+
+
+@cached_by_word(1 << 14)
+def is_stop_word(word: str, language: str) -> bool:
+    """Return whether a word, in lower case, is too common in one of `STEMMERS`."""
+    if language == ENGLISH:
+        return word in STOP_WORDS
+    return language not in _WITHOUT_STOP_WORDS and not _stop_filter(language).analyze(word)
+
+
+@cache
+def _analyzer(language: str) -> tantivy.TextAnalyzer:
+    stemmer = tantivy.Filter.stemmer(STEMMERS[language])
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(stemmer).build()
+
+
+@cache
+def _stop_filter(language: str) -> tantivy.TextAnalyzer:
+    words = tantivy.Filter.stopword(STEMMERS[language])
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(words).build()
 
 
 def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
@@ -143,7 +224,7 @@ def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
 
 def terms_of_asked(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return the same of a word of a query, which may be longer than is to be remembered."""
-    if len(word) > LONGEST_REMEMBERED:
+    if len(word) > LONGEST_CACHED:
         return terms_of_word.__wrapped__(word, language)
     return terms_of_word(word, language)
 

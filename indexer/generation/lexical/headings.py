@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.lexical.analysis import bare_words, fold
-from indexer.generation.lexical.method_cache import remembered
+from indexer.generation.lexical.analysis import bare_words, cached_method, fold
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import read_array
 from indexer.records import SEPARATOR
@@ -102,14 +101,13 @@ class _View:
 class Headings:
     """The names of a published folder; safe to share between threads."""
 
-    def __init__(self, folder: Path, first_row: int = 0) -> None:
-        """Map the files, whose rows begin at `first_row`; raises IndexCorrupt if they are not of `HeadingWriter`."""
+    def __init__(self, folder: Path) -> None:
+        """Map the files; raises IndexCorrupt if they are not of `HeadingWriter`."""
         arrays = [read_array(folder / name) for name in FILES]
         for name, found, kind in zip(FILES, arrays, _TYPES, strict=True):
             if found.dtype != kind or found.ndim != 1:
                 raise corrupt(folder / name, "is an array of another kind")
         self._texts, self._folded, self._words, self._names, self._uses = arrays
-        self._first_row = first_row
         self._text_ends = _ends(self._texts)
         self._folded_ends = _ends(self._folded)
         count = len(self._text_ends)
@@ -117,7 +115,7 @@ class Headings:
         largest = max(int(self._names.max(initial=0)), int(self._uses["name"].max(initial=0)))
         if not fits or (largest >= count and len(self._uses)) or int(self._words.max(initial=0)) > len(self._folded):
             raise corrupt(folder / FILES[0], "does not match the other headings")
-        self._within = remembered(self._narrowed, _VIEWS)
+        self._within = cached_method(self._narrowed, _VIEWS)
 
     def find(self, typed: Sequence[str], most: int, allowed: RowSet | None = None) -> list[Heading]:
         """Return the names that go on as was typed, the likeliest first.
@@ -163,8 +161,7 @@ class Headings:
         return self._view(self._uses, self._words, self._names)
 
     def _narrowed(self, allowed: RowSet) -> _View:
-        rows = self._uses["row"].astype(np.int64) + self._first_row
-        uses = self._uses[allowed.contains(rows)]
+        uses = self._uses[allowed.contains(self._uses["row"].astype(np.int64))]
         has = np.zeros(len(self._text_ends), np.bool_)
         has[uses["name"]] = True
         kept = has[self._names]

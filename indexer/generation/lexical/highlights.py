@@ -8,6 +8,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from indexer.generation.lexical.analysis import (
+    ENGLISH,
     bare_words,
     fold,
     has_sign,
@@ -21,7 +22,6 @@ from indexer.generation.lexical.analysis import (
     words,
     words_within,
 )
-from indexer.generation.lexical.languages import ENGLISH
 from indexer.generation.lexical.lexical_query import LexicalQuery, Readings, readings_of
 from indexer.generation.lexical.query_syntax import parse_query
 

@@ -1,14 +1,20 @@
 """The words of every chunk in Tantivy, scored by its BM25 (k1 1.2, b 0.75): the one place that knows it.
 
 Terms come from `analysis`, on both sides (`lexical_writer` and `lexical_query`), so Tantivy itself only splits at
-spaces. Its Python binding looks at every posting of every term it is given (nothing is pruned), so time follows the
-number of postings, and hardly the number of hits asked for.
+spaces. Its Python binding visits every posting of every term (nothing is pruned), so time follows the number of
+postings, and hardly the number of hits.
 """
 
+import math
+import os
+import shutil
+import tempfile
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, chain
 from pathlib import Path
 
@@ -17,22 +23,18 @@ import numpy.typing as npt
 import tantivy
 from tantivy import Occur, Query
 
+from indexer.errors import IndexUnwritable
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
-from indexer.generation.lexical.analysis import fold, terms_of_word, without_names
+from indexer.generation.lexical.analysis import ENGLISH, STEMMERS, cached_method, terms_of_word, without_names
 from indexer.generation.lexical.headings import FILES as HEADING_FILES
 from indexer.generation.lexical.headings import Heading, Headings, typed_words
-from indexer.generation.lexical.languages import ENGLISH, STEMMERS
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Terms, read_query
-from indexer.generation.lexical.lexical_writer import LENGTHS, day_number
-from indexer.generation.lexical.method_cache import remembered
+from indexer.generation.lexical.lexical_writer import day_number
 from indexer.generation.lexical.query_syntax import parse_query
-from indexer.generation.lexical.segments import Segments
-from indexer.generation.lexical.statistics import PartStatistics, Spoken, Statistics
 from indexer.generation.lexical.stop_words import Rules
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
-from indexer.generation.lexical.vocabulary import FILES, Correction, Counted, Vocabulary
+from indexer.generation.lexical.vocabulary import FILES, Vocabulary
 from indexer.generation.manifest import ANALYSIS, corrupt
-from indexer.generation.rows import read_array
 from indexer.rowset import RowSet, ScoredRows
 
 _MOST_TERMS = 32  # of a query; the rarest
@@ -42,68 +44,55 @@ _POSTINGS = 300_000
 _FEWEST_CANDIDATES = 64
 _FEW = 20_000  # allowed rows, among which even common terms have so few postings that all of them are searched
 _MOST_CORRECTIONS = 3  # of a word
-_MANY = 1_000  # passages of a part, which then has many words
 _AS_LIKELY = 5  # times as many passages as another have the likeliest correction, at most, if the other counts too
-_FILTERS, _TERMS = 64, 1 << 12  # of which it is remembered whether passages that a filter allows have a term
-_BOUNDS = 64  # whose rows are remembered
-_PARTS = 64  # whose statistics are remembered
+_FREQUENCIES = 1 << 16  # terms whose frequency is cached
+_ELSEWHERE = 1 << 14  # terms of which it is cached whether documents in other languages have them
+_FILTERS, _TERMS = 64, 1 << 12  # of which it is cached whether passages that a filter allows have a term
+_BOUNDS = 64  # whose rows are cached
 _MARGIN = 1.3  # of hits found over those expected to be needed, where a filter is applied to what was found
 _HIT = 80  # testing a filter within the search costs as much for so many rows as one more hit costs without
+_LINKS = "pilotlight-links-"  # prefix of temporary folders
+_TRIES = 100
+_FORGOTTEN_S = 3600  # seconds; opening never takes so long: the process that made the folder was killed
 
 
 class LexicalReader:
     """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
 
-    def __init__(
-        self, folder: Path | Sequence[Path], languages: Sequence[str] = (ENGLISH,), analysis: int = ANALYSIS
-    ) -> None:
+    def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,), analysis: int = ANALYSIS) -> None:
         """Open a folder whose checksums have been verified; it is only read, and may be deleted afterwards.
 
         Args:
-            folder: what `LexicalWriter` wrote; several are searched as one, and rows count on from one to the next.
-            languages: its `languages`, or those of all.
-            analysis: how its texts became terms, see `Manifest.analysis`; of several, the oldest.
+            folder: the files of a `LexicalWriter`.
+            languages: its `languages`.
+            analysis: how its texts became terms, see `Manifest.analysis`.
 
         Raises:
             IndexCorrupt: it is not an index of the kind that `LexicalWriter` makes.
-            PartsDiffer: several cannot be searched as one.
             IndexUnwritable: there is no room for a temporary folder.
         """
-        folders = [folder] if isinstance(folder, Path) else list(folder)
-        self._folder = folders[0]
+        self._folder = folder
         self._languages = tuple(languages) or (ENGLISH,)
         self._has_signs = analysis >= ANALYSIS
         if unknown := [language for language in languages if language not in STEMMERS]:
-            raise corrupt(self._folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
-        self._segments = Segments(folders)
-        self._schema = self._segments.schema
-        self._total = self._segments.count
+            raise corrupt(folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
+        self._searcher, self._schema = _open(folder)
+        self.count: int = self._searcher.num_docs
+        """Chunks in the index."""
         # generations of older programs have neither words to correct by, nor fields
-        self._vocabularies = [Vocabulary(each) for each in folders if (each / FILES[0]).exists()]
-        self._headings = [
-            Headings(each, first)
-            for each, first in zip(folders, self._segments.starts, strict=True)
-            if (each / HEADING_FILES[0]).exists()
-        ]
-        self._lengths = self._read_lengths(folders)
-        self._statistics = Statistics(self._segments)
-        self._passages = self._statistics.passages_of(self._languages)
-        self.statistics = remembered(self._statistics_of, _PARTS)
-        """Returns what BM25 counts of the passages that a filter allows; see `_statistics_of`."""
-        self._bounds = remembered(self._within, _BOUNDS)
-        self._spoken = Spoken(self._segments, self._passages)
-        self._allowed_terms = remembered(self._no_terms, _FILTERS)
+        self._vocabulary = Vocabulary(folder) if (folder / FILES[0]).exists() else None
+        self._headings = Headings(folder) if (folder / HEADING_FILES[0]).exists() else None
+        self._frequency: Callable[[str], int] = lru_cache(_FREQUENCIES)(partial(self._searcher.doc_freq, "text"))
+        self._passages = self._passages_by_language()
+        self._bounds = cached_method(self._within, _BOUNDS)
+        self._is_elsewhere = cached_method(self._has_elsewhere, _ELSEWHERE)
+        self._allowed_terms = cached_method(self._no_terms, _FILTERS)
         self._check()
 
-    @property
-    def count(self) -> int:
-        """Chunks in the index."""
-        return self._total
-
     def check_rows(self) -> None:
-        """Raise IndexCorrupt unless every row is there once; not asked at opening, since it takes a while."""
-        for row in range(self._total):
-            if (found := self._segments.frequency("row", row)) != 1:
+        """Raise IndexCorrupt unless every row is there once; not part of opening, since it takes a while."""
+        for row in range(self.count):
+            if (found := self._searcher.doc_freq("row", row)) != 1:
                 raise corrupt(self._folder, f"has row {row} {found} times")
 
     def read(
@@ -112,7 +101,6 @@ class LexicalReader:
         synonyms: Synonyms = NO_SYNONYMS,
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
-        seen: PartStatistics | None = None,
     ) -> LexicalQuery:
         """Read a query for `search`.
 
@@ -121,33 +109,28 @@ class LexicalReader:
             synonyms: which words stand for which.
             is_word: says of a word that the index does not have whether it is one all the same, and no mistake.
             only: filter for the passages whose words count as known, and are corrections; None means all.
-            seen: statistics by which the query scores, and corrections are ordered; None means those of all passages.
         """
-        frequency = (seen or self._statistics).frequency
 
         def is_known(term: str) -> bool:
-            return frequency(term) > 0 and (only is None or self._is_allowed(term, only))
+            return self._frequency(term) > 0 and (only is None or self._is_allowed(term, only))
 
-        known = is_known if only else None
-        lookups = Lookups(
-            is_known, is_word or (lambda word: False), partial(self._corrections, is_known=known, seen=seen)
-        )
-        passages = self._passages if seen is None else seen.passages or {ENGLISH: 1}
-        read = read_query(query if self._has_signs else without_names(query), passages, lookups, synonyms)
-        return replace(read, statistics=seen, meaning=read.meaning if self._has_signs else parse_query(query).meaning)
+        corrections = partial(self._corrections, is_known=is_known if only else None)
+        lookups = Lookups(is_known, is_word or (lambda word: False), corrections)
+        if self._has_signs:
+            return read_query(query, self._passages, lookups, synonyms)
+        read = read_query(without_names(query), self._passages, lookups, synonyms)
+        return replace(read, meaning=parse_query(query).meaning)
 
     def suggest(self, typed: str, most: int, allowed: RowSet | None = None) -> list[Heading]:
         """Return the titles and headings that go on as somebody types, see `Headings.find`; none of older generations.
 
         Args:
-            typed: what is typed so far.
+            typed: the text so far.
             most: how many to return.
             allowed: rows of which one must have the name; None means all.
         """
-        if not (begun := typed_words(typed)):
-            return []
-        found = sorted(chain(*(headings.find(begun, most, allowed) for headings in self._headings)))
-        return list({fold(each.text): each for each in reversed(found)}.values())[::-1][:most]
+        begun = typed_words(typed)
+        return sorted(self._headings.find(begun, most, allowed)) if begun and self._headings else []
 
     def search(
         self, wanted: LexicalQuery, k: int, filter: Filter | None = None, allowed: RowSet | None = None
@@ -168,19 +151,17 @@ class LexicalReader:
         """
         if allowed is not None and not allowed.count:
             return _nothing()
-        counted = wanted.statistics or self._statistics
-        telling, common = self._split(wanted.words, counted, all_of_them=allowed is not None and allowed.count <= _FEW)
+        telling, common = self._split(wanted.words, all_of_them=allowed is not None and allowed.count <= _FEW)
         if wanted.is_bounded or wanted.synonyms or wanted.pairs:
-            matching, common = self._bounded(wanted, [*telling, *common], counted), []
+            matching, common = self._bounded(wanted, [*telling, *common]), []
         elif telling:
-            matching = self._any(telling, counted, wanted.rules)
+            matching = self._any(telling, wanted.rules)
         else:
             return _nothing()
         candidates = max(k, _FEWEST_CANDIDATES) if common else k
-        scores, rows = self._allowed(matching, candidates, filter, allowed, counted.segments)
+        scores, rows = self._allowed(matching, candidates, filter, allowed)
         if common and len(rows):
-            scores = scores + self._scores(common, rows, counted, wanted.rules)
-        scores = counted.settled(scores)
+            scores = scores + self._scores(common, rows, wanted.rules)
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
 
@@ -189,30 +170,24 @@ class LexicalReader:
 
         It is the sum of their inverse document frequencies. A word that no passage has counts most.
         """
-        counted = wanted.statistics or self._statistics
-        frequencies = (min(sum(map(counted.frequency, terms)), counted.count) for terms in wanted.asked)
-        return sum(map(counted.idf, frequencies))
+        frequencies = (min(sum(map(self._frequency, terms)), self.count) for terms in wanted.asked)
+        return sum(math.log1p((self.count - each + 0.5) / (each + 0.5)) for each in frequencies)
 
-    def _statistics_of(self, part: Filter, rows: RowSet) -> PartStatistics:
-        """Return what BM25 counts of the passages that a filter allows; `rows` are what it selects."""
-        return PartStatistics(self._statistics, self._tests(part), rows, self._lengths, self._languages)
+    def _passages_by_language(self) -> dict[str, int]:
+        """Return how many passages are stemmed by the rules of each language, the most frequent language first."""
+        counts = {each: self._spoken(each) for each in self._languages if each != ENGLISH}
+        if ENGLISH in self._languages:
+            counts[ENGLISH] = self.count - sum(counts.values())  # of unknown languages, too
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
-    def _read_lengths(self, folders: Sequence[Path]) -> npt.NDArray[np.uint32] | None:
-        """Return the terms of each passage, uint32 (rows,), or None where older programs have not written them."""
-        if not all((folder / LENGTHS).exists() for folder in folders):
-            return None
-        parts = [read_array(folder / LENGTHS) for folder in folders]
-        if any(part.dtype != np.uint32 or part.ndim != 1 for part in parts) or sum(map(len, parts)) != self._total:
-            raise corrupt(folders[0] / LENGTHS, "does not match the passages")
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    def _spoken(self, language: str) -> int:
+        return int(self._searcher.doc_freq("term", f"language:{language}"))
 
-    def _split(
-        self, words: Sequence[Terms], counted: Statistics, *, all_of_them: bool
-    ) -> tuple[list[Terms], list[Terms]]:
+    def _split(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
         """Words that find candidates, rarest first, and those too common for that; unknown terms are left out."""
         frequencies = []
         for terms in words:
-            known = {term: frequency for term in terms if (frequency := counted.frequency(term))}
+            known = {term: frequency for term in terms if (frequency := self._frequency(term))}
             if known:
                 frequencies.append((sum(known.values()), tuple(known)))
         rarest = sorted(frequencies)[:_MOST_TERMS]
@@ -221,28 +196,35 @@ class LexicalReader:
         first = len(found) if all_of_them else max(2, bisect_right(postings, _POSTINGS))
         return found[:first], found[first:]
 
-    def _allowed(
-        self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None, segments: Segments
-    ) -> ScoredRows:
+    def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
         if not filter or allowed is None:
-            return segments.find(matching, k)
-        limit = int(k * self._total / allowed.count * _MARGIN) + k
+            return self._find(matching, k)
+        limit = int(k * self.count / allowed.count * _MARGIN) + k
         if limit * _HIT < allowed.count:
-            scores, rows = segments.find(matching, limit)
+            scores, rows = self._find(matching, limit)
             kept = allowed.contains(rows)
             if len(rows) < limit or np.count_nonzero(kept) >= k:
                 return scores[kept][:k], rows[kept][:k]
-        return segments.find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
+        return self._find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
-    def _scores(
-        self, words: Sequence[Terms], rows: npt.NDArray[np.int64], counted: Statistics, rules: Rules
-    ) -> npt.NDArray[np.float32]:
-        """BM25 of these words in these rows, float32 of the same shape; 0 where there are none."""
-        found_scores, found_rows = counted.segments.find_among(self._any(words, counted, rules), rows)
+    def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.float32]:
+        """Return the BM25 of these words in these rows, float32 of the same shape; 0 where there are none."""
+        tests = [(Occur.Should, self._term("row", row)) for row in sorted(set(rows.tolist()))]
+        among = Query.const_score_query(Query.boolean_query(tests), 0.0)
+        both = Query.boolean_query([(Occur.Must, among), (Occur.Must, self._any(words, rules))])
+        found_scores, found_rows = self._find(both, len(tests))
         scores = np.zeros(len(rows), dtype=np.float32)
         order = np.argsort(rows)
         scores[order[np.searchsorted(rows, found_rows, sorter=order)]] = found_scores
         return scores
+
+    def _find(self, query: Query, limit: int) -> ScoredRows:
+        """Return scores float32 (n,), best first, and rows int64 (n,), n at most `limit`. Raises IndexCorrupt."""
+        hits = self._searcher.search(query, max(1, min(limit, self.count)), count=False).hits
+        rows = np.array(self._searcher.fast_field_values("row", [address for _, address in hits]), dtype=np.int64)
+        if rows.max(initial=0) >= max(1, self.count):
+            raise corrupt(self._folder, f"has a row {rows.max()}, but only {self.count:,} chunks")
+        return np.fromiter((score for score, _ in hits), np.float32, len(hits)), rows
 
     def _tests(self, wanted: Filter) -> list[tuple[Occur, Query]]:
         tests = map(self._test, wanted.conditions())
@@ -273,95 +255,98 @@ class LexicalReader:
         return self._bounds(required, excluded)
 
     def _within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
-        found = np.zeros(self._total, np.bool_)
+        found = np.zeros(self.count, np.bool_)
         if required:
-            clauses = partial(self._clauses, counted=self._statistics)
-            query = Query.boolean_query([*clauses(required, Occur.Must), *clauses(excluded, Occur.MustNot)])
-            found[self._segments.find(query, self._total)[1]] = True
+            clauses = [*self._clauses(required, Occur.Must), *self._clauses(excluded, Occur.MustNot)]
         else:
-            query = Query.boolean_query(self._clauses(excluded, Occur.Should, self._statistics))
-            found[self._segments.find(query, self._total)[1]] = True
-            found = ~found
-        return RowSet(found)
+            clauses = self._clauses(excluded, Occur.Should)
+        found[self._find(Query.boolean_query(clauses), self.count)[1]] = True
+        return RowSet(found if required else ~found)
 
-    def _bounded(self, wanted: LexicalQuery, words: Sequence[Terms], counted: Statistics) -> Query:
+    def _bounded(self, wanted: LexicalQuery, words: Sequence[Terms]) -> Query:
         """The query for what is required and excluded, with the words and phrases that count where they are found."""
         together = (*wanted.synonyms, *wanted.pairs)
-        phrases = [_best([self._phrase(terms, counted) for terms in readings]) for readings in together]
-        scored = _either([self._any(words, counted, wanted.rules), *phrases])
-        required = [*self._clauses(wanted.required, Occur.Must, counted)]
+        phrases = [_best([self._phrase(terms) for terms in readings]) for readings in together]
+        scored = _either([self._any(words, wanted.rules), *phrases])
+        required = [*self._clauses(wanted.required, Occur.Must)]
         if required and not words and not phrases and all(clause.field for clause in wanted.required):
             scored = Query.all_query()  # there is nothing to rank by
         parts = [*required, (Occur.Should if required else Occur.Must, scored)]
-        return Query.boolean_query([*parts, *self._clauses(wanted.excluded, Occur.MustNot, counted)])
+        return Query.boolean_query([*parts, *self._clauses(wanted.excluded, Occur.MustNot)])
 
-    def _clauses(self, clauses: Sequence[Clause], occur: Occur, counted: Statistics) -> list[tuple[Occur, Query]]:
+    def _clauses(self, clauses: Sequence[Clause], occur: Occur) -> list[tuple[Occur, Query]]:
         """Tests for clauses; phrases anywhere count for the score, those in a field only for the choice."""
         tests = []
         for clause in clauses:
-            field = clause.field if clause.field and self._vocabularies else "text"
+            field = clause.field if clause.field and self._vocabulary else "text"
             rules = dict(clause.rules)
-            query = _best(
-                [self._spoken.where_of(self._phrase(terms, counted, field), terms, rules) for terms in clause.readings]
-            )
+            query = _best([self._in_languages(self._phrase(terms, field), terms, rules) for terms in clause.readings])
             tests.append((occur, Query.const_score_query(query, 0.0) if clause.field else query))
         return tests
 
-    def _phrase(self, terms: Terms, counted: Statistics, field: str = "text") -> Query:
+    def _phrase(self, terms: Terms, field: str = "text") -> Query:
         if len(terms) > 1:
-            query = Query.phrase_query(self._schema, field, list(terms))
-        else:
-            query = Query.term_query(self._schema, field, terms[0], "freq")
-        return counted.weighted(query, terms)
+            return Query.phrase_query(self._schema, field, list(terms))
+        return Query.term_query(self._schema, field, terms[0], "freq")
+
+    def _in_languages(self, query: Query, terms: Terms, rules: Rules) -> Query:
+        """Return a query for terms, restricted where they are one term that is another word in other languages.
+
+        By German rules, flower is found as flow, which is another word in an English document.
+        """
+        languages = rules.get(terms[0]) if len(terms) == 1 else None
+        if languages is None or not self._is_elsewhere(terms[0], languages):
+            return query
+        return Query.boolean_query([(Occur.Must, query), self._language_test(languages)])
+
+    def _has_elsewhere(self, term: str, languages: frozenset[str]) -> bool:
+        others = self._language_test(frozenset(self._languages) - languages)
+        query = Query.boolean_query([(Occur.Must, self._term("text", term)), others])
+        return len(self._find(query, 1)[1]) > 0
+
+    def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
+        """Return the test for documents in some, but not all, languages."""
+        is_other = ENGLISH in languages  # by whose rules documents in unknown languages are read as well
+        named = sorted(frozenset(self._languages) - languages if is_other else languages)
+        spoken = _either([self._term("term", f"language:{each}") for each in named])
+        return Occur.MustNot if is_other else Occur.Must, Query.const_score_query(spoken, 0.0)
 
     def _no_terms(self, only: Filter) -> dict[str, bool]:
-        """Where what is known of the terms of a filter will stand; by filter, as one may be as large as a request."""
+        """Return the cache of terms of a filter, empty at first; by filter, as one may be as large as a request."""
         return {}
 
     def _is_allowed(self, term: str, only: Filter) -> bool:
+        """Return whether a passage that a filter allows has a term."""
         known = self._allowed_terms(only)
         found = known.get(term)
         if found is None:
             if len(known) >= _TERMS:
                 known.clear()
-            found = known[term] = self._has_allowed(term, only)
+            query = Query.boolean_query([(Occur.Must, self._term("text", term)), *self._tests(only)])
+            found = known[term] = len(self._find(query, 1)[1]) > 0
         return found
 
-    def _has_allowed(self, term: str, only: Filter) -> bool:
-        """Whether a passage that a filter allows has a term."""
-        query = Query.boolean_query([(Occur.Must, self._term("text", term)), *self._tests(only)])
-        return len(self._segments.find(query, 1)[1]) > 0
+    def _corrections(self, word: str, is_known: Callable[[str], bool] | None = None) -> tuple[str, ...]:
+        """Return words of the index that may have been meant by a word that it does not have, the likeliest first.
 
-    def _corrections(
-        self, word: str, is_known: Callable[[str], bool] | None = None, seen: PartStatistics | None = None
-    ) -> tuple[str, ...]:
-        """The words of the index that may have been meant by a word that it does not have, the likeliest first.
-
-        Of the index are words of which a term is known, where that is asked.
+        With `is_known`, only words count of which a term is known.
         """
-        if not word[1:].islower():  # capitals within a word make it a name
+        if not word[1:].islower() or self._vocabulary is None:  # capitals within a word make it a name
             return ()
 
-        def terms(other: str) -> Iterator[str]:
-            languages = seen.passages if seen else self._languages
-            return chain(*(terms_of_word(other, language) for language in languages))
+        def is_allowed(other: str) -> bool:
+            terms = chain(*(terms_of_word(other, language) for language in self._languages))
+            return any(map(is_known, terms)) if is_known else True
 
-        def passages(other: Correction) -> int:
-            known = list(filter(is_known, terms(other.word)))
-            if seen:
-                return max(map(seen.frequency, known), default=0)
-            return other.passages if known else 0
-
-        counted = Counted(passages, seen.count >= _MANY if seen else None) if seen or is_known else None
-        found = _together([each.corrections(word, counted) for each in self._vocabularies])
+        found = self._vocabulary.corrections(word, is_allowed if is_known else None)
         alike = [
             each for each in found if each.edits == found[0].edits and each.passages * _AS_LIKELY >= found[0].passages
         ]
         return tuple(each.word for each in alike[:_MOST_CORRECTIONS])
 
-    def _any(self, words: Sequence[Terms], counted: Statistics, rules: Rules) -> Query:
+    def _any(self, words: Sequence[Terms], rules: Rules) -> Query:
         def one(term: str) -> Query:
-            return self._spoken.where_of(self._phrase((term,), counted), (term,), rules)
+            return self._in_languages(self._phrase((term,)), (term,), rules)
 
         return _either([_best(list(map(one, terms))) for terms in words])
 
@@ -372,18 +357,54 @@ class LexicalReader:
         """Raise IndexCorrupt if the fields are others than this program writes."""
         try:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
-            self._segments.find(self._any([("a",)], self._statistics, {}), 1)
+            self._find(self._any([("a",)], {}), 1)
         except ValueError as error:
             raise corrupt(self._folder, "is a lexical index of another kind") from error
 
 
-def _together(found: Sequence[Sequence[Correction]]) -> list[Correction]:
-    """The corrections by several vocabularies, the likeliest first."""
-    words: dict[str, Correction] = {}
-    for each in chain(*found):
-        passages = words[each.word].passages if each.word in words else 0
-        words[each.word] = each._replace(passages=passages + each.passages)
-    return sorted(words.values(), key=lambda each: (each.edits, -each.passages, each.word))
+def _open(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
+    """Open a folder, in which Tantivy would make a lock file: so it gets a folder of links."""
+    with _links_to(folder) as links:
+        try:
+            index = tantivy.Index.open(str(links))
+            index.config_reader("manual")  # no thread that looks for changes
+            index.reload()
+            return index.searcher(), index.schema
+        except (ValueError, OSError) as error:
+            raise corrupt(folder, "is not a readable lexical index") from error
+
+
+@contextmanager
+def _links_to(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder with a link to every file of another. Raises IndexCorrupt or IndexUnwritable."""
+    try:
+        paths = list(folder.resolve().iterdir())
+    except OSError as error:
+        raise corrupt(folder, error.strerror or "cannot be read") from error
+    links = Path()
+    try:
+        _remove_forgotten()
+        links = Path(tempfile.mkdtemp(prefix=_LINKS))
+        for path in paths:
+            (links / path.name).symlink_to(path)
+        yield links
+    except OSError as error:
+        raise IndexUnwritable(
+            f"opening {folder} needs a temporary folder: {error.strerror}; free some space, or set TMPDIR"
+        ) from error
+    finally:
+        for _ in range(_TRIES if links.name else 0):  # a thread of Tantivy, about to end, may make one more file
+            shutil.rmtree(links, ignore_errors=True)
+            if not links.exists():
+                break
+
+
+def _remove_forgotten() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{_LINKS}*"):
+        with suppress(OSError):  # somebody else has just removed it
+            found = path.lstat()
+            if found.st_uid == os.getuid() and found.st_mtime < time.time() - _FORGOTTEN_S:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _either(queries: Sequence[Query]) -> Query:

@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import (
+    ENGLISH,
+    cached_by_word,
     has_sign,
     is_spaceless,
     rules_for,
@@ -19,10 +21,7 @@ from indexer.generation.lexical.analysis import (
     words,
     words_within,
 )
-from indexer.generation.lexical.languages import ENGLISH
-from indexer.generation.lexical.method_cache import remembers_words
 from indexer.generation.lexical.query_syntax import FIELDS, ParsedQuery, Part, parse_query
-from indexer.generation.lexical.statistics import Statistics
 from indexer.generation.lexical.stop_words import Passages, Rules, are_telling, telling_pairs
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 
@@ -82,7 +81,6 @@ class LexicalQuery:
     also: tuple[AlsoSearched, ...]
     meaning: str  # the query without its syntax, for the search by meaning
     did_you_mean: str | None = None  # the query with its mistakes corrected; None where there are none
-    statistics: Statistics | None = None  # by which it scores; None: those of all passages
 
     @property
     def is_bounded(self) -> bool:
@@ -272,7 +270,7 @@ def _says_little(word: str) -> bool:
     return has_sign(word) and (bool(words_within(word)) or not any(map(str.isalpha, word)))
 
 
-@remembers_words(_REMEMBERED)
+@cached_by_word(_REMEMBERED)
 def _terms_of(word: str, languages: tuple[str, ...]) -> tuple[Terms, ...]:
     """Of each term of a word, the different forms that it has by the rules of the languages."""
     if has_sign(word):

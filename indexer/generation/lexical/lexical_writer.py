@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from array import array
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
@@ -11,7 +10,6 @@ from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote
 
-import numpy as np
 import tantivy
 
 from indexer.generation.lexical.analysis import joined_terms, rules_for, words
@@ -19,13 +17,12 @@ from indexer.generation.lexical.headings import HeadingWriter
 from indexer.generation.lexical.vocabulary import VocabularyWriter
 
 FIELDS = ("text", "title", "section", "body", "url")  # the first has title, heading path and body, and is scored
-LENGTHS = "lengths.npy"  # uint32 (rows,): terms of the scored field of each passage
 _HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
 _META = "meta.json"
 
 
 class LexicalWriter:
-    """Gathers the words of chunks and writes one folder. Memory is bounded, but for four bytes a chunk."""
+    """Gathers the words of chunks and writes one folder. Memory is bounded."""
 
     def __init__(self, folder: Path) -> None:
         """Make the folder; raises OSError if it cannot be written."""
@@ -34,7 +31,6 @@ class LexicalWriter:
         self._languages: Counter[str] = Counter()
         self._vocabulary = VocabularyWriter()
         self._headings = HeadingWriter()
-        self._lengths = array("I")
         try:
             index = tantivy.Index(_schema(), str(folder))
             # one thread: rows stay in order, and the build has better uses for the other cores
@@ -75,8 +71,6 @@ class LexicalWriter:
         in_text, of_url = _words_of(text), joined_terms(_words_of(unquote(url)), language)
         for name, found in zip(FIELDS, (*_terms_of(title, section, in_text, language), of_url), strict=True):
             entry.add_text(name, found)
-            if name == FIELDS[0]:
-                self._lengths.append(len(found.split()))
         self._vocabulary.add(chain(_repeated_words(title), _repeated_words(section), in_text))
         self._headings.add(row, url.partition("#")[0], title, section)
         self._languages[rules_for(language)] += 1
@@ -109,7 +103,6 @@ class LexicalWriter:
                 path.unlink()
         self._vocabulary.write(self._folder)
         self._headings.write(self._folder)
-        np.save(self._folder / LENGTHS, np.array(self._lengths, np.uint32), allow_pickle=False)
 
     def close(self) -> None:
         """Give up a folder that has not been finished; the files stay."""

@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 
-from indexer.generation.lexical.analysis import fold
-from indexer.generation.lexical.languages import ENGLISH, is_stop_word
-from indexer.generation.lexical.method_cache import remembers_words
+from indexer.generation.lexical.analysis import ENGLISH, cached_by_word, fold, is_stop_word
 
 # Function words that are not in `STOP_WORDS`, but say that a query is English where other languages do.
 _ENGLISH_CLUES = frozenset(
@@ -73,6 +71,6 @@ def shares_by_order(languages: Sequence[str]) -> Passages:
     return {language: 1 << (len(languages) - place) for place, language in enumerate(languages)}
 
 
-@remembers_words(1 << 14)
+@cached_by_word(1 << 14)
 def _is_common(word: str, language: str) -> bool:
     return is_stop_word(fold(word) if language == ENGLISH else word.casefold(), language)

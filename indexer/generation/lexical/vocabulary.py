@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.lexical.analysis import fold, fold_case, has_sign, is_spaceless, words_within
-from indexer.generation.lexical.method_cache import remembered
+from indexer.generation.lexical.analysis import cached_method, fold, fold_case, has_sign, is_spaceless, words_within
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import read_array
 
@@ -45,13 +44,6 @@ class Correction(NamedTuple):
     word: str  # as it is written there, in lower case
     edits: int  # 0 where only accents differ
     passages: int  # that have it
-
-
-class Counted(NamedTuple):
-    """What counts where a part of the passages is all that there is."""
-
-    passages: Callable[[Correction], int]  # of the part, that have the word; 0 takes it for one that is not there
-    many: bool | None = None  # whether these have many words; None: as all have
 
 
 class VocabularyWriter:
@@ -109,27 +101,26 @@ class Vocabulary:
         fits = len(self._counts) == len(self._lengths) and len(self._hashes) == len(self._places)
         if not fits or not len(self._folded) == len(self._written) == self._starts[-1]:
             raise corrupt(folder / FILES[0], "does not match the other words")
-        self._known = remembered(self._corrections, _REMEMBERED)
+        self._known = cached_method(self._corrections, _REMEMBERED)
 
-    def corrections(self, word: str, counted: Counted | None = None) -> tuple[Correction, ...]:
+    def corrections(self, word: str, is_allowed: Callable[[str], bool] | None = None) -> tuple[Correction, ...]:
         """Return the words that may have been meant by one that is not in the index, the likeliest first.
 
-        Those with the fewest edits (a letter inserted, left out or replaced, or two neighbours exchanged), then those
-        in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are left alone.
-        Where there are many words, one that a single passage has must begin alike. With `counted`, that of a part
-        counts.
+        Words with the fewest edits (a letter inserted, left out or replaced, or two neighbours exchanged) come first,
+        then words in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are left
+        alone. Where there are many words, one that a single passage has must begin alike.
         """
-        return self._corrections(word, counted) if counted else self._known(word)
+        return self._corrections(word, is_allowed) if is_allowed else self._known(word)
 
-    def _corrections(self, word: str, counted: Counted | None = None) -> tuple[Correction, ...]:
+    def _corrections(self, word: str, is_allowed: Callable[[str], bool] | None = None) -> tuple[Correction, ...]:
         if not is_word(word := fold(word)):
             return ()
-        many = len(self._counts) >= _MANY if counted is None or counted.many is None else counted.many
+        many = len(self._counts) >= _MANY
         most = 0 if len(word) < _ONE_EDIT else 1 if len(word) < _TWO_EDITS else 2
         for edits in range(min(most, 1), most + 1):
             found = [each for each in self._within(word, edits) if each.edits <= edits]
-            if counted:
-                found = [each._replace(passages=count) for each in found if (count := counted.passages(each))]
+            if is_allowed:
+                found = [each for each in found if is_allowed(each.word)]
             if edits > 1 and any(_is_derived(word, fold(each.word)) for each in found):
                 return ()
             if found := [each for each in found if each.passages > 1 or not many or each.word[0] == word[0]]:

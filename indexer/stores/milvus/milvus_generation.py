@@ -13,8 +13,8 @@ from indexer.filter import Filter
 from indexer.generation.catalogue import DocumentFacts, is_document_id
 from indexer.generation.dense.vectors import check_query_vector
 from indexer.generation.document_database import AROUND, StoredChunk, texts_around
+from indexer.generation.lexical.analysis import ENGLISH
 from indexer.generation.lexical.headings import Heading
-from indexer.generation.lexical.languages import ENGLISH
 from indexer.generation.lexical.lexical_query import LexicalQuery, read_query
 from indexer.generation.lexical.stop_words import shares_by_order
 from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
@@ -124,9 +124,8 @@ class MilvusGeneration(Described):
         synonyms: Synonyms = NO_SYNONYMS,
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
-        seen: Filter | None = None,
     ) -> LexicalQuery:
-        """Read a query, as a user types it, for `search_words`; nothing is corrected, and BM25 counts all there is."""
+        """Read a query, as a user types it, for `search_words`; nothing is corrected."""
         languages = self.manifest.languages or (ENGLISH,)
         return read_query(query, shares_by_order(languages), synonyms=synonyms)
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     "filters",
     metavar="KEY=VALUE",
     multiple=True,
-    help="which documents the key may see, such as meta.team=payments or path=/docs; may be repeated; with the role "
-    "write it needs a url_prefix or path",
+    help="which documents the key may see, such as meta.team=payments or path=/docs; may be repeated; not with the "
+    "role write",
 )
 @click.option(
     "--scope",
@@ -97,7 +98,7 @@ def keys(
     wanted = read_filter(filters)
     first = [Part(frozenset(collections) or None, wanted)] if collections or wanted or not scopes else []
     readers = reader_names(users, groups) if users or groups else None
-    scope = Scope((*first, *map(_part, scopes)), readers)
+    scope = Scope(tuple(replace(part, readers=readers) for part in (*first, *map(_part, scopes))))
     shown = file.add(name, role, given, origins, scope)
     made = next(key for key in file.read() if key.name == name)
     text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
@@ -119,14 +120,14 @@ def _part(text: str) -> "Part":
 
 
 def _said(scope: "Scope") -> Iterator[str]:
-    """Say what a scope has: parts, with `or` between them, and who it counts as."""
+    """Yield the parts of a scope as options name them, with `or` between two."""
     from rag.query.filters import parameters_of
 
     for place, part in enumerate(scope.parts):
         yield from ["or"] if place else []
         yield from sorted(part.collections or ())
         yield from (f"{name}={value}" for name, value in parameters_of(part.filter))
-    yield from sorted(scope.readers or ())
+        yield from sorted(part.readers or ())
 
 
 def _facts(key: "Key") -> dict[str, Any]:

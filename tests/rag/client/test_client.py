@@ -217,15 +217,16 @@ def test_keys(retriever, tmp_path):
 
 
 class FakeJobs:
-    """One job, which is done after it has been looked at once."""
+    """One job, which is done after it has been looked at twice."""
 
     def __init__(self) -> None:
-        self.job: dict[str, Any] = {"id": "20261121T110000-abc", "progress": None, "report": None, "error": None}
+        self.job: dict[str, Any] = {"id": "20261121T110000-abc", "collection": "notes", "error": None}
         self.asked: dict[str, Any] = {}
 
     def start(self, **asked: Any) -> dict[str, Any]:
         self.asked = asked
-        self.job["state"] = "running"
+        self.job |= {"state": "running", "progress": None, "report": None}
+        self.looks = 0
         return self.job
 
     def all(self) -> list[dict[str, Any]]:
@@ -234,7 +235,8 @@ class FakeJobs:
     def get(self, job_id: str) -> dict[str, Any]:
         if job_id != self.job["id"]:
             raise JobMissing(job_id)
-        if self.job["state"] == "running":
+        self.looks += 1
+        if self.job["state"] == "running" and self.looks > 1:
             self.job |= {"state": "done", "report": {"documents": 3}}
         elif self.job["state"] == "cancelling":
             self.job |= {"state": "cancelled"}
@@ -259,7 +261,6 @@ def test_jobs(retriever, tmp_path, monkeypatch):
             "full": True,
             "add": False,
             "collection": "notes",
-            "model": "",
         }
         assert (job.state, job.running) == ("running", True)
         with pytest.raises(Unavailable, match="still running after 0 seconds"):

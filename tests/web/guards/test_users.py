@@ -38,6 +38,7 @@ collections = ["notes"]
 [[access]]
 user = "ann"
 collections = ["ann"]
+everything = true
 role = "write"
 
 [[access]]
@@ -174,19 +175,20 @@ def test_names_in_other_scripts(rules: Path) -> None:
 def test_groups_add_up_and_only_some_may_be_changed(rules: Path) -> None:
     directory = Directory(rules)
     red = Part(frozenset({"default"}), Filter.parse({"metadata": {"team": "red"}}))
-    notes, own = Part(frozenset({"notes"})), Part(frozenset({"ann"}))
+    red_names, both_names = reader_names(["ann"], ["red"]), reader_names(["bob"], ["red", "blue"])
+    notes, written = Part(frozenset({"notes"}), None, both_names), Part(frozenset({"ann"}))
     assert directory.rights(User("bob", ("green",))) is None
     found = directory.rights(User("bob", ("red", "blue")))
     assert found is not None
     assert (found.role, found.writes) == ("read", NOTHING)
-    assert found.sees == Scope((red, notes), reader_names(["bob"], ["red", "blue"]))
+    assert found.sees == Scope((replace(red, readers=both_names), notes))
     ann = directory.rights(User("ann", ("red",)))
     assert ann is not None
-    names = reader_names(["ann"], ["red"])
-    assert (ann.role, ann.sees, ann.writes) == ("write", Scope((red, own), names), Scope((own,), names))
+    assert (ann.role, ann.writes) == ("write", Scope((written,)))
+    assert ann.sees == Scope((replace(red, readers=red_names), written))
     zoe = directory.rights(User("zoe", ("admins", "red")))
     assert zoe is not None
-    assert (zoe.role, zoe.sees, zoe.writes) == ("write", EVERYTHING, EVERYTHING)
+    assert (zoe.role, zoe.sees.is_all, zoe.writes) == ("write", True, EVERYTHING)
     assert directory.rights(User("red")) is None  # users and groups are not the same
 
 
@@ -268,10 +270,10 @@ def test_settings_that_cannot_be(rules: Path, given: dict[str, Any], said: str) 
         ("user = 'x'\nfilter = {}", "what may be seen"),
         ("user = 'x'\nfilter = { team = 'x' }", "is not a filter field"),
         ("user = 'x'\nfilter = { date = {} }", "filter must have a field"),
-        ("user = 'x'\nfilter = { language = 'en' }\nrole = 'write'", "must have a url_prefix or path"),
+        ("user = 'x'\nfilter = { language = 'en' }\nrole = 'write'", "needs everything = true"),
         ("user = 'x'\ncollections = ['x']\nrole = 'admin'", "role must be one of"),
         ("user = 'x'\neverything = 'yes'", "everything must be true or false"),
-        ("user = 'x'\neverything = true\ncollections = ['x']", "no room"),
+        ("user = 'x'\neverything = true\nfilter = { language = 'en' }", "no room"),
         ("usr = 'x'\ncollections = ['x']", "usr"),
     ],
 )

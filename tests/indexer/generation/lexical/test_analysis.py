@@ -3,9 +3,8 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from indexer.generation.lexical.analysis import terms_in, terms_of_word, words
+from indexer.generation.lexical.analysis import STEMMERS, is_stop_word, terms_in, terms_of_word, words
 from indexer.generation.lexical.highlights import spans
-from indexer.generation.lexical.languages import STEMMERS, is_stop_word
 from indexer.generation.lexical.lexical_query import read_query
 
 

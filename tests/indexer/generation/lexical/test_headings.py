@@ -88,11 +88,6 @@ def test_only_what_a_filter_allows_is_suggested(headings):
     assert found(headings, "indexes", rows_of("b", "x1")) == ["Indexes", "Indexes, in short"]
 
 
-def test_rows_may_begin_elsewhere(folder):
-    moved = RowSet(np.array([False] * 5 + [document == "d" for document, *_ in CHUNKS]))
-    assert found(Headings(folder, 5), "indexes", moved) == ["Secret indexes"]
-
-
 def test_nothing_is_found_in_nothing(tmp_path):
     HeadingWriter().write(tmp_path)
     assert Headings(tmp_path).find(["a"], 3) == []

@@ -15,7 +15,7 @@ from indexer.generation.lexical import lexical_index
 from indexer.generation.lexical.analysis import terms_of_word
 from indexer.generation.lexical.headings import FILES as HEADINGS
 from indexer.generation.lexical.lexical_index import LexicalReader
-from indexer.generation.lexical.lexical_writer import LENGTHS, LexicalWriter
+from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.lexical.vocabulary import FILES
 from indexer.rowset import RowSet
 
@@ -201,7 +201,7 @@ def test_several_segments_are_one_index(tmp_path):
 def test_a_finished_folder_has_only_what_it_needs(tmp_path):
     folder = write(tmp_path / "lexical", TEXTS)
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    segments = {name.partition(".")[0] for name in before} - {Path(name).stem for name in (*FILES, *HEADINGS, LENGTHS)}
+    segments = {name.partition(".")[0] for name in before} - {Path(name).stem for name in (*FILES, *HEADINGS)}
     assert len(segments) == 2  # meta.json, and a segment
     rows(LexicalReader(folder), "vacuum")
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
