@@ -5,8 +5,7 @@ IndexerError
 ├── SourceError          a source that cannot be read at all (unreachable site, no such folder, refused address)
 │   ├── CredentialsError    a secret that cannot be used: says where it should be, never what it is
 │   ├── RendererMissing     pages are to be drawn, and nothing here can: says what to install
-│   ├── LoginFailed         a site did not let this crawler in: names it
-│   └── SessionEnded        a site asks to log in, although that was done again: names it
+│   └── SessionEnded        a site asks to log in, although it was sent credentials: names it
 ├── FetchError           one page that could not be fetched; the build records it and goes on
 │   └── NotWanted        one page that was reached but is not for the index (type, scope, robots.txt)
 ├── ParseError           one page that cannot be read; the build records it and goes on
@@ -54,12 +53,8 @@ class RendererMissing(SourceError):
     """Pages are to be drawn, and the package or the browser for it is missing or does not start."""
 
 
-class LoginFailed(SourceError):
-    """A site that did not let this crawler in."""
-
-
 class SessionEnded(SourceError):
-    """A site that asks to log in again, although that was done once, or cannot be."""
+    """A site that asks to log in, although it was sent credentials."""
 
 
 class FetchError(IndexerError):

@@ -12,6 +12,7 @@ _MODEL = (
 )
 _OIDC = "an authenticating proxy such as oauth2-proxy logs people in, and user_header names them"
 _REMOTE = "an index is a folder of this machine; export and import move it, and --store milvus://… shares it"
+_COOKIES = 'log in with a browser, export its cookies, and name that file: cookies = {file = "cookies.txt"}'
 _TIMER = "a systemd timer or cron runs index again, as scripts/deploy/pilotlight-index.timer does"
 
 SETTINGS = {
@@ -40,6 +41,10 @@ COMMANDS = {
 }
 ROUTES: dict[str, str] = {}  # paths
 FLAGS = {"every": _TIMER}  # that were no settings
+CREDENTIAL_KEYS = {  # of [[credentials]]
+    "login": _COOKIES,
+    "client_certificate": "a proxy next to the crawler, such as stunnel, shows one; or send headers, basic or bearer",
+}
 SOURCE_KEYS = {"every": _TIMER, "watch": "index --watch follows all folders and files"}  # of [[source]]
 
 

@@ -1,37 +1,83 @@
-"""What comes of a request: an answer, or an error that says whether another time may be better."""
+"""Answers of servers, or errors in their place: what their headers say, and the media type of their body."""
 
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.message import Message
+from email.utils import collapse_rfc2231_value, parsedate_to_datetime
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from indexer.crawl.headers import language_in
+from indexer.encodings import is_text
 from indexer.errors import FetchError
+from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
+from indexer.read.links.refresh import refresh_in
+from indexer.read.metadata import language_of
 from indexer.records import Page
+from indexer.urls import normalise, origin
+
+HEAD = 1_024  # bytes of a body by which `may_be_read` decides
+# headers that describe the page, or what its scripts may do with it
+_OF_PAGE = frozenset(
+    b"etag last-modified link content-language x-robots-tag refresh "
+    b"access-control-allow-origin access-control-allow-credentials".split()
+)
+_MAX_LINK_HEADERS = 10_000  # characters of Link headers that are read
+# RFC 8288: <target>; name=value; name="value", <target> …
+_LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[\w*!#$&+.^`|~-]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))?)*)')
+_RELATION = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]+))', re.IGNORECASE)
+_AGENT_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")  # a version or other text after it is ignored
+_WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+")
+# types that servers send with anything: application/octet-stream, binary/octet-stream, application/force-download, …
+_VAGUE = re.compile(
+    r"$|(?!(?:application|audio|font|image|message|model|multipart|text|video)/)|.*(?:octet|download|unknown|binary)"
+)
+_ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_MAIN_PARTS = {  # of the archives that Office files and books are
+    b"word/document": f"{_OFFICE}.wordprocessingml.document",
+    b"xl/workbook": f"{_OFFICE}.spreadsheetml.sheet",
+    b"ppt/presentation": f"{_OFFICE}.presentationml.presentation",
+    b"META-INF/container.xml": "application/epub+zip",
+}
+_FIRST_PARTS = (b"[Content_Types].xml", b"_rels/", b"docProps/", *_MAIN_PARTS)
+_WORKBOOKS = ("Workbook".encode("utf-16-le"), "Book".encode("utf-16-le"))
+_STATED = re.compile(rb".{26}\x08\x00.{2}mimetype([\w./+-]+)", re.DOTALL)  # the first entry of EPUB and OpenDocument
+_BINARY = frozenset({"pdf", "word", "slides", "sheets", "epub"})  # readers of formats that are no text
+_BLANKS = b" \t\r\n\f"
+_MARKUP = re.compile(
+    rb"<(?:!doctype\s+html|html|head|title|meta|body|frameset|script|style|h1|div|table|p)(?=[\s/>])", re.IGNORECASE
+)
+_LIST = re.compile(rb"<(?:!doctype\s+rss|(?:[\w.-]{1,40}:)?(?:urlset|sitemapindex|rss|feed|rdf))[\s>]", re.IGNORECASE)
+_ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
 
 
 class Unavailable(FetchError):
-    """A page that may well be there: no connection, no complete answer in time, HTTP 429 or 5xx."""
+    """A page that may be there at another time: no connection, no complete answer in time, HTTP 429 or 5xx."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
         super().__init__(reason, status=status, retry=retry)
-        self.pause = pause  # seconds in which the server wants to be left alone
+        self.pause = pause  # seconds that the server asks to wait
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a server, redirects followed."""
+    """The answer of a server after redirects."""
 
     url: str  # of the last hop, normalised
     body: bytes  # decoded
     content_type: str
     charset: str | None
-    headers: httpx.Headers  # as far as they are read
+    headers: httpx.Headers  # those that describe the page
     fetched_at: str  # ISO 8601, UTC
-    unchanged: bool = False  # HTTP 304: the body is the one that the validators belong to, and is left out
-    access: int = -1  # number of the `Access` it was asked with, 0 as by anyone; -1: in an interrupted build
+    is_unchanged: bool = False  # HTTP 304: the body is that of the validators, and empty here
+    is_fresh: bool = True  # False: from the journal of an interrupted build
 
     def as_page(self, source: str, requested: str) -> Page:
-        """Return the page of a source that this address led to."""
+        """Return the page of a source that an address led to."""
         return Page(
             url=self.url,
             source=source,
@@ -47,5 +93,179 @@ class Answer:
 
 
 def is_missing(error: FetchError) -> bool:
-    """Whether the server has answered that there is no such page, or none for us."""
+    """Return whether the server has answered that there is no such page, or none for us."""
     return error.status is not None and 400 <= error.status < 500
+
+
+# Headers
+
+
+def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = bytes) -> httpx.Headers:
+    """Return the headers that describe the page, without secrets, and none that describe the client."""
+    return httpx.Headers([(name, redact(value)) for name, value in headers.raw if name.lower() in _OF_PAGE])
+
+
+def canonical_of(url: str, links: Iterable[str]) -> str | None:
+    """Return the canonical address on the same site that Link headers name, or None if it is the page's own.
+
+    Args:
+        url: normalised address of the page.
+        links: values of the headers.
+    """
+    for target, parameters in _LINK.findall(", ".join(links)[:_MAX_LINK_HEADERS]):
+        relation = _RELATION.search(parameters)
+        if relation is not None and "canonical" in (relation[1] or relation[2] or "").lower().split():
+            canonical = normalise(url, target)
+            is_other = canonical is not None and canonical != url and origin(canonical) == origin(url)
+            return canonical if is_other else None
+    return None
+
+
+def refresh_of(url: str, headers: httpx.Headers) -> str | None:
+    """Return the address that a Refresh header leads to at once, or None if it is the page's own."""
+    seconds, target = refresh_in(headers.get("Refresh", "")) or (1, "")
+    address = normalise(url, target) if seconds == 0 else None
+    return address if address != url else None
+
+
+def language_in(headers: httpx.Headers) -> str | None:
+    """Return the language of Content-Language; several languages are those of the readers, not of the page."""
+    languages = headers.get("Content-Language", "")
+    return language_of(languages) if "," not in languages else None
+
+
+def retry_after(headers: httpx.Headers) -> float | None:
+    """Return the seconds of Retry-After, given as a number or a date; None if it is missing or cannot be read."""
+    text = headers.get("Retry-After", "").strip()
+    if text.isdecimal():
+        return float(text[:10])
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):  # no date, one without a zone, one of no calendar
+        return None
+
+
+def robots_directives(headers: httpx.Headers) -> set[str]:
+    """Return the directives of X-Robots-Tag headers in lower case, without those for other crawlers by name."""
+    directives: set[str] = set()
+    for value in headers.get_list("X-Robots-Tag"):
+        is_ours = True
+        for word in value.lower().split(","):
+            agent, colon, rest = map(str.strip, word.partition(":"))
+            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # from here on; and no time of day
+                is_ours, word = product_token(agent) == "pilotlight", rest
+            if is_ours:
+                directives.add(word.strip())
+    return directives
+
+
+def product_token(agent: str) -> str | None:
+    """Return the name of a user agent in lower case, without its version; `*` is everybody, None nobody."""
+    token = _AGENT_TOKEN.match(agent)
+    return token[1].lower() if token else None
+
+
+# Media types
+
+
+def media_type(header: str) -> tuple[str, str | None]:
+    """Return the media type of a Content-Type header, empty if it has none, and its charset."""
+    found = _MEDIA_TYPE.match(header.strip().lower())
+    return found[0] if found else "", _parameter(header, "charset") or None
+
+
+def names_of(url: str, disposition: str) -> tuple[str, ...]:
+    """Return the file names in a Content-Disposition header and in an address, in lower case, the likeliest first."""
+    stated = _parameter(disposition, "filename")
+    path, query = urlsplit(url)[2:4]
+    in_query = [part.rpartition("=")[2] for part in query.split("&")]
+    names = (unquote(name).replace("\\", "/").rpartition("/")[2].lower() for name in (stated, path, *in_query))
+    return tuple(name for name in names if name)
+
+
+def may_be_read(declared: str, names: tuple[str, ...], head: bytes) -> bool:
+    """Return whether a body that begins so may be of a type that is read; see `actual_type`."""
+    may_be_office = head.startswith(_ZIP) and any(part in head for part in _FIRST_PARTS)
+    return may_be_office or head.startswith(_OLE) or actual_type(declared, names, head) in CONTENT_TYPES
+
+
+def actual_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
+    """Return the media type of a body: of its header, or where that is vague or wrong, of its name and first bytes.
+
+    Args:
+        declared: media type of the header, or empty.
+        names: file names, see `names_of`.
+        body: the whole body.
+    """
+    named = next(filter(None, map(content_type_of, names)), None)
+    if (binary := _binary_type(body, named)) is not None:
+        return binary
+    is_markup, has_text = _is_markup(body), is_text(body)
+    is_page = declared.startswith(("text/", "application/xhtml"))
+    if declared in CONTENT_TYPES and (is_page or not (is_markup or (has_text and _is_binary(declared)))):
+        # a server that knows no media types sends pages as plain text
+        return "text/html" if declared == "text/plain" and named == "text/html" and is_markup else declared
+    is_vague = _VAGUE.match(declared) is not None
+    if not has_text or not (is_vague or declared.startswith("application/") or declared == "text/xml"):
+        return declared
+    if is_markup:
+        return "text/html"
+    if named in CONTENT_TYPES and not _is_binary(named):
+        return named
+    is_unnamed = not any("." in name for name in names) and not body.lstrip(_BLANKS).startswith(b"<")
+    return "text/plain" if is_vague and is_unnamed else declared
+
+
+def is_list(body: bytes) -> bool:
+    """Return whether a body begins as a sitemap or feed, or is a text of addresses, one a line."""
+    head = body[:HEAD].lstrip(b"\xef\xbb\xbf" + _BLANKS)
+    if head.startswith(b"<"):
+        return _LIST.match(head, _after_prolog(head)) is not None
+    lines = [line.strip() for line in head.splitlines()]
+    return bool(head) and all(_ADDRESS.match(line) for line in (lines[:-1] or lines) if line)
+
+
+def _parameter(header: str, name: str) -> str:
+    """Return a parameter of a header, empty if there is none that can be read."""
+    message = Message()
+    message["Content-Type"] = header
+    try:
+        return collapse_rfc2231_value(message.get_param(name, ""))
+    except (LookupError, TypeError, ValueError):  # an unknown charset, or parts without numbers
+        return ""
+
+
+def _binary_type(body: bytes, named: str | None) -> str | None:
+    """Return the type of a body that begins as PDF, Office, EPUB and OpenDocument files do, or None."""
+    if body.startswith(b"%PDF-") or body[:HEAD].lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
+        return "application/pdf"
+    if body.startswith(_OLE):
+        return "application/vnd.ms-excel" if any(name in body for name in _WORKBOOKS) else None
+    if not body.startswith(_ZIP):
+        return None
+    if (stated := _STATED.match(body)) is not None:
+        return next((kind for kind in CONTENT_TYPES if stated[1].startswith(kind.encode())), None)
+    kinds = (kind for part, kind in _MAIN_PARTS.items() if part in body)
+    return next(kinds, named if named is not None and _is_binary(named) else None)
+
+
+def _is_binary(content_type: str) -> bool:
+    return reader_of(content_type) in _BINARY
+
+
+def _is_markup(body: bytes) -> bool:
+    head = body[:HEAD].lstrip(b"\xef\xbb\xbf" + _BLANKS)
+    return _MARKUP.match(head, _after_prolog(head)) is not None
+
+
+def _after_prolog(head: bytes) -> int:
+    """Return where the first element begins: after an XML declaration, instructions, comments and blanks."""
+    at = 0
+    while True:
+        while at < len(head) and head[at] in _BLANKS:
+            at += 1
+        end = next((end for begin, end in ((b"<?", b"?>"), (b"<!--", b"-->")) if head.startswith(begin, at)), None)
+        if end is None:
+            return at
+        found = head.find(end, at)
+        at = len(head) if found < 0 else found + len(end)

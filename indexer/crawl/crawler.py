@@ -13,19 +13,17 @@ from urllib.parse import urlsplit
 
 from indexer import memory
 from indexer.config import CrawlLimits
-from indexer.crawl.access.session import Sessions
-from indexer.crawl.answers import Answer, Unavailable
-from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher
-from indexer.crawl.headers import canonical_of, refresh_of
+from indexer.crawl.answers import Answer, Unavailable, canonical_of, refresh_of, robots_directives
+from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request, Traffic
 from indexer.crawl.journal import Journal
-from indexer.crawl.links import ONLY_LINKS, header_directives, read_links
+from indexer.crawl.links import ONLY_LINKS, read_links
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.renderer import Renderer
 from indexer.crawl.robots import Robots, fetch_robots
+from indexer.crawl.sessions import Session, Sessions
 from indexer.crawl.sitemap import TYPES, WELL_KNOWN, ListReader, is_listing
-from indexer.crawl.traffic import Traffic
 from indexer.crawl.visits import MovedToHttps, Queued, Visit, requested_as
-from indexer.errors import FetchError, NotWanted, SourceError
+from indexer.errors import FetchError, NotWanted, SessionEnded, SourceError
 from indexer.generation.previous import PreviousGeneration, conditions
 from indexer.number_format import counted
 from indexer.read import allowed_places
@@ -70,7 +68,7 @@ def crawl(
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
         RendererMissing: pages are to be drawn, and what that needs is not there.
-        CredentialsError, LoginFailed, SessionEnded: the site cannot be asked as the sessions want it.
+        CredentialsError, SessionEnded: the site cannot be read with its credentials.
     """
     start = normalise(source, "")
     if start is None:
@@ -317,11 +315,11 @@ class _Crawl:
         """
         answer = self._ask(url, types)
         record, session = self._unchanging(answer.url), self._fetcher.session(answer.url)
-        told = header_directives(answer.headers.get_list("X-Robots-Tag"))
-        noindex, nofollow = bool(told & {"noindex", "none"}), bool(told & {"nofollow", "none"})
-        if answer.unchanged and record is not None:
+        directives = robots_directives(answer.headers)
+        noindex, nofollow = bool(directives & {"noindex", "none"}), bool(directives & {"nofollow", "none"})
+        if answer.is_unchanged and record is not None:
             if session:
-                session.saw(answer.url)
+                session.add_witness(answer.url)
             return Known(replace(record, source=self._source, requested=url, noindex=noindex)), None
         page = answer.as_page(self._source, url)
         if record is not None and record.content_hash == page.content_hash and session is None:
@@ -329,8 +327,6 @@ class _Crawl:
         wanted = ONLY_LINKS if noindex else self._renderer.wanted(page, self._wanted(page))
         links = read_links(page, self._lender.borrowed, wanted)
         target = links.refresh or refresh_of(page.url, answer.headers)
-        if session and target is not None and session.logs_in(target):
-            links, target = replace(links, asks_password=True), None
         if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
             try:
                 self._check_redirect(target)
@@ -343,14 +339,15 @@ class _Crawl:
                 return requested_as(found, url), canonical
         if not (noindex or links.noindex) and self._renderer.wants(page, links):
             page, links = self._renderer.draw(page, links, self._wanted)
-        if session and session.is_known and links.asks_password:  # the login page, wherever it stands, or one like it
+        if session and session.kinds and links.asks_password:  # the login page, or one like it
             if self._journal:
                 self._journal.forget(url)
-            if self._fetcher.is_renewed(session, answer):
+            if not answer.is_fresh:
                 return self._fetch(url, types)
+            self._check_session(session, answer.url, is_certain=True)
             raise NotWanted("asks for a password")
-        if session and answer.access > 0:
-            session.saw(answer.url)
+        if session and answer.is_fresh:
+            session.add_witness(answer.url)
         if not self._is_open:
             self._why_nowhere = "an X-Robots-Tag header says nofollow" if nofollow else links.leads_nowhere
         urls = () if nofollow else links.urls
@@ -366,12 +363,34 @@ class _Crawl:
             if kept.url != url:
                 self._check_redirect(kept.url)
             return kept
-        answer = self._fetcher.get(
-            url, scope=self._check_redirect, types=types, validators=self._validators, lists=TYPES
-        )
-        if self._journal and not answer.unchanged and answer.content_type in CONTENT_TYPES:
+        request = Request(scope=self._check_redirect, types=types, validators=self._validators, lists=TYPES)
+        try:
+            answer = self._fetcher.get(url, request)
+        except FetchError as error:
+            session = self._fetcher.session(url)
+            if session and session.kinds and (error.status in (401, 403) or isinstance(error, _RedirectRefused)):
+                self._check_session(session, url, is_certain=error.status == 401)
+            raise
+        if self._journal and not answer.is_unchanged and answer.content_type in CONTENT_TYPES:
             self._journal.put(url, answer)
         return answer
+
+    def _check_session(self, session: Session, url: str, *, is_certain: bool) -> None:
+        """Raise SessionEnded if the session has ended, as the answer of an address suggests."""
+        is_alive = session.is_alive(self._is_refused)
+        if is_alive is False or (is_alive is None and is_certain):
+            kinds = ", ".join(session.kinds)
+            raise SessionEnded(f"{self._site} asks to log in at {url}: its {kinds} must be renewed")
+
+    def _is_refused(self, url: str, as_stranger: bool) -> bool:
+        """Return whether a page that was read before is now answered by a login. Raises FetchError."""
+        try:
+            answer = self._fetcher.get(url, Request(scope=_refuse_redirect, as_stranger=as_stranger))
+        except FetchError as error:
+            if error.status in (401, 403) or isinstance(error, _RedirectRefused):
+                return True
+            raise
+        return read_links(answer.as_page(self._source, url), self._lender.borrowed).asks_password
 
     def _validators(self, url: str) -> Mapping[str, str]:
         record = self._unchanging(url)
@@ -386,12 +405,12 @@ class _Crawl:
             here, there = urlsplit(self._site), urlsplit(url)
             if not self._is_open and not self._within and there.scheme == "https" and here.netloc == there.netloc:
                 raise MovedToHttps(url)
-            raise NotWanted(f"redirect to another site ({origin(url)})")
+            raise _RedirectRefused(f"redirect to another site ({origin(url)})")
         if not self._robots.allows(url):
-            raise NotWanted("redirect to a page that robots.txt disallows")
+            raise _RedirectRefused("redirect to a page that robots.txt disallows")
         refusal = self._refusal(url) if self._is_open else allowed_places.refusal(url, self._within)
         if refusal is not None:
-            raise NotWanted(f"redirect to a page that is {refusal}")
+            raise _RedirectRefused(f"redirect to a page that is {refusal}")
 
     def _refusal(self, url: str) -> str | None:
         session = self._fetcher.session(url)
@@ -400,3 +419,11 @@ class _Crawl:
             or self._limits.scope.refusal(url)
             or (session.refusal(url) if session else None)
         )
+
+
+class _RedirectRefused(NotWanted):
+    """A redirect that is not followed."""
+
+
+def _refuse_redirect(url: str) -> None:
+    raise _RedirectRefused("a redirect")

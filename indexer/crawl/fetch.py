@@ -2,71 +2,91 @@
 
 import re
 import ssl
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 import httpcore
 import httpx
 
 from indexer import encodings
 from indexer.config import CrawlLimits
-from indexer.crawl.access.exchange import REDIRECTS, Access, Reply
-from indexer.crawl.access.session import Session, Sessions
-from indexer.crawl.answers import Answer, Unavailable, is_missing
+from indexer.crawl.answers import (
+    HEAD,
+    Answer,
+    Unavailable,
+    actual_type,
+    is_missing,
+    may_be_read,
+    media_type,
+    names_of,
+    page_headers,
+    retry_after,
+)
 from indexer.crawl.guard import GuardedPool
-from indexer.crawl.headers import kept, retry_after
-from indexer.crawl.media_types import HEAD, actual_type, may_be_read, media_type, names_of
-from indexer.crawl.traffic import Traffic
-from indexer.crawl.turns import LONGEST_PAUSE, Turns
+from indexer.crawl.sessions import Session, Sessions
 from indexer.errors import FetchError, NotWanted
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
+from indexer.records import Host
 from indexer.session_ids import without_session
 from indexer.urls import normalise
 
 MAX_REDIRECTS = 5
+MAX_PAUSE = 60.0  # seconds that a server may ask for in Retry-After; beyond that it is given up
 _ATTEMPTS = 3
 _CONNECT = 10.0  # seconds to connect, at most
 _BACKOFF = 0.3  # seconds before the second attempt; doubles
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NOT_MODIFIED = 304
-_STRANGER = Access(0, {})
-_NO_HEADERS: Mapping[str, str] = {}
 _TEXT = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)  # media types of which none is packed
 _NETWORK_ERRORS = (httpcore.NetworkError, ssl.SSLError)
+_STOPPED = "the crawl is being stopped"
 
 
 def allow_all(url: str) -> None:
-    """Scope of a fetch that may be redirected anywhere; addresses are still checked."""
+    """Allow redirects to anywhere; addresses are still checked."""
 
 
 def unconditional(url: str) -> Mapping[str, str]:
-    """Validators of a page that nothing is known of."""
+    """Return no validators."""
     return {}
 
 
-@dataclass(slots=True)
-class _Order:
-    """One call of `Fetcher.get`, which explains the fields, but for the address: redirects change that."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How one address is fetched."""
 
-    deadline: float  # time.monotonic() at which the page must be there; waiting one's turn moves it
-    scope: Callable[[str], None]
-    types: Collection[str] | None
-    cut_at: int | None
-    validators: Callable[[str], Mapping[str, str]]
-    lists: Collection[str] | None
-    may_be_missing: bool
-    headers: Mapping[str, str]
+    scope: Callable[[str], None] = allow_all  # called with each redirect; raises NotWanted to refuse it
+    types: Collection[str] | None = CONTENT_TYPES  # accepted, by header, name and first bytes; None: any, by header
+    cut_at: int | None = None  # bytes kept of a longer body, which is refused otherwise
+    validators: Callable[[str], Mapping[str, str]] = unconditional  # headers for each hop, such as If-None-Match
+    lists: Collection[str] | None = ()  # types that may be as long as a sitemap; None: any
+    may_be_missing: bool = False  # whether a 4xx status counts as an answer, not as a failure
+    headers: Mapping[str, str] = field(default_factory=dict)  # in addition to the usual ones, or in their place
+    as_stranger: bool = False  # without the credentials of the origin
+
+
+ANY_PAGE = Request()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A fetch under way."""
+
+    request: Request
+    deadline: float  # time.monotonic() at which the page must be there; waiting for one's turn moves it
 
 
 class Fetcher:
     """A guarded HTTP client, shared by the fetcher threads of one crawl."""
 
-    def __init__(self, limits: CrawlLimits, traffic: Traffic | None = None, sessions: Sessions | None = None) -> None:
-        """Take the limits, who is told of every request, and the sessions with the origins that there are any with."""
+    def __init__(self, limits: CrawlLimits, traffic: "Traffic | None" = None, sessions: Sessions | None = None) -> None:
         self._limits = limits
         self._sessions = sessions or Sessions()
         self._traffic = traffic or Traffic()
@@ -94,228 +114,201 @@ class Fetcher:
         self.turns.stopped.set()
         self._pool.backend.abort()
 
-    def get(
-        self,
-        url: str,
-        *,
-        scope: Callable[[str], None] = allow_all,
-        types: Collection[str] | None = CONTENT_TYPES,
-        cut_at: int | None = None,
-        validators: Callable[[str], Mapping[str, str]] = unconditional,
-        lists: Collection[str] | None = (),
-        may_be_missing: bool = False,
-        headers: Mapping[str, str] = _NO_HEADERS,
-    ) -> Answer:
-        """Fetch one address.
-
-        Args:
-            url: normalised address.
-            scope: called with the address of each redirect; raises NotWanted to refuse it.
-            types: media types accepted, found by header, name and first bytes; None for any, by the header alone.
-            cut_at: keep only so many bytes instead of refusing a longer body.
-            validators: called with every address on the way; gives If-None-Match or If-Modified-Since to send with it.
-            lists: media types of which a body may be as long as a sitemap, if that is more than a page; None for any.
-            may_be_missing: whether a 4xx status is as good an answer as any, and counts as one.
-            headers: to send beside the usual ones, or instead of those.
+    def get(self, url: str, request: Request = ANY_PAGE) -> Answer:
+        """Fetch a normalised address.
 
         Raises:
             NotWanted: reached, but refused by address, scope or media type.
-            Unavailable: it may well be there at another time.
+            Unavailable: it may be there at another time.
             FetchError: anything else that went wrong, in one line.
+            CredentialsError: a secret for its origin cannot be read.
         """
-        deadline = time.monotonic() + self._limits.timeout
-        order = _Order(deadline, scope, types, cut_at, validators, lists, may_be_missing, headers)
-        for attempt in range(_ATTEMPTS):
+        attempt = _Attempt(request, time.monotonic() + self._limits.timeout)
+        for number in range(_ATTEMPTS):
             try:
-                return self._follow(url, order)
+                return self._follow_redirects(url, attempt)
             except FetchError as error:
-                pause = _BACKOFF * 2**attempt
-                asked = error.pause if isinstance(error, Unavailable) else 0.0
-                if asked:
-                    self.turns.hold(asked)
-                if not error.retry or attempt == _ATTEMPTS - 1 or asked > LONGEST_PAUSE:
+                backoff = _BACKOFF * 2**number
+                pause = error.pause if isinstance(error, Unavailable) else 0.0
+                if pause:
+                    self.turns.hold(pause)
+                if not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE:
                     raise
-                if not asked and (time.monotonic() + pause >= order.deadline or self.turns.stopped.wait(pause)):
+                if not pause and (time.monotonic() + backoff >= attempt.deadline or self.turns.stopped.wait(backoff)):
                     raise
         raise AssertionError("unreachable")
 
     def session(self, url: str) -> Session | None:
-        """Return the session with the origin of an address, if there is one."""
+        """Return the session with the origin of an address, or None."""
         return self._sessions.of(url)
 
-    def is_renewed(self, session: Session, answer: Answer) -> bool:
-        """Return whether to ask again for what asks for a password; see `Session.is_renewed` for what it raises."""
-        return session.is_renewed(answer.access, answer.url, self._exchange, sure=True)
-
-    def _follow(self, url: str, order: _Order) -> Answer:
+    def _follow_redirects(self, url: str, attempt: _Attempt) -> Answer:
         for _ in range(MAX_REDIRECTS + 1):
-            answer = self._hop(url, order)
+            answer = self._counted_hop(url, attempt)
             if isinstance(answer, Answer):
                 return replace(answer, url=without_session(answer.url))
+            if answer != url:
+                attempt.request.scope(answer)
             url = answer
         raise FetchError(f"more than {MAX_REDIRECTS} redirects")
 
-    def _hop(self, url: str, order: _Order) -> Answer | str:
-        """Return the answer, or the address it redirects to; where the session has ended, after that was renewed."""
-        session = self._sessions.of(url)
-        while True:
-            began = time.monotonic()
-            access = session.access(url, self._exchange) if session else _STRANGER
-            order.deadline += time.monotonic() - began
-            try:
-                answer = self._once(url, order, session, access)
-            except FetchError as error:
-                refused, sure = error, error.status == 401
-                if session is None or error.status not in (401, 403):
-                    raise
-            else:
-                if isinstance(answer, Answer) or answer == url:
-                    return answer
-                sure = session is not None and session.logs_in(answer)
-                try:
-                    if sure:
-                        raise NotWanted("leads to the login page", status=401)
-                    order.scope(answer)
-                except NotWanted as error:
-                    refused = error
-                    if session is None:
-                        raise
-                else:
-                    return answer
-            began = time.monotonic()
-            if order.may_be_missing or not session.is_renewed(access.number, url, self._exchange, sure=sure):
-                raise refused
-            order.deadline += time.monotonic() - began
-
-    def _once(self, url: str, order: _Order, session: Session | None, access: Access) -> Answer | str:
-        """Return the answer, or the address it redirects to."""
-        validators = order.validators(url)
-        order.deadline += self.turns.wait()
-        self._pool.backend.set_deadline(order.deadline)
+    def _counted_hop(self, url: str, attempt: _Attempt) -> Answer | str:
+        """Send one request in its turn; return the answer, or the address that it redirects to."""
+        attempt.deadline += self.turns.wait()
+        self._pool.backend.set_deadline(attempt.deadline)
         began = time.monotonic()
         size, failed = 0, True
         try:
-            answer = self._ask(url, order, {**self._headers, **order.headers, **validators}, session, access)
+            answer = self._hop(url, attempt)
             size, failed = len(answer.body) if isinstance(answer, Answer) else 0, False
         except FetchError as error:
-            failed = not (order.may_be_missing and is_missing(error))
+            failed = not (attempt.request.may_be_missing and is_missing(error))
             raise
         finally:
             self._traffic.note(url, seconds=time.monotonic() - began, size=size, failed=failed)
         return answer
 
-    def _ask(
-        self, url: str, order: _Order, sent: Mapping[str, str], session: Session | None, access: Access
-    ) -> Answer | str:
-        with self._connected(url, sent, access) as response:
+    def _hop(self, url: str, attempt: _Attempt) -> Answer | str:
+        request = attempt.request
+        session = None if request.as_stranger else self._sessions.of(url)
+        validators = request.validators(url)
+        sent = {**self._headers, **request.headers, **validators, **(session.headers(url) if session else {})}
+        with self._connected(url, sent, is_secret=session is not None) as response:
             status, headers = response.status, httpx.Headers(response.headers)
-            hidden: Callable[[bytes], bytes] = bytes
+            redact: Callable[[bytes], bytes] = bytes
             if session is not None:
-                session.take(access.number, url, headers.get_list("Set-Cookie"))
-                hidden = session.hidden
-            has_validators = "If-None-Match" in sent or "If-Modified-Since" in sent
-            if status == _NOT_MODIFIED and has_validators:
-                return Answer(url, b"", "", None, kept(headers, hidden), _now(), unchanged=True, access=access.number)
-            if status in REDIRECTS:
-                location = hidden(headers.get("Location", "").encode()).decode("utf-8", "replace")
+                session.take_cookies(url, headers.get_list("Set-Cookie"))
+                redact = session.redact
+            if status == _NOT_MODIFIED and validators:
+                return Answer(url, b"", "", None, page_headers(headers, redact), _now(), is_unchanged=True)
+            if status in _REDIRECTS:
+                location = redact(headers.get("Location", "").encode()).decode("utf-8", "replace")
                 target = normalise(url, location, keep_session=True)
                 if target is None:
                     raise NotWanted("redirect to something that is not http or https")
                 return target
             if status == 429 or status >= 500:
-                pause = retry_after(headers)
-                raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=pause or 0.0)
+                raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=retry_after(headers) or 0.0)
             if not 200 <= status < 300:
                 raise FetchError(f"HTTP {status}", status=status)
-            content_type, body = self._typed_body(response, headers, url, order)
-            return Answer(
-                url=url,
-                body=hidden(body),
-                content_type=content_type,
-                charset=media_type(headers.get("Content-Type", ""))[1],
-                headers=kept(headers, hidden),
-                fetched_at=_now(),
-                access=access.number,
-            )
+            content_type, body = self._typed_body(response, headers, url, attempt)
+            charset = media_type(headers.get("Content-Type", ""))[1]
+            return Answer(url, redact(body), content_type, charset, page_headers(headers, redact), _now())
 
     def _typed_body(
-        self, response: httpcore.Response, headers: httpx.Headers, url: str, order: _Order
+        self, response: httpcore.Response, headers: httpx.Headers, url: str, attempt: _Attempt
     ) -> tuple[str, bytes]:
         """Return the media type of an answer and its decoded body, or only its first bytes if it may be cut."""
+        request = attempt.request
         declared, _ = media_type(headers.get("Content-Type", ""))
-        is_cut = order.cut_at is not None
-        limit = self._limits.max_bytes if order.cut_at is None else order.cut_at
-        most = max(limit, LONGEST_LIST) if order.lists is None or declared in order.lists else limit
-        if order.types is None:
-            return declared, b"".join(self._body(response, headers, most, order.deadline, cut=is_cut))
+        limit = self._limits.max_bytes if request.cut_at is None else request.cut_at
+        most = max(limit, LONGEST_LIST) if request.lists is None or declared in request.lists else limit
+        parts = self._body(response, headers, most, attempt)
+        if request.types is None:
+            return declared, b"".join(parts)
         names = names_of(url, headers.get("Content-Disposition", ""))
-        body, is_wanted = bytearray(), declared in order.types
-        for part in self._body(response, headers, most, order.deadline, cut=is_cut):
+        body, is_wanted = bytearray(), declared in request.types
+        for part in parts:
             body += part
             if not is_wanted and len(body) >= HEAD:
                 is_wanted = may_be_read(declared, names, bytes(body[:HEAD]))
                 if not is_wanted:
                     break
         content_type = actual_type(declared, names, bytes(body))
-        if content_type not in order.types:
+        if content_type not in request.types:
             raise NotWanted(f"content type {declared or 'missing'} is not read")
-        if content_type not in (order.lists or ()) and len(body) > limit:
+        if content_type not in (request.lists or ()) and len(body) > limit:
             raise FetchError(f"larger than {limit:,} bytes")
         return content_type, bytes(body)
 
-    def _exchange(self, url: str, access: Access, form: bytes | None = None, told: str | None = None) -> Reply:
-        """Send one request of a login, or to a witness; see `indexer.crawl.access.exchange.Exchange`."""
-        self.turns.wait()
-        began, size, failed = time.monotonic(), 0, True
-        deadline = began + self._limits.timeout
-        self._pool.backend.set_deadline(deadline)
-        try:
-            with self._connected(url, self._headers, access, form) as response:
-                headers = httpx.Headers(response.headers)
-                if response.status == 429 or response.status >= 500:
-                    raise Unavailable(f"HTTP {response.status}", status=response.status)
-                body = b"".join(self._body(response, headers, self._limits.max_bytes, deadline))
-            size, failed = len(body), False
-        finally:
-            self._traffic.note(told or url, seconds=time.monotonic() - began, size=size, failed=failed)
-        return Reply(url, response.status, headers, body)
+    def _body(
+        self, response: httpcore.Response, headers: httpx.Headers, limit: int, attempt: _Attempt
+    ) -> Iterator[bytes]:
+        """Yield the decoded body in parts, or only its first bytes if it may be cut."""
+        parts = encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", ""))
+        if _TEXT.match(headers.get("Content-Type", "")):
+            parts = encodings.without_gzip(parts)  # packed by an application without the server's knowledge, or twice
+        size = 0
+        for part in parts:
+            size += len(part)
+            if size > limit:
+                if attempt.request.cut_at is None:
+                    raise FetchError(f"larger than {limit:,} bytes")
+                yield part[: limit - size]
+                return
+            yield part
+            if time.monotonic() > attempt.deadline:
+                raise Unavailable(f"no complete answer within {self._limits.timeout:g} s")
 
     @contextmanager
-    def _connected(
-        self, url: str, sent: Mapping[str, str], access: Access, form: bytes | None = None
-    ) -> Iterator[httpcore.Response]:
-        """Give the answer to a request; raises what goes wrong with it as FetchError."""
+    def _connected(self, url: str, headers: Mapping[str, str], *, is_secret: bool) -> Iterator[httpcore.Response]:
+        """Send a request and yield its answer; raises FetchError."""
         try:
-            with self._pool.ask(url, {**sent, **access.headers}, self._timeouts, form, access.context) as response:
+            with self._pool.get(url, headers, self._timeouts) as response:
                 yield response
         except httpcore.TimeoutException as error:
             raise Unavailable(f"no complete answer within {self._limits.timeout:g} s") from error
         except httpcore.ProtocolError as error:
-            told = "an answer that is no HTTP" if access.number else _one_line(error)  # which may quote headers
-            raise Unavailable(told, retry=not self.turns.stopped.is_set()) from error
+            reason = "an answer that is no HTTP" if is_secret else _one_line(error)  # the error may quote headers
+            raise Unavailable(reason, retry=not self.turns.stopped.is_set()) from error
         except _NETWORK_ERRORS as error:
             raise Unavailable(_one_line(error), retry=not self.turns.stopped.is_set()) from error
         except encodings.CutShort as error:
             raise Unavailable(str(error)) from error
 
-    def _body(
-        self, response: httpcore.Response, headers: httpx.Headers, limit: int, deadline: float, *, cut: bool = False
-    ) -> Iterator[bytes]:
-        """Yield the decoded body in parts, or only its first bytes if it may be cut."""
-        parts = encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", ""))
-        if _TEXT.match(headers.get("Content-Type", "")):
-            parts = encodings.without_gzip(parts)  # packed by an application whose server knows nothing of it, or twice
-        size = 0
-        for part in parts:
-            size += len(part)
-            if size > limit:
-                if not cut:
-                    raise FetchError(f"larger than {limit:,} bytes")
-                yield part[: limit - size]
-                return
-            yield part
-            if time.monotonic() > deadline:
-                raise Unavailable(f"no complete answer within {self._limits.timeout:g} s")
+
+class Turns:
+    """Turns of the threads that fetch from one site: the delay between requests, and the pauses that it asks for."""
+
+    def __init__(self, delay: float) -> None:
+        self.delay = delay  # seconds between requests
+        self.stopped = threading.Event()  # wakes threads that wait
+        self._lock = threading.Lock()
+        self._next_start = 0.0
+        self._barred_until = 0.0
+
+    def wait(self) -> float:
+        """Wait for one's turn; return the seconds waited. Raises FetchError, Unavailable if that would be too long."""
+        with self._lock:
+            now = time.monotonic()
+            if now < self._barred_until:
+                raise Unavailable(f"the site asks to wait {self._barred_until - now:,.0f} s")
+            wait = max(0.0, self._next_start - now)
+            self._next_start = now + wait + self.delay
+        if wait and self.stopped.wait(wait):
+            raise FetchError(_STOPPED)
+        return wait
+
+    def hold(self, seconds: float) -> None:
+        """Make all threads wait for so long, or fail at once if it is longer than `MAX_PAUSE`."""
+        with self._lock:
+            until = time.monotonic() + seconds
+            if seconds > MAX_PAUSE:
+                self._barred_until = max(self._barred_until, until)
+            else:
+                self._next_start = max(self._next_start, until)
+
+
+class Traffic:
+    """Counts requests by host, for the report. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._hosts: dict[str, Host] = {}
+
+    def note(self, url: str, *, seconds: float, size: int = 0, failed: bool = False) -> None:
+        """Count one request; `size` in bytes after decompression."""
+        name = urlsplit(url).netloc
+        with self._lock:
+            host = self._hosts.get(name) or Host(name, 0, 0, 0, 0.0, 0.0, "")
+            slowest = (seconds, url) if seconds >= host.slowest else (host.slowest, host.slowest_url)
+            counts = (host.requests + 1, host.failed + failed, host.bytes + size, host.seconds + seconds)
+            self._hosts[name] = Host(name, *counts, *slowest)
+
+    def hosts(self) -> tuple[Host, ...]:
+        """Return all hosts, the slowest on average first."""
+        with self._lock:
+            return tuple(sorted(self._hosts.values(), key=lambda host: (-host.seconds / host.requests, host.host)))
 
 
 def _now() -> str:

@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from urllib.parse import urlsplit
 
+import certifi
 import httpcore
 
-from indexer.crawl.access.certificate import tls_context
 from indexer.errors import NotWanted
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
@@ -187,26 +187,25 @@ class GuardedPool:
 
     def __init__(self, *, allow_private: bool | tuple[str, ...], connections: int) -> None:
         self.backend = GuardedBackend(allow_private=allow_private)
-        self._connections = connections
-        self._lock = threading.Lock()
-        self._pools: dict[ssl.SSLContext | None, httpcore.ConnectionPool] = {None: self._opened(tls_context())}
+        context = ssl.create_default_context()  # the authorities of this machine
+        context.load_verify_locations(certifi.where())
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=context,
+            max_connections=connections,
+            max_keepalive_connections=connections,
+            keepalive_expiry=15.0,
+            network_backend=self.backend,
+        )
 
-    def ask(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        timeouts: Mapping[str, float],
-        form: bytes | None = None,
-        context: ssl.SSLContext | None = None,
+    def get(
+        self, url: str, headers: Mapping[str, str], timeouts: Mapping[str, float]
     ) -> AbstractContextManager[httpcore.Response]:
-        """Ask for an address, or send a form there; no redirect is followed.
+        """Send a GET request; no redirect is followed.
 
         Args:
             url: normalised address.
-            headers: of the request, but for Host.
+            headers: of the request, without Host.
             timeouts: in seconds, of `connect`, `read`, `write` and `pool`.
-            form: body, as application/x-www-form-urlencoded.
-            context: TLS with a certificate to show; None to show none.
 
         Raises:
             NotWanted: it is not http or https, or, on connecting, the host has an address that is refused.
@@ -218,36 +217,15 @@ class GuardedPool:
         # in pieces, as httpcore itself leaves out what follows a semicolon
         address = httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, target=target)
         sent = [("Host", parts.netloc), *headers.items()]
-        method = "GET"
-        if form is not None:
-            method = "POST"
-            sent += [("Content-Type", "application/x-www-form-urlencoded"), ("Content-Length", str(len(form)))]
-        return self._pool(context).stream(method, address, headers=sent, content=form, extensions={"timeout": timeouts})
+        return self._pool.stream("GET", address, headers=sent, extensions={"timeout": timeouts})
 
     def close(self) -> None:
         """Close idle connections."""
-        for pool in self._pools.values():
-            pool.close()
-
-    def _pool(self, context: ssl.SSLContext | None) -> httpcore.ConnectionPool:
-        """Connections of a context: none that shows a certificate is used without."""
-        with self._lock:
-            if context is not None and context not in self._pools:
-                self._pools[context] = self._opened(context)
-            return self._pools[context]
-
-    def _opened(self, context: ssl.SSLContext) -> httpcore.ConnectionPool:
-        return httpcore.ConnectionPool(
-            ssl_context=context,
-            max_connections=self._connections,
-            max_keepalive_connections=self._connections,
-            keepalive_expiry=15.0,
-            network_backend=self.backend,
-        )
+        self._pool.close()
 
 
 def _has_no_headers(record: logging.LogRecord) -> bool:
-    """Whether a line of httpcore's log, at level debug, says nothing of what a server has answered: cookies, say."""
+    """Return whether a debug line of httpcore's log has no headers of an answer, such as cookies."""
     text = record.getMessage()
     return not text.startswith("receive_response_headers.") or text.startswith("receive_response_headers.started")
 

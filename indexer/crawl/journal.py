@@ -72,7 +72,7 @@ class Journal:
             return None
         final, body, content_type, charset, headers, fetched_at = row
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in json.loads(headers)]
-        return Answer(final, body, content_type, charset, httpx.Headers(raw), fetched_at)
+        return Answer(final, body, content_type, charset, httpx.Headers(raw), fetched_at, is_fresh=False)
 
     def put(self, url: str, answer: Answer) -> None:
         """Store what the address gave; it is there for the next build from now on. Raises sqlite3.Error."""

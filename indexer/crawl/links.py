@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from indexer.crawl.robots import product_token
 from indexer.decoding import one_line
 from indexer.errors import FetchError, ParseError
 from indexer.number_format import counted
@@ -22,7 +21,6 @@ _OF_THE_FOLDER = re.compile(r"https?://\w|/(?![/\t\r\n])|[\w.][^:]*$")
 ONLY_LINKS = Wanted(links=True)
 _LONGEST_NAME = 50  # characters
 _LONGEST_KEPT = 300  # characters
-_WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +105,6 @@ def _is_markdown(page: Page) -> bool:
     if page.content_type in ("text/markdown", "text/mdx"):
         return True
     return page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
-
-
-def header_directives(values: Iterable[str]) -> set[str]:
-    """Return what X-Robots-Tag headers say to this crawler, in lower case, leaving out what is for others by name."""
-    found: set[str] = set()
-    for value in values:
-        is_ours = True
-        for word in value.lower().split(","):
-            agent, colon, rest = map(str.strip, word.partition(":"))
-            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # from here on, and no time of day
-                is_ours, word = product_token(agent) == "pilotlight", rest
-            if is_ours:
-                found.add(word.strip())
-    return found
 
 
 def _urls(hrefs: Iterable[str], base: str, page_url: str) -> dict[str, None]:

@@ -10,15 +10,14 @@ from urllib.parse import urlsplit
 
 from protego import Protego
 
-from indexer.crawl.answers import is_missing
-from indexer.crawl.fetch import Fetcher
+from indexer.crawl.answers import is_missing, product_token
+from indexer.crawl.fetch import Fetcher, Request
 from indexer.errors import FetchError, NotWanted
 from indexer.urls import origin
 
 _MOST = 500 * 1024  # bytes read; RFC 9309, 2.5
 _LONGEST_DELAY = 60.0  # seconds
 _AGENT = re.compile(r"user[ -]?agent(?:\s*:|\s)(.*)", re.IGNORECASE)
-_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")  # what follows it, such as a version, names nobody
 _RULE = re.compile(  # which ends a list of agents; with the misspellings that Protego knows
     r"(?:diss?all?ow|diasllow|disallaw|allow|crawl[ -]delay|request[ -]rate|visit[ -]time)(?=[\s:])", re.IGNORECASE
 )
@@ -54,9 +53,8 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
         FetchError: the site cannot be reached, fails on robots.txt, or has it elsewhere, so nothing may be fetched.
     """
     try:
-        answer = fetcher.get(
-            f"{site}/robots.txt", scope=partial(_stays, site), types=None, cut_at=_MOST, may_be_missing=True
-        )
+        request = Request(scope=partial(_stays, site), types=None, cut_at=_MOST, may_be_missing=True)
+        answer = fetcher.get(f"{site}/robots.txt", request)
     except FetchError as error:
         if is_missing(error):
             return Robots("", user_agent)
@@ -67,12 +65,6 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
     if len(answer.body) == _MOST:  # the beginning of a rule forbids more than the rule
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     return Robots(text, user_agent)
-
-
-def product_token(agent: str) -> str | None:
-    """Return the name of a user agent, without its version, in lower case; `*` stands for all, None for nobody."""
-    token = _TOKEN.match(agent)
-    return token[1].lower() if token else None
 
 
 def _for_everybody(text: str, user_agent: str) -> str:

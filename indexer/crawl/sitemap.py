@@ -6,10 +6,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from indexer.crawl.answers import Unavailable
-from indexer.crawl.fetch import Fetcher
+from indexer.crawl.answers import Unavailable, is_list
+from indexer.crawl.fetch import Fetcher, Request
 from indexer.crawl.links import read_links
-from indexer.crawl.media_types import is_list
 from indexer.crawl.robots import Robots
 from indexer.errors import FetchError, NotWanted, ParseError
 from indexer.read import allowed_places
@@ -125,7 +124,7 @@ class ListReader:
 
     def _fetch(self, url: str) -> Page:
         self._check(url)
-        return self._fetcher.get(url, scope=self._check, types=None, lists=None).as_page("", url)
+        return self._fetcher.get(url, Request(scope=self._check, types=None, lists=None)).as_page("", url)
 
     def _check(self, url: str) -> None:
         if origin(url) != self._site:

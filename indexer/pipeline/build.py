@@ -9,8 +9,8 @@ from pathlib import Path
 from embedder.protocol import Embedder
 from indexer import memory
 from indexer.config import BuildConfig
-from indexer.crawl.access.session import Sessions
 from indexer.crawl.journal import Journal, base_of
+from indexer.crawl.sessions import Sessions
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import JOURNAL, REPOSITORIES
@@ -80,7 +80,7 @@ def build(
         ConfigError, VectorError: the embedder cannot be used for this.
         MemoryShort: it may not have the memory that it needs to go on.
         ClusterError: the cluster cannot do its part.
-        CredentialsError, LoginFailed, SessionEnded: a site cannot be asked as the config wants it.
+        CredentialsError, SessionEnded: a site cannot be read with its credentials.
     """
     ocr = find(config.ocr)
     store = PushedStore(index_dir)

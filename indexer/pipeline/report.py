@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from indexer.crawl.traffic import Traffic
+from indexer.crawl.fetch import Traffic
 from indexer.decoding import one_line
 from indexer.generation.manifest import Counts
 from indexer.number_format import counted

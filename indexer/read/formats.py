@@ -77,7 +77,7 @@ _NAMED = frozenset({"markdown", "mdx", "restructured", "csv_text", "json_text", 
 
 CONTAINER = "container"  # reader of archives, which hold documents and are none
 MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
-LISTING, FORMS = "listing", "forms"  # readers of sitemaps and feeds, and of the forms of a page
+LISTING = "listing"  # reader of sitemaps and feeds
 HTML = "html"
 PAGE = "page"  # reader of all that a build wants of a page of HTML or Markdown
 SCANS = "scans"  # reader of pages that are pictures
@@ -92,7 +92,6 @@ MODULES = {  # below `indexer.read`: reader: module that reads what strangers wr
     HTML: "html.main_content",
     PAGE: "links.page_parts",
     LISTING: "links.listed_links",
-    FORMS: "links.forms",
     CONTAINER: CONTAINER,
     ATTACHMENTS: ATTACHMENTS,
 }

@@ -29,7 +29,6 @@ from indexer.read.fork_server import EXIT_CODE, LONGEST_REQUEST, REQUEST
 from indexer.read.formats import (
     ATTACHMENTS,
     CONTAINER,
-    FORMS,
     LISTING,
     MODULES,
     OCR_MODULES,
@@ -174,7 +173,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
             if text is not None:
                 yield from answer(text[0], text[1], body)
                 return
-        elif reader in (LISTING, FORMS, SCANS):
+        elif reader in (LISTING, SCANS):
             yield module.find(body, argument) | {"done": True}, b""
             return
         else:

@@ -6,12 +6,12 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from indexer.config import CrawlLimits
-from indexer.crawl.access.session import Sessions
 from indexer.crawl.crawler import crawl
+from indexer.crawl.fetch import Traffic
 from indexer.crawl.journal import Journal
 from indexer.crawl.links import ONLY_LINKS
 from indexer.crawl.render.browser import Browser
-from indexer.crawl.traffic import Traffic
+from indexer.crawl.sessions import Sessions
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import OCR_OFF

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from indexer.crawl.headers import retry_after
+from indexer.crawl.answers import retry_after
 from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.events import MEDIA_TYPE as EVENTS
 from rag.events import Event, EventDecoder

@@ -7,7 +7,7 @@ import brotli
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.fetch import Fetcher
+from indexer.crawl.fetch import Fetcher, Request
 from indexer.encodings import zstd
 from indexer.errors import FetchError
 from tests.indexer.crawl.test_fetch import get
@@ -125,7 +125,7 @@ def test_packings_within_packings_end(site: Site) -> None:
 def test_packed_files_stay_as_they_are(site: Site, content_type: str) -> None:
     site.routes["/p"] = Reply(packed := gzip.compress(PAGE), 200, {"Content-Type": content_type})
     with Fetcher(CrawlLimits(allow_private=True)) as fetcher:
-        assert fetcher.get(f"{site.url}/p", types=None).body == packed
+        assert fetcher.get(f"{site.url}/p", Request(types=None)).body == packed
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])

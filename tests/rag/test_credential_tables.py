@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.credentials import Basic, ClientCertificate, Credential, InEnvironment, InFile, Login, Success
+from indexer.credentials import Basic, Credential, InEnvironment, InFile
 from rag.errors import SettingsError
 from rag.settings_file import read_settings_file
 
@@ -22,12 +22,6 @@ def test_everything(tmp_path: Path) -> None:
     basic = { user = "reader", password = { env = "WIKI_PASSWORD" } }
     headers = { X-Key = { file = "key" } }
     cookies = { file = "/etc/cookies.txt" }
-    client_certificate = { file = "me.pem", key = "me.key", key_password = { env = "KEY_PASSWORD" } }
-
-    [credentials.login]
-    url = "/login?a=b"
-    fields = { user = "reader", remember = "1", password = { env = "WIKI_PASSWORD" } }
-    success = { text = "Log out" }
 
     [[credentials]]
     origin = "http://localhost:8000"
@@ -36,17 +30,12 @@ def test_everything(tmp_path: Path) -> None:
     path = write(tmp_path, text)
     read = read_settings_file(path)
     password = InEnvironment("WIKI_PASSWORD")
-    fields = {"user": "reader", "remember": "1", "password": password}
     assert read.credentials == (
         Credential(
             "https://wiki.example.org",
             basic=Basic("reader", password),
             headers={"X-Key": InFile(tmp_path / "key")},
             cookies=InFile(Path("/etc/cookies.txt")),
-            login=Login("https://wiki.example.org/login?a=b", fields, Success(text="Log out")),
-            client_certificate=ClientCertificate(
-                tmp_path / "me.pem", tmp_path / "me.key", InEnvironment("KEY_PASSWORD")
-            ),
         ),
         Credential("http://localhost:8000", bearer=InEnvironment("TOKEN")),
     )
@@ -77,13 +66,8 @@ def test_everything(tmp_path: Path) -> None:
         (SITE + "headers={X-Key='h1dden'}", "headers.X-Key must not hold"),
         (SITE + "headers={Cookie={env='A'}}", "one that the crawler sets itself"),
         (SITE + 'headers={"X:"={env="A"}}', "a name that no header can have"),
-        (SITE + "login={url='/l', fields={pass='h1dden'}, success={text='x'}}", "login.fields.pass must not hold"),
-        (SITE + "login={url='/l', fields={q='h1dden'}, success={text='x'}}", "login.fields has no secret"),
-        (SITE + "login={url='/l', fields={p={env='A'}}}", "login needs success"),
-        (SITE + "login={url='/l', fields={p={env='A'}}, success={}}", "login.success must say"),
-        (SITE + "login={url='https://b.test/', fields={p={env='A'}}, success={text='x'}}", "to no other origin"),
-        ("origin='http://127.0.0.1'\nclient_certificate={file='x'}", "needs an origin with https"),
-        (SITE + "client_certificate={file=1}", "must be paths"),
+        (SITE + "login={url='/l'}", "login was removed: log in with a browser, export its cookies"),
+        (SITE + "client_certificate={file=1}", "client_certificate was removed: "),
         (SITE + "[[credentials]]\norigin='https://A.test:443/'", "given twice"),
         (SITE + "[settings]\ncredentials_file='x'", "not both"),
     ],

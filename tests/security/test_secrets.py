@@ -18,14 +18,15 @@ import pytest
 import trustme
 
 from indexer.generation.generation import Generation
-from tests.indexer.crawl.doors import PASSWORD, USER, Door
+from tests.indexer.crawl.doors import Door
 from tests.indexer.server import Reply, Site, page, redirect, send
 
 ROOT = Path(__file__).resolve().parents[2]
+USER, PASSWORD = "reader", "correct horse battery"
 KEY, TOKEN, COOKIE = "k3y-of-the-wiki-zq", "t0ken-of-the-shop-zq", "c00kie-of-the-shop-zq"
-SET = b"-of-this-reader"  # in every cookie that the wiki sets
+PAIR = base64.b64encode(f"{USER}:{PASSWORD}".encode())
 FRESH = "fr3sh-cookie-of-the-shop-zq"  # that the shop sets
-OF_WIKI = [PASSWORD.encode(), PASSWORD.replace(" ", "+").encode(), KEY.encode(), SET]
+OF_WIKI = [PASSWORD.encode(), PASSWORD.replace(" ", "+").encode(), KEY.encode(), PAIR]
 OF_SHOP = [TOKEN.encode(), COOKIE.encode(), FRESH.encode()]
 HIDDEN = [*OF_WIKI, *OF_SHOP, *(base64.b64encode(secret)[:-4] for secret in (*OF_WIKI, *OF_SHOP)), b"horse"]
 
@@ -55,10 +56,10 @@ class World:
         if number == self.kill_at:
             os.kill(sender, signal.SIGKILL)
 
-    def build(self, name: str, *, kill_at: int = 0, dies: str = "", lasts: int = 2, later: int = 100) -> int:
-        """Return how a build has ended; the wiki's first session has so many pages, others more."""
+    def build(self, name: str, *, kill_at: int = 0, dies: str = "", lasts: int = 100) -> int:
+        """Return how a build has ended; the wiki takes the password for so many pages."""
         self.asked, self.kill_at = 0, kill_at
-        self.wiki.begin(lasts, later)
+        self.wiki.left = lasts
         job = {"config": "pilotlight.toml", "index": name, "log": f"{name}.log", "dies": dies}
         job |= {key: str(self.folder / value) for key, value in job.items() if key != "dies"}
         assert self.builder.stdin is not None
@@ -89,7 +90,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     authority.cert_pem.write_to_path(folder / "private" / "authority.pem")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)
-    wiki, shop, stranger = Door(pages=4), Site(tls=context), Site()
+    wiki = Door(PAIR.decode(), header="Authorization", pages=4)
+    shop, stranger = Site(tls=context), Site()
     for name, text in (("cookies.txt", f"localhost\tFALSE\t/\tTRUE\t0\told\t{COOKIE}\n"), ("token", TOKEN)):
         (folder / "private" / name).touch(mode=0o600)
         (folder / "private" / name).write_text(text)
@@ -105,10 +107,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         [[credentials]]
         origin = "{wiki.url}"
         headers = {{ X-Key = {{ env = "WIKI_KEY" }} }}
-        [credentials.login]
-        url = "/login"
-        fields = {{ user = "{USER}", pass = {{ env = "WIKI_PASSWORD" }} }}
-        success = {{ path = "/home" }}
+        basic = {{ user = "{USER}", password = {{ env = "WIKI_PASSWORD" }} }}
 
         [[credentials]]
         origin = "{shop.url}"
@@ -157,7 +156,6 @@ def broken(handler: BaseHTTPRequestHandler) -> None:
 def test_nothing_is_found_after_a_build_or_a_crash_at_any_request(world: World) -> None:
     assert world.build("whole") == 0
     asked, log = world.asked, (world.folder / "whole.log").read_text()
-    assert world.wiki.logins == 2, "the session ended once"
     assert "DEBUG:httpcore" in log
     assert re.search(r"bad: an answer that is no HTTP", log)
     generation = Generation.open(world.folder / "whole")
@@ -172,20 +170,20 @@ def test_nothing_is_found_after_a_build_or_a_crash_at_any_request(world: World) 
     assert world.found() == []
 
 
-def test_a_session_that_ends_again_leaves_the_live_index_and_shows_nothing(world: World) -> None:
+def test_a_session_that_ends_leaves_the_live_index_and_shows_nothing(world: World) -> None:
     assert world.build("live") == 0
     before = (world.folder / "live" / "CURRENT").read_bytes()
-    assert world.build("live", later=1) == 2
+    assert world.build("live", lasts=2) == 2
     assert (world.folder / "live" / "CURRENT").read_bytes() == before
     told = (world.folder / "live.log").read_text().splitlines()[-1]
-    assert re.fullmatch(r"indexer.errors.SessionEnded: http://\S+ asks to log in at \S+, although .*", told)
+    assert re.fullmatch(r"indexer.errors.SessionEnded: http://\S+ asks to log in at \S+: its .* must be renewed", told)
     assert world.found() == []
 
 
 def test_nobody_else_was_sent_anything(world: World) -> None:
     """After the tests above."""
     sent = {name: b"\n".join(requests) for name, requests in world.sent.items()}
-    assert all(secret in sent["wiki"] for secret in (KEY.encode(), SET))
+    assert all(secret in sent["wiki"] for secret in (KEY.encode(), PAIR))
     assert all(secret in sent["shop"] for secret in OF_SHOP)
     assert [secret for secret in OF_WIKI if secret in sent["shop"] + sent["stranger"]] == []
     assert [secret for secret in OF_SHOP if secret in sent["wiki"] + sent["stranger"]] == []

@@ -6,16 +6,15 @@ from dataclasses import replace
 from functools import partial
 
 from indexer.config import CrawlLimits
-from indexer.crawl.access.session import Sessions
 from indexer.crawl.answers import Unavailable
+from indexer.crawl.fetch import Traffic, Turns
 from indexer.crawl.links import Links, read_links
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.drawing import Drawn, Order
 from indexer.crawl.render.installation import check_installed
 from indexer.crawl.render.resources import Budget, Resources
 from indexer.crawl.robots import Robots
-from indexer.crawl.traffic import Traffic
-from indexer.crawl.turns import Turns
+from indexer.crawl.sessions import Sessions
 from indexer.errors import FetchError
 from indexer.generation.manifest import Manifest
 from indexer.read.parsing import Wanted

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from indexer.config import CrawlLimits
-from indexer.crawl.access.session import Sessions
 from indexer.crawl.answers import Unavailable
-from indexer.crawl.fetch import Fetcher
+from indexer.crawl.fetch import Fetcher, Request, Traffic, Turns
 from indexer.crawl.render.drawing import Ask, Given
 from indexer.crawl.robots import Robots, fetch_robots
-from indexer.crawl.traffic import Traffic
-from indexer.crawl.turns import Turns
+from indexer.crawl.sessions import Sessions
 from indexer.errors import FetchError, NotWanted
 from indexer.read import allowed_places
 from indexer.records import Skip
@@ -124,7 +122,8 @@ class Resources:
         here = origin(url)
         fetcher = self._own if here == self._site else self._others
         sent = {name: headers[key] for key, name in _SENT.items() if key in headers}
-        answer = fetcher.get(url, scope=partial(self._stays, here), types=None, headers=sent, may_be_missing=True)
+        request = Request(scope=partial(self._stays, here), types=None, headers=sent, may_be_missing=True)
+        answer = fetcher.get(url, request)
         kind = f"{answer.content_type}; charset={answer.charset}" if answer.charset else answer.content_type
         found = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
         return Given(200, kind, answer.body, found)

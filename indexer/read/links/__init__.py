@@ -1,4 +1,4 @@
-"""Links of a document, and forms: a page, sitemap or feed in, addresses out.
+"""Links of a document: a page, sitemap or feed in, addresses out.
 
 May import `html` and `files`.
 """

@@ -9,10 +9,9 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from indexer.config import CrawlLimits
-from indexer.crawl.access.material import headers_of, read_secrets, secrets_of
-from indexer.crawl.access.redaction import Redaction
 from indexer.crawl.guard import resolve
-from indexer.credentials import Credential, check_private_file, credential_for
+from indexer.crawl.sessions import Redaction, headers_of
+from indexer.credentials import Credential, credential_for
 from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.sources.git.address import GitAddress, is_repository
 from indexer.sources.git.program import Config, Git, complaint, require
@@ -70,7 +69,7 @@ class Mirrors:
                 self.drop(address.source)
             if not is_new and not git.folder.exists():  # it was the copy that failed
                 return self.updated(address, limits)
-            raise self._refused(address, redaction.of(said.encode()).decode())
+            raise self._refused(address, redaction.redact(said.encode()).decode())
         return git.folder
 
     def drop(self, source: str) -> None:
@@ -97,26 +96,11 @@ class Mirrors:
         credential = credential_for(address.source, self.credentials)
         if credential is None:
             return {}
-        if credential.login or credential.cookies:
-            raise CredentialsError(
-                f"credentials of {credential.origin}: a repository is read with basic, bearer, headers or "
-                "client_certificate, and not with login or cookies"
-            )
-        texts = read_secrets(credential)
-        redaction.learn(secrets_of(credential, texts), ())
-        config: dict[str, str | list[str]] = {}
-        if headers := headers_of(credential, texts):
-            config["http.extraHeader"] = [f"{name}: {value}" for name, value in headers.items()]
-        if (certificate := credential.client_certificate) is not None:
-            if certificate.key_password is not None:
-                raise CredentialsError(
-                    f"credentials of {credential.origin}: for a repository, the key of the client certificate must "
-                    "not be encrypted"
-                )
-            key = certificate.key or certificate.file
-            check_private_file(key)
-            config |= {"http.sslCert": str(certificate.file), "http.sslKey": str(key)}
-        return config
+        if credential.cookies:
+            ways = "a repository is read with basic, bearer or headers, not with cookies"
+            raise CredentialsError(f"credentials of {credential.origin}: {ways}")
+        headers = headers_of(credential, redaction)
+        return {"http.extraHeader": [f"{name}: {value}" for name, value in headers.items()]} if headers else {}
 
     def _refused(self, address: GitAddress, said: str) -> SourceError:
         source = address.source

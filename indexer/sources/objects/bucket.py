@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from indexer import encodings
 from indexer.config import CrawlLimits
-from indexer.crawl.media_types import media_type
+from indexer.crawl.answers import media_type
 from indexer.decoding import one_line
 from indexer.errors import FetchError, SourceError
 from indexer.sources.listing import Listing

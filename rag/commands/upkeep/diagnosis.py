@@ -14,8 +14,8 @@ from embedder.engines.package import needs_compiler, package_folder
 from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
 from embedder.pairs.head import read_head
-from indexer.crawl.access.material import check_credential
 from indexer.crawl.render.installation import check_installed, describe
+from indexer.crawl.sessions import check_credential
 from indexer.errors import ParseError
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections

@@ -8,7 +8,7 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import Unavailable
-from indexer.crawl.fetch import Fetcher
+from indexer.crawl.fetch import Fetcher, Request
 from indexer.errors import FetchError, NotWanted
 from tests.indexer.server import Reply, Site, redirect, send
 
@@ -113,10 +113,10 @@ def test_conditional_requests_ask_each_hop_with_its_own_validators(site: Site) -
     site.routes["/p"] = note(Reply(b"", 304, {"X-Robots-Tag": "noindex"}))
     with Fetcher(SMALL) as fetcher:
         answer = fetcher.get(
-            f"{site.url}/old", validators=lambda url: {"If-None-Match": '"e"'} if url.endswith("/p") else {}
+            f"{site.url}/old", Request(validators=lambda url: {"If-None-Match": '"e"'} if url.endswith("/p") else {})
         )
     assert seen == [("/old", None), ("/p", '"e"')]
-    assert (answer.unchanged, answer.url, answer.body) == (True, f"{site.url}/p", b"")
+    assert (answer.is_unchanged, answer.url, answer.body) == (True, f"{site.url}/p", b"")
     assert answer.headers["X-Robots-Tag"] == "noindex"
 
 

@@ -7,9 +7,8 @@ import httpx
 import pytest
 
 from indexer.config import CrawlLimits
+from indexer.crawl.answers import canonical_of, language_in, retry_after, robots_directives
 from indexer.crawl.crawler import crawl
-from indexer.crawl.headers import canonical_of, language_in, retry_after
-from indexer.crawl.links import header_directives
 from indexer.records import Page
 from tests.indexer.conftest import parsed
 from tests.indexer.crawl.test_crawler import canonical, link, run
@@ -104,4 +103,4 @@ def test_the_language_of_the_header_counts_where_the_page_does_not_say(site: Sit
     ],
 )
 def test_directives_for_this_crawler(values: list[str], found: set[str]) -> None:
-    assert header_directives(values) == found
+    assert robots_directives(httpx.Headers([("X-Robots-Tag", value) for value in values])) == found

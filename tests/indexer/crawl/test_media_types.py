@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.media_types import actual_type, media_type, names_of
+from indexer.crawl.answers import actual_type, media_type, names_of
 from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.files import docx, epub, pdf, pptx, xlsx, zipped
 from tests.indexer.server import Reply, Site

@@ -4,9 +4,8 @@ import tracemalloc
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.fetch import Fetcher
+from indexer.crawl.fetch import Fetcher, Traffic
 from indexer.crawl.robots import Robots, fetch_robots
-from indexer.crawl.traffic import Traffic
 from indexer.errors import FetchError
 from tests.indexer.server import Reply, Site, redirect
 

@@ -9,8 +9,7 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import Unavailable
-from indexer.crawl.fetch import Fetcher
-from indexer.crawl.traffic import Traffic
+from indexer.crawl.fetch import Fetcher, Traffic
 from indexer.errors import FetchError
 from tests.indexer.crawl.test_fetch import SMALL, get
 from tests.indexer.server import Reply, Site, redirect, send

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexer.crawl.headers import canonical_of
+from indexer.crawl.answers import canonical_of
 from indexer.crawl.robots import Robots
 from indexer.crawl.sitemap import read_listing
 from indexer.errors import FetchError, ParseError

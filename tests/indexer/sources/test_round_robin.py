@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.traffic import Traffic
+from indexer.crawl.fetch import Traffic
 from indexer.errors import SourceError
 from indexer.records import Page, Skip
 from indexer.sources.round_robin import read_sources

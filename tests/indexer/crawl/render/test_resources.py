@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.access.session import Sessions
+from indexer.crawl.fetch import Turns
 from indexer.crawl.render.drawing import Ask, Given
 from indexer.crawl.render.resources import Budget, Resources
 from indexer.crawl.robots import Robots
-from indexer.crawl.turns import Turns
+from indexer.crawl.sessions import Sessions
 from indexer.credentials import Credential, InEnvironment
 from tests.indexer.server import Reply, Site, redirect
 

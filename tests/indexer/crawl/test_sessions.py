@@ -1,0 +1,258 @@
+"""Sites behind a door: what is sent where, what is taken out of answers, and what becomes of a session that ends."""
+
+import io
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import httpx
+import pytest
+
+from indexer.config import BuildConfig, CrawlLimits
+from indexer.crawl.answers import Answer
+from indexer.crawl.crawler import crawl
+from indexer.crawl.fetch import Fetcher
+from indexer.crawl.journal import Journal, base_of
+from indexer.crawl.sessions import Redaction, Sessions
+from indexer.credentials import Basic, Credential, InEnvironment, InFile
+from indexer.errors import CredentialsError, SessionEnded
+from indexer.generation.layout import BUILDING, JOURNAL
+from indexer.pipeline.build import build as build_index
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import BuildReport
+from indexer.records import Failure, Page, Skip
+from tests.dummy import DummyEmbedder
+from tests.indexer.crawl.doors import FORM, Door, noting
+from tests.indexer.server import Reply, Site, page, redirect
+
+LIMITS = CrawlLimits(allow_private=True, timeout=20.0, concurrency=1)
+TOKEN = "tok-3f9a61c2d4e5-of-this-reader"
+SECRET = InEnvironment("DOOR_SECRET")
+Open = Callable[..., Door]
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOOR_SECRET", TOKEN)
+
+
+@pytest.fixture
+def door() -> Iterator[Open]:
+    doors: list[Door] = []
+
+    def opened(**how: object) -> Door:
+        doors.append(Door(TOKEN, **how))  # type: ignore[arg-type]
+        return doors[-1]
+
+    yield opened
+    for each in doors:
+        each.close()
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Callable[[Site], Credential]:
+    """Give the credential of a member, by an export of a browser's cookies."""
+
+    def of(site: Site) -> Credential:
+        return Credential(site.url, cookies=private(tmp_path / "cookies.txt", cookie_line("sid", TOKEN)))
+
+    return of
+
+
+def private(path: Path, text: str) -> InFile:
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return InFile(path)
+
+
+def cookie_line(name: str, value: str) -> str:
+    return f"127.0.0.1\tFALSE\t/\tFALSE\t0\t{name}\t{value}\n"
+
+
+def read(start: str, *credentials: Credential) -> tuple[list[str], dict[str, str]]:
+    """Paths of the pages that a crawl gives, and why others were left out."""
+    items = list(crawl(start, LIMITS, lambda due: None, sessions=Sessions(credentials)))
+    pages = [item.url.split("/", 3)[3] for item in items if isinstance(item, Page)]
+    return pages, {item.url.split("/", 3)[3]: item.reason for item in items if isinstance(item, Skip | Failure)}
+
+
+def sent_to(site: Site, credential: Credential) -> dict[str, str]:
+    """Headers of a request with a credential."""
+    seen: list[dict[str, str]] = []
+    site.routes["/p"] = noting(seen, Reply(b"x"))
+    with Fetcher(LIMITS, sessions=Sessions([credential])) as fetcher:
+        fetcher.get(f"{site.url}/p")
+    return seen[0]
+
+
+def test_every_kind_goes_to_its_origin_and_no_other(site: Site, tmp_path: Path) -> None:
+    """A redirect there and back, to another port of the same host."""
+    other, here, there = Site(), list[dict[str, str]](), list[dict[str, str]]()
+    cookies = private(tmp_path / "cookies.txt", cookie_line("kept", f"{TOKEN}-c"))
+    try:
+        site.routes["/p"] = noting(here, redirect(f"{other.url}/q"))
+        site.routes["/r"] = noting(here, Reply(b"end"))
+        away = Reply(b"", 302, {"Location": f"{site.url}/r", "Set-Cookie": "theirs=x; Path=/"})
+        other.routes["/q"] = noting(there, away)
+        given = Credential(site.url, basic=Basic("me", SECRET), headers={"X-Key": SECRET}, cookies=cookies)
+        with Fetcher(LIMITS, sessions=Sessions([given])) as fetcher:
+            assert fetcher.get(f"{site.url}/p").body == b"end"
+    finally:
+        other.close()
+    assert [set(sent) & {"authorization", "x-key", "cookie"} for sent in there] == [set()]
+    assert [(sent["x-key"], sent["cookie"]) for sent in here] == [(TOKEN, f"kept={TOKEN}-c")] * 2
+    assert {sent["authorization"].split()[0] for sent in here} == {"Basic"}
+
+
+def test_a_bearer_token(site: Site) -> None:
+    assert sent_to(site, Credential(site.url, bearer=SECRET))["authorization"] == f"Bearer {TOKEN}"
+
+
+def test_cookies_that_a_site_sets_come_back_where_they_may(site: Site) -> None:
+    seen: list[dict[str, str]] = []
+    lines = ["all=1; Path=/", "deep=2; Path=/deep/", "tls=3; Secure", "else=4; Domain=a.test", "gone=5; Max-Age=0"]
+
+    def sets(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/html")
+        for line in lines:
+            handler.send_header("Set-Cookie", line)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    site.routes["/set"] = sets
+    site.routes["/p"] = site.routes["/deep/p"] = noting(seen, Reply(b"x"))
+    with Fetcher(LIMITS, sessions=Sessions([Credential(site.url)])) as fetcher:
+        for path in ("/set", "/p", "/deep/p"):
+            answer = fetcher.get(f"{site.url}{path}")
+            assert "Set-Cookie" not in answer.headers, "it would be in the journal"
+    assert [sent["cookie"].split("; ") for sent in seen] == [["all=1"], ["deep=2", "all=1"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("127.0.0.1\tFALSE\t/\tFALSE\t1\tname\tv4lue", "has no valid cookie for http://127.0.0.1"),
+        ("example.org\tTRUE\t/\tFALSE\t0\tname\tv4lue", "has no valid cookie"),
+        ("name=v4lue", "line 2: not a cookie in Netscape format"),
+    ],
+)
+def test_cookie_files_that_are_of_no_use(site: Site, tmp_path: Path, line: str, told: str) -> None:
+    place = private(tmp_path / "cookies.txt", f"# Netscape HTTP Cookie File\n{line}\n")
+    with pytest.raises(CredentialsError, match=f"^credentials of {site.url}: .*{told}") as caught:
+        read(site.url, Credential(site.url, cookies=place))
+    assert "v4lue" not in str(caught.value)
+    assert site.hits == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"#HttpOnly_{cookie_line('name', 'v4lue')}",
+        "\ufeff# Netscape HTTP Cookie File\r\n\r\n127.0.0.1\tFALSE\t/\tFALSE\t0\tname\tv4lue\r\n",
+        "127.0.0.1\tFALSE\t/\tFALSE\t99999999999.5\tname\tv4lue\n127.0.0.1\tFALSE\t/\tFALSE\t1\told\tgone",
+    ],
+    ids=["not for scripts", "of Windows", "parts of a second, and one that has expired"],
+)
+def test_cookie_files_of_many_programs(site: Site, tmp_path: Path, text: str) -> None:
+    assert sent_to(site, Credential(site.url, cookies=private(tmp_path / "c", text)))["cookie"] == "name=v4lue"
+
+
+def test_what_a_page_shows_of_a_secret_is_taken_out(site: Site) -> None:
+    """Such as a page that says with what it was asked."""
+    echo = page(f"<p>You came with {TOKEN}.<a href='/q?as={TOKEN}'>Go on</a>")
+    site.routes["/p"] = Reply(echo.encode(), 200, {"Content-Type": "text/html", "ETag": f'"{TOKEN}"'})
+    site.routes["/q?as="] = redirect(f"/r?as={TOKEN}")
+    site.routes["/r?as="] = page("<p>End")
+    sessions = Sessions([Credential(site.url, bearer=SECRET)])
+    items = list(crawl(f"{site.url}/p", LIMITS, lambda due: None, sessions=sessions))
+    assert [item.url.removeprefix(site.url) for item in items] == ["/p", "/r?as="]
+    assert TOKEN not in repr(items)
+
+
+def test_what_was_sent_before_is_taken_out_of_answers_that_come_late() -> None:
+    redaction = Redaction()
+    redaction.learn(["a secret & more", "short"], ["first-value-of-a-cookie"])
+    redaction.learn([], [f"value-{number}-of-a-cookie-that-changes" for number in range(199)])
+    told = b"|first-value-of-a-cookie|a secret &amp; more|a+secret+%26+more|value-7-of-a-cookie-that-changes|short|"
+    assert redaction.redact(told) == b"|||||short|"
+    redaction.learn([], ["value-199-of-a-cookie-that-changes"])
+    assert redaction.redact(told) == b"|first-value-of-a-cookie||||short|", "as many as answers may be under way"
+
+
+@pytest.mark.parametrize("how", ["redirect", "401", "form"])
+def test_a_session_that_ends_stops_the_build(door: Open, member: Callable[[Site], Credential], how: str) -> None:
+    """Its pages would be taken for gone otherwise."""
+    site = door(pages=6, how=how, lasts=3)
+    site.routes["/robots.txt"] = Reply(b"User-agent: *\nDisallow: /login\n")
+    with pytest.raises(SessionEnded, match=r"asks to log in at http.*/p3: its cookies must be renewed"):
+        read(f"{site.url}/p0", member(site))
+
+
+@pytest.mark.parametrize("how", ["401", "form"])
+def test_a_start_page_that_asks_to_log_in(door: Open, how: str) -> None:
+    site = door(how=how)
+    with pytest.raises(SessionEnded, match="its bearer token must be renewed"):
+        read(f"{site.url}/p0", Credential(site.url, bearer=SECRET))
+
+
+@pytest.mark.parametrize("how", ["redirect", "401", "form"])
+def test_pages_for_others_are_left_out_while_the_session_lives(
+    door: Open, member: Callable[[Site], Credential], how: str
+) -> None:
+    site = door(pages=3, how=how)
+    site.routes["/p0"] = site.guarded(page("<p>Start<a href=/p1>1</a><a href=/admin>2</a><a href=/p2>3</a>"))
+    site.routes["/admin"] = {
+        "redirect": redirect("http://127.0.0.9/login?next=/admin"),
+        "401": Reply(b"", 401),
+        "form": page("<p>Change it<form method=post><input type=password name=new></form>"),
+    }[how]
+    pages, left_out = read(f"{site.url}/p0", member(site))
+    assert pages == ["p0", "p1", "p2"]
+    assert list(left_out) == ["admin"]
+
+
+def test_links_that_log_out_are_not_followed(door: Open, member: Callable[[Site], Credential]) -> None:
+    site = door(pages=2)
+    ways = "/logout /users/sign_out /x?do=logout /Logout.action /wiki/Special:UserLogout".split()
+    links = "".join(f"<a href='{way}'>x</a>" for way in ways)
+    site.routes["/p0"] = site.guarded(page(f"<p>Start{links}<a href=/p1>on</a>"))
+    pages, left_out = read(f"{site.url}/p0", member(site))
+    assert pages == ["p0", "p1"]
+    assert set(left_out.values()) == {"a link that logs out"}
+    assert len(left_out) == len(ways)
+    assert not {"/logout", "/users/sign_out"} & set(site.hits)
+
+
+def build(index: Path, source: str, *credentials: Credential) -> BuildReport:
+    config = BuildConfig(crawl=LIMITS, credentials=credentials)
+    return build_index([source], index, DummyEmbedder(), config, progress=Progress(io.StringIO(), "quiet"))
+
+
+def test_a_source_is_not_read_without_its_credentials_by_mistake(
+    door: Open, member: Callable[[Site], Credential], tmp_path: Path
+) -> None:
+    site = door(pages=2)
+    start, index = f"{site.url}/p0", tmp_path / "index"
+    build(index, start, member(site))
+    live = (index / "CURRENT").read_text()
+    assert not build(index, start, member(site)).published
+    with pytest.raises(CredentialsError, match="was read with credentials before, and none are given"):
+        build(index, start)
+    assert (index / "CURRENT").read_text() == live
+    assert build(index, start, Credential(site.url)).documents == 1, "its login page, as anyone sees it"
+    build(index, start)
+
+
+def test_a_login_page_in_the_journal_is_not_taken_for_a_page(
+    door: Open, member: Callable[[Site], Credential], tmp_path: Path
+) -> None:
+    """As where a build was killed between getting it and looking at it."""
+    site = door(pages=2, how="form")
+    start, index, given = f"{site.url}/p0", tmp_path / "index", member(site)
+    (index / BUILDING).mkdir(parents=True)
+    journal = Journal(index / BUILDING / JOURNAL, base_of(None, [given]))
+    form = page(FORM, "Login").encode()
+    journal.put(start, Answer(start, form, "text/html", None, httpx.Headers(), "2026-11-21T00:00:00+00:00"))
+    journal.close()
+    assert build(index, start, given).documents == 2
