@@ -16,7 +16,6 @@ from indexer.read.html.html_tree import Element, HtmlTree
 from indexer.read.html.noise import is_noise
 
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
-_LONGEST_ID = 40  # characters of an id that somebody chose
 _LONGEST_NAME = 300  # characters of the names of an element
 # Words of names; they begin where the name does, or after "-", "_", a digit or before a capital.
 _COMMENTS = (
@@ -60,7 +59,6 @@ _BOXES = frozenset("aside div footer form nav ol table ul".split())  # whose id 
 _SECTIONS = re.compile(r"section|sect\d*|level\d*|chapter")  # classes of parts whose id is that of their heading
 _ARTICLE = re.compile(r'"@type"[\s:\[]*"\w*(?:Article|BlogPosting|Review)"')
 _SIGNED = frozenset("aside div footer form header p section span time ul".split())  # elements that may be a sign
-_SIGNS = 2  # boxes whose names say surely what they are; a page that has them is one made for the web
 
 
 @dataclass(slots=True)
@@ -98,7 +96,7 @@ def publication(tree: HtmlTree) -> Publication:
             kind, is_dated = kind_of(element), _is_named(attributes.get("class", ""), _DATED)
             signs += kind in ("comments", "strong")
             found.is_article |= kind == "comments" or is_dated
-    found.is_published |= signs >= _SIGNS
+    found.is_published |= signs >= 2
     return found
 
 
@@ -108,7 +106,7 @@ def kind_of(element: Element) -> str:
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
     names = attributes.get("class", "")
-    if len(attributes.get("id", "")) < _LONGEST_ID and element.name in _BOXES and not _SECTIONS.fullmatch(names):
+    if len(attributes.get("id", "")) < 40 and element.name in _BOXES and not _SECTIONS.fullmatch(names):
         names = f"{names} {attributes.get('id', '')}"
     return _kind_named(names[:_LONGEST_NAME])
 
@@ -144,22 +142,10 @@ _OPAQUE = _NO_TEXT | {"pre", "code", "math"}  # nothing below them is looked at
 _SENTENCE = 80  # characters of a block that is prose
 _IDEOGRAPHS = 3  # letters of another script that one of Chinese, Japanese or Korean says as much as
 _IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_SAMPLE = 4_000  # characters of which the script is told
 _LINKED = 0.5  # share of the text of a block inside links above which it is no prose
-_FEW_LINKS = 0.25  # the same in a box whose name says little
-_LITTLE = 200  # characters of a box whose name says little
 _ENOUGH = 400  # characters of prose that a page keeps when a box is removed that has more
 _MOST = 0.5  # share of the prose of a page above which a box is no furniture
-_NAMED = 0.5  # share of the prose of a page that a part holds which its name calls the text
-_CONTAINER = 0.85  # share of the prose of an element that its main part holds
-_LEAD = 0.3  # prose before the main part, as a share of it
-_WITHIN = 12  # elements around the first paragraph of a page laid out as a table
-_FIGURES = 0.1  # share of digits in a line of dates
 _NEAR = 3  # elements around the main part, or in a block, that are looked at
-_ALL = 0.95
-_SOME = 0.3  # the same of text outside links
-_WAYS = 0.4  # share of the text around a part that is inside links
-_AROUND = 0.75  # share of the prose of a page that an element holds which only stands around it
 
 _ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names and roles
 
@@ -204,7 +190,7 @@ def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE
             if isinstance(node, str):
                 length = len(node) if len(node) < 3 else len(node.strip())
                 own += length
-                if length and sampled < _SAMPLE:
+                if length and sampled < 4_000:
                     sample.append(node)
                     sampled += length
             elif node.name not in _NO_TEXT and (with_noise or not is_noise(node)):
@@ -275,7 +261,7 @@ def unwrap(body: Element, sizes: Sizes) -> bool:
 
 
 def _is_most(part: Size, whole: Size) -> bool:
-    return part.prose >= _AROUND * whole.prose if whole.prose else part.text >= _ALL * whole.text > 0
+    return part.prose >= 0.75 * whole.prose if whole.prose else part.text >= 0.95 * whole.text > 0
 
 
 def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
@@ -288,7 +274,7 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
         before = takewhile(partial(is_not, inner), around.children)
         blocks = [node for node in before if isinstance(node, Element) and id(node) in sizes]
         leads = [lead for node in blocks for lead in (node, *node.elements()) if _is_lead(lead, sizes)]
-        if sum(sizes[id(lead)].own for lead in leads) > _LEAD * sizes[id(part)].prose:
+        if sum(sizes[id(lead)].own for lead in leads) > 0.3 * sizes[id(part)].prose:
             break
         found[:0] = leads
         inner = around
@@ -302,7 +288,7 @@ def _is_lead(element: Element, sizes: Sizes) -> bool:
         return not size.linked
     if size is None or not size.has_prose or size.own != size.text or kind_of(element):
         return False
-    return sum(map(str.isdigit, element.text())) < _FIGURES * size.own
+    return sum(map(str.isdigit, element.text())) < 0.1 * size.own
 
 
 def _trim(part: Element, sizes: Sizes) -> None:
@@ -387,9 +373,9 @@ def _stays(total: int, weight: int, kind: str) -> bool:
 
 def _is_furniture(kind: str, size: Size, *, is_article: bool) -> bool:
     """Whether a box with a name of this kind is furniture; a name that says little is believed of short boxes."""
-    if kind in ("comments", "strong") or size.linked > (_FEW_LINKS if is_article else _LINKED) * size.text:
+    if kind in ("comments", "strong") or size.linked > (0.25 if is_article else _LINKED) * size.text:
         return True
-    is_short = not size.prose or size.text < _LITTLE
+    is_short = not size.prose or size.text < 200
     return is_short and (kind == "poster" or (is_article and not (size.is_headed and not size.linked)))
 
 
@@ -402,8 +388,8 @@ def _named_part(start: Element, sizes: Sizes) -> tuple[Element | None, bool]:
 
     Also return whether its name says so surely.
     """
-    least = max(1, _NAMED * sizes[id(start)].prose)
-    bare = _SOME * sizes[id(start)].bare
+    least = max(1, 0.5 * sizes[id(start)].prose)
+    bare = 0.3 * sizes[id(start)].bare
     found: list[tuple[int, int, Element]] = []
     times = Counter[str]()
     for place, element in enumerate([start, *start.elements()]):
@@ -429,12 +415,12 @@ def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:
     for node in part.children:
         if isinstance(node, Element) and node.name in _BLOCKS and id(node) in sizes and node.name not in _OPAQUE:
             inner = sizes[id(node)]
-            if inner.prose and inner.prose >= _CONTAINER * whole.prose:
+            if inner.prose and inner.prose >= 0.85 * whole.prose:
                 around = whole.text - inner.text
                 is_way = (
                     inner.prose == whole.prose
                     and inner.is_titled == whole.is_titled
-                    and whole.linked - inner.linked >= _WAYS * around
+                    and whole.linked - inner.linked >= 0.4 * around
                 )
                 return node if is_way or (is_article and inner.bare >= _MOST * whole.bare) else None
     return None
@@ -443,7 +429,7 @@ def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:
 def layout_cell(tree: HtmlTree, body: Element) -> Element | None:
     """The cell that holds the text of a page laid out as a table, with menus in the cells around it."""
     first = tree.first("p") or tree.first("br")
-    if first is None or all(around.name != "td" for around in islice(first.parents, _WITHIN)):
+    if first is None or all(around.name != "td" for around in islice(first.parents, 12)):
         return None
     sizes = measure(body)
     part, cell = body, None

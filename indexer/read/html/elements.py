@@ -17,10 +17,7 @@ _CELLS = frozenset({"td", "th"})
 _PRE_STYLE = re.compile(r"white-space\s*:\s*(?:pre(?:\s|;|$|-wrap)|break-spaces)", re.IGNORECASE)
 _ONLY_CLASS = {"class"}  # attributes of an element that only colours its text
 _IN_SIGNATURES = frozenset({"span", "a", "wbr", "b", "i", "em", "strong"})
-_SIGNATURE = 2_000  # characters of a span
-_BARE = 0.3  # of what is in spans: as many characters may be outside of them
 _NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
-_LONGEST_SIGN = 10  # characters
 _PILCROWS = frozenset("¶ § 🔗".split())
 _LINE = "line"  # class of the lines that Doxygen writes
 
@@ -86,7 +83,7 @@ def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
 
 def _is_sign(tag: Element) -> bool:
     """Whether a link of signs is code, and not a link to the place where it stands."""
-    text = tag.short_text(_LONGEST_SIGN) if tag.name == "a" and is_permalink(tag) else None
+    text = tag.short_text(10) if tag.name == "a" and is_permalink(tag) else None
     return bool(text) and text is not None and text.strip() not in _PILCROWS
 
 
@@ -135,14 +132,14 @@ def _is_signature(tag: Element) -> bool:
             bare += len(node.strip())
             spaces = spaces or "\u00a0" in node or "\n" in node
         elif node.name == "span" and node.attributes.keys() == _ONLY_CLASS:
-            text = node.short_text(_SIGNATURE)
+            text = node.short_text(2_000)
             if text is None or any(below.name not in _IN_SIGNATURES for below in node.elements()):
                 return False
             coloured += len(text.strip())
         elif node.name not in _IN_SIGNATURES:
             return False
     last = tag.children[-1]
-    return spaces and bare <= _BARE * coloured and not (isinstance(last, str) and last.endswith("\n"))
+    return spaces and bare <= 0.3 * coloured and not (isinstance(last, str) and last.endswith("\n"))
 
 
 def _counts(numbers: list[int]) -> bool:
@@ -181,10 +178,7 @@ _BETWEEN = {"mtr": ", ", "mtable": "; "}
 _SILENT = frozenset({"annotation", "annotation-xml", "mphantom", "mspace", "none", "mprescripts"})
 _DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
 _FENCES = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
-_DEEPEST = 60  # elements within each other of a formula
-_AROUND_FORMULA = 3  # elements around one
 _LOOKED_AT = 5_000  # nodes of a formula
-_FEW = 12  # nodes around the only formula of an element
 _HEX = re.compile(r"[0-9A-F]{2,5}")
 _CODE = re.compile(r"mjx-c([0-9A-F]{2,5})(?:\s|$)")  # class of a letter as MathJax 3 draws it
 
@@ -259,11 +253,11 @@ def _drawn(inside: Iterable[Element]) -> str:
 def _show(formula: Element, text: str) -> None:
     """Show what hides a formula and nothing else, and take away a picture of it that says the same."""
     around = formula
-    for parent in islice(formula.parents, _AROUND_FORMULA):
+    for parent in islice(formula.parents, 3):
         said = "".join(text.split())
         parent.children = [
             node
-            for node in (parent.children if len(parent.children) < _FEW else ())
+            for node in (parent.children if len(parent.children) < 12 else ())
             if isinstance(node, str) or node.name != "img" or "".join(_clean(node.get("alt")).split()) != said
         ] or parent.children
         if any(node is not around and not (isinstance(node, str) and node.isspace()) for node in parent.children):
@@ -302,7 +296,7 @@ def _linear(tag: Element, depth: int = 0) -> str:
     if name in _SILENT:
         return " " if name == "mspace" else ""
     children = [child for child in tag.children if isinstance(child, Element)]
-    if not children or depth > _DEEPEST:
+    if not children or depth > 60:
         text = " ".join(tag.text().split())
         return f" {text} " if name == "mo" and text in _SPACED else text
     parts = [_linear(child, depth + 1) for child in children if child.name not in ("annotation", "annotation-xml")]
@@ -315,11 +309,7 @@ def _linear(tag: Element, depth: int = 0) -> str:
     return f"√({joined.strip()})" if name == "msqrt" else joined
 
 
-_LONGEST = 1_000  # characters
 _FEWEST_WORDS = 3
-_SMALL = 32  # pixels of a sign
-_AROUND_IMAGE = 4  # elements around a picture
-_AROUND = 600  # characters of what stands around one, and may say the same
 _MATH = frozenset({"math", "tex", "latex", "equation", "formula"})
 _TEX = re.compile(r"\\[A-Za-z]{2}|[\^_]\{|^\$.*\$$|\w\^\w", re.DOTALL)
 _SIGN = re.compile(r"(?:^|[\W_])(?:icons?|logos?|badges?|avatars?|spinner|sprite|emoji)(?:[\W_]|$)", re.IGNORECASE)
@@ -332,7 +322,7 @@ def alternative_text(image: Element) -> str:
     """Return what a picture says in the text it stands in, or nothing."""
     attributes = image.attributes
     alt = fold(attributes.get("alt", ""))
-    if not alt or len(alt) > _LONGEST or attributes.get("role") in ("presentation", "none"):
+    if not alt or len(alt) > 1_000 or attributes.get("role") in ("presentation", "none"):
         return ""
     names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
     if not _MATH.isdisjoint(names.lower().split()) or _TEX.search(alt):
@@ -349,15 +339,15 @@ def alternative_text(image: Element) -> str:
 
 def _is_small(image: Element) -> bool:
     sizes = [_DIGITS.match(image.get(name)) for name in ("width", "height")]
-    return any(size is not None and int(size[1]) <= _SMALL and "%" not in size.string for size in sizes)
+    return any(size is not None and int(size[1]) <= 32 and "%" not in size.string for size in sizes)
 
 
 def _is_of_the_text(image: Element, alt: str) -> bool:
     """Whether a picture leads nowhere but to itself, and nothing around it says the same."""
-    for parent in islice(image.parents, _AROUND_IMAGE):
+    for parent in islice(image.parents, 4):
         if parent.name == "a" and not _FILE.search(parent.get("href")) and "href" in parent.attributes:
             return False
-        around = parent.short_text(_AROUND)
+        around = parent.short_text(600)
         if around is None:
             return True
         if alt.casefold() in fold(around).casefold():

@@ -20,9 +20,7 @@ _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id") 
 _NAMED = frozenset({"main", "article"})
 _IDS = frozenset({"main-content", "content"})
 _LOST = 0.5  # share of the characters of a page that are read, below which its main part is looked for again
-_HALF = 0.5  # share of the prose of a page that its main part holds
 _SURE = frozenset({"main", "role"})  # kinds of which one that has text at all is believed
-_STUB = 200  # characters of text of a page that only leads to another
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
@@ -69,7 +67,7 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
         walker.walk(body)
     if is_stripped and not walker.text_length:
         return extract(markup)
-    sections = walker.sections() if walker.text_length > _STUB or not redirects(tree) else ()
+    sections = walker.sections() if walker.text_length > 200 or not redirects(tree) else ()
     is_link_list = walker.is_mostly_links and not sections
     return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
 
@@ -117,7 +115,7 @@ def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
     whole = max(size.prose for size in sizes.values())
     for kind, element in unique.items():
         size = sizes.get(id(element))
-        if size is not None and (size.prose >= _HALF * whole if kind not in _SURE else size.text):
+        if size is not None and (size.prose >= 0.5 * whole if kind not in _SURE else size.text):
             return element
     return None
 
@@ -207,8 +205,6 @@ def _time(tree: HtmlTree) -> Iterator[str]:
 
 _JAVASCRIPT = frozenset({"", "module", "text/javascript", "application/javascript", "text/ecmascript", "text/babel"})
 _ENOUGH = 400  # characters of text of a page that has been written, whatever else stands in it
-_HARDLY = 100  # characters of a page that has little more than its name, or says that it is loading
-_SAYS = 20  # characters of a message to those without scripts
 _MAIN_IDS = frozenset({"main-content", "content", "main"})
 _MOUNTS = frozenset({"div", "main", "section", "article"})
 _BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
@@ -233,7 +229,7 @@ def is_drawn(markup: str) -> bool:
     seen = _look(body)
     if seen.length >= _ENOUGH:
         return False
-    return seen.length < _HARDLY or (seen.has_mount and not seen.has_block) or _says_so(body)
+    return seen.length < 100 or (seen.has_mount and not seen.has_block) or _says_so(body)
 
 
 def _runs(script: Element) -> bool:
@@ -298,4 +294,4 @@ def _is_mount(element: Element) -> bool:
 
 def _says_so(body: Element) -> bool:
     """Whether it has a message to those without scripts."""
-    return any(len(fold(element.text())) >= _SAYS for element in body.elements() if element.name == "noscript")
+    return any(len(fold(element.text())) >= 20 for element in body.elements() if element.name == "noscript")

@@ -28,8 +28,6 @@ _LINKS = frozenset({"a"})
 _NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
 _CODE = frozenset({"code", "kbd", "samp"})
 _TELLING = _HEADINGS | _CODE | {"div", "p", "a"}
-_FEW = 2  # links of a table of contents
-_HALF = 0.5  # of the letters of a short aside that only says where something is defined are in links
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
 _JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "label", "form", "summary"})  # by what is in or around them
@@ -45,7 +43,6 @@ _TEXT_PARENTS = frozenset({"main", "article", "section"})
 _NEAR = 20  # elements looked at above one; a limit, so that depth costs little
 _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
 _NO_NAMES: frozenset[str] = frozenset()
-_SEARCHED = 5_000  # elements and strings looked at below one
 _FOLDED_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _UNSELECTABLE = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
 _HIDING = frozenset({"hidden", "aria-hidden", "style", "popover"})  # attributes
@@ -55,14 +52,11 @@ _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # eleme
 _FRAMED = _LABELS | _HEADINGS | _NEVER  # all that an element has which is only a frame around a heading
 _LISTS = frozenset({"ul", "ol"})
 _LABEL = 80  # characters of what stands beside a heading, such as a version and a link to the source
-_BEGUN = 12  # characters of a sentence that a link may end
 _ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 _IN_LINES = frozenset(
     "a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split()
 )
-_LONG_LINE = 500  # nodes; in one that has more, links to scripts are taken for controls
 _BUTTON = 30  # characters of what stands beside a block of code, such as "Run"
-_BESIDE = 12  # nodes around a heading or block of code; an element that has more of them is no frame around one
 _TOGGLE = 3  # words of what opens and closes a part of a page that is open already
 _QUOTES = frozenset({"blockquote", "figure"})  # whose footer says where they are from
 _BUBBLE = re.compile(r"tooltip[-_]?(?:text|content|inner|box)")
@@ -85,7 +79,7 @@ def holds(tag: Element, names: frozenset[str], rels: frozenset[str] | None = Non
     """Return whether one of the first few thousand nodes below an element has such a name, and the `rel` if given."""
     return any(
         isinstance(node, Element) and node.name in names and (rels is None or node.get("rel") in rels)
-        for node in islice(tag.nodes(), _SEARCHED)
+        for node in islice(tag.nodes(), 5_000)
     )
 
 
@@ -122,7 +116,7 @@ def _is_box(tag: Element) -> bool:
     """Whether an aside stands among the text and says something, other than where to go or what to fill in."""
     if not ("epub:type" in tag.attributes or tag.get("role").startswith("doc-") or _is_among_text(tag)):
         return False
-    return not holds(tag, _FIELDS) and not is_menu(tag, _HALF if tag.short_text(_LABEL) is not None else _LINKED)
+    return not holds(tag, _FIELDS) and not is_menu(tag, 0.5 if tag.short_text(_LABEL) is not None else _LINKED)
 
 
 def _is_among_text(tag: Element) -> bool:
@@ -195,12 +189,12 @@ def _is_in_sentence(link: Element) -> bool:
     line = link.parent
     if line is not None and line.name in _IN_LINES and len(line.children) == 1:
         link, line = line, line.parent
-    if line is None or len(line.children) > _LONG_LINE:
+    if line is None or len(line.children) > 500:
         return False
     place = next(place for place, node in enumerate(line.children) if node is link)
     before = "".join(reversed([*_bare_words(reversed(line.children[:place]))])).strip()
     after = "".join(_bare_words(line.children[place + 1 :]))
-    begun = len(before) >= _BEGUN and not before.endswith(_ENDS) and line.name not in _TITLES
+    begun = len(before) >= 12 and not before.endswith(_ENDS) and line.name not in _TITLES
     return _LETTER.search(after) is not None or (begun and _LETTER.search(before) is not None)
 
 
@@ -226,7 +220,7 @@ def text_within(tag: Element) -> list[Element | str]:
     children = tag.children
     if tag.name in _TITLES:
         return [node for place, node in enumerate(children) if isinstance(node, str) or not _is_beside(tag, place)]
-    if len(children) > _BESIDE:
+    if len(children) > 12:
         return children
     names = {node.name for node in children if isinstance(node, Element)}
     if names.isdisjoint(_HEADED) or any(isinstance(node, str) and not node.isspace() for node in children):
@@ -299,7 +293,7 @@ def _leads_within(items: Element) -> bool:
     if first is None or not first.get("href").startswith("#"):
         return False
     links = [node for node in items.elements() if node.name == "a"]
-    if len(links) < _FEW or not all(link.get("href").startswith("#") for link in links):
+    if len(links) < 2 or not all(link.get("href").startswith("#") for link in links):
         return False
     linked = sum(len(link.text().strip()) for link in links)
     return linked > _LINKED * len("".join(items.text().split()))

@@ -16,7 +16,6 @@ from indexer.records import Section, Whole
 _WORDS = re.compile(r"\w+")
 _LABELS = re.compile(r"\w+(?: \w+){0,2}\s*:")
 _BETWEEN = "|"  # stands for a link in what is around links
-_MOST = 3  # links looked at from the end of a line
 
 
 @dataclass(slots=True)
@@ -44,7 +43,7 @@ def around_links(line: Sequence[str], links: Sequence[Link]) -> tuple[str, tuple
     bare += line[place:]
     tails: list[Link] = []
     last = len(line)
-    for link in links[: -_MOST - 1 : -1]:
+    for link in links[:-4:-1]:
         if link.end < 0 or not link.start or any(map(_WORDS.search, line[link.end : last])):
             break
         link.text = fold("".join(line[link.start : last]))
@@ -116,16 +115,12 @@ class Line:
 
 _SHORT = 200  # characters; a shorter definition stays with its neighbours
 _LINK_SHARE = 0.8  # of a short part's text inside links above which it is only a pointer elsewhere
-_SHORT_LINKS = 300  # characters
 _LABEL = 60  # characters of a block that may be a button or a badge
 _OFTEN = 3  # times that a label says the same on one page
 _TAIL = 20  # characters of a link like "Read more"
-_LONGEST_WAY = 400  # characters of a line of links to the pages around
 _ENDS = (".", "!", "?", "…", "...")
 _ELLIPSES = ("…", "...")
 _LIST_SHARE = 0.5  # of the text of a long list inside links above which it is a list of links
-_MOST_SHARE = 0.2  # the same on a page that is mostly links
-_LONG_LIST = 2_000  # characters; shorter lists are left alone, unless the whole page is mostly links
 _LISTED = frozenset({"li", "tr", "dt", "dd"})
 _FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption", "tr", "pre", "summary"})
 
@@ -152,7 +147,7 @@ class Block:
     @property
     def labels(self) -> int | None:
         """How many labels, like "Next:", stand around two or more links; None if it says more than that."""
-        return labels_between(self.bare) if self.linked and len(self.text) < _LONGEST_WAY else None
+        return labels_between(self.bare) if self.linked and len(self.text) < 400 else None
 
 
 @dataclass(slots=True)
@@ -178,7 +173,7 @@ class SectionDraft:
     @property
     def only_points(self) -> bool:
         """Whether it is a few links and nothing else, like "See also"."""
-        if self.size >= _SHORT_LINKS:
+        if self.size >= 300:
             return False
         linked, length = sum(block.linked for block in self.blocks), sum(block.length for block in self.blocks)
         return linked > _LINK_SHARE * length
@@ -225,7 +220,7 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
     _drop_ends(parts, kept)
     if not any(kept) and not is_mostly_links:
         return [part for part in parts if part.blocks]
-    longest, share = (0, _MOST_SHARE) if is_mostly_links else (_LONG_LIST, _LIST_SHARE)
+    longest, share = (0, 0.2) if is_mostly_links else (2_000, _LIST_SHARE)
     for part, blocks in zip(parts, kept, strict=True):
         part.emptied = part.emptied or len(blocks) < len(part.blocks)
         part.blocks = _without_lists(blocks, longest, share)

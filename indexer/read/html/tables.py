@@ -13,14 +13,10 @@ from indexer.records import COLUMNS
 
 _NOT_A_GRID = frozenset({"table", "pre", *(f"h{level}" for level in range(1, 7))})  # a table around one is layout
 _CELLS = frozenset({"td", "th"})
-_MOST_ROWS = 6  # of a table that is the heading of what follows it
-_LONGEST_HEAD = 500  # characters of the row that names the columns
 _LONGEST_SPAN = 65_534  # rows, as in browsers
-_MOST_HEADS = 4  # rows that name the columns together
 _SAMPLE = 30  # rows looked at, to see whether one among others names columns
 _BOLD = frozenset({"b", "strong"})
 _DIGITS = re.compile(r"[\s+]*(\d{1,6})")
-_FEW = 3  # such tables on a page, or it is only a table
 
 
 @dataclass(slots=True)
@@ -107,7 +103,7 @@ class Table:
                 row.length, row.linked = row.length + other.length, row.linked + other.linked
             head = _line(column_names(grid[place:end]) if end > place + 1 else texts)
             yield row, head, ""
-            head, place = head if COLUMNS in head and len(head) <= _LONGEST_HEAD else "", end
+            head, place = head if COLUMNS in head and len(head) <= 500 else "", end
 
     def _grid(self) -> list[list[str]]:
         """Return the texts of its cells, those that span several places at each of them."""
@@ -129,7 +125,7 @@ class Table:
         for is_head, run in groupby(heads):
             end = begin + sum(1 for _ in run)
             if is_head and not found:
-                is_shown = end < len(grid) and end - begin <= _MOST_HEADS
+                is_shown = end < len(grid) and end - begin <= 4
                 first, last = find_head(grid[begin : begin + _SAMPLE]) if is_shown else (0, 1)  # units may follow
                 found[begin] = begin + last if first == 0 and last > end - begin else end if is_shown else begin + 1
             elif is_head and find_head(grid[begin : begin + _SAMPLE]) == (0, end - begin):
@@ -179,12 +175,12 @@ class Tables:
         if self._titling is None:
             named = [tag for tag in self._root.elements() if tag.name == "table" and "id" in tag.attributes]
             found = {id(tag) for tag in named if _is_column(tag)}
-            self._titling = found if len(found) >= _FEW else set()
+            self._titling = found if len(found) >= 3 else set()
         return self._titling
 
 
 def _is_column(table: Element) -> bool:
     rows = [node for node in table.elements() if node.name == "tr"]
-    return 0 < len(rows) <= _MOST_ROWS and all(
+    return 0 < len(rows) <= 6 and all(
         sum(isinstance(node, Element) and node.name in _CELLS for node in row.children) == 1 for row in rows
     )

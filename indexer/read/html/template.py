@@ -19,14 +19,10 @@ from indexer.read.html.html_tree import Element, HtmlTree, parse_html, redirects
 from indexer.read.html.noise import classes, holds, is_noise
 from indexer.read.html.unfold import unfold
 
-_DEEPEST = 16  # elements within each other that are looked at
 _EITHER_END = 300  # blocks given, from the beginning of a page and from its end
 MOST_BLOCKS = 2 * _EITHER_END
 _LONGEST = 1_500  # characters of a block that may be of a template
-_PROSE = 600  # of these, characters outside of links
-_NAME = 500  # characters of a name with its classes
 _LINKED = 0.5  # share of the text inside links in what is navigation
-_MOSTLY = 0.8  # the same where it stands between texts
 _TITLES = frozenset({"h1", "h2"})
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 _BLOCKS = _HEADINGS | frozenset(
@@ -133,9 +129,9 @@ def _blocks(parent: Element, place: int, measures: _Measures, depth: int = 1) ->
         if text is not None and not _WORD.search(text):
             continue
         here = _place(place, unit)
-        if text is not None and len(text) - linked <= _PROSE:
+        if text is not None and len(text) - linked <= 600:
             yield place, here, _text_hash(here, text), _is_linked(linked, bare, _LINKED)
-        if isinstance(unit, Element) and depth < _DEEPEST:
+        if isinstance(unit, Element) and depth < 16:
             yield from _blocks(unit, here, measures, depth + 1)
 
 
@@ -147,7 +143,7 @@ def _matches(parent: Element, place: int, template: Template) -> Iterator[_Match
             text, linked, bare = _measure(unit) if here in template.at or here in template.places else (None, 0, "")
             if text and _text_hash(here, text) in template.texts:
                 is_entry = parent.name in _ENTRIES or (isinstance(unit, Element) and unit.name in _ENTRIES)
-                yield _Match(parent, unit, not is_entry and _is_linked(linked, bare, _MOSTLY))
+                yield _Match(parent, unit, not is_entry and _is_linked(linked, bare, 0.8))
                 continue
             if text and here in template.places and _is_linked(linked, bare, _LINKED):
                 yield _Match(parent, unit)
@@ -264,7 +260,7 @@ def _place(around: int, unit: Unit) -> int:
     if not attributes:
         return _name_hash(around, unit.name)
     own = " ".join(sorted(classes(unit))) or "#" + attributes.get("id", "")
-    return _name_hash(around, f"{unit.name} {own}"[:_NAME])
+    return _name_hash(around, f"{unit.name} {own}"[:500])
 
 
 def _text_hash(place: int, text: str) -> int:

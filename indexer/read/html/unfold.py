@@ -47,10 +47,7 @@ _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
 _LOOKED_AT = 300  # nodes below an element
 _NEAR = 20  # elements around one
-_SENTENCE = 5  # words of what is no message
-_PROSE = 20  # words of what is missed
 _LONG = 8  # words of what goes on after a button
-_FRAME = 2  # elements of a title and its panel, in an element of their own
 _TITLE = 200  # characters of what stands before a panel
 
 
@@ -114,7 +111,7 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
                 continue
             if is_menu(child):
                 continue
-            if words >= _PROSE:
+            if words >= 20:
                 prose.add(id(child))
             if _is_region(child) or not shown.isdisjoint(_names(child)):
                 panels.append(child)
@@ -126,7 +123,7 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
             elif words >= _LONG and (child.name not in _PANELS or (after is not None and _is_control(after))):
                 panels.append(child)  # the rest of a text, with a button below it
             elif before is not None and (classes(child) or _is_title(before)):
-                if words >= _SENTENCE and (_is_title(before) or (len(children) == _FRAME and _is_short(before))):
+                if words >= 5 and (_is_title(before) or (len(children) == 2 and _is_short(before))):
                     panels.append(child)
                 pairs[before.name, classes(before), child.name, classes(child)].append(child)
     for alike in pairs.values():
@@ -297,9 +294,6 @@ def _make_text(control: Element, name: str) -> None:
 
 
 _MAIN_HEADINGS = frozenset({"h1", "h2"})
-_ABOVE = 3  # elements around the title, before which a trail may stand
-_BEFORE = 4  # elements before each of them
-_LONGEST = 300  # characters
 _ENDS = re.compile(r"\A[\W_]+|[\W_]+\Z")
 
 
@@ -308,12 +302,12 @@ def drop_trail(tree: HtmlTree) -> None:
     heading = next((tag for tag in tree.elements if tag.name in _MAIN_HEADINGS), None)
     title = _ENDS.sub("", fold(heading.text())) if heading is not None else ""
     node, parent = heading, heading.parent if heading is not None else None
-    for _ in range(_ABOVE):
+    for _ in range(3):
         if node is None or parent is None or not title:
             return
         place = next(place for place, child in enumerate(parent.children) if child is node)
         before = (child for child in reversed(parent.children[:place]) if isinstance(child, Element))
-        for element in islice(before, _BEFORE):
+        for element in islice(before, 4):
             if _is_trail(element, title):
                 parent.children = [child for child in parent.children if child is not element]
                 return
@@ -322,7 +316,7 @@ def drop_trail(tree: HtmlTree) -> None:
 
 def _is_trail(element: Element, title: str) -> bool:
     """Whether an element has links, at least one, and after the last one the title, and no other words."""
-    if element.short_text(_LONGEST) is None:
+    if element.short_text(300) is None:
         return False
     links = 0
     last = ""  # what was said outside of links

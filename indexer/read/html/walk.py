@@ -28,8 +28,6 @@ _GENERATED_ID = re.compile(r"id[-m]?\d[\d.]*")
 _NAMES = frozenset({"a", "span", "b", "strong", "code", "dfn", "tt", "var"})  # inline elements around what is defined
 _DEEPEST = 10  # names in the path above a term
 _TERM_LENGTH = 80  # characters of a term shown in a path
-_LINK_PAGE = 0.5  # share of the text inside links above which a page is mostly links
-_LINK_PAGE_LENGTH = 5_000  # characters; shorter pages are left alone
 
 
 class Walker:
@@ -92,7 +90,7 @@ class Walker:
     @property
     def is_mostly_links(self) -> bool:
         """Whether this is a long page of which more leads elsewhere than not."""
-        return self.text_length >= _LINK_PAGE_LENGTH and self.link_length > _LINK_PAGE * self.text_length
+        return self.text_length >= 5_000 and self.link_length > 0.5 * self.text_length
 
     def _enter(self, tag: Element) -> None:
         name = tag.name

@@ -24,7 +24,6 @@ _FOOTNOTE = re.compile(r"\[\^([^\[\]\s]{1,100})\]")
 _INLINE_NOTE = re.compile(r"\^\[([^\[\]\n]{1,1000})\]")
 _LABELLED = re.compile(r"!?\[([^\[\]\n]{0,300})\](?=[({])")
 _TEMPLATED = re.compile(r"\((?:[^(){}\n]++|\{\{[^{}\n]*+\}\}|\{%[^{}\n]*+\})++\)")
-_LONGEST_TARGET = 400  # characters of what a link leads to
 _FORMULA = re.compile(r"\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$])")
 _PAIR = re.compile(r"(==|\+\+)(?=[^\s=+])([^\n]{0,200}?[^\s=+])\1(?![\w=+])|([~^])(?!\3)([^\s~^]{1,100})\3(?!\3)")
 
@@ -140,7 +139,7 @@ def _bracketed(state: StateInline, silent: bool) -> bool:
     label = _LABELLED.match(state.src, state.pos, state.posMax)
     if label is None:
         return False
-    target = _TEMPLATED.match(state.src, label.end(), min(state.posMax, label.end() + _LONGEST_TARGET))
+    target = _TEMPLATED.match(state.src, label.end(), min(state.posMax, label.end() + 400))
     if target is not None and ("{{" in target[0] or "{%" in target[0]):
         return _parse_within(state, silent, label.span(1), target.end())
     span = ATTRIBUTES.match(state.src, label.end(), state.posMax)

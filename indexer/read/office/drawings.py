@@ -13,7 +13,6 @@ from indexer.read.office.zipped import Package
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _IN_FONT = re.compile("[\uf020-\uf0ff]")
-_PRIVATE = 0xF000  # where Office puts the 256 characters of such a font
 _SYMBOL = dict(
     enumerate(
         " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼",
@@ -69,7 +68,7 @@ def readable(text: str, font: str) -> str:
 
 def _character(code: int, font: str) -> str:
     table = _FONTS.get(font.lower())
-    if table is None and code >> 8 != _PRIVATE >> 8:
+    if table is None and code >> 8 != 0xF0:
         return chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else ""
     found = (table or {}).get(code & 0xFF)
     if found is None:
@@ -201,7 +200,6 @@ _V = "{urn:schemas-microsoft-com:vml}"
 _SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
 _NEAR = 200  # elements looked at to see whether a drawing is a picture
 _MOST_POINTS = 2_000  # of a chart
-_MOST_SERIES = 100
 _MADE_UP = re.compile(  # what programs write for people who wrote nothing
     r"\s*(?:description automatically generated|automatisch generierte beschreibung|ai-generated content)[^\n]*\s*",
     re.I,
@@ -272,7 +270,7 @@ def _chart(element: Any, package: Package, relations: Mapping[str, tuple[str, st
     root = package.xml(name)
     titles = (_words(title) for title in root.iter(f"{_C}title"))
     yield from ([[title]] for title in titles if title)
-    series = list(root.iter(f"{_C}ser"))[:_MOST_SERIES]
+    series = list(root.iter(f"{_C}ser"))[:100]
     columns = [_points(one.find(f"{_C}val"), one.find(f"{_C}yVal")) for one in series]
     labels = next((found for one in series if (found := _points(one.find(f"{_C}cat"), one.find(f"{_C}xVal")))), {})
     places = sorted(set(labels).union(*columns))[:_MOST_POINTS]

@@ -14,7 +14,6 @@ _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _MAIN = "ppt/presentation.xml"
 _PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
-_WIDEST = 1_000  # columns that a cell may span
 _TITLES = ("title", "ctrTitle")
 _NOT_TEXT = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # placeholders that are the same on every slide
 
@@ -97,7 +96,7 @@ def _table(table: Any) -> list[str]:
 
 def _span(cell: Any, name: str) -> int:
     text = cell.get(name, "1")
-    return min(int(text), _WIDEST) if text.isdecimal() and len(text) < 6 else 1
+    return min(int(text), 1_000) if text.isdecimal() and len(text) < 6 else 1
 
 
 def _is_hidden(shape: Any) -> bool:

@@ -29,7 +29,6 @@ _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
 _BODY = re.compile("</?body[^<>]*>", re.IGNORECASE)
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
-_MOST_FIELDS = 30  # open within each other
 _PARAGRAPH, _TABLE, _RUN, _TEXT = (f"{W}{name}" for name in ("p", "tbl", "r", "t"))
 _FIELD, _BOX = f"{W}fldChar", f"{W}txbxContent"
 _REFERENCES = frozenset({f"{W}footnoteReference", f"{W}endnoteReference"})
@@ -210,7 +209,7 @@ class _Walker:
         """Follow the begin, the result and the end of a field; a field of a form shows its value."""
         kind = mark.get(f"{W}fldCharType")
         if kind == "begin":
-            if len(self._fields) < _MOST_FIELDS:
+            if len(self._fields) < 30:
                 self._fields.append(False)
             box, choice = mark.find(f"{W}ffData/{W}checkBox"), mark.find(f"{W}ffData/{W}ddList")
             if box is not None:

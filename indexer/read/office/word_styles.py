@@ -7,9 +7,7 @@ from typing import Any
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _OFF = ("0", "false", "off", "none")
-_LOWEST = 6  # heading level of HTML
 _BODY = 9  # outline level of text that is no heading
-_LONGEST_CHAIN = 30  # styles that are based on each other
 _HEADING = re.compile(  # the name or id of a style, as programs write it in the language of their user
     "(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|заголовок|nadpis|naslov|címsor|"
     "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
@@ -62,7 +60,7 @@ class Styles:
         own = value_of(properties.find(f"{W}outlineLvl"))
         inherited = (style.level for style in self._chain(_style_of(properties)) if style.level is not None)
         level = whole_number(own, _BODY) if own else next(inherited, _BODY)
-        return min(level + 1, _LOWEST) if level < _BODY else None
+        return min(level + 1, 6) if level < _BODY else None
 
     def hides(self, properties: Any) -> bool:
         """Return whether the style of a paragraph with these properties hides its text."""
@@ -94,7 +92,7 @@ class Styles:
 
     def _chain(self, identity: str) -> Iterator[_Style]:
         """Yield a style, the one it is based on, and so on."""
-        for _ in range(_LONGEST_CHAIN):
+        for _ in range(30):
             style = self._styles.get(identity)
             if style is None:
                 return

@@ -17,12 +17,8 @@ from indexer.read.pdf.directions import FROM_THE_RIGHT, MARK, Glyph, is_right_to
 from indexer.read.pdf.drawings import Filled, Rule, Turn, Upright, drawn_lines, pieces, read_annotations
 from indexer.read.pdf.lines import APART, Word, is_printed_twice, spaced_words
 
-_MOST_CHARACTERS = 200_000  # of a page whose layout is looked at
-_MOST_WORDS = 30_000
 _SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
-_SAMPLE = 20  # letters of a page that are looked at
 _LEVEL = 0.1  # slope of text that counts as level
-_LEAST_WITH_LINES = 6  # words that run in another direction than most of a page, next to which lines are looked for
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
 _STRANGE = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
@@ -32,9 +28,7 @@ _HYPHENS = ("\x02", "\ufffe")  # what PDFium gives for a hyphen that ends a line
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w*bx|bx\d|[a-z]TB|-B\b", re.ASCII)
-_BOLD = 600  # font weight
 _STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)  # says whether it is bold
-_FIXED = 1  # flag of a font
 _TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))  # quarter turns to the right
 
 
@@ -93,7 +87,7 @@ def shows_something(document: Any, index: int) -> bool:
 
 def _characters(page: Any, text_page: Any) -> Characters:
     count = pdfium.FPDFText_CountChars(text_page)
-    text = _all_text(text_page, count) if 0 < count <= _MOST_CHARACTERS else ""
+    text = _all_text(text_page, count) if 0 < count <= 200_000 else ""
     if not text:
         return Characters(_simple(text_page)) if count else _empty(page)
     if _is_unmapped(text_page, text):
@@ -108,11 +102,11 @@ def _characters(page: Any, text_page: Any) -> Characters:
     _, aside = frames.pop(None, (False, []))
     if len(aside) > _SLANTED * total:
         notes.add("a PDF page of vertical or slanted text: its layout was not followed")
-    if total > _MOST_WORDS or len(aside) > _SLANTED * total:
+    if total > 30_000 or len(aside) > _SLANTED * total:
         return Characters(_simple(text_page))
     made: list[Characters] = []
     for turn, (from_the_right, words) in sorted(frames.items(), key=lambda frame: -len(frame[1][1])):
-        drawn = drawn_lines(page, _TURNS[turn or 0]) if not made or len(words) >= _LEAST_WITH_LINES else ()
+        drawn = drawn_lines(page, _TURNS[turn or 0]) if not made or len(words) >= 6 else ()
         rules = map(_in_mirror, drawn) if from_the_right else drawn
         kept = tuple(spaced_words(words))
         found = Characters("", kept, tuple(rules), _height(page, turn or 0), turn=turn or 0)
@@ -127,7 +121,7 @@ def _is_unmapped(text_page: Any, text: str) -> bool:
     strange = len(_STRANGE.findall(text))
     if not strange or 5 * strange > len(text):
         return bool(strange)
-    sample = range(0, len(text), 1 + len(text) // _SAMPLE)
+    sample = range(0, len(text), 1 + len(text) // 20)
     unmapped = sum(pdfium.FPDFText_HasUnicodeMapError(text_page, place) == 1 for place in sample)
     return bool(2 * unmapped > len(sample))
 
@@ -310,8 +304,8 @@ class _Fonts:
             name = _plain(self._name.value)
             is_bold = bool(_BOLD_NAME.search(name))
             if not is_bold and not _STANDARD_NAME.match(name):  # others may say it by the width of their stems
-                is_bold = pdfium.FPDFText_GetFontWeight(self._text_page, place) >= _BOLD
-            is_fixed = bool(self._flags.value & _FIXED) or name.startswith("courier")  # which may have no flags
+                is_bold = pdfium.FPDFText_GetFontWeight(self._text_page, place) >= 600
+            is_fixed = bool(self._flags.value & 1) or name.startswith("courier")  # which may have no flags
             self._known[key] = is_bold, is_fixed
         return self._known[key]
 

@@ -17,10 +17,6 @@ MARK = re.compile(
 )
 _FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")  # letters as they look at the beginning or end of a word
 _LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # as PDFium has those of lam and others, reversed
-_SAME_LINE = 0.15  # of the size: between base lines
-_COPY = 0.15  # of the size: a letter that is nearer to the same one is a copy of it
-_SPACE = 0.17  # of the size: a gap that parts words
-_PIECE = 1.0  # of the size: a gap that parts pieces of a line
 _SEPARATORS = frozenset(".,:/\u066b\u066c")  # inside a number
 _SIGNS = frozenset("+-%$€£#°\u066a\u20aa")  # of a number, unless letters of Arabic script are before it
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
@@ -85,7 +81,7 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.base):
         if MARK.match(glyph.text):
             marks.append(glyph)
-        elif rows and rows[-1][0].base - glyph.base <= _SAME_LINE * glyph.size:
+        elif rows and rows[-1][0].base - glyph.base <= 0.15 * glyph.size:
             rows[-1].append(glyph)
         else:
             rows.append([glyph])
@@ -113,7 +109,7 @@ def _once(row: Sequence[Glyph]) -> list[Glyph]:
     """Return a row without letters that are printed again next to where they stand."""
     found: list[Glyph] = []
     for glyph in row:
-        near = (other for other in found[-3:] if glyph.left - other.left <= _COPY * glyph.size)
+        near = (other for other in found[-3:] if glyph.left - other.left <= 0.15 * glyph.size)
         if all(other.text != glyph.text for other in near):
             found.append(glyph)
     return found
@@ -123,7 +119,7 @@ def _pieces(row: Sequence[Glyph]) -> Iterator[list[Glyph]]:
     """Yield the parts of a row that stand further from each other than words do."""
     piece: list[Glyph] = []
     for glyph in row:
-        if piece and glyph.left - piece[-1].right > _PIECE * glyph.size:
+        if piece and glyph.left - piece[-1].right > 1.0 * glyph.size:
             yield piece
             piece = []
         piece.append(glyph)
@@ -135,7 +131,7 @@ def _words(piece: Sequence[Glyph], *, from_the_right: bool) -> Iterator[list[Gly
     """Yield the words of a piece of a line in reading order, each with its letters so."""
     seen: list[Glyph | None] = list(piece[:1])
     for last, glyph in pairwise(piece):
-        if glyph.left - last.right > _SPACE * max(glyph.size, last.size):
+        if glyph.left - last.right > 0.17 * max(glyph.size, last.size):
             seen.append(None)
         seen.append(glyph)
     kinds = _kinds(seen)

@@ -28,7 +28,6 @@ from indexer.records import Section, Whole
 
 _MOST_PAGES = 20_000
 _LONGEST = 20_000_000  # characters of the whole document
-_LEAST_ENTRIES = 3  # of an outline that says where sections begin
 _MADE_UP = re.compile(r"^(?:Microsoft \w+ - |untitled)|\.(?:docx?|dvi|tex|indd|pptx?|xlsx?|pdf)$", re.IGNORECASE)
 logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # which warns of forms
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)(\d\d)")
@@ -66,7 +65,7 @@ def _content(document: Any) -> Extraction:
     pages = [[_resolved(block, hyphens) for block in blocks] for blocks in pages]
     outline = entries(document)
     headings = by_outline(outline, pages)
-    if len(headings) < _LEAST_ENTRIES:
+    if len(headings) < 3:
         headings = by_type(pages)
     title = document.get_metadata_value("Title").strip()
     changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
@@ -107,11 +106,6 @@ def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
             near.pop(page - NEAR, None)
 
 
-_MOST_BOOKMARKS = 20_000
-_DEEPEST_BOOKMARK = 8
-_LONGEST_TITLE = 2_000  # bytes of a title
-
-
 class Entry(NamedTuple):
     """A bookmark."""
 
@@ -129,29 +123,25 @@ def _below(document: Any, parent: Any, level: int, seen: set[int]) -> Iterator[E
     mark = pdfium.FPDFBookmark_GetFirstChild(document, parent)
     while mark:
         key = ctypes.cast(mark, ctypes.c_void_p).value or 0
-        if key in seen or len(seen) >= _MOST_BOOKMARKS:
+        if key in seen or len(seen) >= 20_000:
             return
         seen.add(key)
         destination = pdfium.FPDFBookmark_GetDest(document, mark)
         page = pdfium.FPDFDest_GetDestPageIndex(document, destination) if destination else -1
         yield Entry(_title(mark), level, page)
-        if level + 1 < _DEEPEST_BOOKMARK:
+        if level + 1 < 8:
             yield from _below(document, mark, level + 1, seen)
         mark = pdfium.FPDFBookmark_GetNextSibling(document, mark)
 
 
 def _title(mark: Any) -> str:
-    size = min(_LONGEST_TITLE, pdfium.FPDFBookmark_GetTitle(mark, None, 0))
+    size = min(2_000, pdfium.FPDFBookmark_GetTitle(mark, None, 0))
     buffer = ctypes.create_string_buffer(size)
     pdfium.FPDFBookmark_GetTitle(mark, buffer, size)
     text = buffer.raw[: size // 2 * 2].decode("utf-16-le", "replace")
     return " ".join(text.partition("\x00")[0].split())
 
 
-_LARGER = 1.1  # times the usual size
-_LONGEST_HEADING = 160  # characters of a heading by its type
-_DEEPEST_HEADING = 6  # levels by type
-_MOST_HEADINGS = 0.34  # share of blocks that may look like headings, or the look says nothing
 _NUMBER = re.compile(
     r"^(?:(?:chapter|appendix|part|section|kapitel|chapitre)\s+)?(?:\d+|[A-Z]|[IVXL]+)?(?:\.?\d+)*[.):]?\s+",
     re.IGNORECASE,
@@ -207,10 +197,10 @@ def by_type(pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
         for place, block in enumerate(found)
         if _stands_out(block, usual)
     }
-    if len(likely) > _MOST_HEADINGS * max(len(blocks), 1) and len(likely) > len(pages):
+    if len(likely) > 0.34 * max(len(blocks), 1) and len(likely) > len(pages):
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
     styles = sorted({_style(block, usual) for block in likely.values()}, reverse=True)
-    levels = {style: min(level, _DEEPEST_HEADING - 1) for level, style in enumerate(styles)}
+    levels = {style: min(level, 5) for level, style in enumerate(styles)}
     return {place: (levels[_style(block, usual)], _plain(block)) for place, block in likely.items()}
 
 
@@ -223,12 +213,12 @@ def _stands_out(block: Block, usual: float) -> bool:
         block.kind in ("table", "code")
         or block.is_bullet
         or not block.is_short
-        or len(block.text) > _LONGEST_HEADING
+        or len(block.text) > 160
         or not _WORD.search(block.text)
     ):
         return False
     is_plain = not block.text.endswith(_ENDS_A_SENTENCE)
-    if block.size >= _LARGER * usual:
+    if block.size >= 1.1 * usual:
         return is_plain
     if block.size < 0.95 * usual:
         return False
@@ -251,9 +241,6 @@ def paths(headings: Mapping[Place, Level]) -> dict[Place, tuple[str, ...]]:
         above.append((level, text))
         found[place] = tuple(name for _, name in above)
     return found
-
-
-_LONG = 10_000  # characters after which the next page begins another section of the same heading
 
 
 @dataclass(slots=True)
@@ -288,7 +275,7 @@ def _drafts(
 ) -> Iterator[_Draft]:
     draft: _Draft | None = None
     for page, blocks in enumerate(pages):
-        if draft is None or not paths or draft.length > _LONG or _is_page(draft):
+        if draft is None or not paths or draft.length > 10_000 or _is_page(draft):
             if draft:
                 yield draft
             draft = _Draft(draft.path if draft and paths and not _is_page(draft) else (f"Page {page + 1}",), page)

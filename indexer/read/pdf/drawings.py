@@ -11,10 +11,6 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 
-_MOST_OBJECTS = 20_000  # of a page, of which some programs make one of each letter: looked at for lines
-_MOST_FORMS = 100  # pictures and pages within it
-_MOST_SEGMENTS = 20_000  # of the paths of a page that are no line themselves
-_MOST_OF_A_PATH = 1_000
 _THIN = 3.0  # points: what is drawn lower than this is a line
 _LONG = 5.0  # points: and longer than this
 
@@ -34,9 +30,9 @@ class Rule(NamedTuple):
 class Upright(NamedTuple):
     """A vertical line that is drawn."""
 
-    x: float
     bottom: float
     top: float
+    x: float
 
 
 def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
@@ -51,12 +47,12 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
     while todo:
         holder, get, count, matrix = todo.pop()
         objects += count
-        if objects > _MOST_OBJECTS:
+        if objects > 20_000:
             return
         for place in range(count):
             thing = get(holder, place)
             kind = pdfium.FPDFPageObj_GetType(thing)
-            if kind == pdfium.FPDF_PAGEOBJ_FORM and len(todo) < _MOST_FORMS:
+            if kind == pdfium.FPDF_PAGEOBJ_FORM and len(todo) < 100:
                 inner = _times(_matrix_of(thing), matrix)
                 todo.append((thing, pdfium.FPDFFormObj_GetObject, pdfium.FPDFFormObj_CountObjects(thing), inner))
             if kind != pdfium.FPDF_PAGEOBJ_PATH:
@@ -66,9 +62,9 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
             line = _line(near, far)
             if line:
                 yield line
-            elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _THIN and segments < _MOST_SEGMENTS:
+            elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _THIN and segments < 20_000:
                 parts = pdfium.FPDFPath_CountSegments(thing)
-                if parts <= _MOST_OF_A_PATH:
+                if parts <= 1_000:
                     segments += parts
                     yield from _sides(thing, parts, _times(_matrix_of(thing), matrix))
 
@@ -79,7 +75,7 @@ def _line(start: Point, end: Point) -> Rule | Upright | None:
     if width >= _LONG and height <= _THIN:
         return Rule(min(start[0], end[0]), max(start[0], end[0]), (start[1] + end[1]) / 2)
     if height >= _LONG and width <= _THIN:
-        return Upright((start[0] + end[0]) / 2, min(start[1], end[1]), max(start[1], end[1]))
+        return Upright(min(start[1], end[1]), max(start[1], end[1]), (start[0] + end[0]) / 2)
     return None
 
 
@@ -130,15 +126,11 @@ def _at(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
     return a * x + c * y + e, b * x + d * y + f
 
 
-_MOST = 5_000  # annotations of a page
-_MOST_OPTIONS = 1_000  # of a choice field
-_LONGEST = 50_000  # bytes of a text
 _HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
 _PASSWORD = 1 << 13  # flag of a text field
 _BOXES = frozenset((pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON))
 _CHOICES = frozenset((pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX))
 _NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_SCREEN))
-_USUAL = 10.0  # points: size of type where the page has none
 _WIDTH = 0.5  # of the size: of a letter, roughly
 _STEP = 1.2  # of the size: between lines
 
@@ -168,7 +160,7 @@ def read_annotations(document: Any, page: Any) -> tuple[list[Filled], list[str]]
     filled: list[Filled] = []
     opened: dict[str, None] = {}
     form = document.formenv.raw if document.formenv else None
-    for place in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MOST)):
+    for place in range(min(pdfium.FPDFPage_GetAnnotCount(page), 5_000)):
         annotation = pdfium.FPDFPage_GetAnnot(page, place)
         if not annotation:
             continue
@@ -207,14 +199,14 @@ def _value(form: Any, annotation: Any) -> str:
 
 
 def _chosen(form: Any, annotation: Any) -> Iterator[str]:
-    for option in range(min(pdfium.FPDFAnnot_GetOptionCount(form, annotation), _MOST_OPTIONS)):
+    for option in range(min(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 1_000)):
         if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, option):
             yield _string(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, option))
 
 
 def _string(call: Callable[..., int]) -> str:
     """Return the UTF-16 text that a function of PDFium writes into the room it is given, as lines."""
-    size = min(call(None, 0), _LONGEST)
+    size = min(call(None, 0), 50_000)
     if size < 2:
         return ""
     buffer = (ctypes.c_ushort * (size // 2))()
@@ -227,7 +219,7 @@ def _string(call: Callable[..., int]) -> str:
 def pieces(filled: Filled, usual: float | None) -> Iterator[Piece]:
     """Yield the words of a text in a box, wrapped to fit into it, near the size that the page's text has."""
     width, height = filled.right - filled.left, filled.top - filled.bottom
-    size = min(usual or _USUAL, max(0.8 * height, 1.0))
+    size = min(usual or 10.0, max(0.8 * height, 1.0))
     letters = max(1, int(width / (_WIDTH * size)))
     lines = [part for line in filled.text.splitlines() for part in textwrap.wrap(line, letters) or [""]]
     if height < 2 * _STEP * size and "\n" not in filled.text:

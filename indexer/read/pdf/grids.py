@@ -13,12 +13,6 @@ from indexer.read.pdf.tables import LONG, ROW, Table, table_of
 from indexer.read.tables import Cell, column_names, find_head, spread
 
 _ALIKE = 4.0  # points between lines that are one side of a cell, or that touch
-_MOST_LINES = 5_000  # on a page
-_MOST_CROSSINGS = 200_000
-_MOST_PLACES = 10_000  # of a grid
-_LONGEST_CELL = 2_000  # characters: boxes with more are no cells
-_MOSTLY = 5  # cells that are rectangles for each that is none, in a table
-_FILLED = 0.4  # share of cells that have a text, or boxes are a drawing
 
 Place = tuple[int, int]  # row and column of a grid, from 0
 L = TypeVar("L", Rule, Upright)
@@ -52,7 +46,7 @@ def with_spans(
         ys = _places([*(line.y for line in rules), *(y for line in uprights for y in (line.bottom, line.top))])[::-1]
         xs = _places([*(line.x for line in uprights), *(x for line in rules for x in (line.left, line.right))])
         places = (len(ys) - 1) * (len(xs) - 1)
-        if min(len(xs), len(ys)) < 3 or places > _MOST_PLACES:
+        if min(len(xs), len(ys)) < 3 or places > 10_000:
             continue
         boxes = _boxes(rules, uprights, xs, ys)
         is_plain = len(boxes) == places and all(line.right - line.left >= LONG for line in rules)
@@ -60,7 +54,7 @@ def with_spans(
             continue
         inside = _fill(boxes, lines, xs, ys)
         texts = [box.text for box in boxes]
-        if sum(map(bool, texts)) < _FILLED * len(boxes) or max(map(len, texts)) > _LONGEST_CELL:
+        if sum(map(bool, texts)) < 0.4 * len(boxes) or max(map(len, texts)) > 2_000:
             continue
         tables.append(_table(boxes, len(ys) - 1, inside))
         gone = set(map(id, (*inside, *rules, *uprights)))
@@ -73,7 +67,7 @@ def _groups(drawn: Sequence[Rule | Upright]) -> Iterator[tuple[list[Rule], list[
     """Yield the horizontal and vertical lines that hang together by touching each other."""
     rules = [line for line in drawn if isinstance(line, Rule)]
     uprights = sorted((line for line in drawn if isinstance(line, Upright)), key=lambda line: line.x)
-    if not rules or not uprights or len(drawn) > _MOST_LINES:
+    if not rules or not uprights or len(drawn) > 5_000:
         return
     homes = list(range(len(rules) + len(uprights)))
 
@@ -88,7 +82,7 @@ def _groups(drawn: Sequence[Rule | Upright]) -> Iterator[tuple[list[Rule], list[
     for number, rule in enumerate(rules):
         first, end = bisect_left(xs, rule.left - _ALIKE), bisect_right(xs, rule.right + _ALIKE)
         crossings += end - first
-        if crossings > _MOST_CROSSINGS:
+        if crossings > 200_000:
             notes.add("a PDF page with too many drawn lines: merged cells of its tables were not looked for")
             return
         for place in range(first, end):
@@ -144,7 +138,7 @@ def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[floa
         else:
             odd += 1
     if odd:
-        if len(boxes) >= _MOSTLY * odd:  # a drawing has more of them
+        if len(boxes) >= 5 * odd:  # a drawing has more of them
             notes.add("a table in a PDF with cells that are no rectangles: its merged cells were not read as such")
         return []
     return boxes

@@ -12,14 +12,7 @@ from indexer.read.pdf.lines import Line, rows_of
 _LEAST = 3  # lines of text side by side that make columns
 _MOST = 24  # places that are tried for a gap
 _ALIKE = 3.0  # points between left edges that are one
-_DEEPEST = 3  # columns within columns
 _LEAST_CARD = 6  # pieces of lines on each side of a strip
-_WIDE = 0.8  # of the size: a strip that parts a page
-_SHARED = 0.5  # share of base lines that both sides of it may have in common
-_REACH = 0.15  # share of the narrower column that a line must reach into to span both
-_NEARLY = 0.8  # share of the best count that another place may have to be taken for the same gap
-_SAME = 0.7  # points between base lines that are one
-_TERMS = 0.8  # share of the lines across a gap that go from bold type to another
 _FULL = 0.55  # share of a column's width that half its lines have
 
 
@@ -49,7 +42,7 @@ U = TypeVar("U", bound=Unit)
 
 def in_order(units: Sequence[U], depth: int = 0) -> list[list[U]]:
     """Return columns and parts of them in reading order; within each, units from the top down."""
-    split = (_gap(units) or _strip(units)) if depth < _DEEPEST else None
+    split = (_gap(units) or _strip(units)) if depth < 3 else None
     if split is None:
         return [sorted(units, key=lambda unit: (-unit.base, unit.left))] if units else []
     found: list[list[U]] = []
@@ -86,7 +79,7 @@ def _gap(units: Sequence[U]) -> tuple[float, float, float] | None:
     if best < _LEAST:
         return None
     # a column begins where its outermost lines do, not where its items or paragraphs are indented
-    return min(edge for score, edge in scores if score >= _NEARLY * best) - 1.0, west, east
+    return min(edge for score, edge in scores if score >= 0.8 * best) - 1.0, west, east
 
 
 def _strip(units: Sequence[U]) -> tuple[float, float, float] | None:
@@ -99,7 +92,7 @@ def _strip(units: Sequence[U]) -> tuple[float, float, float] | None:
     found: list[tuple[float, float]] = []
     end = float("inf")
     for unit in sorted(units, key=lambda unit: unit.left):
-        if unit.left - end >= _WIDE * unit.size:
+        if unit.left - end >= 0.8 * unit.size:
             found.append((unit.left - end, (end + unit.left) / 2))
         end = unit.right if end == float("inf") else max(end, unit.right)
     pairs = _neighbours(units)
@@ -108,7 +101,7 @@ def _strip(units: Sequence[U]) -> tuple[float, float, float] | None:
             continue
         sides = sorted(([u.base for u in units if u.right < x], [u.base for u in units if u.left > x]), key=len)
         bases = sorted(sides[1])
-        if len(sides[0]) >= _LEAST_CARD and sum(_is_in(bases, base) for base in sides[0]) < _SHARED * len(sides[0]):
+        if len(sides[0]) >= _LEAST_CARD and sum(_is_in(bases, base) for base in sides[0]) < 0.5 * len(sides[0]):
             return x, min(unit.left for unit in units), max(unit.right for unit in units)
     return None
 
@@ -119,14 +112,14 @@ def _neighbours(units: Sequence[U]) -> list[tuple[U, U]]:
     return [
         (one, other)
         for one, other in pairwise(in_rows)
-        if abs(one.base - other.base) <= _SAME and one.right <= other.left
+        if abs(one.base - other.base) <= 0.7 and one.right <= other.left
     ]
 
 
 def _are_terms(pairs: Sequence[tuple[U, U]], x: float) -> bool:
     """Whether what stands left of a place is bold and what goes on right of it is not: terms, each with its text."""
     across = [(one.is_bold, other.is_bold) for one, other in pairs if one.right <= x <= other.left]
-    return len(across) >= _LEAST and across.count((True, False)) >= _TERMS * len(across)
+    return len(across) >= _LEAST and across.count((True, False)) >= 0.8 * len(across)
 
 
 def _is_in(bases: Sequence[float], base: float) -> bool:
@@ -170,7 +163,7 @@ def typical_pitch(units: Sequence[U]) -> float:
 
 def _bands(units: Sequence[U], x: float, west: float, east: float) -> tuple[list[U], list[tuple[list[U], list[U]]]]:
     """What spans a place, from the top down, and what is left and right of it, above, between and below that."""
-    reach = _REACH * min(x - west, east - x)
+    reach = 0.15 * min(x - west, east - x)
     spanning = [unit for unit in units if unit.left < x - reach and unit.right > x + reach]
     spanning.sort(key=lambda unit: -unit.base)
     crossing = set(map(id, spanning))
@@ -184,19 +177,8 @@ def _bands(units: Sequence[U], x: float, west: float, east: float) -> tuple[list
 
 
 NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
-_ROWS = 6  # at each edge
 _SHARE = 0.17  # of the height, at each edge
 _SAME_HEIGHT = 6.0  # points between heights that are one
-_EQUAL = 1.0  # points between heights of heads whose texts differ
-_OFTEN = 3  # pages near, at least, on which something stands apart where they stand
-_LARGEST = 1.25  # times the size of the text
-_APART = 1.6  # of the size: more than lines of text are from each other
-_FEW = 3  # pages of a document whose running heads stay
-_TWINS = 0.5  # share of lines that pages like each other have in common
-_LEAST_ALIKE = 10  # lines of a page
-_OF_A_NUMBER = 12  # letters around the number of a page and that of all
-_LONGEST = 200  # characters
-_MOST_NUMBERS = 20  # of a row
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}", re.IGNORECASE)
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
@@ -227,23 +209,23 @@ def edges_of(lines: Sequence[Line], bottom: float, top: float) -> list[Edge]:
     usual = sizes[len(sizes) // 2]
     found = []
     for is_top, inwards in ((True, rows), (False, rows[::-1])):
-        for place, row in enumerate(inwards[:_ROWS]):
+        for place, row in enumerate(inwards[:6]):
             if row[0].base > top - _SHARE * height if is_top else row[0].base < bottom + _SHARE * height:
                 step = abs(inwards[place + 1][0].base - row[0].base) if place + 1 < len(inwards) else 0.0
-                is_small = max(line.size for line in row) <= _LARGEST * usual
-                edge = _edge(row, is_top, place, is_small, step > _APART * usual)
+                is_small = max(line.size for line in row) <= 1.25 * usual
+                edge = _edge(row, is_top, place, is_small, step > 1.6 * usual)
                 found += [edge] if edge else []
     return found
 
 
 def _edge(row: Sequence[Line], is_top: bool, place: int, is_small: bool, is_apart: bool) -> Edge | None:
     text = " ".join(line.text for line in row)
-    if len(text) > _LONGEST:
+    if len(text) > 200:
         return None
     words = text.split()
     ends = {words[0].strip("[]()–—-.,:"), words[-1].strip("[]()–—-.,:")}
     numbers = tuple(number for word in ends if (number := _value(word)))
-    inside = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:_MOST_NUMBERS])
+    inside = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:20])
     key = _DIGITS.sub("#", text).casefold()
     return Edge(is_top, place, row[0].base, text, key, numbers, inside, is_small, is_apart, tuple(map(id, row)))
 
@@ -267,7 +249,7 @@ def running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[in
         twins: pages like this one, such as a copy; what they have in common is no running head.
         count: how many pages the document has; of one with few, only numbers of pages are left out.
     """
-    if count <= _FEW:
+    if count <= 3:
         return {line for edge in edges[page] if _is_page_number(edge, page + 1, count) for line in edge.lines}
     others = [
         (number, edge) for number, found in edges.items() if number != page and number not in twins for edge in found
@@ -297,9 +279,9 @@ def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> b
         alike = {
             number
             for number, other in others
-            if other.is_top == edge.is_top and other.place == 0 and other.is_apart and abs(other.y - edge.y) <= _EQUAL
+            if other.is_top == edge.is_top and other.place == 0 and other.is_apart and abs(other.y - edge.y) <= 1.0
         }
-        if len(alike) >= _OFTEN:
+        if len(alike) >= 3:
             return True
     return any(
         other.is_top == edge.is_top
@@ -322,16 +304,14 @@ def _is_page_number(edge: Edge, page: int, count: int) -> bool:
     """Whether a row at the outer edge is nothing but the number of its page, as `2` or `Page 2 of 3`."""
     numbers = [int(digits[:6]) for digits in _DIGITS.findall(edge.text)]
     letters = sum(map(str.isalpha, edge.text))
-    return edge.place == 0 and (
-        (numbers == [page] and not letters) or (numbers == [page, count] and letters <= _OF_A_NUMBER)
-    )
+    return edge.place == 0 and ((numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12))
 
 
 def are_twins(one: Mapping[Ends, int], other: Mapping[Ends, int]) -> bool:
     """Return whether most lines of two pages are alike in the same places, as on an invoice and its copy."""
     shorter = min(sum(one.values()), sum(other.values()))
     common = sum(min(count, other[line]) for line, count in one.items() if line in other)
-    return shorter >= _LEAST_ALIKE and common > _TWINS * shorter
+    return shorter >= 10 and common > 0.5 * shorter
 
 
 def ends_of(lines: Iterable[Line]) -> Mapping[Ends, int]:

@@ -6,16 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-_TOKEN = 2  # characters between two spaces that may be part of a spaced word
 # letters apart, or a word of which each letter is printed twice
 APART = re.compile(r"(?<!\S)(?:[^\W\d_] [^\W\d_] [^\W\d_]{1,2}(?!\S)|([^\W\d_])\1(?!\1)([^\W\d_])\2)")
 _LEAST = 3  # pieces of a spaced word
-_LEAST_ALONE = 5  # pieces of one on a line of its own, next to which nothing shows how wide a space is
 _USUAL_SPACE = (0.2, 0.7)  # of the size: gaps as wide as an ordinary space
-_WIDEST = 2.0  # of the size: gap between spaced words
 _JUMP = 0.12  # of the size: gaps between words are wider by this than those between letters
-_RATIO = 1.4  # and by this factor
-_EVEN = 0.25  # of the size: difference between gaps inside a word
 _VOWELS = frozenset("aeiouy")
 _SHORT = re.compile(f"s{{{_LEAST},}}")
 _SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # of formulas
@@ -37,7 +32,7 @@ def spaced_words(words: Sequence[Word]) -> list[Word]:
     """Return words in which letters that are set apart (`H A R B O U R`) are joined."""
     found: list[Word] = []
     done = 0
-    for run in _SHORT.finditer("".join("s" if len(word[0]) <= _TOKEN else "l" for word in words)):
+    for run in _SHORT.finditer("".join("s" if len(word[0]) <= 2 else "l" for word in words)):
         first = run.start()
         while first < run.end():
             end = first + 1
@@ -54,7 +49,7 @@ def _gap(word: Word, after: Word) -> float | None:
     """Return the distance to the next word on a line, in points; None where it is far away or on another line."""
     size = max(word.size, after.size)
     gap = after.left - word.right
-    is_near = abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= _WIDEST * size
+    is_near = abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= 2.0 * size
     return gap if is_near else None
 
 
@@ -66,9 +61,9 @@ def _join_letters(words: Sequence[Word], first: int, end: int) -> Sequence[Word]
         return run
     gaps = [after.left - word.right for word, after in pairwise(run)]
     ordered = sorted(gaps)
-    jumps = [(b - a, a, (a + b) / 2) for a, b in pairwise(ordered) if b - a >= _JUMP * size and b >= _RATIO * a]
+    jumps = [(b - a, a, (a + b) / 2) for a, b in pairwise(ordered) if b - a >= _JUMP * size and b >= 1.4 * a]
     _, widest, limit = max(jumps, default=(0.0, ordered[-1], ordered[-1] + _JUMP * size))
-    if ordered[0] < 0.02 * size or widest - ordered[0] > _EVEN * size:
+    if ordered[0] < 0.02 * size or widest - ordered[0] > 0.25 * size:
         return run
     # letter spacing comes after each letter, so the space after the last one is the wider one
     after = _gap(words[end - 1], words[end]) if end < len(words) else None
@@ -83,7 +78,7 @@ def _join_letters(words: Sequence[Word], first: int, end: int) -> Sequence[Word]
     texts = ["".join(word.text for word in group) for group in groups]
     is_alone = not jumps and before is None and after is None
     has_usual_gaps = _USUAL_SPACE[0] * size <= ordered[len(ordered) // 2] <= _USUAL_SPACE[1] * size
-    least = _LEAST_ALONE if is_alone and has_usual_gaps else _LEAST
+    least = 5 if is_alone and has_usual_gaps else _LEAST
     if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
         return run
     return [
@@ -124,7 +119,6 @@ _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f
 _SPACE = 1.0  # of the size: a gap that parts pieces
 _TIGHT = 0.45  # of the size: a gap that parts none, in whatever order the file has them
 _SAME_LINE = 0.3  # of the size: words whose base lines are nearer than this
-_RAISED = 0.65  # of the size: and those that are smaller, above or below the line
 
 
 class Line(NamedTuple):
@@ -171,7 +165,7 @@ class _Open:
         gap, rise = word.left - self.right, abs(word.base - self.base)
         if rise <= _SAME_LINE * most * 0.5:
             return -_SPACE * most <= gap <= _SPACE * most and word.left > self.words[-1].left
-        is_script = rise <= _RAISED * most and abs(word.size - self.size) > 0.1 * most
+        is_script = rise <= 0.65 * most and abs(word.size - self.size) > 0.1 * most
         return is_script and -0.3 * most <= gap <= _TIGHT * most
 
     def add(self, word: Word) -> None:

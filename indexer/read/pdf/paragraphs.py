@@ -68,13 +68,7 @@ def _ends(text: str, after: str) -> str:
 
 
 _ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
-_FAR = 1.25  # of the usual step between lines: a greater one opens a paragraph
-_OTHER_SIZE = 0.08  # share by which sizes of one paragraph may differ
 _INDENT = 0.6  # of the size: a first line that begins further in than this
-_FAR_CODE = 3.2  # of the size: lines of code that are further from each other are two blocks
-_BLANK = 1.6  # of the usual step: a greater one is an empty line of code
-_WIDEST = 200  # characters of a line of code before its last word
-_MOST_LINES = 4  # of a heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +99,7 @@ def blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
             yield Block("table", unit.text, unit.size, head=unit.head, top=unit.top)
             continue
         if run and id(unit) in code and id(run[-1]) in code:
-            is_other = abs(unit.size - run[-1].size) > 0.1 or run[-1].base - unit.base > _FAR_CODE * unit.size
+            is_other = abs(unit.size - run[-1].size) > 0.1 or run[-1].base - unit.base > 3.2 * unit.size
         else:
             is_other = bool(run) and (bool({id(unit), id(run[-1])} & code) or _opens(unit, run, pitch, right))
         if is_other:
@@ -142,9 +136,9 @@ def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
     last = run[-1]
     step = last.base - line.base
     usual = max(pitch, 1.05 * line.size)
-    if step > _FAR * usual or step < -line.size:
+    if step > 1.25 * usual or step < -line.size:
         return True
-    if abs(line.size - last.size) > _OTHER_SIZE * max(line.size, last.size) and not (
+    if abs(line.size - last.size) > 0.08 * max(line.size, last.size) and not (
         _share_a_size(line, last) and _is_wrapped(last, line, right)
     ):
         return True
@@ -184,7 +178,7 @@ def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
         text,
         round(max(line.size for line in run) * 2) / 2,
         all(line.is_bold for line in run),
-        len(run) <= _MOST_LINES,
+        len(run) <= 4,
         top=first.top,
         is_bullet=is_item(first.text) and not first.text[0].isalnum() and first.text[0] not in "([",
         goes_on=not _is_stop(run[-1]) and run[-1].right > right - 4 * first.size,
@@ -199,11 +193,11 @@ def _code(run: Sequence[Line]) -> str:
     pitch = typical_pitch(run)
     texts: list[str] = []
     for number, line in enumerate(run):
-        if number and run[number - 1].base - line.base > _BLANK * pitch:
+        if number and run[number - 1].base - line.base > 1.6 * pitch:
             texts.append("")
         text = ""
         for word in line.words:
-            text = text.ljust(min(round((word.left - left) / width), _WIDEST))
+            text = text.ljust(min(round((word.left - left) / width), 200))
             text += word.text if not text or text.endswith(" ") else f" {word.text}"
         texts.append(text)
     return "\n".join(texts)

@@ -2,24 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import groupby, pairwise, zip_longest
+from typing import TypeVar
 
 from indexer.read.pdf.drawings import Rule, Upright
 from indexer.read.pdf.lines import Line, Word, line_of, rows_of
 from indexer.records import COLUMNS
 
 _ALIKE = 4.0  # points between the ends of lines that belong to one table
-_MOST_STACKS = 40  # sets of drawn lines on a page that are looked at
 LONG = 15.0  # points: drawn lines that are shorter are no side of a table
 _TOUCH = 2.0  # points between parts of a drawn line
-_LEAST_ROWS = 3  # of a table without drawn lines
-_STRIP = 0.4  # of the size: least white space between columns
-_NEXT = 2.6  # of the size: rows of a table without drawn lines are no further from each other
-_ACROSS = 0.25  # share of a piece of a line that may reach into the next column
-_CROSSED = 0.1  # share of rows that may reach across
+S = TypeVar("S", Rule, Upright)
+
 ROW = 3  # lines of a cell beside which every other cell has as many
-_LONGEST_ROW = 8  # lines of a cell, where nothing shows that rows are ones
-_LONGEST_HEAD = 500  # characters of the row that names the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +33,38 @@ class Table:
 
     @property
     def base(self) -> float:
-        """Where it begins."""
+        """Return where it begins."""
         return self.top
 
     @property
     def text(self) -> str:
-        """A line for each row."""
-        return "\n".join(filter(None, map(_row_text, self.rows)))
+        """Return a line for each row."""
+        return _lines_of(self.rows)
 
     @property
     def head(self) -> str:
-        """The row that names the columns, as it is in the text; empty where none does or it is long."""
-        head = "\n".join(filter(None, map(_row_text, self.rows[: self.heads])))
-        return head if COLUMNS in head and len(head) <= _LONGEST_HEAD else ""
+        """Return the row that names the columns; empty where none does or it is long."""
+        head = _lines_of(self.rows[: self.heads])
+        return head if COLUMNS in head and len(head) <= 500 else ""
 
 
-def _row_text(cells: Sequence[str]) -> str:
-    return COLUMNS.join(cells).rstrip(" |") if any(cells) else ""
+def _lines_of(rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(filter(None, (COLUMNS.join(cells).rstrip(" |") for cells in rows if any(cells))))
 
 
 def ruled(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[Line]]:
     """Return the tables between drawn lines, and the lines of text that are in none."""
     tables: list[Table] = []
     left = sorted(lines, key=lambda line: -line.base)
-    uprights = _tall([line for line in drawn if isinstance(line, Upright)])
-    for stack in _stacks(_whole([line for line in drawn if isinstance(line, Rule) and line.right - line.left >= LONG])):
+    uprights = _merged_strokes([line for line in drawn if isinstance(line, Upright)])
+    rules = _merged_strokes([line for line in drawn if isinstance(line, Rule) and line.right - line.left >= LONG])
+    for stack in _stacks(sorted(rules, key=lambda rule: -rule.y)):
         west, east = stack[0].left - _ALIKE, stack[0].right + _ALIKE
-        own = [line for line in uprights if west + 2 * _ALIKE < line.x < east - 2 * _ALIKE]
-        sides = [[line for line in uprights if abs(line.x - x) <= 2 * _ALIKE] for x in (stack[0].left, stack[0].right)]
-        stack = list(_closed(stack, own))
+        inner = [line for line in uprights if west + 2 * _ALIKE < line.x < east - 2 * _ALIKE]
+        is_boxed = all(any(abs(line.x - x) <= 2 * _ALIKE for line in uprights) for x in (stack[0].left, stack[0].right))
+        stack = list(_closed(stack, inner))
         inside = [line for line in left if west <= line.left and line.right <= east and _is_below(line, stack[0])]
-        for table, used in _between(inside, stack, own, is_boxed=all(sides)):
+        for table, used in _between(inside, stack, inner, is_boxed=is_boxed):
             tables.append(table)
             gone = set(map(id, used))
             left = [line for line in left if id(line) not in gone]
@@ -89,67 +85,52 @@ def _is_below(line: Line, rule: Rule) -> bool:
     return line.base + 0.3 * line.size <= rule.y
 
 
-def _whole(rules: Sequence[Rule]) -> list[Rule]:
-    """Drawn lines, those that go on in another piece as one, from the top down."""
-    found: list[Rule] = []
-    for rule in sorted(rules, key=lambda rule: (-round(rule.y), rule.left)):
-        last = found[-1] if found else None
-        if last and abs(last.y - rule.y) <= 1.0 and last.left <= rule.left <= last.right + _TOUCH:
-            found[-1] = Rule(last.left, max(last.right, rule.right), last.y)
+def _merged_strokes(strokes: Iterable[S]) -> list[S]:
+    """Return drawn lines, with those joined that continue each other."""
+    found: list[S] = []
+    for stroke in sorted(strokes, key=lambda stroke: (round(stroke[2]), stroke[0])):
+        start, end, at = found[-1] if found else stroke
+        if found and abs(at - stroke[2]) <= 1.0 and start <= stroke[0] <= end + _TOUCH:
+            found[-1] = type(stroke)(start, max(end, stroke[1]), at)
         else:
-            found.append(rule)
+            found.append(stroke)
     return found
 
 
-def _tall(uprights: Sequence[Upright]) -> list[Upright]:
-    """Vertical lines, those that go on in another piece as one."""
-    found: list[Upright] = []
-    for line in sorted(uprights, key=lambda line: (round(line.x), line.bottom)):
-        last = found[-1] if found else None
-        if last and abs(last.x - line.x) <= 1.0 and line.bottom <= last.top + _TOUCH:
-            found[-1] = Upright(last.x, last.bottom, max(last.top, line.top))
-        else:
-            found.append(line)
-    return found
-
-
-def _stacks(rules: Sequence[Rule]) -> list[list[Rule]]:
-    """Lines of one width, from the top down, two at least; the most first."""
+def _stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
+    """Return drawn lines of one width, from the top down, two at least; the most first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
     for rule in rules:
-        key = round(rule.left / _ALIKE), round(rule.right / _ALIKE)
-        near = ((key[0] + a, key[1] + b) for a in (0, -1, 1) for b in (0, -1, 1))
-        home = next((one for one in near if one in stacks), key)
-        stack = stacks.setdefault(home, [])
+        left, right = round(rule.left / _ALIKE), round(rule.right / _ALIKE)
+        near = ((left + a, right + b) for a in (0, -1, 1) for b in (0, -1, 1))
+        stack = stacks.setdefault(next((key for key in near if key in stacks), (left, right)), [])
         if not stack or stack[-1].y - rule.y > _TOUCH:
             stack.append(rule)
-    found = sorted((stack for stack in stacks.values() if len(stack) > 1), key=len, reverse=True)
-    return found[:_MOST_STACKS]
+    return sorted((stack for stack in stacks.values() if len(stack) > 1), key=len, reverse=True)[:40]
 
 
 def _between(
     inside: Sequence[Line], stack: Sequence[Rule], uprights: Sequence[Upright], *, is_boxed: bool
 ) -> Iterator[tuple[Table, list[Line]]]:
-    """Tables between drawn lines of one width; what is no row of cells parts them."""
-    parts: list[tuple[tuple[float, ...], list[list[Line]]]] = [((), [])]
+    """Yield the tables between drawn lines of one width, with their lines; what is no row of cells parts them."""
     place = 0
-    found: list[tuple[tuple[float, ...], list[Line]]] = []
+    groups: list[tuple[tuple[float, ...], list[Line]]] = []  # between two drawn lines: walls, and lines of text
     for upper, lower in pairwise(stack):
         rows: list[Line] = []
         while place < len(inside) and not _is_below(inside[place], lower):
             rows.append(inside[place])
             place += 1
         if rows:
-            found.append((_walls(upper, lower, uprights), rows))
-    sure = [line for walls, rows in found if not walls and _are_cells(rows) for line in rows]
+            groups.append((_walls(upper, lower, uprights), rows))
+    sure = [line for walls, rows in groups if not walls and _are_cells(rows) for line in rows]
     borders = _borders(rows_of(sure), max(line.size for line in sure)) if sure else []
-    for walls, rows in found:
-        if walls != parts[-1][0]:
+    parts: list[tuple[tuple[float, ...], list[list[Line]]]] = [((), [])]
+    for walls, rows in groups:
+        is_part = bool(walls) or _are_cells(rows) or _keep_within(rows, borders)
+        if walls != parts[-1][0] or not is_part:
             parts.append((walls, []))
-        if walls or _are_cells(rows) or _keep_within(rows, borders):
+        if is_part:
             parts[-1][1].append(rows)
-        else:
-            parts.append((walls, []))
     for walls, part in parts:
         flat = [line for group in part for line in group]
         if not flat:
@@ -162,10 +143,9 @@ def _between(
 
 
 def _walls(upper: Rule, lower: Rule, uprights: Sequence[Upright]) -> tuple[float, ...]:
-    """Places of the vertical lines that reach from one drawn line to the next, from left to right."""
-    reaching = sorted(line.x for line in uprights if line.bottom <= lower.y + _ALIKE and line.top >= upper.y - _ALIKE)
+    """Return the places of the vertical lines that reach from one drawn line to the next, from left to right."""
     found: list[float] = []
-    for x in reaching:
+    for x in sorted(line.x for line in uprights if line.bottom <= lower.y + _ALIKE and line.top >= upper.y - _ALIKE):
         if not found or x - found[-1] > _ALIKE:
             found.append(float(round(x)))
     return tuple(found)
@@ -177,21 +157,19 @@ def _walled(lines: Sequence[Line], groups: Sequence[Sequence[Line]], walls: Sequ
     for group in groups:
         cells = [_cells(row, walls) for row in rows_of(group)]
         rows += cells if len(cells) > ROW and _is_full(cells) else [_merged(cells)]
-    first = [line for line in groups[0] if line.words]
     others = [line for group in groups[1:] for line in group]
-    is_head = bool(others) and all(line.is_bold for line in first) and not all(line.is_bold for line in others)
-    return table_of(rows, 1 if is_head else 0, lines)
+    is_head = bool(others) and all(line.is_bold for line in groups[0]) and not all(line.is_bold for line in others)
+    return table_of(rows, int(is_head), lines)
 
 
 def _are_cells(lines: Sequence[Line]) -> bool:
     rows = rows_of(lines)
-    split = sum(len(row) > 1 for row in rows)
-    return 2 * split >= len(rows) or len(rows) == 1
+    return len(rows) == 1 or 2 * sum(len(row) > 1 for row in rows) >= len(rows)
 
 
 def _keep_within(lines: Sequence[Line], borders: Sequence[float]) -> bool:
-    """Whether pieces of lines stand in several of the columns of other rows, and none reaches far across."""
-    if any(min(x - line.left, line.right - x) > _ACROSS * (line.right - line.left) for line in lines for x in borders):
+    """Return whether pieces of lines stand in several of the columns of other rows, and none reaches far across."""
+    if any(min(x - line.left, line.right - x) > 0.25 * (line.right - line.left) for line in lines for x in borders):
         return False
     return len({sum(x < (line.left + line.right) / 2 for x in borders) for line in lines}) > 1
 
@@ -201,7 +179,7 @@ def _is_full(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a first cell of one piece ends long before one other cell does."""
+    """Return whether a first cell of one piece ends long before one other cell does."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
@@ -211,59 +189,40 @@ def unruled(column: Sequence[Line | Table]) -> list[Line | Table]:
     """Return a column with the rows that are cells side by side as tables, and the pieces of other rows joined."""
     found: list[Line | Table] = []
     run: list[list[Line]] = []
-    waiting: list[Line] = []
 
     def close() -> None:
-        while run and len(run[-1]) == 1:
-            waiting[:0] = run.pop()
-        table = _table([line for row in run for line in row], None) if len(run) >= _LEAST_ROWS else None
-        found.extend([table] if table else (_joined(row) for row in run))
-        found.extend(waiting)
+        end = max((place for place, row in enumerate(run, 1) if len(row) > 1), default=0)
+        table = _table([line for row in run[:end] for line in row], None) if end >= 3 else None
+        found.extend([table] if table else map(_joined, run[:end]))
+        found.extend(map(_joined, run[end:]))
         run.clear()
-        waiting.clear()
 
-    for group in _groups(column):
-        if isinstance(group, Table):
+    for is_table, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
+        if is_table:
             close()
-            found.append(group)
-        elif len(group) > 1 and not _is_item(group):
-            if run and run[-1][0].base - group[0].base > _NEXT * group[0].size:
+            found.extend(units)
+            continue
+        for row in rows_of(unit for unit in units if isinstance(unit, Line)):
+            is_several = len(row) > 1 and not _is_item(row)
+            is_far = bool(run) and run[-1][0].base - row[0].base > 2.6 * row[0].size
+            if is_far if is_several else not (run and _is_cell_below(row[0], run[-1])):
                 close()
-            run.append(group)
-        elif run and _is_cell_below(group[0], run[-1]):
-            run.append(group)
-        else:
-            close()
-            found.append(_joined(group))
+            if is_several or run:
+                run.append(row)
+            else:
+                found.append(_joined(row))
     close()
     return found
 
 
-def _groups(column: Sequence[Line | Table]) -> Iterator[list[Line] | Table]:
-    """Rows of lines, and the tables between them."""
-    lines: list[Line] = []
-    for unit in column:
-        if isinstance(unit, Table):
-            yield from rows_of(lines)
-            lines = []
-            yield unit
-        else:
-            lines.append(unit)
-    yield from rows_of(lines)
-
-
 def _is_item(row: Sequence[Line]) -> bool:
-    """Whether it is one line after the mark of an item or the number of a heading."""
-    return (
-        len(row) == 2
-        and len(row[0].words) == 1
-        and len(row[0].text) <= 5
-        and row[1].left - row[0].right < 2.5 * row[1].size
-    )
+    """Return whether it is one line after the mark of an item or the number of a heading."""
+    is_mark = len(row) == 2 and len(row[0].words) == 1 and len(row[0].text) <= 5
+    return is_mark and row[1].left - row[0].right < 2.5 * row[1].size
 
 
 def _is_cell_below(line: Line, row: Sequence[Line]) -> bool:
-    """Whether a line stands under a cell of a row but the first one, so that it goes on there."""
+    """Return whether a line continues a cell of the row above it, but the first one."""
     is_near = row[0].base - line.base <= 1.6 * line.size
     return is_near and any(abs(line.left - cell.left) <= 0.5 * line.size for cell in row[1:])
 
@@ -289,7 +248,7 @@ def _table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] | None) -> Ta
     is_sure = sum(map(_is_full, several)) <= ones > 0
     is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= ROW)
     cells: list[list[str]] = []
-    if is_grid and (is_sure or max(map(len, split)) <= _LONGEST_ROW):
+    if is_grid and (is_sure or max(map(len, split)) <= 8):
         for group in split:
             cells += group if len(group) > ROW and _is_full(group) else [_merged(group)]
     else:
@@ -325,19 +284,15 @@ def _merged(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _borders(rows: Sequence[Sequence[Line]], size: float) -> list[float]:
-    """Places between columns: the middles of strips that hardly any row of several cells reaches into."""
+    """Return the places between columns: the middles of strips that hardly any row of several cells reaches into."""
     several = [row for row in rows if len(row) > 1]
-    allowed = int(_CROSSED * len(several))
-    least = max(_STRIP * size, 1.3 * _space(several))
-    steps: list[tuple[float, int]] = []
-    for row in several:
-        for start, end in _spans(row, least):
-            steps += [(start, 1), (end, -1)]
-    steps.sort()
+    allowed = int(0.1 * len(several))
+    least = max(0.4 * size, 1.3 * _space(several))
+    spans = [span for row in several for span in _spans(row, least)]
     borders: list[float] = []
     depth, free_from = 0, None
-    for x, step in steps:
-        if depth <= allowed and step > 0 and depth + step > allowed and free_from is not None:
+    for x, step in sorted([*((start, 1) for start, _ in spans), *((end, -1) for _, end in spans)]):
+        if depth <= allowed < depth + step and free_from is not None:
             if x - free_from >= least:
                 borders.append((free_from + x) / 2)
             free_from = None
@@ -348,23 +303,20 @@ def _borders(rows: Sequence[Sequence[Line]], size: float) -> list[float]:
 
 
 def _space(rows: Iterable[Sequence[Line]]) -> float:
-    """Return how far words in a piece of a line mostly are from each other, in points; 0 where all are alone."""
+    """Return the usual distance of words in a line, in points; 0 where all are alone."""
     gaps = sorted(b.left - a.right for row in rows for line in row for a, b in pairwise(line.words))
     return gaps[len(gaps) // 2] if gaps else 0.0
 
 
-def _spans(row: Sequence[Line], gap: float) -> Iterator[tuple[float, float]]:
-    """From where to where a row has words."""
-    start = end = None
+def _spans(row: Sequence[Line], gap: float) -> list[tuple[float, float]]:
+    """Return the strips in which a row has words."""
+    found: list[tuple[float, float]] = []
     for word in (word for line in row for word in line.words):
-        if start is None or end is None or word.left - end > gap:
-            if start is not None and end is not None:
-                yield start, end
-            start, end = word.left, word.right
+        if found and word.left - found[-1][1] <= gap:
+            found[-1] = found[-1][0], max(found[-1][1], word.right)
         else:
-            end = max(end, word.right)
-    if start is not None and end is not None:
-        yield start, end
+            found.append((word.left, word.right))
+    return found
 
 
 def _cells(row: Sequence[Line], borders: Sequence[float]) -> list[str]:
