@@ -235,7 +235,25 @@ def main_part(body: Element, marked: Callable[[Sizes], Element | None], *, is_ar
     _remove_boxes(body, sizes, is_article=is_article)
     sizes = measure(body, with_noise=False)
     start = marked(sizes) or body
-    named, is_sure = _named_part(start, sizes)
+    least = max(1, 0.5 * sizes[id(start)].prose)
+    bare = 0.3 * sizes[id(start)].bare
+    found: list[tuple[int, int, Element]] = []
+    times = Counter[str]()
+    for place, element in enumerate([start, *start.elements()]):
+        size = sizes.get(id(element))
+        if size is None or not size.prose or element.name not in _BLOCKS:
+            continue
+        times[element.get("class")] += 1
+        if (
+            size.prose >= least
+            and size.bare >= bare
+            and any(is_text(element, surely=surely) for surely in (True, False))
+        ):
+            found.append((size.text, -place, element))
+    unique = [
+        element for _, _, element in sorted(found) if times[element.get("class")] == 1 or not element.get("class")
+    ]
+    named, is_sure = (unique[0], is_text(unique[0], surely=True)) if unique else (None, False)
     part = named or start
     while (inner := _inner(part, sizes, is_article=is_article and not is_sure)) is not None:
         part = inner
@@ -381,32 +399,6 @@ def _is_furniture(kind: str, size: Size, *, is_article: bool) -> bool:
 
 def _weight(size: Size, is_prose: bool) -> int:
     return size.prose if is_prose else size.bare
-
-
-def _named_part(start: Element, sizes: Sizes) -> tuple[Element | None, bool]:
-    """Find the smallest element that holds most of the prose, and is the only one named as the text.
-
-    Also return whether its name says so surely.
-    """
-    least = max(1, 0.5 * sizes[id(start)].prose)
-    bare = 0.3 * sizes[id(start)].bare
-    found: list[tuple[int, int, Element]] = []
-    times = Counter[str]()
-    for place, element in enumerate([start, *start.elements()]):
-        size = sizes.get(id(element))
-        if size is None or not size.prose or element.name not in _BLOCKS:
-            continue
-        times[element.get("class")] += 1
-        if (
-            size.prose >= least
-            and size.bare >= bare
-            and any(is_text(element, surely=surely) for surely in (True, False))
-        ):
-            found.append((size.text, -place, element))
-    unique = [
-        element for _, _, element in sorted(found) if times[element.get("class")] == 1 or not element.get("class")
-    ]
-    return (unique[0], is_text(unique[0], surely=True)) if unique else (None, False)
 
 
 def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:

@@ -57,7 +57,9 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
         container = _container(tree) or (layout_cell(tree, body) if is_page else None) or body
     walker = Walker()
     walker.walk(container)
-    if not about.is_published and _has_lost(walker.text_length, tree, body):
+    if not about.is_published and (
+        walker.text_length < _LOST * tree.characters and walker.text_length < _LOST * _length(body)
+    ):
         unwrap(body, measure(body))
         container = _container(tree, measure(body, with_noise=False)) or body
         walker = Walker()
@@ -70,11 +72,6 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
     sections = walker.sections() if walker.text_length > 200 or not redirects(tree) else ()
     is_link_list = walker.is_mostly_links and not sections
     return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
-
-
-def _has_lost(length: int, tree: HtmlTree, body: Element) -> bool:
-    """Return whether so many characters are little of a page; its text is only counted if that may be so."""
-    return length < _LOST * tree.characters and length < _LOST * _length(body)
 
 
 def _length(body: Element) -> int:
@@ -229,7 +226,11 @@ def is_drawn(markup: str) -> bool:
     seen = _look(body)
     if seen.length >= _ENOUGH:
         return False
-    return seen.length < 100 or (seen.has_mount and not seen.has_block) or _says_so(body)
+    return (
+        seen.length < 100
+        or (seen.has_mount and not seen.has_block)
+        or any(len(fold(element.text())) >= 20 for element in body.elements() if element.name == "noscript")
+    )
 
 
 def _runs(script: Element) -> bool:
@@ -290,8 +291,3 @@ def _is_mount(element: Element) -> bool:
     """Whether it is for a script to fill: named, or of a kind that only scripts know, and empty."""
     named = "-" in element.name or (element.name in _MOUNTS and bool(element.get("id")))
     return named and not _has_content(element)
-
-
-def _says_so(body: Element) -> bool:
-    """Whether it has a message to those without scripts."""
-    return any(len(fold(element.text())) >= 20 for element in body.elements() if element.name == "noscript")

@@ -100,7 +100,16 @@ def is_noise(tag: Element) -> bool:
     if name == "a":
         return _is_control(tag)
     if name in _LISTS:
-        return _leads_within(tag)
+        first = next(
+            (node for node in islice(tag.nodes(), _NEAR) if isinstance(node, Element) and node.name == "a"), None
+        )
+        if first is None or not first.get("href").startswith("#"):
+            return False
+        links = [node for node in tag.elements() if node.name == "a"]
+        if len(links) < 2 or not all(link.get("href").startswith("#") for link in links):
+            return False
+        linked = sum(len(link.text().strip()) for link in links)
+        return linked > _LINKED * len("".join(tag.text().split()))
     if name == "header":  # of the site, unless it stands inside the text
         return not any(parent.name in _TEXT_PARENTS for parent in islice(tag.parents, _NEAR))
     if name == "aside":
@@ -274,29 +283,13 @@ def _is_badge(tag: Element) -> bool:
     letters = len(_LETTER.findall(text))
     if not letters or tag.name != "div":
         return not letters or _has_link(tag)
-    return _letters_in_links(tag) >= _LINKED * letters  # a signature has types that are links, and more
-
-
-def _letters_in_links(tag: Element) -> int:
-    return sum(len(_LETTER.findall(link.text())) for link in tag.elements() if link.name == "a")
+    return (
+        sum(len(_LETTER.findall(link.text())) for link in tag.elements() if link.name == "a") >= _LINKED * letters
+    )  # a signature has types that are links, and more
 
 
 def _has_link(tag: Element) -> bool:
     return tag.name == "a" or holds(tag, _LINKS)
-
-
-def _leads_within(items: Element) -> bool:
-    """Whether all of a list are links to places of the same page: its table of contents."""
-    first = next(
-        (node for node in islice(items.nodes(), _NEAR) if isinstance(node, Element) and node.name == "a"), None
-    )
-    if first is None or not first.get("href").startswith("#"):
-        return False
-    links = [node for node in items.elements() if node.name == "a"]
-    if len(links) < 2 or not all(link.get("href").startswith("#") for link in links):
-        return False
-    linked = sum(len(link.text().strip()) for link in links)
-    return linked > _LINKED * len("".join(items.text().split()))
 
 
 def _is_of_a_control(label: Element) -> bool:

@@ -181,13 +181,9 @@ def _opens_popup(control: Element) -> bool:
     attributes = control.attributes
     if attributes.get("aria-haspopup", "false") != "false" or any(attributes.get(key) in _POPUPS for key in _TOGGLES):
         return True
-    return _is_in_furniture(control)
-
-
-def _is_in_furniture(element: Element) -> bool:
     return any(
         parent.name in _FURNITURE or parent.get("role") in _ROLES_OF_FURNITURE
-        for parent in islice(element.parents, _NEAR)
+        for parent in islice(control.parents, _NEAR)
     )
 
 

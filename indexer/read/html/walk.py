@@ -159,7 +159,7 @@ class Walker:
         elif name == "dt":
             self._tight = True
         elif name == "dl":
-            self._close_definitions()
+            self._resume(self._definitions.pop())
         elif name == "table":
             table = self._tables.pop()
             for row, text, head in table.lines():
@@ -324,9 +324,6 @@ class Walker:
         if self._parts[-1] is not part or another_name:
             self._parts[-1].defined = False
         self._tight = True
-
-    def _close_definitions(self) -> None:
-        self._resume(self._definitions.pop())
 
     def _resume(self, home: SectionDraft) -> None:
         """Go on with the section that a list or table stands in, if terms or rows of it have opened others."""

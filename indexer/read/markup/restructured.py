@@ -114,20 +114,6 @@ def _role(
     return [nodes.inline(rawtext, shown_text(text))], []
 
 
-def _learn(text: str) -> None:
-    """Have directives and roles of a text read that docutils does not know, of whatever extension they are."""
-    for name in dict.fromkeys(_NAMED_DIRECTIVE.findall(text)):
-        if len(_learned) < _MOST_NAMES and name not in _learned and name.lower() not in en.directives:
-            is_code = name.lower() in CODE or "code" in name.lower() or "console" in name.lower()
-            directives.register_directive(name, _Code if is_code else _Kept)
-            _learned.add(name)
-    for name in dict.fromkeys(before or after for before, after in _NAMED_ROLE.findall(text)):
-        role = f":{name}:"
-        if len(_learned) < _MOST_NAMES and role not in _learned and name.lower() not in en.roles:
-            roles.register_local_role(name, _role)
-            _learned.add(role)
-
-
 _learned: set[str] = set()
 for _name in ("code-block", "sourcecode"):  # aliases of docutils' own, which knows no captions
     directives.register_directive(_name, _Code)
@@ -141,6 +127,15 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 def to_html(text: str) -> str:
     """Return what a page of this text shows between the tags of its body."""
-    _learn(text)
+    for name in dict.fromkeys(_NAMED_DIRECTIVE.findall(text)):
+        if len(_learned) < _MOST_NAMES and name not in _learned and name.lower() not in en.directives:
+            is_code = name.lower() in CODE or "code" in name.lower() or "console" in name.lower()
+            directives.register_directive(name, _Code if is_code else _Kept)
+            _learned.add(name)
+    for name in dict.fromkeys(before or after for before, after in _NAMED_ROLE.findall(text)):
+        role = f":{name}:"
+        if len(_learned) < _MOST_NAMES and role not in _learned and name.lower() not in en.roles:
+            roles.register_local_role(name, _role)
+            _learned.add(role)
     parts = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
     return str(parts["html_body"])

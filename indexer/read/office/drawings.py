@@ -240,15 +240,11 @@ def _described(element: Any, package: Package, relations: Mapping[str, tuple[str
     if said and not _NAME_ONLY.fullmatch(said):
         yield [[said]]
         return
-    if not _is_decorative(element) and _holds_picture(element):
-        notes.add("a picture without a description was left out")
-
-
-def _is_decorative(element: Any) -> bool:
-    return any(
+    if not any(
         _local(mark) == "decorative" and mark.get("val") in ("1", "true")
         for mark in islice(element.iter("{*}*"), _NEAR)
-    )
+    ) and _holds_picture(element):
+        notes.add("a picture without a description was left out")
 
 
 def _holds_picture(properties: Any) -> bool:

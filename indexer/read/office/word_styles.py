@@ -140,7 +140,15 @@ class Numbering:
         self._restarts: dict[str, dict[int, int]] = {}  # by list as used: levels that it starts anew, and where
         self._used: dict[str, str] = {}  # list as used: list
         for abstract in root.iterchildren(f"{W}abstractNum") if root is not None else ():
-            levels = {number: _read_level(level) for number, level in _levels(abstract)}
+            levels = {
+                number: _Level(
+                    whole_number(value_of(level.find(f"{W}start")), 1),
+                    value_of(level.find(f"{W}numFmt")) or "decimal",
+                    value_of(level.find(f"{W}lvlText"))[:100],
+                    value_of(level.find(f"{W}pStyle")),
+                )
+                for number, level in _levels(abstract)
+            }
             link = value_of(abstract.find(f"{W}numStyleLink"))
             self._lists[abstract.get(f"{W}abstractNumId", "")] = _List(levels, link=link)
         linked = {
@@ -199,15 +207,6 @@ def _levels(abstract: Any) -> Iterator[tuple[int, Any]]:
         number = whole_number(level.get(f"{W}ilvl"), _MOST_LEVELS)
         if number < _MOST_LEVELS:
             yield number, level
-
-
-def _read_level(level: Any) -> _Level:
-    return _Level(
-        whole_number(value_of(level.find(f"{W}start")), 1),
-        value_of(level.find(f"{W}numFmt")) or "decimal",
-        value_of(level.find(f"{W}lvlText"))[:100],
-        value_of(level.find(f"{W}pStyle")),
-    )
 
 
 def _written(count: int, form: str) -> str:

@@ -301,16 +301,11 @@ class _Fonts:
         key = ctypes.addressof(thing.contents) if thing else 0
         if key not in self._known:
             pdfium.FPDFText_GetFontInfo(self._text_page, place, self._name, 128, ctypes.byref(self._flags))
-            name = _plain(self._name.value)
+            text = self._name.value.decode("latin-1").rpartition("+")[2]
+            name = text if text.endswith(("TB", "-B")) else text.lower()
             is_bold = bool(_BOLD_NAME.search(name))
             if not is_bold and not _STANDARD_NAME.match(name):  # others may say it by the width of their stems
                 is_bold = pdfium.FPDFText_GetFontWeight(self._text_page, place) >= 600
             is_fixed = bool(self._flags.value & 1) or name.startswith("courier")  # which may have no flags
             self._known[key] = is_bold, is_fixed
         return self._known[key]
-
-
-def _plain(name: bytes) -> str:
-    """A font's name without the tag of a subset, in lower case but for the short forms at its end."""
-    text = name.decode("latin-1").rpartition("+")[2]
-    return text if text.endswith(("TB", "-B")) else text.lower()

@@ -59,7 +59,22 @@ def runs_of(glyphs: Sequence[Glyph], *, from_the_right: bool) -> Iterator[Run]:
     """Yield the words of a page; on one that is read from right to left, distances are from its right edge."""
     for row in _rows(glyphs):
         for piece in _pieces(row):
-            yield from _placed(_words(piece, from_the_right=from_the_right), from_the_right=from_the_right)
+            words = _words(piece, from_the_right=from_the_right)
+            runs: list[Run] = []
+            for word in words:
+                left, right = min(glyph.left for glyph in word), max(glyph.right for glyph in word)
+                if from_the_right:
+                    left, right = -right, -left
+                text = "".join(_plain(glyph.text) for glyph in word)
+                runs.append(Run(text, left, right, word[0].base, max(glyph.size for glyph in word), word[0].place))
+            if any(a.left > b.left for a, b in pairwise(runs)):
+                start, end = min(run.left for run in runs), max(run.right for run in runs)
+                gap = (end - start - sum(run.right - run.left for run in runs)) / (len(runs) - 1)
+                for place, run in enumerate(runs):
+                    width = run.right - run.left
+                    runs[place] = run._replace(left=start, right=start + width)
+                    start += width + gap
+            yield from runs
 
 
 def _letters(glyphs: Sequence[Glyph]) -> tuple[int, int]:
@@ -228,25 +243,6 @@ def _mirrored(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
                 glyph = glyph._replace(text=_MIRRORED[glyph.text])
             is_open = opens
         yield glyph
-
-
-def _placed(words: Iterator[list[Glyph]], *, from_the_right: bool) -> Iterator[Run]:
-    """Yield words of a piece of a line, moved so that their places follow each other as they are read."""
-    runs: list[Run] = []
-    for word in words:
-        left, right = min(glyph.left for glyph in word), max(glyph.right for glyph in word)
-        if from_the_right:
-            left, right = -right, -left
-        text = "".join(_plain(glyph.text) for glyph in word)
-        runs.append(Run(text, left, right, word[0].base, max(glyph.size for glyph in word), word[0].place))
-    if any(a.left > b.left for a, b in pairwise(runs)):
-        start, end = min(run.left for run in runs), max(run.right for run in runs)
-        gap = (end - start - sum(run.right - run.left for run in runs)) / (len(runs) - 1)
-        for place, run in enumerate(runs):
-            width = run.right - run.left
-            runs[place] = run._replace(left=start, right=start + width)
-            start += width + gap
-    yield from runs
 
 
 def _plain(text: str) -> str:

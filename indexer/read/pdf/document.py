@@ -43,39 +43,35 @@ def read(body: bytes, charset: str | None) -> Extraction:
             raise ParseError("encrypted: it opens only with a password") from error
         raise ParseError("truncated or damaged: it is not a readable PDF") from error
     try:
-        return _content(document)
+        if len(document) > _MOST_PAGES:
+            raise ParseError(f"more than {_MOST_PAGES:,} pages")
+        if document.get_formtype() in (pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND):
+            notes.add("an XFA form in a PDF: only what its pages show without a program for forms was read")
+        if pdfium.FPDFDoc_GetAttachmentCount(document):
+            notes.add("a file attached to a PDF was not read")
+        pages, scanned, length = [], list[int](), 0
+        for blocks in _pages(document, scanned):
+            length += sum(len(block.text) for block in blocks)
+            if length > _LONGEST:
+                raise ParseError(f"more than {_LONGEST:,} characters of text")
+            pages.append(blocks)
+        hyphens = Hyphens(block.text for blocks in pages for block in blocks)
+        pages = [[_resolved(block, hyphens) for block in blocks] for blocks in pages]
+        outline = entries(document)
+        headings = by_outline(outline, pages)
+        if len(headings) < 3:
+            headings = by_type(pages)
+        title = document.get_metadata_value("Title").strip()
+        changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
+        day = _DATE.match(changed)
+        return Extraction(
+            None if _MADE_UP.search(title) else title,
+            sections_of(pages, paths(headings), hyphens),
+            Declared(date="-".join(day.groups()) if day else None),
+            scanned=tuple(scanned),
+        )
     finally:
         document.close()
-
-
-def _content(document: Any) -> Extraction:
-    if len(document) > _MOST_PAGES:
-        raise ParseError(f"more than {_MOST_PAGES:,} pages")
-    if document.get_formtype() in (pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND):
-        notes.add("an XFA form in a PDF: only what its pages show without a program for forms was read")
-    if pdfium.FPDFDoc_GetAttachmentCount(document):
-        notes.add("a file attached to a PDF was not read")
-    pages, scanned, length = [], list[int](), 0
-    for blocks in _pages(document, scanned):
-        length += sum(len(block.text) for block in blocks)
-        if length > _LONGEST:
-            raise ParseError(f"more than {_LONGEST:,} characters of text")
-        pages.append(blocks)
-    hyphens = Hyphens(block.text for blocks in pages for block in blocks)
-    pages = [[_resolved(block, hyphens) for block in blocks] for blocks in pages]
-    outline = entries(document)
-    headings = by_outline(outline, pages)
-    if len(headings) < 3:
-        headings = by_type(pages)
-    title = document.get_metadata_value("Title").strip()
-    changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
-    day = _DATE.match(changed)
-    return Extraction(
-        None if _MADE_UP.search(title) else title,
-        sections_of(pages, paths(headings), hyphens),
-        Declared(date="-".join(day.groups()) if day else None),
-        scanned=tuple(scanned),
-    )
 
 
 def _resolved(block: Block, hyphens: Hyphens) -> Block:

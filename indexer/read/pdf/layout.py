@@ -289,7 +289,10 @@ def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> b
         and (
             other.text == edge.text
             or _is_same_but_for_pages(edge, other, number - page)
-            or (edge.place == 0 == other.place and _counts(edge, other, number - page))
+            or (
+                edge.place == 0 == other.place
+                and any(before + (number - page) == after for before in edge.numbers for after in other.numbers)
+            )
         )
         for number, other in others
     )
@@ -317,8 +320,3 @@ def are_twins(one: Mapping[Ends, int], other: Mapping[Ends, int]) -> bool:
 def ends_of(lines: Iterable[Line]) -> Mapping[Ends, int]:
     """Return the first and last words of the lines of a page with their heights, each with its count."""
     return Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in lines)
-
-
-def _counts(edge: Edge, other: Edge, pages: int) -> bool:
-    """Whether a number at the end of a row grows with the pages."""
-    return any(before + pages == after for before in edge.numbers for after in other.numbers)

@@ -139,7 +139,8 @@ def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
     if step > 1.25 * usual or step < -line.size:
         return True
     if abs(line.size - last.size) > 0.08 * max(line.size, last.size) and not (
-        _share_a_size(line, last) and _is_wrapped(last, line, right)
+        any(abs(word.size - b.size) <= 0.1 for a, b in ((line, last), (last, line)) for word in a.words)
+        and _is_wrapped(last, line, right)
     ):
         return True
     if line.is_bold != last.is_bold and (last.is_bold or _is_stop(last)):
@@ -153,10 +154,6 @@ def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
     if line.left > left + _INDENT * line.size and line.left > last.left + _INDENT * line.size:
         return _is_stop(last) or last.right < right - 2 * line.size
     return False
-
-
-def _share_a_size(one: Line, two: Line) -> bool:
-    return any(abs(word.size - b.size) <= 0.1 for a, b in ((one, two), (two, one)) for word in a.words)
 
 
 def _is_stop(line: Line) -> bool:
