@@ -17,6 +17,7 @@ from indexer.read.pdf.directions import FROM_THE_RIGHT, MARK, Glyph, is_right_to
 from indexer.read.pdf.drawings import Filled, Rule, Turn, Upright, drawn_lines, pieces, read_annotations
 from indexer.read.pdf.lines import APART, Word, is_printed_twice, spaced_words
 
+_MOST_CHARACTERS = 200_000  # of a page whose layout is analysed
 _SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
 _LEVEL = 0.1  # slope of text that counts as level
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
@@ -87,7 +88,7 @@ def shows_something(document: Any, index: int) -> bool:
 
 def _characters(page: Any, text_page: Any) -> Characters:
     count = pdfium.FPDFText_CountChars(text_page)
-    text = _all_text(text_page, count) if 0 < count <= 200_000 else ""
+    text = _all_text(text_page, count) if 0 < count <= _MOST_CHARACTERS else ""
     if not text:
         return Characters(_simple(text_page)) if count else _empty(page)
     if _is_unmapped(text_page, text):

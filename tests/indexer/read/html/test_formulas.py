@@ -20,36 +20,7 @@ FORMULAS = {
         f"<mjx-container jax=SVG><svg><g></g></svg><mjx-assistive-mml>{MATHML}</mjx-assistive-mml></mjx-container>",
         "a + b",
     ),
-    "MathJax 3 without MathML": (
-        "<mjx-container jax=CHTML><mjx-math><mjx-mi><mjx-c class='mjx-c1D44E TEX-I'></mjx-c></mjx-mi>"
-        "<mjx-mo><mjx-c class=mjx-c2B></mjx-c></mjx-mo><mjx-mi><mjx-c class=mjx-c1D44F></mjx-c></mjx-mi></mjx-math>"
-        "</mjx-container>",
-        "a+b",
-    ),
-    "MathJax 4": (
-        '<mjx-container aria-label="a plus b"><mjx-math data-latex="a + b"></mjx-math></mjx-container>',
-        "a + b",
-    ),
-    "MathJax 2": (
-        f"<span class=MathJax_Preview>a+b</span><span class=MathJax data-mathml='{MATHML}'><nobr>ab</nobr>"
-        f"<span class=MJX_Assistive_MathML>{MATHML}</span></span><script type='math/tex'>a+b</script>",
-        "a+b",
-    ),
-    "MathJax 2 without its source": (
-        f"<span class=MathJax id=f><nobr>ab</nobr><span class=MJX_Assistive_MathML>{MATHML}</span></span>",
-        "a + b",
-    ),
-    "kramdown": ('<script type="math/tex">a+b</script>', "a+b"),
-    "Wikipedia": (
-        '<span class=mwe-math-element><span style="display: none;"><math alttext="{\\displaystyle E=mc^{2}}">'
-        '<mi>E</mi></math></span><img aria-hidden=true alt="{\\displaystyle E=mc^{2}}"></span>',
-        "E=mc^{2}",
-    ),
-    "Wikipedia with a picture for all": (
-        f"<span><span>{TEX}</span><img alt='$E = mc^2$'></span>",
-        "E = mc^2",
-    ),
-    "MathML": (f"{MATHML}", "a + b"),
+    "Wikipedia with a picture for all": (f"<span><span>{TEX}</span><img alt='$E = mc^2$'></span>", "E = mc^2"),
     "MathML with fractions": (
         (
             "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mi>b</mi></mfrac><mo>=</mo><msqrt><mi>c</mi>"
@@ -57,17 +28,7 @@ FORMULAS = {
         ),
         "(a + 1)/b = √(c)",
     ),
-    "MathML with indices": (
-        (
-            "<math><msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup><msup><mi>e</mi><mrow><mo>-</mo><mi>t</mi>"
-            "</mrow></msup></math>"
-        ),
-        "x_1^2e^(- t)",
-    ),
-    "Sphinx, mathjax": (r'<span class="math notranslate nohighlight">\(a+b\)</span>', r"\(a+b\)"),
-    "Sphinx, imgmath": ('<img class="math" src="_images/math/1.png" alt="a"/>', "a"),
     "LaTeX2HTML": ('<img src="img1.png" alt="$E = mc^2$">', "$E = mc^2$"),
-    "WordPress": ('<img src="/latex.php?latex=x" class="latex" alt="E&#61;mc">', "E=mc"),
     "pandoc webtex": (
         (
             '<img style="vertical-align:middle" src="https://latex.codecogs.com/png.latex?E" alt="E = m c^2" '
@@ -75,69 +36,7 @@ FORMULAS = {
         ),
         "E = m c^2",
     ),
-    "doxygen": ('<img class="formulaInl" alt="$ x^2 $" src="form_0.png"/>', "$ x^2 $"),
-    "pandoc mathml": (
-        (
-            '<math display="inline" xmlns="http://www.w3.org/1998/Math/MathML"><semantics><mrow><mi>E</mi></mrow>'
-            '<annotation encoding="application/x-tex">E=mc^2</annotation></semantics></math>'
-        ),
-        "E=mc^2",
-    ),
-    "katex display": (
-        (
-            "<span class=katex-display><span class=katex><span class=katex-mathml><math><semantics><mi>a</mi>"
-            '<annotation encoding="application/x-tex">E = mc^2</annotation></semantics></math></span><span '
-            "class=katex-html aria-hidden=true>E=mc2</span></span></span>"
-        ),
-        "E = mc^2",
-    ),
     "mfenced": ("<math><mfenced><mi>a</mi><mi>b</mi></mfenced></math>", "(a, b)"),
-    "matrix": (
-        (
-            "<math><mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr><mtr><mtd><mn>3</mn></mtd><mtd>"
-            "<mn>4</mn></mtd></mtr></mtable></math>"
-        ),
-        "1, 2; 3, 4",
-    ),
-    "github": ('<math-renderer class="js-inline-math">$E=mc^2$</math-renderer>', "$E=mc^2$"),
-    "mathjax svg": (
-        (
-            '<mjx-container jax="SVG"><svg><g><use data-c="1D44E"></use><use data-c="2B"></use><use data-c="31">'
-            "</use></g></svg></mjx-container>"
-        ),
-        "a+1",
-    ),
-    "mathjax preview alone": ('<span class="MathJax_Preview">a+b</span>', "a+b"),
-    "munderover": (
-        (
-            "<math><munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
-            "<mi>i</mi></math>"
-        ),
-        "∑_(i = 1)^ni",
-    ),
-    "mathjax 3 with latex": (
-        (
-            '<mjx-container><mjx-math data-latex="\\frac{a}{b}"><mjx-mfrac data-latex="a"></mjx-mfrac></mjx-math>'
-            "</mjx-container>"
-        ),
-        "\\frac{a}{b}",
-    ),
-    "mathml alttext": ('<math alttext="x^{2}+1"><msup><mi>x</mi><mn>2</mn></msup></math>', "x^{2}+1"),
-    "latexml": (
-        (
-            '<math id="p1" class="ltx_Math" alttext="\\alpha" display="inline"><semantics><mi>α</mi>'
-            '<annotation-xml encoding="MathML-Content"><ci>𝛼</ci></annotation-xml><annotation '
-            'encoding="application/x-tex">\\alpha</annotation></semantics></math>'
-        ),
-        "\\alpha",
-    ),
-    "content first": (
-        (
-            '<math><semantics><mrow><mi>x</mi><mo>=</mo><mn>1</mn></mrow><annotation-xml encoding="MathML-Content">'
-            "<apply><eq/><ci>x</ci><cn>1</cn></apply></annotation-xml></semantics></math>"
-        ),
-        "x = 1",
-    ),
     "img in link": ('<a href="/wiki/F"><img class="mwe-math-fallback-image-inline" alt="E=mc^{2}"></a>', "E=mc^{2}"),
     "mathjax 2 common html": (
         (
@@ -158,11 +57,6 @@ FORMULAS = {
     "sr only": (
         ('<span class="sr-only"><math><mi>z</mi></math></span><span aria-hidden=true><img src=z.png alt=""></span>'),
         "z",
-    ),
-    "named function": ("<math><mi>sin</mi><mo>&#x2061;</mo><mo>(</mo><mi>x</mi><mo>)</mo></math>", "sin(x)"),
-    "mathcal sum": (
-        "<math><munder><mo>lim</mo><mrow><mi>n</mi><mo>→</mo><mi>∞</mi></mrow></munder></math>",
-        "lim_(n → ∞)",
     ),
 }
 
@@ -193,9 +87,7 @@ SHOWN = [
 LEFT_OUT = [
     f'<a href="/"><img alt="{ALT}"></a>', f'<img alt="{ALT}" width=16 height=16>', f'<img alt="{ALT}" class=site-logo>',
     f'<img alt="{ALT}" aria-hidden=true>', f'<img alt="{ALT}" role=presentation>', f'<nav><img alt="{ALT}"></nav>',
-    '<img alt="pump">', '<img alt="_images/pump.png">', '<img alt="" src=a.png>', "<img src=pump.png>",
-    '<img alt="star of gold.png">',
-    '<img alt="Logo of the harbour office">',
+    '<img alt="_images/pump.png">',
 ]  # fmt: skip
 
 

