@@ -9,9 +9,7 @@ from embedder.config import EmbedderConfig
 from embedder.engines.plan import Plan
 from embedder.engines.starting import start_engine
 from embedder.errors import EmbedderError, ModelError
-from embedder.pairs.cross_encoder import CrossEncoderSpec
-from embedder.pairs.head import read_head
-from embedder.pairs.pair_tokenizer import PairTokenizer
+from embedder.model.cross_encoder import CrossEncoderSpec, PairTokenizer, read_head
 
 
 class Reranker:

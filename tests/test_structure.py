@@ -29,10 +29,11 @@ def python_files() -> list[Path]:
 
 
 def repository_files() -> list[Path]:
+    """Return all files of text."""
     folders = (".ci", "docs", "scripts", "tests", *MAY_IMPORT)
     found = [path for path in ROOT.iterdir() if path.is_file()]
     found += [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
-    return sorted(path for path in found if "__pycache__" not in path.parts)
+    return sorted(path for path in found if "__pycache__" not in path.parts and path.suffix != ".png")
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -153,6 +154,10 @@ def test_no_path_of_the_machine_it_was_written_on():
 )
 def test_what_counts_as_a_machine_path(line, matches):
     assert bool(MACHINE_PATH.search(line)) is matches
+
+
+def test_no_folder_has_a_name_that_tools_skip():
+    assert [path for path in repository_files() if {"build", "dist"} & set(path.relative_to(ROOT).parts)] == []
 
 
 def test_no_pickle():

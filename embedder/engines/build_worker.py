@@ -11,14 +11,23 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
 
 from embedder.config import EmbedderConfig
-from embedder.engines.packing import build_native
+from embedder.engines import library
+from embedder.engines.library import INTERLEAVE, PANEL
+from embedder.engines.native import LAYOUT, WEIGHTS
 from embedder.engines.plan import Plan
-from embedder.errors import EmbedderError, PackageError
+from embedder.errors import EmbedderError, ModelError, PackageError
+from embedder.model.checkpoint import Array, read_encoder, read_step
+from embedder.model.shape import shape_of
+from embedder.model.spec import ModelSpec
+from embedder.model.steps import Dense
 
 
 def main() -> None:
@@ -73,6 +82,128 @@ def _end_with_caller(alive: int, scratch: Path) -> None:
         subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     except OSError:  # what is left goes with the next build
         os.killpg(0, signal.SIGKILL)
+
+
+ALIGNMENT = 64  # bytes; a cache line, and a vector register
+_AT_ONCE = 1 << 20  # numbers that are converted together, so that memory does not grow with a model
+_SMALL = ("positions.weight", "norm.weight", "norm.bias", "relative", "global_angles", "local_angles")
+_QUIET_NAN = 0x7FC0  # in bf16
+
+
+def build_native(spec: ModelSpec, precision: str, folder: Path, report: Callable[[str], None]) -> None:
+    """Write the files of a native package, the library and a model's weights, to a folder.
+
+    `report` is called with each step as it begins. Raises ModelError, CompilerMissing or PackageError.
+    """
+    report("packing the weights")  # first: what is wrong with a model is said before a compiler has worked for it
+    write_weights(spec, precision, library.architecture(), folder)
+    if not library.has_built():
+        report("compiling the native encoder")
+    library.provide(folder)
+
+
+def write_weights(spec: ModelSpec, precision: str, machine: str, folder: Path) -> None:
+    """Write a model's weights, as kernels of a machine's architecture read them, to `weights.bin`,
+    and to `layout.json` the offset of each in the kernel's order.
+
+    An offset of -1 stands for a tensor the model does not have. Raises ModelError, also for a model of another family.
+    """
+    shape = shape_of(spec.config, spec.token_types)
+    if shape is None:
+        raise ModelError(f"the native engine does not run {spec.name}: it runs BERT's family and ModernBERT")
+    weights = read_encoder(shape, spec.config["model_type"], spec.weights)
+    with (folder / WEIGHTS).open("wb") as file:
+        packed = _Packed(file)
+        packed.rows(weights["words.weight"], "fp32" if precision == "fp32" else "bf16")
+        for name in (*_SMALL, "final.weight", "final.bias"):
+            packed.add(weights.get(name))
+        for layer in range(shape.layers):
+            for name in ("qkv", "out", "up", "down"):
+                weight, bias = (weights[f"layers.{layer}.{name}.{part}"] for part in ("weight", "bias"))
+                if shape.modern and name == "up":
+                    weight, bias = _paired(weight), _paired(bias)
+                packed.linear(weight, bias, precision, INTERLEAVE[machine][precision])
+            for name in ("norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"):
+                packed.add(weights.get(f"layers.{layer}.{name}"))
+        for step in spec.steps:
+            if isinstance(step, Dense):  # a few numbers of each text: not worth a lower precision
+                own = read_step(step)
+                bias = own.get("linear.bias", np.zeros(step.outputs, np.float32))
+                packed.linear(own["linear.weight"], bias, "fp32", INTERLEAVE[machine]["fp32"])
+    (folder / LAYOUT).write_text(json.dumps(packed.offsets), encoding="utf-8")
+
+
+class _Packed:
+    """A file of tensors, and where each begins."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.offsets: list[int] = []
+
+    def add(self, tensor: Array | None) -> None:
+        """Write a tensor as it is, or note that there is none."""
+        if tensor is None:
+            self.offsets.append(-1)
+        else:
+            self._write(iter([tensor]))
+
+    def rows(self, tensor: Array, precision: str) -> None:
+        """Write a tensor (n, k) row by row, in fp32 or bf16."""
+        self._write(block if precision == "fp32" else _bf16(block) for block in _blocks(tensor))
+
+    def linear(self, weight: Array, bias: Array, precision: str, together: int) -> None:
+        """Write the panels of a weight (n, k), its bias, and for int8 the columns' scales and scaled sums."""
+        scales: list[Array] = []
+        sums: list[Array] = []
+        self._write(_panels(block, together) for block in _converted(weight, precision, scales, sums))
+        self.add(bias)
+        self.add(np.concatenate(scales) if scales else None)
+        self.add(np.concatenate(sums) if sums else None)
+
+    def _write(self, blocks: Iterator[npt.NDArray[Any]]) -> None:
+        self._file.write(bytes(-self._file.tell() % ALIGNMENT))
+        self.offsets.append(self._file.tell())
+        for block in blocks:
+            self._file.write(np.ascontiguousarray(block).data)
+
+
+def _blocks(tensor: Array) -> Iterator[Array]:
+    """Yield the rows of a tensor (n, k), several whole panels of them at a time."""
+    rows = max(1, _AT_ONCE // (PANEL * tensor.shape[1])) * PANEL
+    for start in range(0, len(tensor), rows):
+        yield tensor[start : start + rows]
+
+
+def _converted(weight: Array, precision: str, scales: list[Array], sums: list[Array]) -> Iterator[npt.NDArray[Any]]:
+    """Yield the rows of a weight (n, k) in a precision; for int8, add what rows are multiplied by, and their sums."""
+    for block in _blocks(weight):
+        if precision == "int8":
+            scale = np.maximum(np.abs(block).max(1), 1e-12) / 127
+            codes = np.rint(block / scale[:, None]).clip(-127, 127)
+            scales.append(scale)
+            sums.append(scale * codes.sum(1))
+            yield codes.astype(np.int8)
+        else:
+            yield block if precision == "fp32" else _bf16(block)
+
+
+def _panels(weight: npt.NDArray[Any], together: int) -> npt.NDArray[Any]:
+    """Order a weight (n, k) in panels, so many numbers of a column together."""
+    n, k = weight.shape
+    return weight.reshape(n // PANEL, PANEL, k // together, together).transpose(0, 2, 1, 3)
+
+
+def _paired(tensor: Array) -> Array:
+    """Put a panel of the activation's input and one of the gate in turn; a gated layer has all of one first."""
+    return tensor.reshape(2, -1, PANEL, *tensor.shape[1:]).swapaxes(0, 1).reshape(tensor.shape)
+
+
+def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
+    """The bits of a tensor in bf16, rounded to the nearest, halves to even; numpy has no such type."""
+    bits = tensor.view(np.uint32)
+    rounded = (bits + (0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    rounded[np.isnan(tensor)] = _QUIET_NAN
+    return rounded
 
 
 if __name__ == "__main__":

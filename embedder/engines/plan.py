@@ -12,9 +12,9 @@ from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.engines import native as kernel
 from embedder.engines.library import architecture, sources_digest
 from embedder.errors import EmbedderError, ModelError, PrecisionError, TorchMissing
+from embedder.model.cross_encoder import read_cross_encoder
 from embedder.model.modules import read_modules
 from embedder.model.spec import ModelSpec, locate, read_spec
-from embedder.pairs.cross_encoder import read_cross_encoder
 from embedder.protocol import Role
 
 # Of aot: without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured.

@@ -1,20 +1,24 @@
-"""The weights of a model under one set of names, whatever its family calls them. Arithmetic of numpy alone.
+"""Reads safetensors files, and names the weights of every family of models alike. Needs numpy alone.
 
-The names are those of the modules `encoder.Encoder` and `modernbert.ModernEncoder`, which are filled from here, as the
-native engine's files are.
+The names are those of the modules `Encoder` and `ModernEncoder` in `encoder`, which are filled from here, as the native
+engine's files are.
 """
 
+import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from embedder.errors import ModelError
-from embedder.model.positions import angle_table, relative_position_bias
 from embedder.model.shape import Modern, Shape
 from embedder.model.steps import Dense, LayerNorm
-from embedder.model.tensors import Array, Tensors
+
+Array = npt.NDArray[np.float32]
 
 # canonical name: what BERT and RoBERTa, MPNet, DistilBERT, and ModernBERT call it
 _BERT = {
@@ -206,3 +210,92 @@ def _sizes(shape: Shape) -> _Sizes:
         for name, (n, k) in linear.items():
             sizes |= {f"layers.{layer}.{name}.weight": (n, k), f"layers.{layer}.{name}.bias": (n,)}
     return sizes | {f"{norm}.{part}": (d,) for norm in norms for part in ("weight", "bias")}
+
+
+def relative_position_bias(table: Array, length: int) -> Array:
+    """Expand MPNet's bias table (buckets, heads) to (heads, length, length), as its reference implementation does."""
+    half = table.shape[0] // 2
+    exact = half // 2
+    distance = np.arange(length)[None, :] - np.arange(length)[:, None]  # key minus query
+    n = np.arange(length, dtype=np.float32)
+    far = exact + (np.log(np.maximum(n, 1) / exact) / math.log(128 / exact) * (half - exact)).astype(np.int64)
+    buckets = np.where(n < exact, np.arange(length), np.minimum(far, half - 1))
+    return np.ascontiguousarray(table[(distance > 0) * half + buckets[abs(distance)]].transpose(2, 0, 1))
+
+
+def angle_table(theta: float, length: int, width: int) -> Array:
+    """Return the cosines, then the sines, of the angles of rotary positions; float32 (length, width).
+
+    Angles are rounded to float32, as those that models are trained with; their cosines and sines once, at the end.
+    """
+    exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
+    frequencies = 1 / (theta ** exponents.astype(np.float64)).astype(np.float32)
+    angles = (np.arange(length, dtype=np.float32)[:, None] * frequencies).astype(np.float64)
+    return np.concatenate([np.cos(angles), np.sin(angles)], axis=-1).astype(np.float32)
+
+
+_TYPES: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+    "F64": np.dtype("<f8"),
+}
+_LONGEST_HEADER = 100_000_000  # bytes; the format's own limit
+
+
+class _Place(NamedTuple):
+    """Where a tensor is."""
+
+    data: npt.NDArray[np.uint8]  # of its file
+    kind: str
+    shape: tuple[int, ...]
+    path: Path
+
+
+class Tensors(Mapping[str, Array]):
+    """The tensors of safetensors files by their names, as float32, each read when it is asked for.
+
+    float32 is not copied: it stays a private mapping of the file, of which only what is used gets into memory.
+    Raises ModelError for a damaged file, and where a tensor that is asked for has numbers of another kind.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._places: dict[str, _Place] = {}
+        for path in files:
+            try:
+                self._places.update(_places(path))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                raise ModelError(f"{path} is damaged ({error}): fetch the model again") from error
+
+    def __getitem__(self, name: str) -> Array:
+        data, kind, shape, path = self._places[name]
+        if kind not in _TYPES:
+            raise ModelError(f"{path} has {name} in {kind}, which is not supported: {', '.join(_TYPES)} are")
+        values = data.view(_TYPES[kind]).reshape(shape)
+        if kind == "BF16":  # the upper half of a float32
+            wide: Array = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
+            return wide
+        return np.require(values, np.float32, "A")  # files of other writers may leave numbers at odd places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _places(path: Path) -> Iterator[tuple[str, _Place]]:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > _LONGEST_HEADER:
+            raise ValueError("its header is too long")
+        header: dict[str, dict[str, Any]] = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    data = np.memmap(path, dtype=np.uint8, mode="c").view(np.ndarray)[8 + length :]
+    if (end := max((entry["data_offsets"][1] for entry in header.values()), default=0)) != len(data):
+        raise ValueError(f"it has {len(data):,} bytes of tensors, not {end:,}")
+    for name, entry in header.items():
+        (begin, end), kind, shape = entry["data_offsets"], entry["dtype"], tuple(entry["shape"])
+        if begin < 0 or (kind in _TYPES and end - begin != math.prod(shape) * _TYPES[kind].itemsize):
+            raise ValueError(f"{name} is not where it should be")
+        yield name, _Place(data[begin:end], kind, shape, path)

@@ -9,14 +9,11 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from embedder.errors import ModelError
-from embedder.model.checkpoint import read_encoder, read_step
-from embedder.model.encoder import Encoder
-from embedder.model.modernbert import ModernEncoder
-from embedder.model.pooling import POOLERS
+from embedder.model.checkpoint import Array, read_encoder, read_step
+from embedder.model.encoder import Encoder, ModernEncoder
 from embedder.model.shape import shape_of
 from embedder.model.spec import ModelSpec
 from embedder.model.steps import ACTIVATIONS, Cut, Dense, LayerNorm, Step
-from embedder.model.tensors import Array
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _ACTIVATIONS = {name: getattr(nn, name) for name in ACTIVATIONS}
@@ -188,3 +185,47 @@ def _filled(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Modul
         module = make()
     module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()}, assign=True)
     return module
+
+
+def mean(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Average hidden (b, s, d) over the tokens of mask (b, s); float32 (b, d)."""
+    weights = mask.unsqueeze(-1).float()
+    return (hidden.float() * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
+
+
+def cls(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Take the first token of hidden (b, s, d); float32 (b, d)."""
+    return hidden[:, 0].float()
+
+
+def maximum(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Take the largest value per dimension of hidden (b, s, d) over the tokens of mask (b, s); float32 (b, d)."""
+    return hidden.float().masked_fill(mask.unsqueeze(-1) == 0, torch.finfo(torch.float32).min).amax(1)
+
+
+def mean_sqrt_len(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Sum hidden (b, s, d) over the tokens of mask (b, s), divided by the root of their number; float32 (b, d)."""
+    weights = mask.unsqueeze(-1).float()
+    return (hidden.float() * weights).sum(1) / weights.sum(1).clamp(min=1e-9).sqrt()
+
+
+def weighted_mean(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Average hidden (b, s, d) over the tokens of mask (b, s), weighted by their position from 1; float32 (b, d)."""
+    weights = (mask.cumsum(1) * mask).unsqueeze(-1).float()
+    return (hidden.float() * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
+
+
+def last(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Take the last token of mask (b, s) in hidden (b, s, d); float32 (b, d)."""
+    place = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[2])
+    return hidden.gather(1, place).squeeze(1).float()
+
+
+POOLERS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cls": cls,
+    "max": maximum,
+    "mean": mean,
+    "mean_sqrt_len_tokens": mean_sqrt_len,
+    "weightedmean": weighted_mean,
+    "lasttoken": last,
+}

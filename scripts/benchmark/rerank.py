@@ -25,9 +25,8 @@ from benchmark.runtimes import fuse_onnx, quantise_onnx
 from benchmark.timing import interleave, ratio, summarise
 from embedder import EmbedderConfig, Embeddings, cpu
 from embedder.engines.batching import pad
+from embedder.model.cross_encoder import CrossEncoderSpec, PairTokenizer, read_cross_encoder
 from embedder.model.spec import PACKAGED, locate
-from embedder.pairs.cross_encoder import CrossEncoderSpec, read_cross_encoder
-from embedder.pairs.pair_tokenizer import PairTokenizer
 from embedder.reranker import Reranker
 
 TOKENS = 180  # of each pair

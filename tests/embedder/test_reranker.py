@@ -9,12 +9,11 @@ import torch
 
 from embedder import EmbedderConfig, cpu
 from embedder.engines import library, starting
-from embedder.engines.packing import write_weights
+from embedder.engines.build_worker import write_weights
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError, ModelError
+from embedder.model.cross_encoder import read_cross_encoder, read_head
 from embedder.model.sentence import load_module
-from embedder.pairs.cross_encoder import read_cross_encoder
-from embedder.pairs.head import read_head
 from embedder.reranker import Reranker
 from tests.embedder.conftest import WORDS, config_of, save_tokenizer
 

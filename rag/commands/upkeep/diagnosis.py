@@ -13,7 +13,7 @@ from embedder.engines.library import find_compiler
 from embedder.engines.package import needs_compiler, package_folder
 from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
-from embedder.pairs.head import read_head
+from embedder.model.cross_encoder import read_head
 from indexer.crawl.render.installation import check_installed, describe
 from indexer.crawl.sessions import check_credential
 from indexer.errors import ParseError

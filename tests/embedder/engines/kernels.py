@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from embedder.engines import library
 from embedder.engines import native as kernel
-from embedder.engines.packing import write_weights
+from embedder.engines.build_worker import write_weights
 from embedder.model.sentence import load_module
 from embedder.model.shape import shape_of
 from embedder.model.spec import read_spec

@@ -14,7 +14,7 @@ import torch
 from embedder import cpu
 from embedder.engines import library
 from embedder.engines import native as kernel
-from embedder.engines.packing import write_weights
+from embedder.engines.build_worker import write_weights
 from embedder.errors import ModelError, PackageError
 from embedder.model.sentence import load_module
 from embedder.model.spec import read_spec

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from embedder.engines.packing import _bf16, build_native, write_weights
+from embedder.engines.build_worker import _bf16, build_native, write_weights
 from embedder.engines.plan import PackageKey
 from embedder.errors import ModelError
 from embedder.model.spec import read_spec

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from embedder.model.encoder import Encoder
-from embedder.model.modernbert import ModernEncoder
-from embedder.model.positions import angle_table, relative_position_bias
+from embedder.model.checkpoint import angle_table, relative_position_bias
+from embedder.model.encoder import Encoder, ModernEncoder
 from embedder.model.sentence import TransformersEncoder, load_module
 from embedder.model.shape import Modern, shape_of
 from embedder.model.spec import read_spec

@@ -12,7 +12,7 @@ from embedder import EmbedderConfig, Embeddings
 from embedder.engines.package import request
 from embedder.engines.plan import Plan
 from embedder.errors import ModelError
-from embedder.model.pooling import POOLERS
+from embedder.model.sentence import POOLERS
 from embedder.model.spec import read_spec
 from embedder.model.steps import ACTIVATIONS, POOLINGS
 from tests.embedder.conftest import save_modules
@@ -221,8 +221,8 @@ def test_dimensions_are_those_of_training(small, tmp_path, place, dimensions, to
     else:
         card = '* Loss: MatryoshkaLoss with these parameters:\n  ```json\n {"matryoshka_dims": [\n 48,\n 24\n ]}'
         (folder / "README.md").write_text(card)
-    assert read_spec(folder, "document", 24).dimension == 24
-    assert read_spec(folder, "document", 64).dimension == 64
+    assert read_spec(folder, 24).dimension == 24
+    assert read_spec(folder, 64).dimension == 64
     with pytest.raises(ModelError, match=told):
         read_spec(folder, "document", dimensions)
 

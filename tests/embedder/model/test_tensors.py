@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from embedder.errors import ModelError
-from embedder.model.tensors import Tensors
+from embedder.model.checkpoint import Tensors
 
 KINDS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 
