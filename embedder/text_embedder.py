@@ -42,10 +42,8 @@ class TextEmbedder:
         self.spec = self.plan.spec
         self.precision = self.plan.precision
         self.threads = self.plan.threads
-        document = (Tokenizer(self.spec), start_engine(self.plan, lambda: self.model))
-        self._sides = {"document": document, "query": document}
-        if (query := self.plan.query) is not self.plan:
-            self._sides["query"] = (Tokenizer(query.spec), start_engine(query, lambda: self.query_model))
+        self._tokenizer = Tokenizer(self.spec)
+        self._engine = start_engine(self.plan, lambda: self.model)
 
     @property
     def dimension(self) -> int:
@@ -68,20 +66,17 @@ class TextEmbedder:
 
         Engines that run a package do not need it; it is then loaded at the first access.
         """
-        return _load(self.plan)
+        from embedder.model.sentence import load_in
 
-    @cached_property
-    def query_model(self) -> "SentenceEncoder":
-        """The module that embeds queries: `model`, unless they have a model of their own."""
-        return self.model if self.plan.query is self.plan else _load(self.plan.query)
+        return load_in(self.spec, self.precision)
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
-        return self._sides[role][0].count(texts, role)
+        return self._tokenizer.count(texts, role)
 
     def has_word(self, word: str) -> bool:
-        """Return whether the model that embeds queries has a token for a whole word, without regard to case."""
-        return self._sides["query"][0].has(word)
+        """Return whether the model has a token for a whole word, without regard to case."""
+        return self._tokenizer.has(word)
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts; returns float32 (n, dim), in the order given. Texts over `max_length` are truncated.
@@ -91,20 +86,18 @@ class TextEmbedder:
         rows = self._rows(texts, role)
         if not rows:
             return np.empty((0, self.dimension), dtype=np.float32)
-        return self._finite(self._sides[role][1].encode(rows))
+        return self._finite(self._engine.encode(rows))
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, each as one vector and as one for each of its tokens, in one pass. Raises as `encode` does."""
-        self._check_tokens()
         rows = self._rows(texts, "query")
         if not rows:
             return []
-        vectors, states = self._sides["document"][1].encode_tokens(rows)
+        vectors, states = self._engine.encode_tokens(rows)
         return [QueryTokens(vector, unit(own)) for vector, own in zip(self._finite(vectors), states, strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
         """Embed documents, each as one vector and as the signs of its tokens, in one pass. Raises as `encode` does."""
-        self._check_tokens()
         rows = self._rows(texts, "document")
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         signs = [np.empty((0, self.spec.hidden // 8), dtype=np.uint8)]
@@ -113,7 +106,7 @@ class TextEmbedder:
         start = 0
         for _, group in groupby(groups):
             stop = start + len(list(group))
-            vectors[start:stop], states = self._sides["document"][1].encode_tokens(rows[start:stop])
+            vectors[start:stop], states = self._engine.encode_tokens(rows[start:stop])
             signs += [to_signs(state) for state in states]
             start = stop
         return DocumentTokens(self._finite(vectors), np.concatenate(signs), counts)
@@ -122,7 +115,7 @@ class TextEmbedder:
         self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
         """Score passages by their tokens, float32 (n,); see `late_interaction.maxsim`."""
-        return self._sides["document"][1].maxsim(query, signs, starts, counts)
+        return self._engine.maxsim(query, signs, starts, counts)
 
     def embed_query(self, text: str) -> list[float]:
         """Embed one query with the model's query prompt; returns `dim` floats."""
@@ -137,14 +130,7 @@ class TextEmbedder:
     def _rows(self, texts: Sequence[str], role: Role) -> list[list[int]]:
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError("encode takes a sequence of str")
-        return self._sides[role][0](texts, role) if len(texts) else []
-
-    def _check_tokens(self) -> None:
-        if self.plan.query is not self.plan:
-            raise EmbedderError(
-                f"{self.plan.query.spec.name} embeds queries and {self.spec.name} documents, so their tokens cannot be "
-                "compared: keep no tokens, or use one model for both"
-            )
+        return self._tokenizer(texts, role) if len(texts) else []
 
     def _finite(self, vectors: Floats) -> Floats:
         if not np.isfinite(vectors).all():
@@ -152,9 +138,3 @@ class TextEmbedder:
                 f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
             )
         return vectors
-
-
-def _load(plan: Plan) -> "SentenceEncoder":
-    from embedder.model.sentence import load_in
-
-    return load_in(plan.spec, plan.precision)

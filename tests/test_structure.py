@@ -156,10 +156,6 @@ def test_what_counts_as_a_machine_path(line, matches):
     assert bool(MACHINE_PATH.search(line)) is matches
 
 
-def test_no_folder_has_a_name_that_tools_skip():
-    assert [path for path in repository_files() if {"build", "dist"} & set(path.relative_to(ROOT).parts)] == []
-
-
 def test_no_pickle():
     wrong = [path for path in python_files() if {"pickle", "joblib", "dill", "cloudpickle"} & set(imports(path))]
     assert relative(wrong) == []

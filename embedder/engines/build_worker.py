@@ -60,7 +60,7 @@ def main() -> None:
 
 def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -> None:
     config = asked["config"]
-    plan = Plan(EmbedderConfig(**config | {"cache_dir": Path(config["cache_dir"])}), asked["role"])
+    plan = Plan(EmbedderConfig(**config | {"cache_dir": Path(config["cache_dir"])}))
     if plan.package_key is None or plan.package_key.as_dict() != asked["key"]:
         raise PackageError(f"the model {plan.spec.folder} has just been changed: try again")
     if plan.engine == "native":

@@ -206,7 +206,7 @@ def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str
 
 
 def request(plan: Plan, key: PackageKey, folder: Path) -> dict[str, Any]:
-    """Return what a worker is asked to build, for JSON: a config and a role that give the plan again, and the key."""
+    """Return what a worker is asked to build, for JSON: a config that gives the plan again, and the key."""
     # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
     root = str(plan.spec.root.absolute())
     config = dataclasses.replace(
@@ -217,7 +217,7 @@ def request(plan: Plan, key: PackageKey, folder: Path) -> dict[str, Any]:
         precision=plan.precision,
         threads=plan.threads,
     )
-    return {"config": dataclasses.asdict(config), "role": plan.role, "key": key.as_dict(), "folder": folder}
+    return {"config": dataclasses.asdict(config), "key": key.as_dict(), "folder": folder}
 
 
 def _environment(scratch: Path) -> dict[str, str]:

@@ -13,15 +13,12 @@ from embedder.engines import native as kernel
 from embedder.engines.library import architecture, sources_digest
 from embedder.errors import EmbedderError, ModelError, PrecisionError, TorchMissing
 from embedder.model.cross_encoder import read_cross_encoder
-from embedder.model.modules import read_modules
 from embedder.model.spec import ModelSpec, locate, read_spec
-from embedder.protocol import Role
 
 # Of aot: without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured.
 INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
 RECIPE = 9  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
 _PROMPTS = ("query_prompt", "document_prompt")
-_SHARED = (*_PROMPTS, "dimension")  # fields of a fingerprint that both routes of a model share
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +49,18 @@ class PackageKey:
 class Plan:
     """A config resolved for this machine: model description, precision, threads, fingerprint and package key.
 
-    It is the plan for documents; `query` is that for queries, the same one unless the model has a route for them.
     Raises ModelError, PrecisionError, TorchMissing or EmbedderError if this machine cannot run the config.
     """
 
-    def __init__(self, config: EmbedderConfig, role: Role = "document") -> None:
+    def __init__(self, config: EmbedderConfig) -> None:
         if config.engine not in ENGINES:
             raise EmbedderError(f"no engine {config.engine!r}: one of {', '.join(ENGINES)}")
         self.config = config
-        self.role = role
         self.precision = resolve_precision(config.precision)
-        self.spec: ModelSpec = _read(config, role)
+        self.spec: ModelSpec = _read(config)
         self.threads = config.threads or cpu.detect().cores
         self.engine = self._engine()
         self._check_int8()
-        self.query: Plan = self
-        if role == "document" and _has_query_side(config, self.spec):
-            query = Plan(config, "query")
-            if query.spec != self.spec:
-                self.query = query
-                self._check_pair(query.spec)
-
-    @property
-    def parts(self) -> tuple["Plan", ...]:
-        """The plan, or those for documents and for queries where the model has two routes."""
-        return (self,) if self.query is self else (self, self.query)
 
     @property
     def isa(self) -> str:
@@ -86,12 +70,7 @@ class Plan:
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Flat mapping of everything that changes a vector; equal means interchangeable."""
-        own = self.spec.fingerprint | {"precision": self.precision}
-        if self.query is self:
-            return own
-        theirs = self.query.spec.fingerprint
-        different = {f"query_{name}": value for name, value in theirs.items() if name not in _SHARED}
-        return own | {"query_prompt": theirs["query_prompt"]} | different
+        return self.spec.fingerprint | {"precision": self.precision}
 
     @property
     def package_key(self) -> PackageKey | None:
@@ -121,13 +100,6 @@ class Plan:
             return kernel.obstacle(self.spec, self.precision, cpu.detect().isa)
         except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
             raise ModelError(f"{self.spec.folder}/config.json has no valid {error}: fetch the model again") from error
-
-    def _check_pair(self, query: ModelSpec) -> None:
-        if query.dimension != self.spec.dimension:
-            raise ModelError(
-                f"{query.name} gives queries vectors of {query.dimension} numbers, and documents vectors of "
-                f"{self.spec.dimension}: choose another model"
-            )
 
     def _engine(self) -> str:
         obstacle = self.obstacle
@@ -160,21 +132,16 @@ class Plan:
             )
 
 
-def _read(config: EmbedderConfig, role: Role) -> ModelSpec:
-    """Describe the model that embeds the texts of a role, or scores pairs of them."""
+def _read(config: EmbedderConfig) -> ModelSpec:
+    """Describe the model that embeds texts, or scores pairs of them."""
     if config.pairs:
         return read_cross_encoder(locate(config.model, config.revision))
-    spec = read_spec(locate(config.model, config.revision), role, config.dimensions)
+    spec = read_spec(locate(config.model, config.revision), config.dimensions)
     return replace(
         spec,
         query_prompt=config.query_prompt or spec.query_prompt,
         document_prompt=config.document_prompt or spec.document_prompt,
     )
-
-
-def _has_query_side(config: EmbedderConfig, spec: ModelSpec) -> bool:
-    """Return whether the model has a route of its own for queries."""
-    return not config.pairs and read_modules(spec.root, "query") != read_modules(spec.root, "document")
 
 
 def torch_version() -> str:

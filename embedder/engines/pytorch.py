@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from embedder.engines import batching
-from embedder.engines.library import find_compiler
 from embedder.engines.failures import explained
+from embedder.engines.library import find_compiler
 from embedder.errors import CompilerMissing, PackageError
 from embedder.late_interaction import Floats, maxsim
 

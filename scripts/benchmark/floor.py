@@ -54,7 +54,7 @@ def floor(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 def _parts(retriever: Retriever, ours: Embeddings, app: Any, queries: list[str]) -> dict[str, Callable[[int], object]]:
     generation = retriever.generation
-    tokenizer, engine = ours._sides["query"]
+    tokenizer, engine = ours._tokenizer, ours._engine
     ids = [tokenizer([query], "query")[0] for query in queries]
     vectors = ours.encode(queries, role="query")
     answers = [retriever.search(SearchRequest(query)) for query in queries]

@@ -17,9 +17,6 @@ def warm(settings: Settings) -> Result:
 
     embedder, *rerankers = plans(settings)
     report, text = _warm(embedder)
-    if embedder.query is not embedder:
-        its, line = _warm(embedder.query)
-        report, text = report | {"query": its}, f"{text}\nfor queries: {line}"
     for plan in rerankers:
         its, line = _warm(plan)
         report, text = report | {"reranker": its}, f"{text}\nfor reranking: {line}"

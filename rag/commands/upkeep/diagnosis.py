@@ -119,18 +119,15 @@ def _precision_reason(plan: Plan) -> str:
 def _embedder(settings: Settings, report: dict[str, Any], warnings: list[str]) -> Plan | None:
     try:
         plan = Plan(settings.embedder_config())
-        packages = [_package(part) for part in plan.parts]
+        package = _package(plan)
         if settings.cache.exists():
             check_private(settings.cache)
     except PilotlightError as error:
         report["embedder"] = None
         warnings.append(str(error))
         return None
-    report["embedder"] = _described(plan, packages[0])
-    if plan.query is not plan:
-        report["query_embedder"] = _described(plan.query, packages[1])
-    for part, path in zip(plan.parts, packages, strict=True):
-        _check_part(part, path, report, warnings)
+    report["embedder"] = _described(plan, package)
+    _check_part(plan, package, report, warnings)
     if settings.dimensions and not plan.spec.trained_dimensions:
         warnings.append(
             f"no file of {plan.spec.name} says what --dimensions it is trained for: compare with pilotlight eval"

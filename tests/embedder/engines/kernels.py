@@ -76,7 +76,7 @@ def make_rows(lengths, seed=3):
 
 
 def reference(model, rows, dimensions=0):
-    module = load_module(read_spec(model, "document", dimensions))
+    module = load_module(read_spec(model, dimensions))
     with torch.inference_mode():
         return np.concatenate([module(torch.tensor([row]), torch.ones(1, len(row)).long()).numpy() for row in rows])
 
@@ -111,7 +111,7 @@ def compile_driver(target, machine, isas, compiler="g++", flags=()):
 def drive(command, isa, model, precision, rows, folder, *, machine=None, threads=2, repeats=1, dimensions=0):
     """Run the driver, and return its process; what it prints is float32 (repeats, texts, outputs)."""
     machine = machine or library.architecture()
-    spec = read_spec(model, "document", dimensions)
+    spec = read_spec(model, dimensions)
     shape = shape_of(spec.config)
     packed = folder / f"{model.name}-{precision}-{machine}"
     if not packed.exists():

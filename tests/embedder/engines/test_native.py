@@ -44,7 +44,7 @@ def start(compiled, tmp_path):
 
     def start(model, precision="bf16", threads=2, isa=ISAS[0], dimensions=0):
         folder = tmp_path / f"{model.name}-{precision}"
-        spec = read_spec(model, "document", dimensions)
+        spec = read_spec(model, dimensions)
         if not folder.exists():
             folder.mkdir()
             shutil.copy(compiled, folder)

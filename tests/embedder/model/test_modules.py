@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from embedder import EmbedderConfig, Embeddings
-from embedder.engines.package import request
-from embedder.engines.plan import Plan
 from embedder.errors import ModelError
+from embedder.model.modules import read_modules
 from embedder.model.sentence import POOLERS
 from embedder.model.spec import read_spec
 from embedder.model.steps import ACTIVATIONS, POOLINGS
@@ -144,65 +143,22 @@ def test_the_layout_of_older_versions(small, tmp_path):
     assert (ours.dimension, ours.max_length) == (32, 16)
 
 
-@pytest.fixture(scope="module")
-def pair(small, tmp_path_factory):
-    """A router with a small encoder for queries and a larger one for documents, as both libraries have it."""
-    from sentence_transformers.base.modules import Normalize, Router
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    folder = tmp_path_factory.mktemp("pair")
-    router = Router.for_query_document(
-        query_modules=[transformer(small[1]), Pooling(32, "mean"), dense(32, 64)],
-        document_modules=[transformer(small[0]), Pooling(64, "cls")],
+def test_a_router_is_refused(make_model):
+    folder = make_model("bert")
+    (folder / "modules.json").write_text(
+        json.dumps([{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Router"}])
     )
-    return folder, saved(folder, router, Normalize())
-
-
-def test_a_router(pair):
-    folder, theirs = pair
-    ours = check(folder, theirs)
-    assert [part.spec.hidden for part in ours.plan.parts] == [64, 32]
-    assert ours.fingerprint["pooling"] == "cls"
-    assert ours.fingerprint["query_pooling"] == "mean"
-    assert ours.fingerprint["query_prompt"] == PROMPTS["query"]
-    assert ours.query_model is not ours.model
-    assert ours.count_tokens(["a table"], role="query") == [6]
-
-
-def test_a_worker_is_asked_for_each_route(pair, tmp_path):
-    for part in Plan(EmbedderConfig(model=str(pair[0]), engine="aot", precision="fp32")).parts:
-        asked = json.loads(json.dumps(request(part, part.package_key, tmp_path), default=str))
-        again = Plan(EmbedderConfig(**asked["config"]), asked["role"])
-        assert again.spec == part.spec
-        assert again.package_key == part.package_key
-        assert again.package_key.as_dict() == asked["key"]
-
-
-def test_routes_of_older_versions(pair, tmp_path):
-    """`Asym`, with a route named by its author, and a route map."""
-    folder, theirs = pair
-    old = shutil.copytree(folder, tmp_path / "asym")
-    router = json.loads((old / "router_config.json").read_text())
-    (old / "router_config.json").unlink()
-    router["structure"] = {"query": router["structure"]["query"], "doc": router["structure"]["document"]}
-    router["parameters"] = {"allow_empty_key": True}
-    (old / "config.json").write_text(json.dumps(router))
-    rows = json.loads((old / "modules.json").read_text())
-    rows[0]["type"] = "sentence_transformers.models.Asym"
-    (old / "modules.json").write_text(json.dumps(rows))
-    check(old, theirs)
-    router["structure"] = {"small": router["structure"]["query"], "large": router["structure"]["doc"]}
-    (old / "config.json").write_text(json.dumps(router))
-    with pytest.raises(ModelError, match="has no route for a document, only small, large"):
-        read_spec(old)
-    router["parameters"]["route_mappings"] = {"('query', 'text')": "small", "('document', None)": "large"}
-    (old / "config.json").write_text(json.dumps(router))
-    check(old, theirs)
+    with pytest.raises(ModelError, match="names a router"):
+        read_modules(folder)
 
 
 @pytest.mark.parametrize("dimensions", [16, 50])
-def test_vectors_are_cut_to_unit_length(pair, dimensions):
-    folder, theirs = pair
+def test_vectors_are_cut_to_unit_length(small, tmp_path, dimensions):
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    folder = tmp_path / "model"
+    theirs = saved(folder, transformer(small[0]), Pooling(64, "cls"), Normalize())
     config = EmbedderConfig(model=str(folder), engine="eager", precision="fp32", dimensions=dimensions)
     ours = check(folder, theirs, config, truncate_dim=dimensions)
     assert np.allclose(np.linalg.norm(ours.encode(TEXTS), axis=1), 1, atol=1e-5)
@@ -224,7 +180,7 @@ def test_dimensions_are_those_of_training(small, tmp_path, place, dimensions, to
     assert read_spec(folder, 24).dimension == 24
     assert read_spec(folder, 64).dimension == 64
     with pytest.raises(ModelError, match=told):
-        read_spec(folder, "document", dimensions)
+        read_spec(folder, dimensions)
 
 
 @pytest.mark.parametrize(
