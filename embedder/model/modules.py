@@ -68,9 +68,7 @@ def _module(file: Path, folder: Path, kind: object, place: object) -> Module:
             "choose a dense model, whose vectors are searched together with the words of the lexical half"
         )
     if name in _ROUTERS:
-        raise ModelError(
-            f"{file} names a router, with a model for queries and one for documents: choose one for both"
-        )
+        raise ModelError(f"{file} names a router, with a model for queries and one for documents: choose one for both")
     if name not in SUPPORTED:
         raise ModelError(f"{file} names the module {kind}, which is not supported: {', '.join(SUPPORTED)} are")
     if inside.is_absolute() or ".." in inside.parts:
