@@ -34,6 +34,10 @@ SETTINGS = {
     "query_revision": _MODEL,
 }
 COMMANDS = {
+    "drop": "collections --drop NAME deletes a collection",
+    "generations": "rollback without an argument lists the generations",
+    "sources": "doctor and the page /status list the sources of the index",
+    "warm": "index, search and serve compile the model when they first need it",
     "insights": "the page /insights of the server shows what people ask, and /api/v1/insights.csv has its tables",
     "publish": "every build is live at once; rollback makes another generation live",
     "push": _REMOTE,

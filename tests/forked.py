@@ -20,13 +20,11 @@ _READ_AT_START = ("PYTHON", "OMP_", "LD_")
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
-        *(f"rag.commands.{module}" for module, _ in VERBS.values()),
+        *(f"rag.commands.{place.partition('.')[0]}" for place, _ in VERBS.values()),
         "embedder.engines.native",
         "indexer.pipeline.build",
         "indexer.sources.watch",
         "indexer.stores.folder_store",
-        "rag.commands.embedders",
-        "rag.commands.published",
         "web.wsgi",
         "milvus_lite.adapter.grpc.server",
         "torch",

@@ -1,3 +1,3 @@
-"""A line typed in a terminal in, an exit code out: the verbs of `pilotlight`.
+"""The verbs of `pilotlight`: a command line in, an exit code out.
 
 May import every room of `rag`."""

@@ -14,25 +14,21 @@ from rag.errors import UsageError
 from rag.removed import COMMANDS
 from rag.suggestions import did_you_mean
 
-VERBS = {  # where each is below `rag.commands`, in a function with the name of its module, and what it does
-    "index": ("build.index", "read sources and publish a new generation of the index"),
-    "remove": ("build.remove", "remove sources from the index, without reading anything again"),
+VERBS = {  # the module and function of each below `rag.commands`, and its summary
+    "index": ("index.index", "read sources and publish a new generation of the index"),
+    "remove": ("index.remove", "remove sources from the index, without reading anything again"),
     "serve": ("serve.serve", "serve the search page and the REST API"),
     "mcp": ("serve.mcp", "offer search and read_document as tools of the Model Context Protocol"),
     "search": ("search.search", "answer one query on the command line"),
     "eval": ("search.evaluate", "measure search quality on a dataset in BEIR format"),
     "compare": ("search.compare", "show which of two generations, models or settings answers questions better"),
-    "verify": ("upkeep.verify", "check the files, counts and a sample of the vectors of a generation"),
-    "sources": ("upkeep.sources", "list the sources of the index, with their documents and settings"),
-    "generations": ("upkeep.generations", "list the published generations, newest first"),
-    "rollback": ("upkeep.rollback", "verify an older generation and make it live"),
-    "export": ("transfer.export", "write a generation to an archive"),
-    "import": ("transfer.import_", "publish the generation in an archive"),
-    "collections": ("upkeep.collections", "list the collections of the index"),
-    "drop": ("upkeep.drop", "delete a collection permanently"),
+    "verify": ("generations.verify", "check the files, counts and a sample of the vectors of a generation"),
+    "rollback": ("generations.rollback", "list the generations, or verify an older one and make it live"),
+    "export": ("generations.export", "write a generation to an archive"),
+    "import": ("generations.import_", "publish the generation in an archive"),
+    "collections": ("generations.collections", "list the collections of the index, or delete one"),
     "keys": ("serve.keys", "create, list and remove the API keys of a server"),
-    "warm": ("build.warm", "compile the model for this machine ahead of time"),
-    "doctor": ("upkeep.doctor", "show the CPU, engine, model and index in use, and report problems"),
+    "doctor": ("doctor.doctor", "show the CPU, engine, model and index in use, and report problems"),
 }
 _COMPLETE = "_PILOTLIGHT_COMPLETE"  # set by the shell's completion; the name is click's
 
@@ -40,7 +36,8 @@ _COMPLETE = "_PILOTLIGHT_COMPLETE"  # set by the shell's completion; the name is
 def load_verb(name: str) -> Verb:
     """Import the module of a verb, and return the verb."""
     place, summary = VERBS[name]
-    found: Verb = getattr(import_module(f"rag.commands.{place}"), place.rpartition(".")[2])
+    module, _, function = place.partition(".")
+    found: Verb = getattr(import_module(f"rag.commands.{module}"), function)
     found.short_help, found.help = summary, f"{summary[:1].upper()}{summary[1:]}."
     return found
 

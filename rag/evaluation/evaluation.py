@@ -1,25 +1,36 @@
-"""Retrieval quality on a dataset: its documents are searched by the code that serves queries."""
+"""Retrieval quality on a dataset: its documents are searched by the code that serves queries.
+
+Measures are those of ir-measures, with the definitions of trec_eval.
+"""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ir_measures
 import numpy as np
+import numpy.typing as npt
+from ir_measures import RR, R, nDCG
 
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import CrossEncoder, Embedder, encode_documents
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from rag.errors import QueryError
-from rag.evaluation.dataset import Dataset
-from rag.evaluation.measures import Run, means, measure
+from rag.evaluation.dataset import Dataset, Judgements
 from rag.query.options import MODES, RERANKED
 from rag.query.retriever import CANDIDATES
 from rag.query.scoring.fusion import FUSIONS, Rows, Scores
 from rag.query.scoring.ranking import Ranking, fused, interacted, reranked, single
 from rag.query.scoring.token_scores import MOST_TOKENS
+
+Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better
+Figures = dict[str, npt.NDArray[np.float64]]  # measure: a figure for each query, from 0 to 1
+
+NDCG = "ndcg@10"
+MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
 
 
 def evaluate(
@@ -50,7 +61,7 @@ def evaluate(
     run = search_corpus(dataset, embedder, mode=mode, fusion=fusion, tokens=tokens, reranker=reranker, depth=depth)
     figures = measure(dataset.judgements, dataset.queries, run)
     return {
-        **{name: round(value, 4) for name, value in means(figures).items()},
+        **{name: round(float(values.mean()), 4) for name, values in figures.items()},
         "queries": len(dataset.queries),
         "mode": mode,
         **({"fusion": fusion} if mode == "hybrid" else {}),
@@ -85,6 +96,15 @@ def search_corpus(
         }
         for query_id, ranking in zip(dataset.queries, rankings, strict=True)
     }
+
+
+def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
+    """Return every measure of every query, in the order of the queries; 0 where nothing was found."""
+    places = {query_id: place for place, query_id in enumerate(queries)}
+    figures = {name: np.zeros(len(places)) for name in MEASURES.values()}
+    for metric in ir_measures.iter_calc(list(MEASURES), judgements, run):
+        figures[MEASURES[metric.measure]][places[metric.query_id]] = metric.value
+    return figures
 
 
 def _rankings(dataset: Dataset, embedder: Embedder, mode: str, fusion: str, tokens: bool) -> Iterator[Ranking]:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rag.errors import InsightsError
-from rag.insights.recorder import MOST_CHARACTERS
 from rag.insights.report import question_key
-from rag.insights.store import open_to_read
+from rag.insights.store import MOST_CHARACTERS, open_to_read
 
 LEAST = 2  # searches in which a document was opened
 GOOD, OPENED, BAD = 2, 1, 0  # relevance

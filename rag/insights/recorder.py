@@ -8,14 +8,13 @@ from collections import deque
 from collections.abc import Callable
 
 from rag.errors import InsightsError
-from rag.insights.store import Feedback, InsightsStore, Searched, Via, What, new_id
+from rag.insights.store import MOST_CHARACTERS, Feedback, InsightsStore, Searched, Via, What, new_id
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from rag.settings import Settings
 
 WRITE_S = 0.5  # between two writes; what waits is lost if the process is killed
 MOST_WAITING = 2_000  # searches, of at most some hundred hits each, and as much feedback
-MOST_CHARACTERS = 500  # of a query
 MOST_BYTES = 500_000_000  # of the store
 _FEEDBACK_PATIENCE_S = 3.0  # until another worker has written the search
 _CLEAN_S = 60.0  # between two deletions

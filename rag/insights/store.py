@@ -19,6 +19,7 @@ Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
 What = Literal["seen", "opened", "good", "bad", "none"]
 WHATS: tuple[What, ...] = ("seen", "opened", "good", "bad", "none")
 DATABASE = "searches.sqlite"
+MOST_CHARACTERS = 500  # of a query
 _VERDICTS = {"good": 1, "bad": -1, "none": 0}
 _LOCK = "lock"  # held while the database is made or brought to this version
 _UNSEEN_S = 600.0  # after which a search is deleted that nobody looked at

@@ -42,7 +42,7 @@ from rag.settings import Settings
 
 JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
 KEPT = 20  # jobs that have ended
-RUNNER = (sys.executable, "-m", "rag.commands.job_runner")
+RUNNER = (sys.executable, "-m", "rag.commands.jobs")
 _PID, _LOG = "pid", "log.txt"
 _UNPRINTABLE = re.compile("[\0-\x1f\x7f\ud800-\udfff]")  # which no address has, and no file that can be named
 _BEGUN = {"running", "cancelling"}

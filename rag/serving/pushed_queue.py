@@ -58,7 +58,7 @@ __all__ = [
     "pushed_folders",
 ]
 PUSHED_TYPES = sorted(CONTENT_TYPES)
-RUNNER = (sys.executable, "-m", "rag.commands.pushed_runner")
+RUNNER = (sys.executable, "-m", "rag.commands.jobs")
 MOST_QUEUED = 10_000  # changes of one collection that wait
 MOST_SHOWN = 100  # changes that are listed
 _NUMBER = re.compile("[0-9]{1,18}")

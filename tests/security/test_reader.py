@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from indexer.read.isolation import seccomp
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import parse
 from indexer.read.reader_process import ReaderProcess
-from rag.commands.upkeep.diagnosis import _readers
+from rag.commands.doctor import readers
 from tests.indexer.conftest import make_page
 from tests.indexer.read.test_hostile import SEEDS
 from tests.security.bombs import pdf_of_image
@@ -201,12 +200,11 @@ def test_all_that_readers_use_is_loaded_before_they_are_confined() -> None:
 
 
 def test_doctor_says_what_is_in_force(box: ReaderProcess) -> None:
-    report: dict[str, Any] = {}
     warnings: list[str] = []
-    _readers(report, warnings)
+    found = readers(warnings)
     box.start()
-    assert report["readers"] == {name: means or None for name, means in box.confinement.items()}
-    missing = [name for name, means in report["readers"].items() if means is None]
+    assert found == {name: means or None for name, means in box.confinement.items()}
+    missing = [name for name, means in found.items() if means is None]
     assert all(name in warnings[0] for name in missing)
     assert len(warnings) == bool(missing)
 

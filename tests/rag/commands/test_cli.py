@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from indexer.pipeline.progress import Progress, progress_for
 from rag.commands.cli import main
+from rag.commands.index import IndexRequest, index_sources
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.indexer.pipeline.incremental import zoo
@@ -30,7 +32,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command line in an empty folder: exit code, standard output and error; with --json, the object."""
-    monkeypatch.setattr("rag.commands.embedders.lazy_embedder", lambda settings, quiet=False: DummyEmbedder())
+    monkeypatch.setattr("rag.commands.models.lazy_embedder", lambda settings, quiet=False: DummyEmbedder())
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -50,8 +52,18 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def documents(run: Run) -> int:
-    [listed] = run("generations", "--json")["generations"][:1]
+    [listed] = run("rollback", "--json")["generations"][:1]
     return int(listed["documents"])
+
+
+def quiet() -> Progress:
+    return progress_for(sys.stderr, quiet=True)
+
+
+def kept(run: Run) -> dict[str, dict[str, str]]:
+    """Return the settings that are kept with each source."""
+    sources: dict[str, dict[str, str]] = run("doctor", "--json")["index"]["sources"]
+    return sources
 
 
 def test_flags_stay_with_the_source_they_were_given_with(run: Run, site: Site) -> None:
@@ -60,9 +72,8 @@ def test_flags_stay_with_the_source_they_were_given_with(run: Run, site: Site) -
     assert documents(run) == 1
     again = run("index", "--json")
     assert (again["documents"], again["published"], again["settings"]) == (1, False, [])
-    [source] = run("sources", "--json")["sources"]
-    assert source["own"] == {"include": "/cats", "allow_private": "yes"}
-    assert "--allow-private yes --include /cats" in run("sources")[1]
+    assert kept(run) == {site.url: {"include": "/cats", "allow_private": "yes"}}
+    assert f"{site.url} --allow-private yes --include /cats" in run("doctor")[1]
 
 
 def test_a_flag_is_for_the_sources_named_with_it(run: Run, site: Site, tmp_path: Path) -> None:
@@ -70,8 +81,7 @@ def test_a_flag_is_for_the_sources_named_with_it(run: Run, site: Site, tmp_path:
     run("index", site.url, "--allow-private", "--include", "/cats", "--json")
     added = run("index", "--add", tmp_path / "notes.md", "--max-bytes", "1000", "--json")
     assert (added["documents"], added["settings"]) == (2, [])
-    owns = {source["source"]: source["own"] for source in run("sources", "--json")["sources"]}
-    assert owns == {
+    assert kept(run) == {
         site.url: {"include": "/cats", "allow_private": "yes"},
         str(tmp_path / "notes.md"): {"max_bytes": "1000"},
     }
@@ -106,14 +116,10 @@ def test_a_job_reads_no_more_than_was_allowed(run: Run, site: Site) -> None:
     """Its process is given every setting of the server, and these are not for sources that have their own."""
     run("index", site.url, "--allow-private", "127.0.0.0/8", "--include", "/cats", "--exclude", "/dogs", "--json")
     settings = load({"index": "pilotlight-index", "allow_private": "yes", "include": "/"}, {})
-    from rag.commands.build.index import index_sources
-
-    asked = {"sources": [site.url], "add": False, "full": True, "within": {}}  # as `job_runner` hands it on
-    report, _ = index_sources(settings=settings, quiet=True, **asked)  # type: ignore[arg-type]
+    report, _ = index_sources(IndexRequest([site.url], full=True), settings, quiet)
     assert report["documents"] == 1
     assert report["settings"] == []
-    [source] = run("sources", "--json")["sources"]
-    assert source["own"] == {"include": "/cats", "exclude": "/dogs", "allow_private": "127.0.0.0/8"}
+    assert kept(run)[site.url] == {"include": "/cats", "exclude": "/dogs", "allow_private": "127.0.0.0/8"}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +138,7 @@ def test_a_job_reads_no_more_than_was_allowed(run: Run, site: Site) -> None:
         ("search cats --filter from=soon", "--filter from must be a day"),
         ("search cats --filter url_prefix=docs", "--filter url_prefix must be an address"),
         ("search cats --filter meta.team=", "--filter meta.team is empty"),
-        ("drop foo", "there is no collection 'foo'; the index has none yet"),
+        ("collections --drop foo", "there is no collection 'foo'; the index has none yet"),
         ("export x.zip", "cannot export to x.zip: use a name that ends in .tar, .tar.gz or .tgz"),
         ("index example.org", "there is no file or folder example.org; for the site, write https://example.org"),
         ("index docs.example.org/guide/", "write https://docs.example.org/guide/"),
@@ -161,10 +167,10 @@ def test_what_is_wrong_is_one_line(run: Run, line: str, told: str) -> None:
     [
         ("eval", "eval needs BEIR_DIR; see pilotlight eval --help"),
         ("search --model --json cats", "--model needs a value; see pilotlight search --help"),
-        ("drop a b", "drop does not expect 'b'; see pilotlight drop --help"),
+        ("verify a", "verify does not expect 'a'; see pilotlight verify --help"),
         ("--json doctor", "--json comes after a command"),
         ("keys list --index x --role -1 --rol", "keys has no flag --rol, did you mean --role?"),
-        ("warm --index x --inde y", "warm has no flag --inde"),
+        ("doctor --index x --inde y", "doctor has no flag --inde"),
     ],
 )
 def test_what_is_wrong_with_a_line(run: Run, line: str, told: str) -> None:
@@ -180,7 +186,7 @@ def test_a_number_below_zero_is_a_word_or_a_value(run: Run, monkeypatch: pytest.
         asked.append((query, k))
         return {}, ""
 
-    monkeypatch.setattr("rag.commands.search.search.answer", answer)
+    monkeypatch.setattr("rag.commands.search.answer", answer)
     run("search", "below", "-5", "degrees", "-k", "-3")
     assert asked == [("below -5 degrees", -3)]
 
@@ -193,7 +199,7 @@ def test_a_number_below_zero_is_a_word_or_a_value(run: Run, monkeypatch: pytest.
         ("search --engine n", ["native"]),
         ("search cats --mode d", ["dense"]),
         ("keys ", ["add", "list", "remove"]),
-        ("warm --inde", []),
+        ("eval --inde", ["--index"]),
     ],
 )
 def test_the_shell_completes_what_has_been_typed(
@@ -212,7 +218,7 @@ def test_the_shell_completes_what_has_been_typed(
 
 def test_a_verb_loads_only_what_it_needs() -> None:
     code = "import sys; from rag.commands.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
-    for line in (["--help"], ["search", "--help"], ["index", "--help"]):
+    for line in (["--help"], ["--version"]):
         done = subprocess.run([sys.executable, "-c", code, *line], capture_output=True, text=True, check=True)
         assert "rag.commands.verb" in done.stderr.split()
         assert {"torch", "numpy", "faiss", "tantivy", "httpx", "flask"} & set(done.stderr.split()) == set()
@@ -227,7 +233,7 @@ def test_alone_it_shows_its_help(run: Run) -> None:
 
 def test_several_words_are_one_query(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("rag.commands.search.search.answer", lambda query, *_, **__: (asked.append(query), ({}, ""))[1])
+    monkeypatch.setattr("rag.commands.search.answer", lambda query, *_, **__: (asked.append(query), ({}, ""))[1])
     run("search", "when", "do", "cats sleep", "-k", "3")
     run("search", "when do cats sleep")
     assert asked == ["when do cats sleep"] * 2
@@ -242,8 +248,8 @@ def test_several_words_are_one_query(run: Run, monkeypatch: pytest.MonkeyPatch) 
         ("mcp", "--http", "--json"),
         ("import", "--model", "--threads"),
         ("remove", "--keep-generations", "--ray"),
-        ("warm", "--threads", "--index"),
-        ("sources", "--index", "--store"),
+        ("rollback", "--store", "--model"),
+        ("keys", "--index", "--store"),
     ],
 )
 def test_help_has_what_the_command_uses(run: Run, verb: str, has: str, lacks: str) -> None:
@@ -274,11 +280,11 @@ def test_what_sources_need_is_told_where_it_is_missing(run: Run, bucket: str, mo
     obstore.put(there, "cats.md", b"# Cats\n\nCats sleep.")
     assert run("index", bucket, "--json")["documents"] == 1
     report = run("doctor", "--json")
-    assert set(report["sources"]) == {"git", "obstore"}
-    assert report["sources"]["obstore"] == obstore.__version__
+    assert {"git", "obstore"} <= set(report["versions"])
+    assert report["versions"]["obstore"] == obstore.__version__
     assert not any("obstore" in warning for warning in report["warnings"])
-    missing = {"obstore": (lambda: "", "pip install 'pilotlight[remote]'")}
-    monkeypatch.setattr("rag.commands.upkeep.diagnosis._OPTIONAL", missing)
+    missing = {"bucket": ("obstore", lambda: "", "pip install 'pilotlight[remote]'")}
+    monkeypatch.setattr("rag.commands.doctor._PROGRAMS", missing)
     assert (
         "obstore is not installed, which reads each bucket of this index: pip install 'pilotlight[remote]'"
         in run("doctor", "--json")["warnings"]
@@ -287,9 +293,8 @@ def test_what_sources_need_is_told_where_it_is_missing(run: Run, bucket: str, mo
 
 def test_a_cross_encoder_that_is_not_there_is_told(run: Run) -> None:
     report = run("doctor", "--json", "--rerank-model", "nowhere")
-    assert report["reranker"] is None
+    assert "reranker" not in report
     assert any("no model at 'nowhere'" in warning for warning in report["warnings"])
-    assert "no model at 'nowhere'" in run("warm", "--rerank-model", "nowhere")[2]
 
 
 @pytest.mark.parametrize("named", ["nothing", "a folder without text", "a site that is down"])
@@ -315,15 +320,15 @@ def test_a_later_build_that_fails_says_that_the_index_is_still_there(run: Run, t
 def test_drop_looks_before_it_asks(run: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# Notes\n\nBirds sing.\n")
     run("index", tmp_path / "notes.md", "--collection", "birds", "--json")
-    assert "there is no collection 'cats'; there are: birds" in run("drop", "cats")[2]
-    assert "confirm with --yes" in run("drop", "birds")[2]
-    assert run("drop", "birds", "--yes", "--json") == {"dropped": "birds"}
+    assert "there is no collection 'cats'; there are: birds" in run("collections", "--drop", "cats")[2]
+    assert "confirm with --yes" in run("collections", "--drop", "birds")[2]
+    assert run("collections", "--drop", "birds", "--yes", "--json") == {"dropped": "birds"}
 
 
 def test_an_index_keeps_its_model(run: Run, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     run("index", site.url, "--allow-private", "--include", "/cats", "--json")
     other = DummyEmbedder(name="other")
-    monkeypatch.setattr("rag.commands.embedders.lazy_embedder", lambda settings, quiet: other)
+    monkeypatch.setattr("rag.commands.models.lazy_embedder", lambda settings, quiet: other)
     for arguments in ((), ("--collection", "second")):
         code, _, err = run("index", site.url, *arguments)
         assert code == 2

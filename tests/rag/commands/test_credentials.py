@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from rag.commands.build.index import index_sources
+from rag.commands.index import IndexRequest, index_sources
 from rag.errors import JobRefused
 from rag.serving.job_manager import JobManager
 from rag.settings import load
 from rag.settings_file import read_settings_file
 from tests.indexer.server import Reply, Site, page, send
-from tests.rag.commands.test_cli import Run, run, site
+from tests.rag.commands.test_cli import Run, quiet, run, site
 
 __all__ = ["run", "site"]
 
@@ -54,7 +54,7 @@ def test_index_and_doctor_and_a_job_of_a_server(run: Run, site: Site, config: Pa
     environment = served.as_environment()  # what `serve` hands on to its jobs, whose own is added
     assert TOKEN not in str(environment)
     asked = {"sources": [], "add": False, "full": True, "within": {}}
-    assert index_sources(settings=load({}, environment), quiet=True, **asked)[0]["documents"] == 1  # type: ignore[arg-type]
+    assert index_sources(IndexRequest(**asked), load({}, environment), quiet)[0]["documents"] == 1  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_read_is_told_in_a_line(

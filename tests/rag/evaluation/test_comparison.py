@@ -1,11 +1,14 @@
-import json
-
 import numpy as np
 import pytest
 
-from rag.evaluation.comparison import compare, p_value
-from rag.evaluation.comparison_page import page, plot
-from rag.evaluation.comparison_text import as_text
+from rag.errors import SettingsError
+from rag.evaluation.comparison import as_text, by_document, compare, p_value, read_side, search_index
+from rag.query.results import Answer
+from rag.settings import load
+from tests.web.fakes import make_hit
+
+SETTINGS = load({}, {})
+ID = "20261124T120000-0a1b2c"
 
 QUERIES = {"q1": "how do cats sleep", "q2": "<b>dogs</b>", "q3": "fish"}
 JUDGED = {"q1": {"d1": 1}, "q2": {"d2": 2, "d3": 1, "d9": 0}, "q3": {"d3": 1}}
@@ -15,31 +18,22 @@ B = {"q1": {"d2": 0.9, "d1": 0.8}, "q2": {"d2": 0.9, "d3": 0.8}, "q3": {"d3": 0.
 
 def found():
     side = {"side": "live", "documents": 3, "model": "m", "precision": "fp32", "mode": "hybrid"}
-    compared = compare(QUERIES, JUDGED, A, B).as_dict()
+    compared = compare(QUERIES, JUDGED, A, B)
     return {"a": side, "b": side | {"side": "live,mode=dense", "missing": 1}, **compared}
 
 
 def test_each_query_is_compared():
     compared = compare(QUERIES, JUDGED, A, B)
-    assert [(change.id, np.sign(change.difference)) for change in compared.queries] == [
-        ("q1", -1),
-        ("q2", 0),
-        ("q3", 1),
-    ]
-    worst, same, best = compared.queries
-    assert (worst.a["mrr@10"], worst.b["mrr@10"]) == (1.0, 0.5)
-    assert [(each.id, each.a, each.b) for each in worst.relevant] == [("d1", 1, 2)]
-    assert [each.id for each in same.relevant] == ["d2", "d3"]  # what is judged 0 is not relevant
-    assert [(each.id, each.a, each.b) for each in best.relevant] == [("d3", None, 1)]
-    ndcg = compared.measures["ndcg@10"]
-    assert (ndcg.better, ndcg.worse, ndcg.same) == (1, 1, 1)
-    assert ndcg.b - ndcg.a == pytest.approx(ndcg.difference) == pytest.approx((1 / np.log2(3) - 1 + 1) / 3)
-
-
-def test_a_query_without_hits_counts_as_nothing_found():
-    compared = compare(QUERIES, JUDGED, A, {})
-    assert compared.measures["recall@100"].b == 0
-    assert len(compared.queries) == len(QUERIES)
+    worst, same, best = compared["by_query"]
+    assert [np.sign(change["difference"]) for change in (worst, same, best)] == [-1, 0, 1]
+    assert (worst["id"], worst["a"]["mrr@10"], worst["b"]["mrr@10"]) == ("q1", 1.0, 0.5)
+    assert worst["relevant"] == [{"id": "d1", "relevance": 1, "a": 1, "b": 2}]
+    assert [each["id"] for each in same["relevant"]] == ["d2", "d3"]  # one judged 0 is not relevant
+    assert best["relevant"] == [{"id": "d3", "relevance": 1, "a": None, "b": 1}]
+    ndcg = compared["measures"]["ndcg@10"]
+    assert (ndcg["better"], ndcg["worse"], ndcg["same"]) == (1, 1, 1)
+    assert ndcg["difference"] == pytest.approx((1 / np.log2(3) - 1 + 1) / 3, abs=1e-4)
+    assert compare(QUERIES, JUDGED, A, {})["measures"]["recall@100"]["b"] == 0
 
 
 def test_the_test_looks_at_every_choice_of_signs():
@@ -60,22 +54,60 @@ def test_text():
     lines = as_text(found()).splitlines()
     assert lines[1] == "B  live,mode=dense: 3 documents, m (fp32), hybrid"
     assert "B does not have 1 of the documents that are judged relevant" in lines
-    assert lines[lines.index("worse in B") + 2].strip() == "d1 1. → 2."
-    assert lines[lines.index("better in B") + 2].strip() == "d3 not found → 1."
+    assert lines[lines.index("worse in B") + 2].strip() == "d1 1 → 2"
+    assert lines[lines.index("better in B") + 2].strip() == "d3 not found → 1"
 
 
-def test_the_page_escapes_what_was_asked():
-    text = page(found())
-    assert "&lt;b&gt;dogs" in text
-    assert "<b>dogs" not in text
-    assert text.count("<rect") == 2
-    assert "<script" not in text
-    assert "B answers 1 of 3 queries worse and 1 better" in text
+class Found:
+    """Stands in for a retriever: gives the hits of some addresses, each with those of its duplicates."""
+
+    def __init__(self, *hits):
+        self.hits = hits
+
+    def search(self, request):
+        assert (request.per_document, request.k, request.mode) == (1, 100, "dense")
+        hits = [make_hit(rank, url=url, duplicates=more) for rank, (url, *more) in enumerate(self.hits, start=1)]
+        return Answer(request.query, hits, {}, "g")
 
 
-def test_a_plot_of_very_many_queries_stays_small():
-    assert plot([-0.1] * 5_000).count("<rect") <= 2_000
+@pytest.mark.parametrize(
+    ("judged", "first"),
+    [({"https://a.test/3": 1}, 3), ({"https://a.test/3": 0}, 1), ({"https://a.test/3": 1, "https://a.test/1": 1}, 1)],
+)
+def test_a_judged_document_that_was_left_out_for_its_copy_has_its_place(judged, first):
+    hits = ("https://a.test/1#x", "https://a.test/9", "https://a.test/3#y"), ("https://a.test/2#z",)
+    run = search_index(Found(*hits), {"q": "cats"}, {"q": judged}, read_side("live,mode=dense", SETTINGS, "A"))
+    assert list(run["q"]) == [f"https://a.test/{first}", "https://a.test/2"]
 
 
-def test_json():
-    assert json.loads(json.dumps(found()))["measures"]["mrr@10"]["worse"] == 1
+def test_judgements_of_passages_are_of_their_documents():
+    judged = {"https://a.test/1#x": 1, "https://a.test/1#y": 2, "https://a.test/2": 0}
+    assert by_document({"q": judged}) == {"q": {"https://a.test/1": 2, "https://a.test/2": 0}}
+
+
+def test_a_side_is_a_generation_or_settings():
+    assert read_side("live", SETTINGS, "A").generation == "live"
+    side = read_side(f"{ID},mode=dense,boost=source=a,b*2;age=30*2,rerank_depth=5", SETTINGS, "B")
+    assert (side.generation, side.mode) == (ID, "dense")
+    assert (side.settings.boost, side.settings.rerank_depth) == ("source=a,b*2;age=30*2", 5)
+    side = read_side("model=/models/e5,query_prompt=query: ,fusion=rrf,tokens=yes", SETTINGS, "A")
+    assert (side.generation, side.fusion) == ("", "rrf")
+    assert (side.settings.model, side.settings.query_prompt, side.settings.tokens) == ("/models/e5", "query: ", "yes")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "A is live, the id of a generation, or NAME=VALUE,…; not ''"),
+        ("lively", "not 'lively'"),
+        ("live,precision=int8", "A cannot have 'precision'; it can have mode, rerank, boost"),
+        ("precision=int9", "precision in A must be one of"),
+        ("mode=dense,fusion=x", "fusion in A must be one of weighted, rrf"),
+        ("rerank=perhaps", "rerank in A must be a yes-or-no"),
+        ("live,rerank=yes", "set --rerank-model"),
+    ],
+)
+def test_a_side_that_cannot_be_read(text, message):
+    with pytest.raises(SettingsError) as caught:
+        read_side(text, SETTINGS, "A")
+    assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Does a job as `rag.commands.job_runner`, with the dummy embedder: `python -m tests.rag.serving.job_dummy FOLDER`.
+"""Does a job as `rag.commands.jobs`, with the dummy embedder: `python -m tests.rag.serving.job_dummy FOLDER`.
 
 A file `stop-here` among the sources holds it up until it is told to stop, a file `crash` ends the process.
 """
@@ -13,7 +13,7 @@ from indexer.config import BuildConfig
 from indexer.generation.previous import live_sources
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from rag.commands.job_runner import run
+from rag.commands.jobs import run_job
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 
@@ -32,4 +32,4 @@ def work(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1]), work))
+    sys.exit(run_job(Path(sys.argv[1]), work))

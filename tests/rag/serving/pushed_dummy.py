@@ -1,4 +1,4 @@
-"""Indexes what was pushed as `rag.commands.pushed_runner` does, with the dummy embedder."""
+"""Indexes what was pushed as `rag.commands.jobs` does, with the dummy embedder."""
 
 import os
 

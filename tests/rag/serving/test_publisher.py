@@ -13,12 +13,12 @@ import pytest
 
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreUnreachable
 from indexer.generation.repetition import TITLES
+from indexer.pipeline.progress import progress_for
 from indexer.stores.digest import digest_of
 from indexer.stores.folder_store import FolderStore
-from rag.commands.build.index import index_sources
-from rag.commands.upkeep.generations import generations
-from rag.commands.upkeep.rollback import rollback
-from rag.commands.upkeep.verify import verify as verify_verb
+from rag.commands.generations import rollback
+from rag.commands.generations import verify as verify_verb
+from rag.commands.index import IndexRequest, index_sources
 from rag.errors import CopyDiffers, NotPublished, SettingsError
 from rag.serving.publisher import copy
 from rag.serving.store_access import live_id, store_at
@@ -27,6 +27,10 @@ from tests.dummy import DummyEmbedder
 from tests.indexer.generation.test_repetition import made_older
 
 KINDS = ["folder", "milvus"]
+
+
+def quiet():
+    return progress_for(sys.stderr, quiet=True)
 
 
 @pytest.fixture(params=KINDS)
@@ -232,20 +236,20 @@ def test_a_copy_that_is_killed_midway(site, source, place):
 
 @pytest.fixture
 def settings(site, place, monkeypatch):
-    monkeypatch.setattr("rag.commands.embedders.lazy_embedder", lambda settings, quiet: DummyEmbedder())
+    monkeypatch.setattr("rag.commands.models.lazy_embedder", lambda settings, quiet: DummyEmbedder())
     return load({"index": str(site.index), "store": place}, {})
 
 
 def test_index_publishes_to_the_store(site, settings, target):
     target.close()
-    report, text = index_sources([str(site.source)], settings, quiet=True)
+    report, text = index_sources(IndexRequest([str(site.source)]), settings, quiet, quiet=True)
     assert report["store"]["generation"] == report["generation"]
     assert report["store"]["copied"]
     assert f"generation {report['generation']} is live in {settings.store}" in text
-    again, _ = index_sources([], settings, quiet=True)
+    again, _ = index_sources(IndexRequest(), settings, quiet, quiet=True)
     assert again["store"] == {"generation": report["generation"], "target": settings.store, "copied": False}
     (site.source / "vacuum.md").unlink()
-    newest, _ = index_sources([], settings, quiet=True)
+    newest, _ = index_sources(IndexRequest(), settings, quiet, quiet=True)
     assert target.live_id() == newest["generation"] != report["generation"]
 
 
@@ -256,15 +260,15 @@ def test_a_build_that_cannot_be_published_is_kept(site, settings, target, monkey
     with monkeypatch.context() as patch:
         patch.setattr(type(target), "write", refuse)
         with pytest.raises(NotPublished, match=r"nobody answers; the build is complete.*the next index with --store"):
-            index_sources([str(site.source)], settings, quiet=True)
-    report, _ = index_sources([], settings, quiet=True)
+            index_sources(IndexRequest([str(site.source)]), settings, quiet, quiet=True)
+    report, _ = index_sources(IndexRequest(), settings, quiet, quiet=True)
     assert (report["published"], report["store"]["copied"]) == (False, True)
     assert report["store"]["generation"] == FolderStore(site.index).live_id() == target.live_id()
 
 
 def test_a_store_holds_one_collection(site, settings):
     with pytest.raises(SettingsError, match="holds one collection"):
-        generations(replace(settings, collection="manuals"))
+        rollback(replace(settings, collection="manuals"), None)
 
 
 def test_generations_and_rollback_of_a_store(site, source, target, settings):
@@ -273,25 +277,25 @@ def test_generations_and_rollback_of_a_store(site, source, target, settings):
     newest = site.build()
     copied(source, target)
     target.close()
-    listed, table = generations(settings)
+    listed, table = rollback(settings, None)
     assert [(item["id"], item["live"]) for item in listed["generations"]] == [(newest, True), (older, False)]
     assert older in table
-    report, _ = rollback(settings, None)
+    report, _ = rollback(settings, "previous")
     assert (report["before"], report["generation"], target.live_id()) == (newest, older, older)
     with pytest.raises(IndexMissing, match="no generation older"):
-        rollback(settings, None)
+        rollback(settings, "previous")
     with pytest.raises(IndexMissing, match="no generation 'x'"):
         rollback(settings, "x")
     assert rollback(settings, newest)[0]["generation"] == newest
 
 
 def test_a_store_is_verified(source, target, settings, monkeypatch):
-    monkeypatch.setattr("rag.commands.embedders.lazy_embedder", lambda settings: DummyEmbedder())
+    monkeypatch.setattr("rag.commands.models.lazy_embedder", lambda settings: DummyEmbedder())
     copied(source, target)
     report, text = verify_verb(settings)
     assert (report["ok"], report["generation"]) == (True, source.live_id())
     assert text.endswith("is intact")
-    monkeypatch.setattr("rag.commands.embedders.lazy_embedder", lambda settings: DummyEmbedder(name="other"))
+    monkeypatch.setattr("rag.commands.models.lazy_embedder", lambda settings: DummyEmbedder(name="other"))
     report, _ = verify_verb(settings)
     assert "different embedder" in next(check["what"] for check in report["checks"] if not check["ok"])
     assert verify_verb(settings, quick=True)[0]["ok"]
@@ -301,9 +305,9 @@ def test_a_store_is_verified(source, target, settings, monkeypatch):
 
 def test_an_empty_store_has_no_generations(settings):
     with pytest.raises(IndexMissing):
-        generations(settings)
+        rollback(settings, None)
 
 
 def test_a_place_that_is_none_is_told(settings):
     with pytest.raises(StoreAddressError, match="redis://"):
-        generations(replace(settings, store="redis://host/x"))
+        rollback(replace(settings, store="redis://host/x"), None)

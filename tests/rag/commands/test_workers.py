@@ -1,6 +1,6 @@
 import pytest
 
-from rag.commands.serve.workers import share_cores
+from rag.commands.serve import share_cores
 from rag.settings import load
 
 

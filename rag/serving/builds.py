@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from pathlib import Path
 from types import FrameType
@@ -15,9 +16,10 @@ from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
 from indexer.config import BuildConfig
 from indexer.errors import NothingToIndex, SourceError
+from indexer.generation.layout import collection_dir
 from indexer.generation.previous import live_sources
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress, progress_for
+from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.publish.collections import list_collections
 from indexer.sources.names import address_kind
@@ -31,41 +33,37 @@ if TYPE_CHECKING:
 RETRY = 60.0  # seconds after which a source is tried again that could not be read
 
 
+def _print(text: str) -> None:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    print(f"{now} {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOrder:
+    """The collections to build, and how."""
+
+    settings: Settings
+    config: BuildConfig
+    embedder: Embedder
+    sources: Sequence[ConfiguredSource]  # those without a collection belong to that of the settings
+    _: KW_ONLY
+    full: bool = False  # whether unchanged pages are read and cut again, the first time
+    progress: Callable[[], Progress]  # made for each build
+    cluster: "Cluster | None" = None  # whose machines read, cut and embed; None: this one
+    on_published: Callable[[Path], None] | None = None  # given the folder after every build that ended well
+
+
 class SourceBuilds:
-    """Builds the collections that sources belong to."""
+    """Builds the collections of an order."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        config: BuildConfig,
-        embedder: Embedder,
-        sources: Sequence[ConfiguredSource],
-        *,
-        full: bool = False,
-        quiet: bool = False,
-        say: Callable[[str], None] | None = None,
-        progress: Progress | None = None,
-        cluster: "Cluster | None" = None,
-        then: Callable[[Path], None] | None = None,
-    ) -> None:
-        """Take what to build; sources that name no collection belong to that of the settings.
-
-        With a `cluster`, its machines read, cut and embed. `progress` is shown on stderr by default. `say` is told what
-        came of every run of `watch`; by default it prints a line on stderr. `then` is given the folder of a collection
-        after every build of it that ended well.
-        """
-        self._settings = settings
-        self._config = config
-        self._embedder = embedder
+    def __init__(self, order: BuildOrder, log_line: Callable[[str], None] = _print) -> None:
+        """Take the order, and what is given a line on every run of `watch`."""
+        self._order = order
+        self._log_line = log_line
         self._sources: dict[str, list[ConfiguredSource]] = {}
-        for one in sources:
-            self._sources.setdefault(one.collection or settings.collection, []).append(one)
-        self._full = set(self._sources) if full else set()  # collections that are still to be read anew
-        self._quiet = quiet
-        self._say = say or _print
-        self._progress = progress
-        self._cluster = cluster
-        self._then = then
+        for one in order.sources:
+            self._sources.setdefault(one.collection or order.settings.collection, []).append(one)
+        self._full = set(self._sources) if order.full else set()  # collections that are still to be read in full
         self.runs = self.published = self.failed = 0
 
     def once(self) -> dict[str, BuildReport]:
@@ -79,7 +77,7 @@ class SourceBuilds:
         """
         due = self._all()
         paths = {source for sources in due.values() for source in sources if address_kind(source) is None}
-        with _stopping(), closing(Watcher(paths, self._settings.index_dir)) as watcher:
+        with _stopping(), closing(Watcher(paths, self._order.settings.index_dir)) as watcher:
             while True:
                 failed = {name: self._try(name, refresh) for name, refresh in due.items() if refresh}
                 for source in paths.intersection(chain.from_iterable(failed.values())):
@@ -105,38 +103,33 @@ class SourceBuilds:
             return self._failed(collection, refresh, error)
         self.runs += 1
         self.published += report.published
-        self._say(f"{collection}: {report.line()}")
+        self._log_line(f"{collection}: {report.line()}")
         return []
 
     def _failed(self, collection: str, refresh: Sequence[str], error: PilotlightError) -> list[str]:
         self.runs += 1
         self.failed += 1
-        self._say(f"{collection}: failed, will retry: {error}")
+        self._log_line(f"{collection}: failed, will retry: {error}")
         return list(refresh)
 
     def _build(self, collection: str, refresh: Collection[str]) -> BuildReport:
-        settings = dataclasses.replace(self._settings, collection=collection)
-        folder, sources = settings.collection_dir, self._sources[collection]
-        live = live_sources(folder) if folder in list_collections(settings.index_dir).values() else []
+        order = self._order
+        folder = collection_dir(order.settings.index_dir, collection)
+        sources = self._sources[collection]
+        live = live_sources(folder) if folder in list_collections(order.settings.index_dir).values() else []
         full = collection in self._full
         self._full.discard(collection)
         config = dataclasses.replace(
-            self._config,
-            crawl=dataclasses.replace(self._config.crawl, own={one.source: one.own for one in sources}),
+            order.config,
+            crawl=dataclasses.replace(order.config.crawl, own={one.source: one.own for one in sources}),
             full=full,
             refresh=set(refresh),
             metadata={one.source: one.metadata for one in sources if one.metadata},
         )
-        report = build(
-            [one.source for one in sources if one.source in refresh or one.source in live],
-            folder,
-            self._embedder,
-            config,
-            progress=self._progress or progress_for(sys.stderr, quiet=self._quiet),
-            cluster=self._cluster,
-        )
-        if self._then:
-            self._then(folder)
+        named = [one.source for one in sources if one.source in refresh or one.source in live]
+        report = build(named, folder, order.embedder, config, progress=order.progress(), cluster=order.cluster)
+        if order.on_published:
+            order.on_published(folder)
         return report
 
     def as_dict(self) -> dict[str, Any]:
@@ -159,8 +152,3 @@ def _stopping() -> Iterator[None]:
         pass
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _print(text: str) -> None:
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    print(f"{now} {text}", file=sys.stderr, flush=True)

@@ -3,16 +3,19 @@
 import os
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.current import current_id
 from indexer.generation.layout import collection_dir
-from rag.serving.source_builds import SourceBuilds
-from rag.settings import load
+from indexer.pipeline.progress import Progress, progress_for
+from rag.serving.builds import BuildOrder, SourceBuilds
+from rag.settings import Settings, load
 from rag.settings_file import ConfiguredSource
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site
@@ -50,6 +53,14 @@ def _in_time() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
+def order(settings: Settings, sources: Sequence[ConfiguredSource], **more: Any) -> BuildOrder:
+    return BuildOrder(settings, CONFIG, DummyEmbedder(), sources, progress=quiet, **more)
+
+
+def quiet() -> Progress:
+    return progress_for(sys.stderr, quiet=True)
+
+
 def watch(tmp_path: Path, *sources: str, steps: list[Callable[[], object]]) -> tuple[SourceBuilds, list[str]]:
     """Keep an index fresh; after each run comes the next step, and after the last the process is told to stop."""
     said: list[str] = []
@@ -60,7 +71,7 @@ def watch(tmp_path: Path, *sources: str, steps: list[Callable[[], object]]) -> t
         next(todo)()
 
     settings = load({"index": str(tmp_path / "index")}, {})
-    work = SourceBuilds(settings, CONFIG, DummyEmbedder(), list(map(ConfiguredSource, sources)), quiet=True, say=say)
+    work = SourceBuilds(order(settings, list(map(ConfiguredSource, sources))), say)
     work.watch()
     return work, said
 
@@ -95,7 +106,7 @@ def test_a_watched_folder_is_followed(tmp_path: Path, notes: Path) -> None:
 def test_what_cannot_be_read_keeps_nothing_else_and_is_tried_again(
     tmp_path: Path, notes: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag.serving.source_builds.RETRY", 0.1)
+    monkeypatch.setattr("rag.serving.builds.RETRY", 0.1)
     good = site.routes["/"]
 
     def recover() -> None:
@@ -116,7 +127,7 @@ def test_what_cannot_be_read_keeps_nothing_else_and_is_tried_again(
 
 
 def test_a_folder_that_is_taken_away_and_put_back(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag.serving.source_builds.RETRY", 0.1)
+    monkeypatch.setattr("rag.serving.builds.RETRY", 0.1)
     away = tmp_path / "away"
     said: list[str] = []
 
@@ -130,7 +141,7 @@ def test_a_folder_that_is_taken_away_and_put_back(tmp_path: Path, notes: Path, m
             os.kill(os.getpid(), signal.SIGTERM)
 
     settings = load({"index": str(tmp_path / "index")}, {})
-    SourceBuilds(settings, CONFIG, DummyEmbedder(), [ConfiguredSource(str(notes))], quiet=True, say=say).watch()
+    SourceBuilds(order(settings, [ConfiguredSource(str(notes))]), say).watch()
     assert "failed, will retry" in said[1]
     assert said[-1].startswith("default: nothing has changed: 1 document,")
     assert all("failed, will" in line for line in said[1:-1]), "nothing was taken for gone meanwhile"
@@ -148,7 +159,7 @@ def test_collections_and_metadata(tmp_path: Path, notes: Path) -> None:
 
     def once(metadata: dict[str, tuple[str, ...]]) -> dict[str, object]:
         named = [*sources[:1], ConfiguredSource(str(notes), metadata=metadata)]
-        reports = SourceBuilds(settings, CONFIG, DummyEmbedder(), named, quiet=True).once()
+        reports = SourceBuilds(order(settings, named)).once()
         return {name: report.published for name, report in reports.items()}
 
     assert once({}) == {"default": True, "team": True}
@@ -163,7 +174,7 @@ def test_collections_and_metadata(tmp_path: Path, notes: Path) -> None:
 def test_full_is_for_every_collection_and_for_one_time(tmp_path: Path, notes: Path) -> None:
     settings = load({"index": str(tmp_path / "index")}, {})
     sources = [ConfiguredSource(str(notes)), ConfiguredSource(str(notes), collection="team")]
-    SourceBuilds(settings, CONFIG, DummyEmbedder(), sources, quiet=True).once()
-    work = SourceBuilds(settings, CONFIG, DummyEmbedder(), sources, full=True, quiet=True)
+    SourceBuilds(order(settings, sources)).once()
+    work = SourceBuilds(order(settings, sources, full=True))
     assert [report.published for report in work.once().values()] == [True, True]
     assert [report.published for report in work.once().values()] == [False, False]

@@ -1,23 +1,49 @@
-"""The models that the settings name, compiled first where they have to be."""
+"""The models and the collection that the settings name, as the verbs find and prepare them."""
 
 import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from embedder.config import PRECISIONS
 from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
-from indexer.errors import IndexerError
+from indexer.errors import IndexerError, IndexMissing
+from indexer.generation.current import current_id
 from indexer.generation.layout import DEFAULT, GENERATIONS
 from indexer.generation.manifest import Manifest, read_manifest
-from indexer.publish.collections import list_collections, live_id
+from indexer.publish.collections import list_collections, live_id, size_of
 from rag.clock import StepTimer
+from rag.errors import CollectionMissing
 from rag.lazy_embedder import LazyEmbedder
 from rag.query.served_model import check_fingerprint
 from rag.settings import Settings
+
+
+def published(settings: Settings) -> Path:
+    """Return the folder of the collection. Raises IndexMissing; CollectionMissing where others have been published."""
+    folders = list_collections(settings.index_dir)
+    folder = settings.collection_dir
+    if folder in folders.values():
+        return folder
+    if settings.collection != DEFAULT or folders:
+        raise CollectionMissing(settings.collection, folders)
+    current_id(folder)  # says that there is no index, and how to make one
+    raise IndexMissing(f"there is no index in {folder}")
+
+
+def described(manifest: Manifest) -> dict[str, Any]:
+    """Return the facts of a generation for reports, JSON-ready."""
+    return {
+        "generation": manifest.id,
+        "created_at": manifest.created_at,
+        "documents": manifest.counts.documents,
+        "chunks": manifest.counts.chunks,
+        "bytes": size_of(manifest),
+    }
 
 
 def lazy_embedder(settings: Settings, *, quiet: bool = False) -> LazyEmbedder:
@@ -31,12 +57,8 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> LazyEmbedder:
         if plan.engine != "compile":
             return load_embedder(settings)
         title = f"compiling {plan.spec.name} (compile, {plan.precision}), as every start does"
-        with StepTimer(sys.stderr, title, quiet=quiet) as elapsed:
-            elapsed.step("torch.compile")
-            loaded = load_embedder(settings)
-        if not quiet:
-            print(f"compiled {plan.spec.name} in {elapsed.seconds:.0f} s", file=sys.stderr)
-        return loaded
+        with StepTimer(sys.stderr, title, quiet=quiet):
+            return load_embedder(settings)
 
     return LazyEmbedder(plan, load)
 
@@ -48,20 +70,19 @@ def plans(settings: Settings) -> list[Plan]:
 
 
 @contextmanager
-def verifying(known: Sequence[Plan]) -> Iterator[None]:
-    """Verify the models' files and the packages that are built, on another core while the block imports what it needs.
+def verifying(plans: Sequence[Plan]) -> Iterator[None]:
+    """Verify the models' files and packages on another core, while the block imports what it needs.
 
-    Neither this process nor what it forks has to hash them again. Raises ModelError, or PackageError where a package
-    is damaged.
+    Neither this process nor its forks have to hash them again. Raises ModelError or PackageError.
     """
     with ThreadPoolExecutor(1) as other_core:
-        verified = other_core.submit(_verify, known)
+        verified = other_core.submit(_verify, plans)
         yield
         verified.result()
 
 
-def _verify(known: Sequence[Plan]) -> None:
-    for plan in known:
+def _verify(plans: Sequence[Plan]) -> None:
+    for plan in plans:
         _ = plan.fingerprint
         if (key := plan.package_key) and is_built(plan):
             ensure_package(plan, key)
@@ -88,23 +109,17 @@ def _live_manifest(settings: Settings) -> Manifest | None:
         try:
             if name in folders and (live := live_id(folders[name])):
                 return read_manifest(folders[name] / GENERATIONS / live)
-        except IndexerError:  # which whoever opens it reports
+        except IndexerError:  # the one who opens it reports that
             continue
     return None
 
 
 def prepare(plan: Plan, *, quiet: bool = False) -> None:
-    """Build the packages of the plan that are missing, saying so on stderr."""
-    build(plan, quiet=quiet)
-
-
-def build(plan: Plan, *, quiet: bool = False) -> bool:
-    """Build the package of one model where there is none, saying so on stderr. Return whether it was built."""
+    """Build the package of the plan where there is none, saying so on stderr."""
     key = plan.package_key
     if key is None or is_built(plan):
-        return False
+        return
     verb = "compiling" if needs_compiler(key) else "packing"
     title = f"{verb} {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine"
-    with StepTimer(sys.stderr, title, quiet=quiet) as elapsed:
-        ensure_package(plan, key, elapsed.step)
-    return True
+    with StepTimer(sys.stderr, title, quiet=quiet) as timer:
+        ensure_package(plan, key, timer.step)

@@ -1,0 +1,189 @@
+"""`doctor`: this machine, this model and this index, and what is slow or broken about them."""
+
+import os
+import platform
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from typing import Any
+
+from embedder import cpu, environment
+from embedder.cache import check_private
+from embedder.engines.library import find_compiler
+from embedder.engines.package import is_built, needs_compiler
+from embedder.engines.plan import Plan, torch_version
+from embedder.errors import PilotlightError
+from indexer.crawl.render.installation import check_installed, describe
+from indexer.crawl.sessions import check_credential
+from indexer.generation.generation import Generation
+from indexer.publish.collections import list_collections
+from indexer.publish.source_settings import own_of
+from indexer.read.ocr import installation as ocr
+from indexer.read.reader_process import ReaderProcess
+from indexer.sources.git.program import version as git_version
+from indexer.sources.names import address_kind
+from indexer.sources.objects.client import version as obstore_version
+from rag.commands.models import as_built, plans, published
+from rag.commands.verb import Result, verb
+from rag.query.served_model import check_fingerprint
+from rag.serving.store_access import TOKEN
+from rag.settings import SETTINGS, Settings
+from rag.settings_file import credentials_of
+from rag.suggestions import nearest
+from rag.users.directory import Directory
+
+_PREFIX = "PILOTLIGHT_"
+_OTHERS = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")  # variables of no setting
+_PROGRAMS = {  # by the kind of a source: its version here, and how to install it
+    "repository": ("git", git_version, "apt-get install git"),
+    "bucket": ("obstore", obstore_version, "pip install 'pilotlight[remote]'"),
+}
+
+
+@verb("index", "embedder", "rerank", "ocr", "credentials_file", "render", "users")
+def doctor(settings: Settings) -> Result:
+    """Show what is in use, and what about it is slow or broken."""
+    report = examine(settings)
+    lines = []
+    for part, value in report.items():
+        if isinstance(value, dict):
+            lines.append(part)
+            lines += [f"  {name.replace('_', ' '):<24} {_word(fact)}" for name, fact in value.items()]
+    lines += [f"warning: {warning}" for warning in report["warnings"]] or ["no problems found"]
+    return report, "\n".join(lines)
+
+
+def examine(settings: Settings) -> dict[str, Any]:
+    """Return what is in use, JSON-ready; `warnings` says what is slow or broken and what to do about it."""
+    warnings: list[str] = _misspelled(os.environ)
+    processor = cpu.detect()
+    report: dict[str, Any] = {
+        "cpu": {name: getattr(processor, name) for name in ("name", "machine", "isa", "isas", "cores")}
+        | {"bf16": processor.has_bf16, "compiler": find_compiler()},
+        "versions": {name: metadata.version(name) for name in ("pilotlight", "faiss-cpu", "tokenizers")}
+        | {"torch": torch_version() or None, "python": platform.python_version()}
+        | {name: version() or None for name, version, _ in _PROGRAMS.values()},
+        "environment": {
+            name: os.environ.get(name)
+            for name in environment.defaults(processor.machine, processor.isa if processor.forced else "")
+        },
+    }
+    warnings += processor.notes
+    if not processor.has_bf16:
+        warnings.append("this CPU has no fast bf16 instructions: fp32 is used; int8 is two to three times as fast")
+    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit() and int(threads) < processor.cores:
+        warnings.append(f"OMP_NUM_THREADS={threads} limits the model to fewer than the {processor.cores} cores here")
+    found: list[Plan] = []
+    with _warning(warnings):
+        found = plans(as_built(settings))
+        if settings.cache.exists():
+            check_private(settings.cache)
+    for part, plan in zip(("embedder", "reranker"), found, strict=False):
+        report[part] = _model(plan, warnings)
+    with _warning(warnings):
+        report["index"] = _index(settings, found, warnings)
+    report["readers"] = readers(warnings)
+    report["rendering"] = {"mode": settings.render, **describe()}
+    with _warning(warnings):
+        if settings.render != "off":
+            check_installed()
+    installed = ocr.is_installed()
+    report["ocr"] = {"tesserocr": metadata.version("tesserocr") if installed else None}
+    with _warning(warnings):
+        scans = ocr.find(settings.ocr_config())
+        report["ocr"]["languages"] = scans.obstacle or scans.config.languages
+        warnings += [scans.obstacle] if installed and scans.obstacle and settings.ocr != "off" else []
+    report["credentials"] = {}
+    with _warning(warnings):
+        for credential in credentials_of(settings):
+            report["credentials"][credential.origin] = ", ".join(credential.kinds())
+            check_credential(credential)
+    with _warning(warnings):
+        rules = len(Directory(settings.access_path).rules()) if settings.access_file else None
+        report["users"] = {"header": settings.user_header, "proxies": settings.user_proxies, "rules": rules}
+        if settings.knows_users and rules is None:
+            warnings.append("users have no access without [[access]] in the file of --config")
+    return report | {"warnings": warnings}
+
+
+def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
+    """Describe how one model is run, and warn of what is slow about it."""
+    key = plan.package_key
+    if key is None:
+        warnings.append(f"engine {plan.engine} is slower than native and aot, several times for single queries")
+    elif not is_built(plan):
+        warnings.append(f"{plan.spec.name} is not compiled yet: the first index or serve does it")
+    if find_compiler() is None and (plan.engine == "compile" if key is None else needs_compiler(key)):
+        warnings.append("there is no C++ compiler: apt-get install g++")
+    if plan.engine != "native" and plan.config.engine == "auto":
+        warnings.append(f"native does not support {plan.spec.name}: {plan.obstacle}")
+    facts = {"model": plan.spec.name, "folder": str(plan.spec.folder), "dimension": plan.spec.dimension}
+    return facts | {name: getattr(plan, name) for name in ("engine", "precision", "threads")}
+
+
+def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[str, Any]:
+    """Describe the live generation, with its sources. Raises PilotlightError where it cannot be used."""
+    generation = Generation.open(published(settings))
+    try:
+        kinds = {address_kind(source) for source in generation.manifest.sources}
+        for kind, (name, version, remedy) in _PROGRAMS.items():
+            if kind in kinds and not version():
+                warnings.append(f"{name} is not installed, which reads each {kind} of this index: {remedy}")
+        with _warning(warnings):
+            if found:
+                check_fingerprint(generation.manifest, found[0].fingerprint)
+        return {
+            "folder": str(settings.index_dir),
+            "collections": list(list_collections(settings.index_dir)),
+            "generation": generation.id,
+            "created_at": generation.manifest.created_at,
+            "sources": {source: own_of(generation.manifest, source) for source in generation.manifest.sources},
+            "documents": generation.document_count,
+            "chunks": generation.chunk_count,
+        }
+    finally:
+        generation.close()
+
+
+def readers(warnings: list[str]) -> dict[str, str | None]:
+    """Return what confines the reader processes here, as one of them finds it."""
+    process = ReaderProcess()
+    try:
+        with _warning(warnings):
+            process.start()
+        found = {name: means or None for name, means in process.confinement.items()}
+    finally:
+        process.close()
+    if missing := [name for name, means in found.items() if means is None]:
+        warnings.append(f"document readers run without {', '.join(missing)}: this kernel does not offer or allow it")
+    return found
+
+
+def _misspelled(environ: Iterable[str]) -> list[str]:
+    """Return a warning for each variable that nothing reads and that is nearly one of ours."""
+    ends = {name.removeprefix(_PREFIX): name for name in [*(one.variable for one in SETTINGS), *_OTHERS]}
+    others = [name for name in sorted(environ) if name.startswith(_PREFIX) and name not in ends.values()]
+    close = [(name, nearest(name.removeprefix(_PREFIX), ends)) for name in others]
+    return [f"nothing reads {name}, did you mean {ends[near]}?" for name, near in close if near]
+
+
+@contextmanager
+def _warning(warnings: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except PilotlightError as error:
+        warnings.append(str(error))
+
+
+def _flag(setting: tuple[str, str]) -> str:
+    return f"--{setting[0].replace('_', '-')} {setting[1] or repr('')}"
+
+
+def _word(value: object) -> str:
+    if isinstance(value, dict):  # sources, with the settings that are kept with them
+        return ", ".join(" ".join([source, *map(_flag, own.items())]) for source, own in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    if value is None or value == "":
+        return "none"
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)

@@ -1,0 +1,167 @@
+"""`verify`, `rollback`, `export`, `import` and `collections`: an index that is there, checked, moved and tidied."""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from embedder.errors import PilotlightError
+from indexer.errors import IndexMissing
+from indexer.generation.current import current_id
+from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir
+from indexer.generation.manifest import read_manifest
+from indexer.number_format import counted
+from indexer.publish.archive import export_archive, export_documents, import_archive
+from indexer.publish.collections import drop_collection, list_collections
+from indexer.publish.publish import disk_errors
+from indexer.publish.source_settings import leave_lost
+from indexer.publish.verification import problems_of
+from rag.commands import models
+from rag.commands.models import described, published
+from rag.commands.verb import PATH, Result, verb
+from rag.errors import CollectionMissing, FingerprintMismatch, SettingsError
+from rag.query.served_model import check_fingerprint
+from rag.serving.store_access import chosen_store, live_id, roll_back, verify_generation
+from rag.settings import Settings
+
+_OTHER_ARCHIVES = {".zip", ".7z", ".rar", ".bz2", ".tbz", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".jar"}
+_TO_THE_RIGHT = {"documents", "chunks", "MB"}  # columns of numbers
+
+
+@verb("index", "store", "embedder")
+@click.option("--generation", metavar="ID", help="id of the generation (default: live)")
+@click.option("--quick", is_flag=True, help="skip the vectors, and load no model")
+def verify(settings: Settings, *, generation: str | None = None, quick: bool = False) -> Result:
+    """Check every file and count of a generation and, unless it is to be quick, a sample of its vectors."""
+    start = time.monotonic()
+    if not settings.store:
+        published(settings)  # says that there is no such collection
+    with closing(chosen_store(settings)) as store:
+        generation = store.live_id() if generation is None else generation
+        checks = verify_generation(
+            store, generation, None if quick else models.lazy_embedder(models.as_built(settings))
+        )
+    ok = not problems_of(checks)
+    report = {
+        "ok": ok,
+        "collection": settings.collection,
+        "generation": generation,
+        "checks": [{"name": check.name, "ok": check.ok, "what": check.what} for check in checks],
+        "seconds": round(time.monotonic() - start, 3),
+    }
+    width = max(len(check.name) for check in checks)
+    lines = [f"{'ok' if check.ok else 'FAILED':<6}  {check.name:<{width}}  {check.what}" for check in checks]
+    return report, "\n".join([*lines, f"generation {generation} is {'intact' if ok else 'damaged'}"])
+
+
+@verb("index", "store")
+@click.argument("generation", required=False, help="id of the one to make live, or `previous` (default: list them)")
+def rollback(settings: Settings, generation: str | None) -> Result:
+    """List the generations, or make an older one live after verifying it."""
+    with closing(chosen_store(settings)) as store:
+        if generation is not None:
+            before = live_id(store)
+            now = roll_back(store, None if generation == "previous" else generation)
+            report = {"collection": settings.collection, "generation": now, "before": before}
+            return report, f"generation {now} is live; previously {before or 'none'}"
+        listed = [one.as_dict() for one in store.published()]
+        if not listed:
+            _ = store.live_id() if settings.store else published(settings)  # says that there is none
+    rows = [("", "generation", "created", "documents", "chunks", "MB", "")]
+    for one in listed:
+        size = "-" if one["bytes"] is None else f"{one['bytes'] / 1e6:,.1f}"
+        rows.append(("*" if one["live"] else "", one["id"], *_facts(one), size, one["problem"]))
+    return {"collection": settings.collection, "generations": listed}, _table(rows)
+
+
+@verb("index")
+@click.argument("file", type=PATH, help="the archive; an existing file is replaced; .gz and .tgz are compressed")
+@click.option("--generation", metavar="ID", help="id of the generation (default: live)")
+@click.option("--jsonl", is_flag=True, help="write the documents as JSON Lines instead")
+def export(settings: Settings, *, file: Path, generation: str | None, jsonl: bool) -> Result:
+    """Write a generation into an archive, or its documents into a file of JSON Lines."""
+    if not jsonl and file.suffix.lower() in _OTHER_ARCHIVES:
+        raise SettingsError(f"cannot export to {file}: use a name that ends in .tar, .tar.gz or .tgz")
+    index = published(settings)
+    manifest = (export_documents if jsonl else export_archive)(index, file, generation)
+    size = file.stat().st_size
+    report = {"file": str(file), "file_bytes": size, **described(manifest)}
+    content = counted(manifest.counts.documents, "document") if jsonl else f"generation {manifest.id}"
+    return report, f"wrote {content} to {file}, {size / 1e6:,.1f} MB"
+
+
+@verb("index", "keep_generations", "embedder", without=("threads",))
+@click.argument("file", type=PATH, help="an archive written by export")
+def import_(settings: Settings, *, file: Path) -> Result:
+    """Publish the generation that an archive holds; say so if these settings cannot serve it."""
+    from embedder.engines.plan import Plan
+
+    manifest = import_archive(
+        settings.index_dir, file, collection=settings.collection, keep_generations=settings.keep_generations
+    )
+    warnings = []
+    try:
+        check_fingerprint(manifest, Plan(models.as_built(settings).embedder_config()).fingerprint)
+    except FingerprintMismatch as error:
+        warnings.append(f"serve will refuse it with these settings: {error}")
+    except PilotlightError as error:
+        warnings.append(f"cannot tell whether these settings can serve it: {error}")
+    warnings += leave_lost(manifest)
+    report = {"file": str(file), "collection": settings.collection, **described(manifest), "warnings": warnings}
+    lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
+    return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
+
+
+@verb("index", without=("collection",))
+@click.option("--drop", metavar="NAME", help="delete this collection with all its generations")
+@click.option("--yes", is_flag=True, help="confirm the deletion")
+def collections(settings: Settings, *, drop: str | None, yes: bool) -> Result:
+    """List the collections of the index, or delete one."""
+    folders = list_collections(settings.index_dir)
+    if drop is not None:
+        return _drop(settings, drop, folders, yes)
+    if not folders:
+        current_id(settings.index_dir)  # says that there is no index, and how to make one
+    listed: list[dict[str, Any]] = []
+    for name, folder in folders.items():
+        item: dict[str, Any] = dict.fromkeys(("generation", "created_at", "documents", "chunks", "bytes"))
+        item = {"name": name, **item, "problem": ""}
+        try:
+            item |= described(read_manifest(folder / GENERATIONS / current_id(folder)))
+        except PilotlightError as error:
+            item["problem"] = str(error)
+        listed.append(item)
+    rows = [("collection", "generation", "created", "documents", "chunks", "")]
+    rows += [(one["name"], one["generation"] or "-", *_facts(one), one["problem"]) for one in listed]
+    return {"collections": listed}, _table(rows)
+
+
+def _drop(settings: Settings, name: str, folders: dict[str, Path], yes: bool) -> Result:
+    if not collection_dir(settings.index_dir, name).is_dir():
+        raise CollectionMissing(name, folders)
+    if not yes and name != DEFAULT:
+        raise SettingsError(f"--drop deletes collection {name!r} with all its generations; confirm with --yes")
+    try:
+        with disk_errors(settings.index_dir):
+            drop_collection(settings.index_dir, name)
+    except IndexMissing as error:
+        raise CollectionMissing(name, folders) from error
+    return {"dropped": name}, f"deleted collection {name}"
+
+
+def _facts(item: dict[str, Any]) -> tuple[str, ...]:
+    counts = ("-" if item[name] is None else f"{item[name]:,}" for name in ("documents", "chunks"))
+    return item["created_at"] or "-", *counts
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Lay rows out in columns below the first one, which has the headings."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, rows[0], strict=True)
+        lines.append("  ".join(c.rjust(width) if head in _TO_THE_RIGHT else c.ljust(width) for c, width, head in cells))
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,120 @@
+"""The processes that a server starts to build: `python -m rag.commands.jobs FOLDER` does the job of a folder.
+
+`python -m rag.commands.jobs` indexes what is pushed, until nothing more comes. Both have the settings of the server.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from embedder.errors import PilotlightError
+from indexer import memory
+from indexer.errors import ParseError
+from indexer.pipeline.progress import Progress
+from indexer.read.reader_process import borrowed
+from rag.clock import timestamp
+from rag.serving.job_manager import END, JOB, PROGRESS, write
+from rag.settings import load
+
+_NICE_JOB, _NICE_PUSHED = 10, 5  # searches come first, then documents that somebody waits for
+_NOTE_S = 0.5  # between two notes of how far a build is
+
+Work = Callable[[dict[str, Any], Progress], dict[str, Any]]
+
+
+class NotedProgress(Progress):
+    """Writes how far a build is into a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(sys.stderr, "shown")
+        self._path = path
+        self._noted = 0.0
+
+    def note(self) -> None:
+        """Write it now."""
+        self._noted = time.monotonic()
+        write(self._path, self.as_dict())
+
+    def _changed(self) -> None:
+        if time.monotonic() - self._noted >= _NOTE_S:
+            self.note()
+
+
+def run_job(folder: Path, work: Work) -> int:
+    """Do a job, and write down how it ended; return the exit code. `work` gives the report of the build."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the server may have ignored it
+    job: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
+    progress = NotedProgress(folder / PROGRESS)
+    end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
+    code = 2
+    try:
+        end |= {"report": work(job, progress), "state": "done"}
+        code = 0
+    except PilotlightError as error:
+        end["error"] = str(error)
+    except MemoryError:
+        end["error"] = memory.SHORT
+    except KeyboardInterrupt:
+        end["state"] = "cancelled"
+        code = 130
+    except Exception as error:
+        end["error"] = f"internal error {type(error).__name__}; see the job's log"
+        raise
+    finally:
+        progress.note()
+        write(folder / END, {**end, "ended_at": timestamp(datetime.now(UTC))})
+    return code
+
+
+def _index(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    from rag.commands.index import IndexRequest, index_sources
+
+    request = IndexRequest(job["sources"], add=job["add"], full=job["full"], within=job["within"])
+    report, _ = index_sources(request, load(), lambda: progress)
+    return report
+
+
+def index_pushed() -> int:
+    """Index what waits, until nothing more comes or the server ends; return the exit code."""
+    server = os.getppid()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
+    threading.Thread(target=_start_reader, daemon=True).start()
+    from rag.commands.models import lazy_embedder  # while the reader starts, which takes as long
+    from rag.serving.publisher import publisher_of
+    from rag.serving.pushed_builder import PushedBuilder
+
+    try:
+        settings = load()
+        work = PushedBuilder(settings, partial(lazy_embedder, quiet=True), publisher_of(settings, quiet=True))
+        work.keep(lambda: os.getppid() == server)
+    except PilotlightError as error:
+        logging.getLogger("pilotlight").error("%s", error)
+        return 2
+    return 0
+
+
+def _start_reader() -> None:
+    with suppress(ParseError), borrowed() as process:  # a reader that cannot start says so at the first document
+        process.start()
+
+
+def main() -> int:
+    """Do the job whose folder is the argument, or index what is pushed."""
+    is_job = len(sys.argv) > 1
+    os.nice(_NICE_JOB if is_job else _NICE_PUSHED)
+    memory.prepare()
+    return run_job(Path(sys.argv[1]), _index) if is_job else index_pushed()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

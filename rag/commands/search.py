@@ -1,0 +1,274 @@
+"""`search`, `eval` and `compare`: a question, or a file of judged ones, in; hits, or how good they are, out."""
+
+import dataclasses
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from indexer.errors import FilterError, IndexMissing
+from indexer.filter import Filter
+from rag.commands import models
+from rag.commands.models import published
+from rag.commands.verb import PATH, WHOLE, Result, Value, verb
+from rag.declaration import read_value
+from rag.errors import DatasetError, InsightsError, SettingsError
+from rag.evaluation.dataset import Judgements, read_dataset, read_questions
+from rag.insights.judgements import LEAST, judged_questions, write_dataset
+from rag.query.filters import DAYS, KEYS, LISTS, METADATA, fields_of, key_of
+from rag.query.request import OPTIONS, Limits, SearchRequest
+from rag.settings import Settings
+from rag.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from rag.evaluation.comparison import Side
+    from rag.evaluation.evaluation import Run
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_RERANK = click.option(
+    "--rerank", is_flag=True, help="have the cross-encoder of rerank_model read the best candidates again"
+)
+
+
+def option(name: str, help: str, flag: str = "") -> Callable[[Command], Command]:
+    """Declare the flag of a search option, whose type, choices and default `SearchRequest` has."""
+    known = OPTIONS[name]
+    read = Value(partial(read_value, kind=known.kind), known.choices)
+    return click.option(flag or f"--{name}", metavar=name.upper(), type=read, default=known.default, help=help)
+
+
+_MODE = option("mode", "how to search: hybrid (default), dense or lexical")
+
+
+@verb(
+    "index",
+    "store",
+    "embedder",
+    "rerank",
+    "serve",
+    without=("host", "port", "workers", "log_format", "log_queries"),
+)
+@click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
+@option("k", "hits to return (default: 10)", "-k")
+@_MODE
+@click.option(
+    "--filter",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="search only documents that match; KEY is source, url_prefix, path, language, content_type, from, to or "
+    "meta.NAME; repeat a key to allow several values",
+)
+@_RERANK
+@click.option("--explain", is_flag=True, help="say of each hit why it is where it is")
+@option("diversity", "from 0 to 1: prefer hits that differ from each other (default: 0)")
+def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
+    """Answer one query, whose words may come one by one, from the live generation."""
+    return answer(" ".join(query), settings, filter=read_filter(pairs), **options)
+
+
+def answer(query: str, settings: Settings, **options: Any) -> Result:
+    """Answer one query from the live generation; the object is the body of the REST answer.
+
+    `options` are those of `SearchRequest`.
+    """
+    settings = models.as_built(settings)
+    plans = models.plans(settings)
+    with models.verifying(plans):
+        from rag.query.results import as_text
+        from rag.query.retriever import Retriever
+        from rag.rerank_queue import RerankQueue
+        from rag.serving.live import load_embedder, load_reranker
+        from rag.serving.store_access import chosen_store
+
+    if not settings.store:
+        published(settings)  # says that there is no such collection
+    generation = chosen_store(settings).open()
+    for plan in plans:
+        models.prepare(plan)
+    model = load_reranker(settings)
+    reranker = RerankQueue(model) if model else None
+    retriever = Retriever(generation, load_embedder(settings), reranker=reranker, limits=Limits.of(settings))
+    retriever.warm()  # so that the times shown are those of a server
+    found = retriever.search(SearchRequest(query, **options)).as_dict()
+    return found, as_text(found)
+
+
+def read_filter(pairs: Sequence[str]) -> Filter | None:
+    """Make a filter of texts KEY=VALUE, with the names that the REST address uses. Raises FilterError."""
+    parameters: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise FilterError("--filter", f"must be KEY=VALUE, such as language=en, not {pair[:80]!r}")
+        if name not in (*LISTS, *DAYS) and not name.startswith(METADATA):
+            hint = did_you_mean(name, KEYS) or f"; its keys are {', '.join(KEYS)}"
+            raise FilterError("--filter", f"has no key {name[:40]!r}{hint}")
+        parameters.setdefault(name, []).append(value)
+    try:
+        return Filter.parse(fields_of(parameters)) if parameters else None
+    except FilterError as error:
+        raise FilterError(f"--filter {key_of(error.field)}", error.detail) from error
+
+
+@verb("index", "store", "embedder", "rerank", "tokens")
+@click.argument("beir_dir", type=PATH, help="folder with corpus.jsonl, queries.jsonl and qrels/test.tsv")
+@_MODE
+@click.option("--fusion", metavar="FUSION", help="how hybrid combines its two rankings: weighted (default) or rrf")
+@click.option(
+    "--from-insights",
+    is_flag=True,
+    help="write this folder, from what people opened and judged in the live index, and measure nothing",
+)
+@click.option(
+    "--least", metavar="N", type=WHOLE, default=LEAST, help=f"searches that must have led to a hit (default: {LEAST})"
+)
+@_RERANK
+def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: int, **options: Any) -> Result:
+    """Measure retrieval quality on a BEIR folder, or make one of what people ask."""
+    found = _write_insights(settings, beir_dir, least) if from_insights else _measure(settings, beir_dir, **options)
+    return found, "\n".join(f"{name:>12}  {value}" for name, value in found.items())
+
+
+def _measure(settings: Settings, folder: Path, *, mode: str, fusion: str | None, rerank: bool) -> dict[str, Any]:
+    try:
+        from rag.evaluation import evaluation
+    except ModuleNotFoundError as error:
+        raise SettingsError("eval is not installed: pip install 'pilotlight[eval]'") from error
+    from rag.serving.live import load_embedder, load_reranker
+
+    dataset = read_dataset(folder)
+    if rerank and not settings.rerank_model:
+        raise SettingsError("--rerank needs a cross-encoder: set --rerank-model")
+    plan, *others = models.plans(settings)
+    for each in (plan, *others):
+        models.prepare(each)
+    scores = evaluation.evaluate(
+        dataset,
+        load_embedder(settings),
+        mode=mode,
+        fusion=fusion,
+        tokens=settings.tokens == "yes",
+        reranker=load_reranker(settings) if rerank else None,
+        depth=settings.rerank_depth,
+    )
+    return scores | {"precision": plan.precision, "engine": plan.engine}
+
+
+def _write_insights(settings: Settings, folder: Path, least: int) -> dict[str, Any]:
+    from rag.serving.store_access import chosen_store
+
+    if least < 1:
+        raise SettingsError(f"--least must be from 1, not {least}")
+    try:
+        judged = judged_questions(settings.insights_folder, settings.collection, least)
+        if not settings.store:
+            published(settings)  # says that there is no such collection
+        with closing(chosen_store(settings)) as store, closing(store.open(store.live_id())) as generation:
+            facts = {"collection": settings.collection, "generation": generation.id}
+            return write_dataset(folder, judged, generation.documents(), facts)
+    except (sqlite3.Error, OSError) as error:
+        raise InsightsError(f"what people ask cannot be made into a dataset: {error}") from error
+
+
+@verb("index", "store", "embedder", "rerank", "tokens", "boost", "synonyms")
+@click.argument("a", help="live, the id of a generation, or NAME=VALUE,… of settings; after a generation too")
+@click.argument("b", help="what is compared with it, written likewise")
+@click.option(
+    "--queries",
+    type=PATH,
+    required=True,
+    metavar="DIR",
+    help="BEIR folder with the questions and their answers; of an index, corpus-id is the address of a document",
+)
+def compare(settings: Settings, *, a: str, b: str, queries: Path) -> Result:
+    """Say which of two generations, models or settings answers judged queries better, and which queries."""
+    try:
+        from rag.evaluation import comparison
+    except ModuleNotFoundError as error:
+        raise SettingsError("compare is not installed: pip install 'pilotlight[eval]'") from error
+
+    sides = [comparison.read_side(text, settings, name) for name, text in (("A", a), ("B", b))]
+    if bool(sides[0].generation) != bool(sides[1].generation):
+        raise SettingsError(
+            f"{a} and {b} do not search the same: one is a generation, the other the documents of {queries}; "
+            f"compare two generations, or settings of one, such as live and live,mode=dense"
+        )
+    texts, judgements = read_questions(queries)
+    if sides[0].generation:
+        judgements = comparison.by_document(judgements)
+        searched = _search_index(settings, sides, texts, judgements)
+    else:
+        searched = [_search_corpus(side, queries) for side in sides]
+    (first, run_a), (second, run_b) = searched
+    found = {"a": first, "b": second, **comparison.compare(texts, judgements, run_a, run_b)}
+    return found, comparison.as_text(found)
+
+
+def _search_index(
+    settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: Judgements
+) -> "list[tuple[dict[str, Any], Run]]":
+    from rag.evaluation.comparison import DEPTH, LIVE, missing, relevant, search_index
+    from rag.query.retriever import Retriever
+    from rag.rerank_queue import RerankQueue
+    from rag.serving.live import load_embedder, load_reranker
+    from rag.serving.store_access import chosen_store
+
+    if not settings.store:
+        published(settings)  # says that there is no such collection
+    settings = models.as_built(settings)
+    plan, *_ = models.plans(settings)
+    models.prepare(plan)
+    embedder = load_embedder(settings)
+    searched = []
+    with closing(chosen_store(settings)) as store:
+        live, known = store.live_id(), store.ids()
+        sides = [dataclasses.replace(one, generation=live) if one.generation == LIVE else one for one in sides]
+        for name in (side.generation for side in sides):
+            if name not in known:
+                raise IndexMissing(f"there is no generation {name} in {store.name}; there are: {', '.join(known)}")
+        if len({dataclasses.replace(side, text="") for side in sides}) == 1:
+            raise SettingsError(f"{sides[0].text} and {sides[1].text} are the same: nothing to compare")
+        for side in sides:
+            reranker = load_reranker(side.settings) if side.rerank else None
+            limits = dataclasses.replace(Limits.of(side.settings), max_k=DEPTH)
+            with closing(store.open(side.generation)) as generation:
+                queue = RerankQueue(reranker) if reranker else None
+                retriever = Retriever(generation, embedder, reranker=queue, limits=limits)
+                run = search_index(retriever, texts, judgements, side)
+                facts = {"side": side.text, "generation": generation.id, "documents": generation.document_count}
+                facts |= {"model": settings.model, "precision": plan.precision, "mode": side.mode}
+                facts["missing"] = len(missing(retriever, judgements))
+            searched.append((facts, run))
+    documents = relevant(judgements)
+    if all(facts["missing"] == len(documents) for facts, _ in searched):
+        raise DatasetError(
+            f"neither generation has a document that is judged relevant, such as {(documents or ['none'])[0]}: "
+            "corpus-id in qrels/test.tsv must be the address of a document, as hits have it"
+        )
+    return searched
+
+
+def _search_corpus(side: "Side", folder: Path) -> "tuple[dict[str, Any], Run]":
+    from rag.evaluation.evaluation import search_corpus
+    from rag.serving.live import load_embedder, load_reranker
+
+    dataset, settings = read_dataset(folder), side.settings
+    plan, *others = models.plans(settings)
+    for each in (plan, *(others if side.rerank else [])):
+        models.prepare(each)
+    run = search_corpus(
+        dataset,
+        load_embedder(settings),
+        mode=side.mode,
+        fusion=side.fusion,
+        tokens=settings.tokens == "yes",
+        reranker=load_reranker(settings) if side.rerank else None,
+        depth=settings.rerank_depth,
+    )
+    facts = {"side": side.text, "documents": len(dataset.corpus), "model": settings.model, "mode": side.mode}
+    return facts | {"precision": plan.precision, "engine": plan.engine}, run

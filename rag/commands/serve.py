@@ -1,0 +1,254 @@
+"""`serve`, `mcp` and `keys`: a running server of pages or tools, and the keys to it."""
+
+import dataclasses
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from importlib import import_module
+from typing import Any, NoReturn
+from urllib.parse import parse_qsl
+
+import click
+
+from embedder.errors import PilotlightError
+from rag.commands.verb import WHOLE, Result, one_of, verb
+from rag.errors import KeysError, RagError, SettingsError
+from rag.query.filters import parameters_of
+from rag.serving.api_keys import Key, KeyFile, check_exposure, scope_fields
+from rag.serving.scope import Part, Scope, reader_names
+from rag.settings import Settings
+
+MOST_WORKERS = 16  # by default; each holds the vectors in memory, and a larger machine gives each more threads instead
+
+
+@verb(
+    "index",
+    "store",
+    "embedder",
+    "rerank",
+    "serve",
+    "page",
+    "access",
+    "users",
+    "answers",
+    "insights",
+    without=("collection",),
+    prints=False,
+)
+def serve(settings: Settings) -> Result | None:
+    """Check that there is something to serve, then become the server. Returns only where there is not."""
+    gc.disable()  # until all is imported: nothing of that is garbage
+    from multiprocessing import get_context
+
+    from embedder import cpu
+    from rag.answer.endpoint import Endpoint
+    from rag.commands import models
+
+    check_exposure(settings)
+    if settings.answer_url:
+        Endpoint.of(settings)  # says what is wrong with it
+    settings = models.as_built(settings)
+    plans = models.plans(settings)
+    plan = plans[0]
+    with models.verifying(plans):
+        from rag.serving import preflight
+    settings = preflight.in_one_process(settings)
+    # In a process of its own: what libraries open does not survive the fork of the workers.
+    check = get_context("fork").Process(target=_check, args=(preflight.check_servable, settings, plan.fingerprint))
+    check.start()
+    become_server: Callable[[], NoReturn] = import_module("web.server.__main__").main
+    check.join()
+    if check.exitcode and check.exitcode < 0:
+        raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")
+    if check.exitcode:
+        sys.exit(2)  # it has said why
+    for each in plans:
+        models.prepare(each)  # compiles once, here, and not in every worker
+    settings = share_cores(settings, plan.engine, cpu.detect().cores)
+    settings = dataclasses.replace(settings, engine=plan.engine, precision=plan.precision)  # not auto, in its status
+    os.environ.update(settings.as_environment())
+    become_server()
+
+
+def share_cores(settings: Settings, engine: str, cores: int) -> Settings:
+    """Return settings with `workers` and `threads` resolved for serving; what was set stays as it was.
+
+    The native engine gets one thread for each worker: threads of one call wait for each other, so they stall where
+    anything else runs on their cores, and Python is busy for about as long as the model is. Packages of the other
+    engines are compiled for a number of threads, and the index was built with the package for all cores.
+    """
+    workers, threads = settings.workers, settings.threads
+    if engine == "native":
+        workers = workers or (max(1, cores // threads) if threads else min(cores, MOST_WORKERS))
+        threads = threads or max(1, cores // workers)
+    else:
+        workers = workers or max(1, cores // (threads or cores))
+    return dataclasses.replace(settings, workers=workers, threads=threads)
+
+
+def _check(check: Callable[[Settings, Mapping[str, object]], None], *arguments: Any) -> None:
+    try:
+        check(*arguments)
+    except PilotlightError as error:
+        print(f"pilotlight: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+@verb("index", "store", "embedder", "rerank", "insights", prints=False)
+@click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
+@click.option(
+    "--http", "port", metavar="PORT", type=WHOLE, help="listen on this port of 127.0.0.1 (default: use standard input)"
+)
+def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result | None:
+    """Offer the tools of `rag.adapters.mcp` on the index, or on a server, until the caller ends."""
+    try:
+        from rag.adapters import mcp as tools
+    except ModuleNotFoundError as error:
+        raise SettingsError("mcp is not installed: pip install 'pilotlight[mcp]'") from error
+
+    with ExitStack() as stack:
+        if server is not None:
+            from rag.client.client import Client
+
+            library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
+        else:
+            from rag.commands import models
+            from rag.insights.recorder import Recorder
+            from rag.serving.live import LiveRetriever
+
+            if not settings.store:
+                models.published(settings)
+            settings = models.as_built(settings)
+            for plan in models.plans(settings):
+                models.prepare(plan)
+            retriever = LiveRetriever(settings)
+            retriever.start()
+            stack.callback(retriever.close)
+            recorder = Recorder(settings) if settings.insights else None
+            if recorder:
+                recorder.start()
+                stack.callback(recorder.close)
+            library = tools.LocalLibrary(retriever, recorder)
+        offered = tools.make_server(library, settings.collection)
+        if port is None:
+            tools.serve_stdio(offered)
+            return None
+        try:
+            tools.serve_http(offered, port)
+        except (OSError, OverflowError) as error:
+            raise SettingsError(f"cannot listen on {tools.HOST} port {port}: {error}") from error
+    return None
+
+
+@verb("index", "keys", without=("collection",))
+@click.argument("action", type=one_of("add", "list", "remove"), help="add, list or remove")
+@click.argument("name", required=False, help="name of the key, such as who uses it")
+@click.option(
+    "--role", metavar="ROLE", default="read", help="what it allows: read (default), or write, which includes read"
+)
+@click.option(
+    "--origin",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="site whose pages show the key, such as https://docs.example.org: it is good for searches from there alone; "
+    "may be repeated",
+)
+@click.option(
+    "--collection",
+    "collections",
+    metavar="NAME",
+    multiple=True,
+    help="collection that the key is for: nothing else is there for it; may be repeated",
+)
+@click.option(
+    "--filter",
+    "filters",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="which documents the key may see, such as meta.team=payments or path=/docs; may be repeated; not with the "
+    "role write",
+)
+@click.option(
+    "--scope",
+    "scopes",
+    metavar="SCOPE",
+    multiple=True,
+    help="what the key may see besides, such as 'collection=wiki&meta.team=ops'; may be repeated",
+)
+@click.option(
+    "--user",
+    "users",
+    metavar="NAME",
+    multiple=True,
+    help="user in whose name the key sees documents with an access list; may be repeated",
+)
+@click.option("--group", "groups", metavar="NAME", multiple=True, help="the same for a group; may be repeated")
+@click.option("--stdin", "from_stdin", is_flag=True, help="read the key from standard input instead of generating one")
+def keys(
+    settings: Settings,
+    *,
+    action: str,
+    name: str | None,
+    role: str,
+    origins: tuple[str, ...],
+    collections: tuple[str, ...],
+    filters: tuple[str, ...],
+    scopes: tuple[str, ...],
+    users: tuple[str, ...],
+    groups: tuple[str, ...],
+    from_stdin: bool,
+) -> Result:
+    """Make, list or remove keys of the server."""
+    from rag.commands.search import read_filter
+
+    file = KeyFile(settings.keys_file)
+    if action == "list":
+        keys = file.read()
+        lines = []
+        for key in keys:
+            said = " ".join([*key.origins, *_said(key.scope)])
+            lines.append(f"{key.name:<24}  {key.role:<5}  {key.created}  {said}".rstrip())
+        return {"keys": [_facts(key) for key in keys]}, "\n".join(lines) or "there are no keys"
+    if name is None:
+        raise KeysError(f"keys {action} needs the NAME of a key")
+    if action == "remove":
+        key = file.remove(name)
+        return _facts(key), f"removed key {key.name}"
+    given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
+    wanted = read_filter(filters)
+    first = [Part(frozenset(collections) or None, wanted)] if collections or wanted or not scopes else []
+    readers = reader_names(users, groups) if users or groups else None
+    scope = Scope(tuple(dataclasses.replace(part, readers=readers) for part in (*first, *map(_part, scopes))))
+    shown = file.add(name, role, given, origins, scope)
+    made = next(key for key in file.read() if key.name == name)
+    text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
+    return {**_facts(made), "key": shown}, text
+
+
+def _part(text: str) -> Part:
+    """Read a --scope. Raises KeysError or FilterError."""
+    from rag.commands.search import read_filter
+
+    try:
+        pairs = parse_qsl(text or "&", keep_blank_values=True, strict_parsing=True)
+    except ValueError as error:  # an empty one would be everything
+        raise KeysError(f"--scope {text[:80]!r} must be like collection=wiki&meta.team=ops") from error
+    collections = frozenset(value for name, value in pairs if name == "collection")
+    return Part(collections or None, read_filter([f"{name}={value}" for name, value in pairs if name != "collection"]))
+
+
+def _said(scope: Scope) -> Iterator[str]:
+    """Yield the parts of a scope as options name them, with `or` between two."""
+    for place, part in enumerate(scope.parts):
+        yield from ["or"] if place else []
+        yield from sorted(part.collections or ())
+        yield from (f"{name}={value}" for name, value in parameters_of(part.filter))
+        yield from sorted(part.readers or ())
+
+
+def _facts(key: Key) -> dict[str, Any]:
+    fields = {"name": key.name, "role": key.role, "created": key.created, "origins": list(key.origins)}
+    return fields | scope_fields(key.scope)
