@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -34,15 +32,6 @@ def test_index_json(source, tmp_path):
     assert (full["published"], full["embedded"], full["carried"]) == (True, 0, report["chunks"])
 
 
-def test_index_without_a_source_reads_the_same_again(tmp_path):
-    (tmp_path / "s").mkdir()
-    write_pages(tmp_path / "s", ["vacuum.md"])
-    first = json.loads(run("index", tmp_path / "s", "--index", tmp_path / "i", "--json").stdout)
-    write_pages(tmp_path / "s")
-    again = json.loads(run("index", "--index", tmp_path / "i", "--json").stdout)
-    assert (first["documents"], again["documents"]) == (1, len(PAGES))
-
-
 def test_sources_are_added_and_removed(tmp_path):
     for name in ("vacuum.md", "partial.md"):
         (tmp_path / name).write_text(PAGES[name])
@@ -57,36 +46,6 @@ def test_sources_are_added_and_removed(tmp_path):
     refused(run("index", "--add", *where), "--add needs a source")
 
 
-def test_a_folder_is_watched_until_the_process_is_told_to_stop(tmp_path):
-    (tmp_path / "s").mkdir()
-    write_pages(tmp_path / "s", ["vacuum.md"])
-    where = ("--index", str(tmp_path / "i"))
-    line = [
-        sys.executable,
-        "-m",
-        "rag.commands.cli",
-        "index",
-        "--watch",
-        "--quiet",
-        "--json",
-        str(tmp_path / "s"),
-        *where,
-    ]
-    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        first = process.stderr.readline()
-        assert "default: 1 new" in first
-        write_pages(tmp_path / "s")
-        assert "default: 2 new, 0 changed, 0 gone, 1 unchanged" in process.stderr.readline()
-    finally:
-        process.terminate()
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
-    assert json.loads(out) == {"runs": 2, "published": 2, "failed": 0}
-    refused(run("index", "--watch", "https://example.org/", *where), "--watch is for folders and files")
-
-
 def test_a_configuration_file(tmp_path):
     (tmp_path / "notes").mkdir()
     write_pages(tmp_path / "notes", ["vacuum.md"])
@@ -99,15 +58,6 @@ def test_a_configuration_file(tmp_path):
     assert hit["metadata"] == {"team": "core"}
     file.write_text("[setting]")
     refused(run("doctor", "--config", file), "unknown name 'setting', did you mean settings?")
-
-
-def test_sources(index, source):
-    report = json.loads(run("sources", "--index", index, "--json").stdout)
-    [listed] = report["sources"]
-    assert (listed["source"], listed["kind"], listed["documents"]) == (str(source), "folder", len(PAGES))
-    assert run("sources", "--index", index).stdout.splitlines()[0].split() == [
-        *("source", "kind", "documents", "chunks", "fetched", "modified", "settings")
-    ]
 
 
 def test_verify(index, tmp_path):
@@ -129,17 +79,17 @@ def test_verify(index, tmp_path):
 def test_generations_are_listed_and_gone_back_to(source, tmp_path):
     where = ("--index", tmp_path / "i", "--json")
     ids = [json.loads(run("index", source, "--full", *where).stdout)["generation"] for _ in range(2)]
-    listed = json.loads(run("generations", *where).stdout)["generations"]
+    listed = json.loads(run("rollback", *where).stdout)["generations"]
     assert [(item["id"], item["live"], item["documents"]) for item in listed] == [(ids[1], True, 3), (ids[0], False, 3)]
-    assert json.loads(run("rollback", *where).stdout) == {
+    assert json.loads(run("rollback", "previous", *where).stdout) == {
         "collection": "default",
         "generation": ids[0],
         "before": ids[1],
     }
-    text = run("generations", "--index", tmp_path / "i").stdout.splitlines()
+    text = run("rollback", "--index", tmp_path / "i").stdout.splitlines()
     assert text[0].split() == ["generation", "created", "documents", "chunks", "MB"]
     assert [line.startswith("*") for line in text[1:]] == [False, True]
-    refused(run("rollback", *where), "no generation older")
+    refused(run("rollback", "previous", *where), "no generation older")
     refused(run("rollback", "nonsense", *where), "there is no generation 'nonsense'")
 
 
@@ -152,7 +102,7 @@ def test_export_and_import(index, tmp_path):
     found = json.loads(run("search", "vacuum", *where, "--json").stdout)
     assert found["generation"] == exported["generation"]
     precision = {"bf16": "fp32"}.get(precision_of(index), "bf16")
-    engine = ("--engine", "eager", "--precision", precision, "--other-models", "off")
+    engine = ("--engine", "eager", "--precision", precision)
     assert "warning: serve will refuse it" in run("import", tmp_path / "a.tgz", *where, *engine).stdout
     (tmp_path / "a.tgz").write_bytes(b"garbage")
     refused(run("import", tmp_path / "a.tgz", *where), "cut short")
@@ -168,17 +118,12 @@ def test_collections(source, tmp_path):
     refused(run("search", "x", *where), "no collection 'default'; there are: manuals")
     refused(run("index", *where, "--collection", "faq"), "no collection 'faq'; there are: manuals")
     refused(run("index", source, *where, "--collection", "../up"), "cannot be called '../up'")
-    refused(run("drop", "manuals", *where), "confirm with --yes")
-    refused(run("drop", "faq", "--yes", *where), "no collection 'faq'; there are: manuals")
-    assert json.loads(run("drop", "manuals", "--yes", *where, "--json").stdout) == {"dropped": "manuals"}
+    refused(run("collections", "--drop", "manuals", *where), "confirm with --yes")
+    refused(run("collections", "--drop", "faq", "--yes", *where), "no collection 'faq'; there are: manuals")
+    assert json.loads(run("collections", "--drop", "manuals", "--yes", *where, "--json").stdout) == {
+        "dropped": "manuals"
+    }
     refused(run("collections", *where), "there is no index")
-
-
-def test_a_filter(index):
-    answer = json.loads(
-        run("search", "vacuum", "--index", index, "--filter", "content_type=text/html", "--json").stdout
-    )
-    assert [hit["title"] for hit in answer["hits"]] == ["Durability"]
 
 
 def precision_of(index):
@@ -196,7 +141,7 @@ def test_search(index):
 def test_doctor(index, tmp_path):
     report = json.loads(run("doctor", "--index", index, "--json").stdout)
     assert report["index"]["documents"] == len(PAGES)
-    assert report["embedder"]["package"]
+    assert report["embedder"]["engine"]
     assert not [w for w in report["warnings"] if "index" in w]
     warned = run("doctor", "--index", tmp_path / "none", "--engine", "eager").stdout
     assert "there is no index" in warned
@@ -208,36 +153,25 @@ def test_doctor(index, tmp_path):
     [
         (["search", "", "--index", "INDEX"], "query is empty"),
         (["search", "x", "--index", "INDEX", "-k", "0"], "k must be"),
-        (["search", "x", "--index", "INDEX", "-k", "1000000000"], "k must be"),
         (["search", "x", "--index", "INDEX", "--mode", "psychic"], "mode must be"),
         (["search", b"x\xff", "--index", "INDEX"], "not valid Unicode"),
         (["search", "x" * 100_000, "--index", "INDEX"], "at most 10000"),
-        (["search", "x", "--index", "INDEX", "--filter", "english"], "--filter must be KEY=VALUE"),
-        (["search", "x", "--index", "INDEX", "--filter", "colour=red"], "--filter has no key 'colour'"),
-        (["search", "x", "--index", "INDEX", "--filter", "from=soon"], "--filter from must be a day"),
         (["search", "x", "--index", "INDEX", "--diversity", "7"], "diversity"),
         (["search", "x", "--index", "INDEX", "--collection", "faq"], "no collection 'faq'; there are: default"),
         (["verify", "--index", "TMP/none"], "there is no index"),
-        (["generations", "--index", "TMP/none"], "there is no index"),
-        (["sources", "--index", "TMP/none"], "there is no index"),
         (["rollback", "--index", "TMP/none"], "there is no index"),
-        (["export", "TMP/a.tar", "--index", "TMP/none"], "there is no index"),
         (["import", "TMP/a.tar", "--index", "TMP/i"], "cannot read"),
-        (["remove", "x", "--index", "TMP/none"], "there is no index"),
-        (["drop", "default", "--yes", "--index", "INDEX"], "cannot be dropped"),
+        (["collections", "--drop", "default", "--yes", "--index", "INDEX"], "cannot be dropped"),
         (["search", "x", "--index", "TMP/none"], "there is no index"),
         (["search", "x", "--index", "INDEX", "--precision", "fp8"], "--precision must be one of"),
-        (["search", "x", "--index", "INDEX", "--threads", "two"], "--threads must be a whole number"),
         (["search", "x", "--index", "INDEX", "--model", "TMP/none"], "no model at"),
         (["serve", "--index", "TMP/none"], "there is no index"),
-        (["serve", "--index", "INDEX", "--port", "0"], "--port must be from 1"),
         (["index", "--index", "TMP/none"], "there is no index"),
         (["index", "TMP/no-such-folder", "--index", "TMP/i"], "no-such-folder"),
         (["index", "TMP/empty", "--index", "TMP/i"], "no"),
         (["index", "ftp://example.org/", "--index", "TMP/i"], "name an http or https address"),
         (["index", "http://127.0.0.1:PORT/", "--index", "TMP/i"], "--allow-private"),
         (["index", "http://127.0.0.1:PORT/", "--allow-private", "--index", "TMP/i"], "127.0.0.1"),
-        (["eval", "TMP/empty"], "corpus.jsonl: No such file"),
     ],
 )
 def test_bad_input(arguments, told, index, tmp_path):
@@ -254,9 +188,9 @@ def test_bad_input(arguments, told, index, tmp_path):
     refused(run(*map(fill, arguments)), told)
 
 
-def test_an_index_of_another_precision_is_refused_by_field_where_no_other_is_allowed(index):
+def test_an_index_of_another_precision_is_refused_by_field(index):
     other = {"bf16": "fp32", "fp32": "bf16"}
-    settings = ("--precision", other[precision_of(index)], "--engine", "eager", "--other-models", "off")
+    settings = ("--precision", other[precision_of(index)], "--engine", "eager")
     for verb in (["search", "x"], ["serve"]):
         refused(run(*verb, "--index", index, *settings), "precision: index")
     told = "was built with a different embedder than the settings name (precision)"
@@ -272,8 +206,3 @@ def test_a_truncated_file_is_named(index, tmp_path, name):
     victim.write_bytes(victim.read_bytes()[:-50])
     for verb in (["search", "x"], ["serve"]):
         refused(run(*verb, "--index", copy), name)
-
-
-def test_no_traceback_when_the_reader_leaves(index):
-    done = run("search", "vacuum", "--index", index, PYTHONUNBUFFERED="1")
-    assert done.returncode == 0

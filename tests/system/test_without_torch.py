@@ -97,12 +97,12 @@ def test_it_serves(bare: Path, index: Path) -> None:
     ],
 )
 def test_what_is_missing_is_told_in_one_line(
-    bare: Path, packaged_model: Path, tmp_path: Path, flags: list[str], told: str
+    bare: Path, index: Path, packaged_model: Path, tmp_path: Path, flags: list[str], told: str
 ) -> None:
     electra = shutil.copytree(packaged_model, tmp_path / "electra")
     change(electra / "config.json", model_type="electra")
     arguments = [str(electra) if flag == "ELECTRA" else flag for flag in flags]
-    done = run("warm", *arguments, "--cache-dir", tmp_path, python=bare)
+    done = run("search", "x", "--index", index, *arguments, "--cache-dir", tmp_path, python=bare)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert told in line
