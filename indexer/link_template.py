@@ -8,7 +8,7 @@ from indexer.urls import has_user, normalise
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _FIELDS = frozenset({"path", "ref", "commit", "line"})
-_LINE = re.compile(r"L(\d+)")  # anchors of programs, see `indexer.read.files.source_code`
+_LINE = re.compile(r"L(\d+)")  # anchors of programs, see `indexer.read.files.text`
 
 
 class LinkTemplate:

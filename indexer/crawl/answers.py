@@ -12,9 +12,9 @@ import httpx
 
 from indexer.encodings import is_text
 from indexer.errors import FetchError
+from indexer.read.extraction import language_of
 from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
-from indexer.read.links.refresh import refresh_in
-from indexer.read.metadata import language_of
+from indexer.read.links.page_links import refresh_in
 from indexer.records import Page
 from indexer.urls import normalise, origin
 

@@ -8,16 +8,23 @@ import bz2
 import gzip
 import io
 import lzma
+import mimetypes
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from email import policy
+from email.message import EmailMessage, Message
+from email.parser import BytesParser
+from pathlib import PurePosixPath
 from typing import IO, BinaryIO, cast
 from urllib.parse import quote
 
 from indexer.errors import ParseError
+from indexer.read.files.mail import content_of, is_shown, is_signature, parts_of
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
 from indexer.read.office.zipped import DAMAGED
 from indexer.read.reader_process import borrowed
@@ -197,3 +204,110 @@ def unwanted(name: str, no_images: str) -> str:
     if refusal := refusal_of(name, no_images):
         return refusal
     return "an archive in an archive" if reader_of(content_type_of(name) or "") == CONTAINER else ""
+
+
+_FORWARDED = "message/rfc822"
+_DEEPEST = 10  # messages in messages
+_AS_IT_CAME = policy.default.clone(refold_source="none")  # folding a long parameter anew may never end
+_TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # what headers make the parser trip over
+
+
+def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
+    """Yield the attachments of a message, in its order; runs in the reader process. For `no_images` see `expand`.
+
+    Raises:
+        ParseError: there is more than an archive may hold.
+    """
+    message = BytesParser(policy=_AS_IT_CAME).parsebytes(body)
+    budget = Budget(len(body))
+    names: set[str] = set()
+    todo: list[tuple[Message, str]] = [(message, "")]
+    while todo:
+        outer, folder = todo.pop()
+        for part in _attached(outer):
+            budget.member()
+            name = _unique_name(f"{folder}{_file_name(part)}", names)
+            inner = _forwarded(part)
+            try:
+                data = inner.as_bytes() if inner is not None else content_of(part)
+            except _TROUBLE:
+                yield Member(name, failed="damaged in the message")
+                continue
+            budget.spend(len(data))
+            if reason := unwanted(name, no_images):
+                yield Member(name, skipped=reason)
+            elif len(data) > max_bytes:
+                yield Member(name, failed=f"larger than {max_bytes:,} bytes")
+            else:
+                yield Member(name, data)
+            if inner is not None:
+                if folder.count("/") >= _DEEPEST:
+                    raise ParseError(f"more than {_DEEPEST} messages in one another")
+                todo.append((inner, f"{name}/"))
+
+
+def _attached(message: Message) -> Iterator[Message]:
+    """Parts that are neither text of the message, nor parts of another one in it, nor signatures."""
+    shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
+    todo: list[Message] = [message]
+    while todo:
+        part = todo.pop()
+        if part.get_content_maintype() == "multipart":
+            todo.extend(reversed(parts_of(part)))
+        elif part is not shown and not is_shown(part) and not is_signature(part) and _file_name(part):
+            yield part
+
+
+def _forwarded(part: Message) -> Message | None:
+    """Return the message that a part is, also where it was packed like a file, against the rules."""
+    parts = parts_of(part) if part.get_content_type() == _FORWARDED else []
+    if not parts:
+        return None
+    packing = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
+    if packing in ("base64", "quoted-printable") and not parts[0].keys():
+        parts[0]["Content-Transfer-Encoding"] = packing
+        return BytesParser(policy=_AS_IT_CAME).parsebytes(content_of(parts[0]))
+    return parts[0]
+
+
+def _file_name(part: Message) -> str:
+    """Name of the file that a part is; one without a name gets that of its kind, and what is no file has none."""
+    kind = part.get_content_type()
+    try:
+        name = PurePosixPath((part.get_filename() or "").replace("\\", "/")).name
+        is_file = kind == _FORWARDED or part.get_content_disposition() == "attachment"
+    except _TROUBLE:
+        name, is_file = "", True
+    if kind == _FORWARDED:
+        return f"{name.removesuffix('.eml') or 'message'}.eml"
+    return name or (f"attachment{mimetypes.guess_extension(kind) or ''}" if is_file else "")
+
+
+def _unique_name(name: str, names: set[str]) -> str:
+    """The name, with a number if another file has it."""
+    path, number = PurePosixPath(name), 1
+    while name in names:
+        number += 1
+        name = str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
+    names.add(name)
+    return name
+
+
+_PIECE = 1 << 16  # bytes unpacked at once
+
+
+def unpacked(body: bytes) -> bytes:
+    """Unpack a document, of one member; raises ParseError if it is damaged, or grows more than archives may."""
+    budget, pieces = Budget(len(body)), []
+    stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        while not stream.eof:
+            piece = stream.decompress(body, _PIECE)
+            body = stream.unconsumed_tail
+            if not piece and not body and not stream.eof:
+                raise ParseError("truncated or damaged: it is packed with gzip and ends too soon")
+            budget.spend(len(piece))
+            pieces.append(piece)
+    except zlib.error as error:
+        raise ParseError("truncated or damaged: it is not a gzip file") from error
+    return b"".join(pieces)

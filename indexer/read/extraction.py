@@ -7,16 +7,16 @@ checked, and every text is cleaned of invisible characters here, once for all fo
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 
 from indexer import notes
 from indexer.decoding import one_line, shorten, visible
 from indexer.errors import ParseError
+from indexer.filter import MOST_VALUES, folded, is_day, primary_language
 from indexer.read.access_list import checked_names
-from indexer.read.language import detect
-from indexer.read.metadata import collect, day_of, language_of
-from indexer.records import Declared, Section, Whole
-from indexer.records import Extraction as Extraction  # for the readers
+from indexer.records import Declared, Extraction, Section, Whole
 
 _DEEPEST = 12  # headings in a path
 _LONGEST_HEADING = 200  # characters
@@ -30,6 +30,7 @@ _SPACE = re.compile(r"\s+")
 
 def to_json(content: Extraction) -> dict[str, Any]:
     """Return lists, dictionaries and texts that `from_json` understands."""
+    text = "\n".join(section.text for section in content.sections)
     return {
         "title": content.title,
         "sections": [
@@ -41,7 +42,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
         "metadata": {name: list(values) for name, values in content.declared.metadata.items()},
         "access": content.declared.access,
         "is_link_list": content.is_link_list,
-        "detected": _detect(content),
+        "detected": None if content.declared.language else detect_language(text),
         "scanned": content.scanned,
         "notes": (*content.notes, *notes.take()),
     }
@@ -55,10 +56,6 @@ def _first(sections: Iterable[Section]) -> Iterator[Section]:
             return
         yield section if len(section.text) <= left else replace(section, text=section.text[:left])
         left -= len(section.text) + _SECTION
-
-
-def _detect(content: Extraction) -> str | None:
-    return None if content.declared.language else detect("\n".join(section.text for section in content.sections))
 
 
 def clean_notes(found: object) -> tuple[str, ...]:
@@ -135,3 +132,75 @@ def _wholes(wholes: Any, length: int) -> tuple[Whole, ...]:
         if isinstance(start, int) and isinstance(end, int) and after <= start < end <= length:
             found.append(Whole(start, end, None if head is None else visible(head)))
     return tuple(found)
+
+
+LONGEST_NAME = 64  # characters; what is longer is left out, since half a value would match nothing
+LONGEST_VALUE = 256
+_NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
+
+
+def language_of(tag: str | None) -> str | None:
+    """Return the primary subtag of a language tag in lower case, or None where it names no language."""
+    language = primary_language((tag or "").strip())
+    return None if language in _NO_LANGUAGE else language
+
+
+def day_of(moment: str | None) -> str | None:
+    """Return the day of an ISO 8601 or HTTP date as YYYY-MM-DD, as it is written there, or None where it is neither."""
+    moment = (moment or "").strip()
+    if iso := _DAY.match(moment):
+        return iso[0] if is_day(iso[0]) else None
+    try:
+        return parsedate_to_datetime(moment).date().isoformat()
+    except (TypeError, ValueError, IndexError, OverflowError):  # whatever the parser trips over
+        return None
+
+
+def first_day(moments: Iterable[str | None]) -> str | None:
+    """Return the day of the first of several dates that can be read."""
+    return next((day for moment in moments if (day := day_of(moment))), None)
+
+
+def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    """Group values by name, in the order given; blank and overlong ones, and those past the limits, are left out."""
+    found: dict[str, list[str]] = {}
+    for name, value in ((folded(visible(name)), folded(visible(value))) for name, value in pairs):
+        if not 0 < len(name) <= LONGEST_NAME or not 0 < len(value) <= LONGEST_VALUE:
+            continue
+        if name not in found and len(found) == MOST_VALUES:
+            continue
+        values = found.setdefault(name, [])
+        if value not in values and len(values) < MOST_VALUES:
+            values.append(value)
+    return {name: tuple(values) for name, values in found.items()}
+
+
+_READ = 4_000  # characters; more would not change the answer
+_FIRST = 1_000  # of these, characters that mostly are enough
+_SHORTEST = 40  # characters; a guess from less is worth nothing
+_CONFIDENT = 0.8  # of 1; below it are code, tables and mixtures
+_SURE = 0.95  # of 1: reading on would not change it
+
+
+def detect_language(text: str) -> str | None:
+    """Return the two- or three-letter code of the language a text is in, or None where that is not plain."""
+    if len(text) < _SHORTEST:
+        return None
+    language, confidence = _identifier().classify(text[:_FIRST])
+    if confidence < _SURE and len(text) > _FIRST:
+        language, confidence = _identifier().classify(text[:_READ])
+    return language_of(language) if confidence >= _CONFIDENT else None
+
+
+def load_language_model() -> None:
+    """Load the model now, and use it once: it writes files and sets memory aside for that, which it may not later."""
+    detect_language("Loading it is half of what there is to do. " * 100)
+
+
+@cache
+def _identifier() -> Any:
+    # imported here: its model takes a third of a second and 100 MB, which is for the processes that read documents
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -6,6 +6,7 @@ standard output, and a socket that stands for it. When the build closes its end 
 when the reader has ended, its exit code comes back.
 """
 
+import json
 import os
 import select
 import signal
@@ -15,8 +16,9 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack, suppress
+from typing import Any, Protocol
 
-from indexer.read.isolation.confinement import hide
+from indexer.read.confinement import hide
 
 REQUEST = struct.Struct("!Q")  # bytes of memory; the name of an engine follows
 LONGEST_REQUEST = 8_192  # bytes
@@ -142,3 +144,53 @@ class ForkServer:
         if self._process is not None and self._owner == os.getpid():  # else it is that of whoever forked this process
             self._process.wait()
         self._process, self._control, self._owner = None, None, os.getpid()
+
+
+_LENGTHS = struct.Struct("!II")  # bytes of the object, bytes after it
+_LONGEST_OBJECT = 64_000_000  # bytes
+
+
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+    def flush(self) -> None: ...
+
+
+class _Source(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class BrokenMessage(Exception):
+    """The bytes are no message, or too long a one."""
+
+
+def write_message(file: _Sink, fields: dict[str, Any], body: bytes = b"") -> None:
+    """Send one message."""
+    text = json.dumps(fields).encode()
+    file.write(_LENGTHS.pack(len(text), len(body)))
+    file.write(text)
+    file.write(body)
+    file.flush()
+
+
+def read_message(file: _Source, longest_body: int) -> tuple[dict[str, Any], bytes] | None:
+    """Receive one message, or None where the other side has ended.
+
+    Raises:
+        BrokenMessage: it is no message, or one too long.
+    """
+    head = file.read(_LENGTHS.size)
+    if len(head) < _LENGTHS.size:
+        return None
+    length, after = _LENGTHS.unpack(head)
+    if length > _LONGEST_OBJECT or after > longest_body:
+        raise BrokenMessage("more text than a document may have")
+    text, body = file.read(length), file.read(after)
+    if len(text) < length or len(body) < after:
+        return None
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BrokenMessage("the reader process returned invalid data") from error
+    if not isinstance(fields, dict):
+        raise BrokenMessage("the reader process returned invalid data")
+    return fields, body

@@ -1,6 +1,5 @@
 """Which kinds of documents are read, by media type and by the end of a name."""
 
-import re
 from pathlib import PurePosixPath
 
 _CODE = {  # media type: suffixes
@@ -31,7 +30,6 @@ _READERS = {  # reader: media type: suffixes
     "mdx": {"text/mdx": ".mdx"},
     "plain": {"text/plain": ".txt"},
     "restructured": {"text/x-rst": ".rst", "text/prs.fallenstein.rst": ""},
-    "man": {"text/troff": ""},  # files are told by _MANUAL
     "pdf": {"application/pdf": ".pdf"},
     "word": {f"{_OFFICE}.wordprocessingml.document": ".docx"},
     "slides": {f"{_OFFICE}.presentationml.presentation": ".pptx"},
@@ -71,8 +69,6 @@ _IMAGES = {  # read by OCR, and by nothing else
 _KINDS = (*_READERS.items(), ("scans", _IMAGES))
 _READER_OF = {kind: reader for reader, kinds in _KINDS for kind in kinds}
 _TYPE_OF = {suffix: kind for _, kinds in _KINDS for kind, suffixes in kinds.items() for suffix in suffixes.split()}
-# ls.1, SSL_read.3ssl: no version (1.2.1), library (libz.so.1) or log that was put away (boot.log.1)
-_MANUAL = re.compile(r"(?!.*\.(?:so|log)\.)(?!.*\d\.\d).*[^.\d]\d*\.[1-9][a-z]{0,4}")
 _NAMED = frozenset({"markdown", "mdx", "restructured", "csv_text", "json_text", "notebook", "mail", "source_code"})
 
 CONTAINER = "container"  # reader of archives, which hold documents and are none
@@ -84,19 +80,22 @@ SCANS = "scans"  # reader of pages that are pictures
 OCR_OFF = "OCR is off"  # why images are not read where nobody says otherwise
 LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
 MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
-MODULES = {  # below `indexer.read`: reader: module that reads what strangers wrote
-    **{name: f"files.{name}" for name in _READERS},
-    **{name: f"markup.{name}" for name in ("markdown", "mdx", "restructured")},
-    **{name: f"office.{name}" for name in ("epub", "sheets", "slides", "word")},
-    "pdf": "pdf.document",
-    HTML: "html.main_content",
-    PAGE: "links.page_parts",
-    LISTING: "links.listed_links",
-    CONTAINER: CONTAINER,
-    ATTACHMENTS: ATTACHMENTS,
+FUNCTIONS = {  # below `indexer.read`: the module and function that read what strangers wrote, by reader
+    **{name: f"files.text:read_{name}" for name in ("plain", "source_code", "notebook")},
+    "json_text": "files.text:read_json",
+    "csv_text": "files.separated:read_csv",
+    "mail": "files.mail:read",
+    **{name: f"markup.{name}:read" for name in ("markdown", "mdx", "restructured")},
+    **{name: f"office.{name}:read" for name in ("epub", "sheets", "slides", "word")},
+    "pdf": "pdf.document:read",
+    HTML: "html.main_content:read",
+    PAGE: "links.page_links:parts",
+    LISTING: "links.listed_links:find",
+    CONTAINER: "container:members",
+    ATTACHMENTS: "container:attachments",
 }
-OCR_MODULES = {SCANS: "ocr.scans"}  # the same, but loaded only when there is a page for it
-PACKED_READERS = _NAMED | {HTML, "plain", "man"}  # readers of formats that folders may have packed with gzip
+GZIP = b"\x1f\x8b"  # first bytes of a packed file
+PACKED_READERS = _NAMED | {HTML, "plain"}  # readers of formats that folders may have packed with gzip
 TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs, and images decoration.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
@@ -110,7 +109,7 @@ def content_type_of(name: str) -> str | None:
     if known is None and path.suffix == ".gz":
         packed = content_type_of(path.stem)
         return packed if packed is not None and _READER_OF[packed] in PACKED_READERS else None
-    return "text/troff" if known is None and _MANUAL.fullmatch(path.name) else known
+    return known
 
 
 def refusal_of(name: str, no_images: str = OCR_OFF) -> str:

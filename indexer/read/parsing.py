@@ -14,10 +14,11 @@ from urllib.parse import unquote, urlsplit
 from indexer.decoding import is_binary, visible
 from indexer.errors import ParseError
 from indexer.link_template import line_anchor
-from indexer.read.extraction import Extraction, from_json
+from indexer.read.extraction import day_of, from_json
 from indexer.read.formats import (
     CONTAINER,
     CONTENT_TYPES,
+    GZIP,
     HTML,
     PACKED_READERS,
     PAGE,
@@ -27,13 +28,11 @@ from indexer.read.formats import (
     effective_type,
     reader_of,
 )
-from indexer.read.gzipped import MAGIC
 from indexer.read.html.template import MOST_BLOCKS
-from indexer.read.metadata import day_of
 from indexer.read.ocr.installation import NO_OCR, Ocr
 from indexer.read.ocr.pages import Scans, Spare, count_pages, nobody, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
-from indexer.records import AccessLists, Document, Page, PageBlocks, Reading, Section
+from indexer.records import AccessLists, Document, Extraction, Page, PageBlocks, Reading, Section
 
 __all__ = ["CONTENT_TYPES", "LinkList", "Unwanted", "content_type_of", "parse"]
 
@@ -220,7 +219,7 @@ def _linked(sections: tuple[Section, ...], fragment: str) -> tuple[Section, ...]
 def _is_packed(page: Page, reader: str | None) -> bool:
     """Whether it is a text that is packed with gzip, as folders have them."""
     return (
-        reader in PACKED_READERS and page.body.startswith(MAGIC) and not (page.requested or page.url).startswith("http")
+        reader in PACKED_READERS and page.body.startswith(GZIP) and not (page.requested or page.url).startswith("http")
     )
 
 

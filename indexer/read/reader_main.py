@@ -11,11 +11,10 @@ import pkgutil
 import select
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from docutils.parsers.rst import directives
@@ -23,26 +22,24 @@ from lxml import etree
 
 from indexer import decoding, notes
 from indexer.errors import ParseError
-from indexer.read import language
-from indexer.read.extraction import to_json
-from indexer.read.fork_server import EXIT_CODE, LONGEST_REQUEST, REQUEST
+from indexer.read.confinement import confine, hide
+from indexer.read.container import unpacked
+from indexer.read.extraction import detect_language, load_language_model, to_json
+from indexer.read.fork_server import EXIT_CODE, LONGEST_REQUEST, REQUEST, read_message, write_message
 from indexer.read.formats import (
     ATTACHMENTS,
     CONTAINER,
+    FUNCTIONS,
+    GZIP,
     LISTING,
-    MODULES,
-    OCR_MODULES,
     PACKED_READERS,
     PAGE,
     SCANS,
 )
-from indexer.read.gzipped import MAGIC, unpacked
-from indexer.read.isolation.confinement import confine, hide
-from indexer.read.messages import read_message, write_message
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
-_readers: dict[str, ModuleType] = {}
+_readers: dict[str, Callable[..., Any]] = {}
 _missing: dict[str, str] = {}  # readers that cannot be loaded, and why
 
 
@@ -126,60 +123,60 @@ def serve(memory: int) -> None:
 
 def preload() -> None:
     """Load all that any reader may use: afterwards no file can be opened."""
-    language.load()
+    load_language_model()
     import_module("_strptime")  # which datetime loads when it first reads a date
-    for reader, name in MODULES.items():
+    for reader, place in FUNCTIONS.items():
+        module, _, function = place.partition(":")
         try:
-            _readers[reader] = import_module(f"indexer.read.{name}")
+            _readers[reader] = getattr(import_module(f"indexer.read.{module}"), function)
         except (ImportError, SyntaxError) as error:  # the fault of the installation, not of the document
             _missing[reader] = str(error)
-    decoding.detect_language = language.detect
+    decoding.detect_language = detect_language
     decoding.decode(b"caf\xe9", None)  # which loads what guesses encodings
     for _ in answer("restructured", None, b""):  # docutils loads its parts by name, when it first needs them
         pass
     for package in (email, encodings, directives):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             with suppress(ImportError):  # encodings of other systems
-                import_module(module.name)
+                import_module(found.name)
 
 
 def load_ocr(engine: str) -> None:
     """Load what reads pictures, once for all readers; what goes wrong is told to whoever asks for a page."""
     try:
-        loaded = {name: import_module(f"indexer.read.{module}") for name, module in OCR_MODULES.items()}
-        for module in loaded.values():
-            module.load(engine)
+        scans = import_module("indexer.read.ocr.scans")
+        scans.load(engine)
     except (ImportError, SyntaxError, RuntimeError, OSError) as error:  # the fault of the installation
         _missing[SCANS] = str(error)
     else:
-        _readers.update(loaded)
+        _readers[SCANS] = scans.find
 
 
 def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Yield what a reader finds, as messages; the last one says `done`, or the `error` that ended it."""
-    module = _readers.get(reader)
-    if module is None:
+    read = _readers.get(reader)
+    if read is None:
         yield {"error": f"its reader cannot be loaded ({_missing.get(reader)}); install pilotlight again"}, b""
         return
     notes.take()  # of a document before, of which nothing came
     try:
         if reader in (CONTAINER, ATTACHMENTS):
             most, _, no_images = (argument or "0").partition("\n")
-            for member in module.members(body, int(most), no_images):
+            for member in read(body, int(most), no_images):
                 fields = asdict(member)
                 yield fields, fields.pop("body")
         elif reader == PAGE:
-            text = yield from module.parts(body, argument)
+            text = yield from read(body, argument)
             if text is not None:
                 yield from answer(text[0], text[1], body)
                 return
         elif reader in (LISTING, SCANS):
-            yield module.find(body, argument) | {"done": True}, b""
+            yield read(body, argument) | {"done": True}, b""
             return
         else:
-            if reader in PACKED_READERS and body.startswith(MAGIC):
+            if reader in PACKED_READERS and body.startswith(GZIP):
                 body = unpacked(body)
-            yield to_json(module.read(body, argument)) | {"done": True}, b""
+            yield to_json(read(body, argument)) | {"done": True}, b""
             return
     except GeneratorExit:
         raise

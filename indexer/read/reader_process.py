@@ -20,8 +20,7 @@ from typing import Any
 from embedder import cpu
 from indexer import memory
 from indexer.errors import ParseError
-from indexer.read.fork_server import Forked, ForkServer
-from indexer.read.messages import BrokenMessage, read_message, write_message
+from indexer.read.fork_server import BrokenMessage, Forked, ForkServer, read_message, write_message
 
 _SECONDS = 60.0  # for one document, or one member of an archive
 _MEMORY = 480 << 20  # bytes of address space, of which 230 MB are code, tables and the model of languages

@@ -31,8 +31,8 @@ from indexer.publish.publish import check_space, disk_errors, prepare
 from indexer.read.access_list import LONGEST as LONGEST_READER
 from indexer.read.access_list import MOST_NAMES as MOST_READERS
 from indexer.read.access_list import readers_of
+from indexer.read.extraction import LONGEST_NAME, LONGEST_VALUE, collect, day_of, language_of
 from indexer.read.formats import CONTENT_TYPES
-from indexer.read.metadata import LONGEST_NAME, LONGEST_VALUE, collect, day_of, language_of
 from indexer.records import Page, Stated
 from indexer.sources.pushed_store import SOURCE, Change, PushedStore
 from indexer.urls import has_user, normalise

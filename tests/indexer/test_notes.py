@@ -10,8 +10,8 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.read import parsing
-from indexer.read.extraction import Extraction, clean_notes, from_json, to_json
-from indexer.records import Section
+from indexer.read.extraction import clean_notes, from_json, to_json
+from indexer.records import Extraction, Section
 from tests.dummy import DummyEmbedder
 
 

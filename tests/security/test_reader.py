@@ -12,10 +12,10 @@ import pytest
 
 from indexer.config import OcrConfig
 from indexer.errors import ParseError
+from indexer.read import confinement
 from indexer.read.extraction import from_json
 from indexer.read.fork_server import ForkServer
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
-from indexer.read.isolation import seccomp
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import parse
 from indexer.read.reader_process import ReaderProcess
@@ -95,7 +95,7 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProcess]:
     code = _CODE.format(build=os.getpid(), attempts={name: attempt for name, (attempt, _) in ATTEMPTS.items()})
     (folder / "taken.py").write_text(code)
     more = f"import indexer.read; indexer.read.__path__.append({str(folder)!r}); import indexer.read.formats; "
-    more += "indexer.read.formats.MODULES['taken'] = 'taken'; "
+    more += "indexer.read.formats.FUNCTIONS['taken'] = 'taken:read'; "
     server = ForkServer(more)
     box = ReaderProcess(seconds=20.0, server=server)
     yield box
@@ -210,4 +210,4 @@ def test_doctor_says_what_is_in_force(box: ReaderProcess) -> None:
 
 
 def test_a_processor_without_a_list_has_no_filter() -> None:
-    assert not seccomp.restrict("m68k")
+    assert not confinement.restrict_calls("m68k")

@@ -36,7 +36,6 @@ KINDS = {
     "text/mdx": "Markdown",
     "text/plain": "Text",
     "text/tab-separated-values": "Table",
-    "text/troff": "Manual page",
     "text/x-rst": "reStructuredText",
 }
 

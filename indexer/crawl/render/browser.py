@@ -23,7 +23,7 @@ from indexer.crawl.render.drawing import MOST_ASKED, Ask, Drawn, Order
 from indexer.crawl.render.installation import find_chromium
 from indexer.decoding import one_line
 from indexer.errors import FetchError, RendererMissing
-from indexer.read.messages import BrokenMessage, read_message, write_message
+from indexer.read.fork_server import BrokenMessage, read_message, write_message
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from indexer.crawl.render.browser_main import main; main()"
 _STARTING = 60.0  # seconds until the browser is there, on a busy machine

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from indexer.crawl.render.containment import adopt, kill_all_below, leave_network
-from indexer.read.messages import BrokenMessage, read_message, write_message
+from indexer.read.fork_server import BrokenMessage, read_message, write_message
 
 _LONGEST = 1 << 30  # bytes of a page or script; the limits of the build are stricter
 

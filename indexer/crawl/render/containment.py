@@ -1,6 +1,6 @@
 """What holds the browser: no network, and nothing of it that outlives the build. Runs in the browser's process.
 
-By system calls of the C library, as in `indexer.read.isolation.confinement`, which has no use for them.
+By system calls of the C library, as in `indexer.read.confinement`, which has no use for them.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""E-mail to content: subject, sender, recipients and text; see `indexer.read.attachments` for what comes with it."""
+"""E-mail to content: subject, sender, recipients and text; see `indexer.read.container` for what comes with it."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,10 @@ from typing import cast
 from indexer import notes
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.extraction import Extraction, tidy
+from indexer.read.extraction import tidy
 from indexer.read.formats import content_type_of
 from indexer.read.html.main_content import extract
-from indexer.read.metadata import Declared
-from indexer.records import Section
+from indexer.records import Declared, Extraction, Section
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _LONGEST_HEADER = 500  # characters

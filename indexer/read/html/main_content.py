@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from indexer.decoding import decode
-from indexer.read.extraction import Extraction
+from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.articles import Publication, Sizes, layout_cell, main_part, measure, publication, unwrap
 from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html, redirects
@@ -14,7 +14,7 @@ from indexer.read.html.noise import classes, is_noise
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.unfold import drop_trail, unfold
 from indexer.read.html.walk import Walker
-from indexer.read.metadata import Declared, collect, first_day, language_of
+from indexer.records import Declared, Extraction
 
 _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
 _NAMED = frozenset({"main", "article"})

@@ -27,7 +27,7 @@ from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES
 from indexer.read.access_list import NOBODY, readers_of
-from indexer.read.extraction import Extraction
+from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.main_content import extract
 from indexer.read.markup.blocks import (
     IS_MDX,
@@ -43,8 +43,7 @@ from indexer.read.markup.blocks import (
     text_token,
 )
 from indexer.read.markup.inline import ATTRIBUTES, attributes_in, read_mark
-from indexer.read.metadata import Declared, collect, first_day, language_of
-from indexer.records import Readers
+from indexer.records import Declared, Extraction, Readers
 
 _YAML = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?\n)?\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)

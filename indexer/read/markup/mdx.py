@@ -1,7 +1,7 @@
 """MDX: Markdown with components, imports and expressions."""
 
-from indexer.read.extraction import Extraction
 from indexer.read.markup import markdown
+from indexer.records import Extraction
 
 
 def read(body: bytes, charset: str | None) -> Extraction:

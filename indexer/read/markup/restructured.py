@@ -15,8 +15,8 @@ from docutils.writers import html5_polyglot
 
 from indexer import notes
 from indexer.decoding import decode
-from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
+from indexer.records import Extraction
 
 CODE = frozenset(  # directives, and engines of notebooks, whose content is code
     "code code-block sourcecode code-cell code-example highlight-block prompt doctest testcode testoutput "

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from indexer.errors import ParseError
-from indexer.read.extraction import clean
+from indexer.read.extraction import clean, language_of
 from indexer.read.formats import SCANS
-from indexer.read.metadata import language_of
 from indexer.read.ocr.installation import Ocr
 from indexer.read.reader_process import MOST_SPARE, ReaderProcess
 from indexer.records import NO_SCANS, ScanCounts, Section

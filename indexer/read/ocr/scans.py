@@ -15,7 +15,7 @@ import pypdfium2
 from PIL import Image, ImageChops, ImageFilter, ImageOps
 
 from indexer.errors import ParseError
-from indexer.read.language import detect
+from indexer.read.extraction import detect_language
 
 PDF = "application/pdf"
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")  # one that only ends a line
@@ -129,7 +129,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
         "lines": len(found),
         "left_out": len(found) - len(kept),
         "confidence": mean(kept),
-        "language": detect(text),
+        "language": detect_language(text),
     }
 
 

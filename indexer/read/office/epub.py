@@ -4,11 +4,10 @@ import re
 
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.extraction import Extraction
+from indexer.read.extraction import first_day, language_of
 from indexer.read.html.main_content import extract
-from indexer.read.metadata import Declared, first_day, language_of
 from indexer.read.office.zipped import Package, resolve
-from indexer.records import Section
+from indexer.records import Declared, Extraction, Section
 
 _CONTAINER = "META-INF/container.xml"
 _PROTECTED = ("META-INF/rights.xml", "META-INF/license.lcpl")

@@ -16,13 +16,12 @@ from python_calamine import CalamineError, CalamineWorkbook, PasswordError, Shee
 
 from indexer import notes
 from indexer.errors import ParseError
-from indexer.read.extraction import Extraction
-from indexer.read.files.table_text import rows_to_text
-from indexer.read.metadata import Declared, first_day, language_of
+from indexer.read.extraction import first_day, language_of
+from indexer.read.files.separated import rows_to_text
 from indexer.read.office.number_formats import BUILT_IN, GENERAL, shown
 from indexer.read.office.zipped import OLE, Package, core_properties, main_part, refuse_ole
 from indexer.read.tables import Cell, spread
-from indexer.records import Section
+from indexer.records import Declared, Extraction, Section
 
 _BOOK = "xl/workbook.xml"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"

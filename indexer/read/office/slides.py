@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from indexer.read.extraction import Extraction
 from indexer.read.office.drawings import DRAWN, M, children, drawn, linear, readable
 from indexer.read.office.zipped import Package, core_properties, main_part
 from indexer.read.tables import Cell, column_names, find_head, spread
-from indexer.records import COLUMNS, Section
+from indexer.records import COLUMNS, Extraction, Section
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"

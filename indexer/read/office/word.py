@@ -15,11 +15,11 @@ from typing import Any
 
 from indexer import notes
 from indexer.decoding import decode
-from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
 from indexer.read.office.drawings import DRAWN, M, children, drawn, is_private, linear, readable, text_of_symbol
 from indexer.read.office.word_styles import Numbering, Styles, W, switch, value_of, whole_number
 from indexer.read.office.zipped import Package, core_properties, main_part
+from indexer.records import Extraction
 
 _MAIN = "word/document.xml"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"

@@ -14,7 +14,8 @@ from urllib.parse import unquote
 from lxml import etree
 
 from indexer.errors import ParseError
-from indexer.read.metadata import Declared, first_day, language_of
+from indexer.read.extraction import first_day, language_of
+from indexer.records import Declared
 
 OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office's files before 2007, and of what it encrypts
 _ENCRYPTED = ("EncryptedPackage", "EncryptedSummary")  # streams

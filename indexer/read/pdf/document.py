@@ -18,13 +18,11 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.errors import ParseError
-from indexer.read.extraction import Extraction
-from indexer.read.metadata import Declared
 from indexer.read.pdf.characters import read_page, shows_something
 from indexer.read.pdf.layout import NEAR, are_twins, running
 from indexer.read.pdf.lines import HYPHEN
 from indexer.read.pdf.paragraphs import HYPHENS, Block, Hyphens, Page, laid_out
-from indexer.records import Section, Whole
+from indexer.records import Declared, Extraction, Section, Whole
 
 _MOST_PAGES = 20_000
 _LONGEST = 20_000_000  # characters of the whole document

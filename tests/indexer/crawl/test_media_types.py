@@ -54,7 +54,6 @@ PAGE = b"<!DOCTYPE html><html><p>x"
         ("application/vnd.ms-excel", "a.csv", b"a,b\n1,2", "text/csv"),
         ("application/vnd.ms-excel", "a.xls", b"<html><table>", HTML),
         ("text/xml", "a", b'<html xmlns="http://www.w3.org/1999/xhtml">', HTML),
-        ("application/x-troff-man", "ls.1", b".TH LS 1", "text/troff"),
         ("application/x-download", "a.json", b"{}", "application/json"),
     ],
 )  # fmt: skip

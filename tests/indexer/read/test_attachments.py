@@ -7,8 +7,7 @@ import pytest
 
 from indexer.errors import ParseError
 from indexer.read import container
-from indexer.read.attachments import members
-from indexer.read.container import expand
+from indexer.read.container import attachments, expand
 from indexer.records import Page
 from indexer.sources.folders.folder import read_path
 from tests.indexer.conftest import make_page, parsed
@@ -27,7 +26,7 @@ def found(message: EmailMessage | bytes, max_bytes: int = 100_000) -> dict[str, 
     body = message if isinstance(message, bytes) else bytes(message)
     return {
         member.name: member.skipped or member.failed or member.body.decode("latin-1")
-        for member in members(body, max_bytes, "")
+        for member in attachments(body, max_bytes, "")
     }
 
 
@@ -106,7 +105,7 @@ def test_headers_of_forwarded_messages_stay_as_they_came() -> None:
 def test_messages_in_messages_end() -> None:
     body = b"Content-Type: message/rfc822\n\n" * 60 + b"x"
     with pytest.raises(ParseError, match="more than 10 messages in one another"):
-        list(members(body, 100_000, ""))
+        list(attachments(body, 100_000, ""))
     [failure] = [item for item in expand(make_page(body, "message/rfc822"), 100_000) if not isinstance(item, Page)]
     assert "messages in one another" in getattr(failure, "reason", "")
 

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from indexer.filter import terms_of
-from indexer.read.language import detect
+from indexer.read.extraction import detect_language
 from indexer.read.markup.markdown import render
 from indexer.read.parsing import parse
 from indexer.records import Document
@@ -187,7 +187,7 @@ def test_front_matter_is_dropped() -> None:
     ],
 )
 def test_language_of_a_text(text: str, language: str | None) -> None:
-    assert detect(text) == language
+    assert detect_language(text) == language
 
 
 def test_language_is_detected_only_where_it_is_not_declared() -> None:

@@ -28,13 +28,13 @@ _HOSTILE = {
     "raises": "def read(body, charset):\n    raise ZeroDivisionError",
     "needs": "import nowhere",
     "nests": "def read(body, charset):\n    return read(body, charset)",
-    "prints": "import os\nfrom indexer.read.extraction import Extraction\nfrom indexer.records import Section\n"
+    "prints": "import os\nfrom indexer.records import Extraction\nfrom indexer.records import Section\n"
     "def read(body, charset):\n    print('x' * 100, flush=True)\n    os.write(1, b'x' * 100)\n"
     "    return Extraction('T', (Section((), None, body.decode()),))",
     "writes": "def read(body, charset):\n    with open(body.decode(), 'w') as file: file.write('x')",
-    "floods": "from indexer.read.extraction import Extraction\nfrom indexer.records import Section\n"
+    "floods": "from indexer.records import Extraction\nfrom indexer.records import Section\n"
     "def read(body, charset):\n    return Extraction('x' * 70_000_000, ())",
-    "leaks": "import os\nfrom indexer.read.extraction import Extraction\n"
+    "leaks": "import os\nfrom indexer.records import Extraction\n"
     "def read(body, charset):\n    return Extraction(' '.join(sorted(os.environ)), ())",
 }
 
@@ -45,7 +45,7 @@ def box(tmp_path: Path) -> Iterator[ReaderProcess]:
     for name, code in _HOSTILE.items():
         (tmp_path / f"{name}.py").write_text(code)
     more = f"import indexer.read; indexer.read.__path__.append({str(tmp_path)!r}); import indexer.read.formats; "
-    more += f"indexer.read.formats.MODULES.update({dict(zip(_HOSTILE, _HOSTILE, strict=True))}); "
+    more += f"indexer.read.formats.FUNCTIONS.update({ {name: f'{name}:read' for name in _HOSTILE} }); "
     server = ForkServer(more)
     box = ReaderProcess(seconds=3.0, memory=1 << 29, server=server)
     yield box

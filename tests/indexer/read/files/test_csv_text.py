@@ -3,7 +3,7 @@
 import pytest
 
 from indexer import notes
-from indexer.read.files import csv_text
+from indexer.read.files import separated
 
 TABLES = {
     "a semicolon named": ("sep=;\r\nName;Town\r\nAnna;Oslo\r\n", "Name: Anna | Town: Oslo"),
@@ -48,11 +48,11 @@ TABLES = {
 
 @pytest.mark.parametrize(("table", "expected"), TABLES.values(), ids=TABLES)
 def test_tables(table: str, expected: str) -> None:
-    [section] = csv_text.read(table.encode(), None).sections
+    [section] = separated.read_csv(table.encode(), None).sections
     assert section.text == expected
 
 
 def test_a_cell_that_is_cut_off_is_noted() -> None:
     notes.take()
-    csv_text.read(b"a,b\n1," + b"x" * 20_000, None)
+    separated.read_csv(b"a,b\n1," + b"x" * 20_000, None)
     assert notes.take() == ("a long cell of a table was cut off",)

@@ -1,8 +1,7 @@
 import pytest
 
-from indexer.read.extraction import Extraction
 from indexer.read.html.main_content import extract
-from indexer.records import Section, anchor_at
+from indexer.records import Extraction, Section, anchor_at
 
 
 def text(markup: str) -> str:

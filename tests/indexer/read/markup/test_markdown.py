@@ -3,8 +3,8 @@
 import pytest
 
 from indexer import notes
-from indexer.read.extraction import Extraction
 from indexer.read.markup import markdown, mdx
+from indexer.records import Extraction
 
 
 def sections_of(found: Extraction) -> str:
