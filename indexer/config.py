@@ -6,12 +6,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
+from urllib.parse import quote, urlsplit
 
 from indexer.credentials import Credential
-from indexer.errors import ConfigError
-from indexer.link_template import LinkTemplate
-from indexer.number_format import plain
-from indexer.scope import Scope
+from indexer.errors import ConfigError, plain
+from indexer.urls import has_user, normalise
 
 OCR_MODES = ("auto", "on", "off")
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
@@ -55,6 +54,33 @@ def default_user_agent() -> str:
     except metadata.PackageNotFoundError:
         version = "0"
     return f"Pilotlight/{version} (self-hosted search)"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Patterns of paths: each matches the beginning of a path; `*` stands for any characters, `$` for the end."""
+
+    include: tuple[str, ...] = ()  # none means every page
+    exclude: tuple[str, ...] = ()  # goes before include
+
+    def __post_init__(self) -> None:
+        for pattern in self.include + self.exclude:
+            if not pattern.startswith(("/", "*")):
+                raise ConfigError(
+                    f"include and exclude are patterns of paths such as /docs/ or *.html$, not {pattern!r}: "
+                    "begin with / or *"
+                )
+
+    def refusal(self, url: str) -> str | None:
+        """Say which rule leaves an address out, or None if it is wanted."""
+        parts = urlsplit(url)
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        for pattern in self.exclude:
+            if _matches(pattern, path):
+                return f"excluded by {pattern}"
+        if self.include and not any(_matches(pattern, path) for pattern in self.include):
+            return "excluded by --include"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +235,63 @@ def _number(name: str, value: object, low: float, high: float) -> None:
         raise ConfigError(f"{name} must be a number from {plain(low)} to {plain(high)}, not {value!r}")
     if not low <= value <= high:
         raise ConfigError(f"{name} must be a number from {plain(low)} to {plain(high)}, not {value!r}")
+
+
+def patterns(text: str) -> tuple[str, ...]:
+    """Return the patterns of a comma-separated list."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def _matches(pattern: str, path: str) -> bool:
+    *_, last = pieces = pattern.removesuffix("$").split("*")
+    if not path.startswith(pieces[0]):
+        return False
+    ends = pattern.endswith("$")
+    if len(pieces) == 1:
+        return not ends or path == pieces[0]
+    place = len(pieces[0])
+    for piece in pieces[1:-1]:  # the first place that fits leaves most to the rest, so there is nothing to try again
+        place = path.find(piece, place)
+        if place < 0:
+            return False
+        place += len(piece)
+    return path.endswith(last) and len(path) - len(last) >= place if ends else path.find(last, place) >= 0
+
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_FIELDS = frozenset({"path", "ref", "commit", "line"})
+_LINE = re.compile(r"L(\d+)")  # anchors of programs, see `indexer.read.files.text`
+
+
+class LinkTemplate:
+    """An address with `{path}`, and `{ref}`, `{commit}` and `#…{line}` if it has them."""
+
+    def __init__(self, text: str) -> None:
+        """Take it apart. Raises ConfigError."""
+        self._address, _, self.fragment = text.partition("#")
+        example = _FIELD.sub("x", self._address)
+        fields = set(_FIELD.findall(text))
+        if fields - _FIELDS or "{" in example or "}" in example:
+            raise ConfigError(f"link_template knows {{path}}, {{ref}}, {{commit}} and {{line}}, unlike {text[:200]!r}")
+        if normalise("", example) is None or has_user(example):
+            raise ConfigError(f"link_template must be an http or https address, not {text[:200]!r}")
+        if "{path}" not in self._address or "{line}" in self._address:
+            raise ConfigError("link_template needs {path} before #, and has {line} only after it")
+        if "#" in text and "{line}" not in self.fragment:
+            raise ConfigError("link_template may have #, followed by {line}, such as #L{line}, and nothing else")
+
+    def url(self, path: bytes, ref: str = "", commit: str = "") -> str:
+        """Return the address of a file, without a line."""
+        given = {"path": quote(path), "ref": quote(ref), "commit": commit}
+        return _FIELD.sub(lambda field: given[field[1]], self._address)
+
+    def is_of(self, url: str, path: bytes, ref: str = "") -> bool:
+        """Return whether an address is one of a file, at whatever commit."""
+        pattern = re.escape(self.url(path, ref, "\0")).replace(re.escape("\0"), "[0-9a-f]+")
+        return re.fullmatch(pattern, url) is not None
+
+
+def line_anchor(fragment: str, anchor: str | None) -> str | None:
+    """Write an anchor of a line as a template's fragment has it."""
+    line = _LINE.fullmatch(anchor or "")
+    return fragment.replace("{line}", line[1]) if line and fragment else anchor

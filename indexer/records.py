@@ -108,7 +108,7 @@ class Page:
     left_out: str = "noindex"  # why it is not indexed, if it is not
     note: str = ""  # on what was guessed or not followed, counted as those of `indexer.notes`
     language: str | None = None  # primary subtag from the Content-Language header, if it named one
-    line_fragment: str = ""  # how its address names a line, where not by L12, see `indexer.link_template`
+    line_fragment: str = ""  # how its address names a line, where not by L12, see `indexer.config`
     template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
     stated: Stated = NOTHING_STATED
     # SHA-256 hex of all that parsing reads of it: media type, charset, language, fragment, what is stated of it, and

@@ -5,7 +5,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TextIO
 
-from indexer.display import Display
+from indexer.pipeline.progress import Display
 
 
 def timestamp(moment: datetime) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from indexer.number_format import plain
+from indexer.errors import plain
 from rag.errors import SettingsError
 
 TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}

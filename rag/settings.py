@@ -10,9 +10,8 @@ from typing import Any
 from embedder.cache import default_folder
 from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.model.spec import PACKAGED
-from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig
+from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, patterns
 from indexer.generation.layout import INSIGHTS, KEYS, collection_dir
-from indexer.scope import Scope, patterns
 from rag.declaration import WORDS, Setting, setting
 from rag.query.options import EXPANSIONS, RERANKED
 from rag.removed import refuse_address, refuse_variables

@@ -23,9 +23,8 @@ from indexer.crawl.robots import Robots, fetch_robots
 from indexer.crawl.sessions import Session, Sessions
 from indexer.crawl.sitemap import TYPES, WELL_KNOWN, ListReader, is_listing
 from indexer.crawl.visits import MovedToHttps, Queued, Visit, requested_as
-from indexer.errors import FetchError, NotWanted, SessionEnded, SourceError
+from indexer.errors import FetchError, NotWanted, SessionEnded, SourceError, counted
 from indexer.generation.previous import PreviousGeneration, conditions
-from indexer.number_format import counted
 from indexer.read import allowed_places
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.parsing import Wanted

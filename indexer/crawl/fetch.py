@@ -34,8 +34,7 @@ from indexer.crawl.sessions import Session, Sessions
 from indexer.errors import FetchError, NotWanted
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
 from indexer.records import Host
-from indexer.session_ids import without_session
-from indexer.urls import normalise
+from indexer.urls import normalise, without_session
 
 MAX_REDIRECTS = 5
 MAX_PAUSE = 60.0  # seconds that a server may ask for in Retry-After; beyond that it is given up

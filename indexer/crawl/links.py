@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from indexer.decoding import one_line
-from indexer.errors import FetchError, ParseError
-from indexer.number_format import counted
+from indexer.errors import FetchError, ParseError, counted
 from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Page, Reading

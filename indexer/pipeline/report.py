@@ -9,8 +9,8 @@ from typing import Any
 
 from indexer.crawl.fetch import Traffic
 from indexer.decoding import one_line
+from indexer.errors import counted
 from indexer.generation.manifest import Counts
-from indexer.number_format import counted
 from indexer.publish.source_settings import SettingChange
 from indexer.records import NO_SCANS, Failure, Host, ScanCounts, Skip
 

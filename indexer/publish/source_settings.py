@@ -5,12 +5,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from indexer.config import BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, own_names
+from indexer.config import BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, own_names
 from indexer.credentials import credential_for
 from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
 from indexer.read.allowed_places import bounded
-from indexer.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from embedder.protocol import Embedder, encode_documents
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker, hash_text, with_context
-from indexer.errors import IndexerError, IndexUnreadable
+from indexer.errors import IndexerError, IndexUnreadable, counted
 from indexer.filter import access_of, terms_of
 from indexer.generation.dense.vectors import VectorReader
 from indexer.generation.document_database import metadata_from_json, open_read_only
@@ -39,7 +39,6 @@ from indexer.generation.repetition import RepetitionCounter, read_shares
 from indexer.generation.rows import read_rows
 from indexer.generation.signature import signature
 from indexer.generation.tokens import open_tokens
-from indexer.number_format import counted
 from indexer.records import EVERYBODY, SEPARATOR, Document, Section
 
 SAMPLE = 32  # passages that are embedded again, evenly spaced

@@ -11,9 +11,9 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from indexer.config import line_anchor
 from indexer.decoding import is_binary, visible
 from indexer.errors import ParseError
-from indexer.link_template import line_anchor
 from indexer.read.extraction import day_of, from_json
 from indexer.read.formats import (
     CONTAINER,

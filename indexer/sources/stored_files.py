@@ -7,9 +7,8 @@ from pathlib import PurePosixPath
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
-from indexer.config import CrawlLimits
+from indexer.config import CrawlLimits, LinkTemplate
 from indexer.generation.previous import PreviousGeneration
-from indexer.link_template import LinkTemplate
 from indexer.read.access_list import FILE
 from indexer.read.formats import MAIL, OCR_OFF, content_type_of, is_source_code, reader_of, refusal_of
 from indexer.records import Failure, Known, Page, Skip

@@ -17,8 +17,8 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
 from embedder.errors import PilotlightError
+from indexer.errors import counted
 from indexer.generation.catalogue import document_id, is_document_id
-from indexer.number_format import counted
 from rag.answer.prompt import delimited, neutralise
 from rag.client.results import Document, document_of
 from rag.insights.recorder import Recorder

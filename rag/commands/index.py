@@ -14,9 +14,8 @@ from embedder.engines.plan import resolve_precision
 from embedder.protocol import Embedder
 from indexer import memory
 from indexer.config import OWN
-from indexer.errors import SourceError
+from indexer.errors import SourceError, counted
 from indexer.generation.previous import live_sources
-from indexer.number_format import counted
 from indexer.pipeline.progress import Progress, progress_for
 from indexer.pipeline.removal import remove_sources
 from indexer.publish.collections import list_collections

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
-from indexer.number_format import counted
+from indexer.errors import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
 from rag.query.facets import Share

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.errors import PilotlightError
-from indexer.errors import IndexCorrupt
-from indexer.number_format import counted
+from indexer.errors import IndexCorrupt, counted
 from indexer.pipeline.report import BuildReport
 from indexer.rowset import ScoredRows
 from indexer.stores.digest import digest_of

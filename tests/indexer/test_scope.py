@@ -1,8 +1,7 @@
 import pytest
 
-from indexer.config import CrawlLimits
+from indexer.config import CrawlLimits, Scope, patterns
 from indexer.errors import ConfigError
-from indexer.scope import Scope, patterns
 from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.server import Site, redirect
 

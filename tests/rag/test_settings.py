@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 
 from embedder.errors import PilotlightError
+from indexer.config import Scope
 from indexer.errors import ConfigError
-from indexer.scope import Scope
 from rag.errors import SettingsError
 from rag.settings import SETTINGS, Settings, load
 from tests.command_lines import read

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from lxml import etree
 
-from indexer.decoding import decode, decode_named
+from indexer.decoding import decode, decode_named, escape_query
 from indexer.errors import ParseError
 from indexer.read.container import unpacked
 from indexer.read.formats import GZIP
@@ -18,7 +18,6 @@ from indexer.read.html import template
 from indexer.read.html.html_tree import MOST_ELEMENTS
 from indexer.read.html.main_content import is_drawn as drawn_by_scripts
 from indexer.read.markup.markdown import render
-from indexer.web_encodings import escape_query
 
 MARKDOWN = "markdown"  # in place of a charset before a colon: `markdown:utf-8`
 _MOST = 20_000  # different links

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
-from indexer.number_format import counted
+from indexer.errors import counted
 
 After = Annotated[float, Meta(description="the score after this step")]
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-from indexer.config import CrawlLimits
+from indexer.config import CrawlLimits, Scope
 from indexer.crawl.crawler import crawl
 from indexer.crawl.links import read_links
 from indexer.errors import NothingToIndex
 from indexer.records import Page
-from indexer.scope import Scope
 from tests.indexer.conftest import make_page
 from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.pipeline.incremental import Work

@@ -2,10 +2,9 @@ import gzip
 
 import pytest
 
-from indexer.config import CrawlLimits
+from indexer.config import CrawlLimits, Scope
 from indexer.crawl.sitemap import Listing, read_listing
 from indexer.errors import FetchError, SourceError
-from indexer.scope import Scope
 from tests.indexer.conftest import make_page
 from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.pipeline.incremental import Work

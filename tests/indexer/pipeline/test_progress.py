@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
-from indexer.display import Display
 from indexer.errors import (
     IndexerError,
 )
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress, progress_for
+from indexer.pipeline.progress import Display, Progress, progress_for
 from tests.dummy import DummyEmbedder
 
 CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
@@ -150,7 +149,7 @@ def test_phases_are_named(progress: Progress, clock: Clock) -> None:
 
 def test_lines_come_by_themselves_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while one call takes long, and tells nothing."""
-    monkeypatch.setattr("indexer.display._LINES_EVERY", 0.01)
+    monkeypatch.setattr("indexer.pipeline.progress._LINES_EVERY", 0.01)
     enough = threading.Event()
 
     class Stream(io.StringIO):

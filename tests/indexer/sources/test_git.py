@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from indexer.config import BuildConfig, CrawlLimits
+from indexer.config import BuildConfig, CrawlLimits, LinkTemplate, Scope
 from indexer.credentials import Basic, Credential, InEnvironment
 from indexer.errors import ConfigError, CredentialsError, SourceError
-from indexer.link_template import LinkTemplate
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.records import Failure, Item, Page, Skip
-from indexer.scope import Scope
 from indexer.sources.git.address import GitAddress
 from indexer.sources.git.program import Git, version
 from indexer.sources.git.repository import read_repository

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from indexer.config import CrawlLimits, own_names
+from indexer.config import CrawlLimits, Scope, own_names
 from indexer.errors import SourceError
 from indexer.records import Failure, Item, Page, Skip
-from indexer.scope import Scope
 from indexer.sources.objects.address import BucketAddress
 from indexer.sources.objects.objects import read_objects
 from indexer.sources.templates import SAMPLE
