@@ -10,7 +10,7 @@ from indexer.config import OWN, CrawlLimits, own_names
 from indexer.credentials import Credential
 from indexer.errors import ConfigError, SourceError
 from indexer.read.extraction import collect
-from indexer.sources.names import address_kind, full_name, refuse_secret
+from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from rag.credential_tables import read_credentials
 from rag.errors import SettingsError
 from rag.removed import SOURCE_KEYS, refuse_names

@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 from indexer.config import CrawlLimits
 from indexer.read.parsing import parse
 from indexer.records import Page
-from indexer.sources.round_robin import read_sources
+from indexer.sources.reading import Reading, read_sources
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = {"index": ROOT / "README.md"} | {path.stem: path for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -88,7 +88,7 @@ def test_order_follows_the_readme(site):
 
 
 def test_the_indexer_reads_what_the_pages_say(site):
-    pages = [item for item in read_sources([str(site)], CrawlLimits(), lambda due: None) if isinstance(item, Page)]
+    pages = [item for item in read_sources([str(site)], Reading(CrawlLimits())) if isinstance(item, Page)]
     pages = [page for page in pages if page.url.endswith(".html")]
     assert len(pages) == len(FILES)
     for page in pages:

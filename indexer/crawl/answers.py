@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import collapse_rfc2231_value, parsedate_to_datetime
@@ -74,7 +74,7 @@ class Answer:
     headers: httpx.Headers  # those that describe the page
     fetched_at: str  # ISO 8601, UTC
     is_unchanged: bool = False  # HTTP 304: the body is that of the validators, and empty here
-    is_fresh: bool = True  # False: from the journal of an interrupted build
+    is_fresh: bool = field(default=True, compare=False)  # False: from the journal of an interrupted build
 
     def as_page(self, source: str, requested: str) -> Page:
         """Return the page of a source that an address led to."""

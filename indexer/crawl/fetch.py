@@ -106,6 +106,10 @@ class Fetcher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
         self._pool.close()
 
     def abort(self) -> None:

@@ -59,12 +59,12 @@ class ListReader:
         site: str,
         robots: Robots,
         fetcher: Fetcher,
-        within: Sequence[str] = (),
         *,
-        most_pages: int,
+        within: Sequence[str] = (),
+        max_pages: int,
         lend: Lend = borrowed,
     ) -> None:
-        """Take what a site (`scheme://host:port`) allows; lists are read until they have given `most_pages`.
+        """Take what a site (`scheme://host:port`) allows; lists are read until they have given `max_pages`.
 
         `within` are the places that they may be in, if not anywhere on it; `lend` gives the processes that read them.
         """
@@ -73,7 +73,7 @@ class ListReader:
         self._site = site
         self._robots = robots
         self._fetcher = fetcher
-        self._most = max(MOST_LISTED, most_pages)
+        self._most = max(MOST_LISTED, max_pages)
 
     def read(self, urls: Iterable[str], first: Page | None = None) -> Lists:
         """Read lists, and the lists that they lead to; `first` is there already, and comes before the others.

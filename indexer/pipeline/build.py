@@ -9,6 +9,7 @@ from pathlib import Path
 from embedder.protocol import Embedder
 from indexer import memory
 from indexer.config import BuildConfig
+from indexer.crawl.crawler import CrawlServices
 from indexer.crawl.journal import Journal, base_of
 from indexer.crawl.sessions import Sessions
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
@@ -36,10 +37,10 @@ from indexer.read.access_list import NOBODY
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import Unwanted
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
-from indexer.sources.git.mirror import Mirrors
-from indexer.sources.names import full_name, refuse_secret
+from indexer.sources.addresses import full_name, refuse_secret
+from indexer.sources.git_mirror import Mirrors
 from indexer.sources.pushed_store import SOURCE, PushedReader, PushedStore
-from indexer.sources.round_robin import read_sources
+from indexer.sources.reading import Reading, read_sources
 from indexer.sources.templates import Templates
 
 _SKIPPED, _FAILED = "skipped: ", "failed: "  # outcomes of pages that did not become documents, before the reason
@@ -199,20 +200,18 @@ class _Build:
             if record.source in resting and not self._pushed.has(record.url):
                 rested.add(record.url)
                 self._take(Known(record))
-        items = read_sources(
-            [source for source in self._sources if source not in resting],
-            config.crawl,
-            self._progress.found,
-            self._earlier,
-            self._ledger.traffic,
-            journal,
-            self._templates,
-            rested,
-            Sessions(config.credentials),
-            self._pushed,
-            self._mirrors,
-            self._context.ocr.obstacle,
+        reading = Reading(
+            limits=config.crawl,
+            report_due=self._progress.found,
+            earlier=self._earlier,
+            services=CrawlServices(self._ledger.traffic, journal, Sessions(config.credentials)),
+            templates=self._templates,
+            rested=rested,
+            pushed=self._pushed,
+            mirrors=self._mirrors,
+            no_images=self._context.ocr.obstacle,
         )
+        items = read_sources([source for source in self._sources if source not in resting], reading)
         fetching = partial(self._ledger.stopwatch.timed, "fetch")
         ahead = read_ahead(items, self._is_new, config.chunk, self._context.ocr, self._context.cluster, fetching)
         with closing(items), closing(ahead):  # whatever happens here, fetchers and readers stop at once

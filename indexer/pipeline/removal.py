@@ -16,8 +16,8 @@ from indexer.pipeline.progress import READING, Progress
 from indexer.pipeline.report import BuildReport
 from indexer.publish.source_settings import without
 from indexer.read.ocr.installation import NO_OCR
-from indexer.sources.git.mirror import Mirrors
-from indexer.sources.names import full_name
+from indexer.sources.addresses import full_name
+from indexer.sources.git_mirror import Mirrors
 from indexer.sources.pushed_store import SOURCE, PushedStore
 
 

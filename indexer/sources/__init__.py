@@ -1,5 +1,3 @@
-"""A list of sources in, pages out in order: sites, folders, archives, documents that were sent.
-
-What is watched, and when each source is read again.
+"""A list of sources in, their pages out in order: sites, repositories, buckets, folders, pushed documents.
 
 May import `crawl`, `read`, `generation`, and of `publish` how a file gets to the disk."""

@@ -20,9 +20,9 @@ from indexer.publish.collections import list_collections
 from indexer.publish.source_settings import own_of
 from indexer.read.ocr import installation as ocr
 from indexer.read.reader_process import ReaderProcess
-from indexer.sources.git.program import version as git_version
-from indexer.sources.names import address_kind
-from indexer.sources.objects.client import version as obstore_version
+from indexer.sources.addresses import address_kind
+from indexer.sources.bucket import version as obstore_version
+from indexer.sources.git_mirror import version as git_version
 from rag.commands.models import as_built, plans, published
 from rag.commands.verb import Result, verb
 from rag.query.served_model import check_fingerprint

@@ -20,7 +20,7 @@ from indexer.pipeline.progress import Progress, progress_for
 from indexer.pipeline.removal import remove_sources
 from indexer.publish.collections import list_collections
 from indexer.publish.publish import disk_errors, nothing_left, prepare
-from indexer.sources.names import address_kind, full_name, refuse_bare_host, refuse_secret
+from indexer.sources.addresses import address_kind, full_name, refuse_bare_host, refuse_secret
 from rag.commands import models
 from rag.commands.models import published
 from rag.commands.verb import Given, Result, verb

@@ -22,7 +22,7 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.publish.collections import list_collections
-from indexer.sources.names import address_kind
+from indexer.sources.addresses import address_kind
 from indexer.sources.watch import Watcher
 from rag.settings import Settings
 from rag.settings_file import ConfiguredSource

@@ -35,7 +35,7 @@ from indexer.publish.collections import live_id
 from indexer.publish.lock import writer_lock
 from indexer.publish.publish import disk_errors, prepare
 from indexer.read.allowed_places import is_below, places
-from indexer.sources.names import full_name, refuse_secret
+from indexer.sources.addresses import full_name, refuse_secret
 from rag.clock import timestamp
 from rag.errors import JobConflict, JobMissing, JobRefused
 from rag.settings import Settings

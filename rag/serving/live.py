@@ -13,7 +13,7 @@ from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError,
 from indexer.filter import Filter
 from indexer.generation.layout import DEFAULT
 from indexer.generation.manifest import Manifest
-from indexer.sources.original import open_original
+from indexer.sources.folder_tree import open_original
 from indexer.stores.store import Searchable
 from rag import deadline
 from rag.document_sections import Section, by_section

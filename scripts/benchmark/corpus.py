@@ -12,7 +12,7 @@ from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
 from indexer.read.parsing import parse
 from indexer.records import Page
-from indexer.sources.round_robin import read_sources
+from indexer.sources.reading import Reading, read_sources
 
 QUERIES = (  # 13 to 17 tokens each, so about 15
     "how do I catch several exceptions in a single except clause of a try",
@@ -91,5 +91,5 @@ def texts_of_length(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], lengt
 
 
 def _pages(source: Path) -> Iterable[Page]:
-    items = read_sources([str(source)], CrawlLimits(), lambda _: None)
+    items = read_sources([str(source)], Reading(CrawlLimits()))
     return (item for item in items if isinstance(item, Page))

@@ -77,12 +77,12 @@ def _pilotlight(url: str, depth: int) -> Iterator[object]:
     from indexer.config import ChunkConfig, CrawlLimits
     from indexer.errors import ParseError
     from indexer.pipeline.lookahead import read_ahead
-    from indexer.sources.round_robin import read_sources
+    from indexer.sources.reading import Reading, read_sources
 
     limits = CrawlLimits(delay=0.0, allow_private=True, max_pages=100_000)  # of any depth: every page is found
 
     def pages() -> Iterator[object]:
-        items = read_sources([url], limits, lambda due: None)
+        items = read_sources([url], Reading(limits))
         with closing(read_ahead(items, lambda page: True, ChunkConfig())) as ahead:
             for item, document in ahead:
                 if document is None:

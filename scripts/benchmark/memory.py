@@ -287,10 +287,11 @@ def _build(options: Options) -> dict[str, int]:
 def _listing(options: Options) -> dict[str, int]:
     """List a bucket, and look at what is to be read, without reading any of it."""
     from indexer.config import CrawlLimits
-    from indexer.sources.objects.objects import read_objects
+    from indexer.source_context import SourceContext
+    from indexer.sources.objects import read_objects
 
     count: list[int] = []
-    items = read_objects(options["sources"][0], CrawlLimits(allow_private=True), count.append)
+    items = read_objects(SourceContext(options["sources"][0], CrawlLimits(allow_private=True), count.append))
     next(items)
     items.close()
     gc.collect()

@@ -81,10 +81,10 @@ def _run(mode: str, url: str) -> dict[str, Any]:
 def _pages(mode: str, url: str) -> Iterator[object]:
     from indexer.config import CrawlLimits
     from indexer.records import Page
-    from indexer.sources.round_robin import read_sources
+    from indexer.sources.reading import Reading, read_sources
 
     limits = CrawlLimits(allow_private=True, render=mode)
-    return (item for item in read_sources([url], limits, lambda due: None) if isinstance(item, Page))
+    return (item for item in read_sources([url], Reading(limits)) if isinstance(item, Page))
 
 
 def main(mode: str, url: str) -> None:

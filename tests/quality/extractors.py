@@ -18,7 +18,7 @@ from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
 from indexer.read.parsing import parse
 from indexer.records import SEPARATOR, Chunk, Page
-from indexer.sources.round_robin import read_sources
+from indexer.sources import reading
 from indexer.sources.templates import Templates
 from tests.dummy import DummyEmbedder
 from tests.quality.gold import parsed
@@ -70,7 +70,7 @@ def pilotlight(root: Path, wanted: Iterable[str], others: Iterable[str]) -> dict
             copy.parent.mkdir(parents=True, exist_ok=True)
             copyfile(root / name, copy)
         urls = {(site / name).as_uri(): name for name in wanted}
-        items = read_sources([str(site)], CrawlLimits(), lambda due: None, templates=Templates())
+        items = reading.read_sources([str(site)], reading.Reading(CrawlLimits(), templates=Templates()))
         pages = [item for item in items if isinstance(item, Page) and item.url in urls]
     found = {}
     for page in pages:

@@ -17,6 +17,7 @@ from indexer.crawl.crawler import crawl
 from indexer.encodings import zstd
 from indexer.errors import ConfigError, SourceError
 from indexer.records import Failure, Known, Page, Skip
+from indexer.source_context import SourceContext
 from tests.indexer.server import Reply, Site, page, redirect, send
 
 PUBLIC = CrawlLimits(timeout=20.0, concurrency=1)
@@ -26,7 +27,7 @@ Item = Page | Known | Skip | Failure
 
 
 def items(url: str, limits: CrawlLimits = NEAR) -> list[Item]:
-    return list(crawl(url, limits, lambda due: None))
+    return list(crawl(SourceContext(url, limits)))
 
 
 def addresses(*found: tuple[str, int]) -> list[Any]:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from indexer.config import CrawlLimits
 from indexer.records import Failure, Known, Page, Skip
-from indexer.sources.folders.folder import read_path
+from indexer.source_context import SourceContext
+from indexer.sources.folder import read_path
 
 SECRET = b"secret"
 Item = Page | Known | Skip | Failure
@@ -49,7 +51,7 @@ def bodies(items: list[Item]) -> list[bytes]:
 
 @pytest.mark.parametrize("name", SWAPS)
 def test_nothing_outside_is_read_whatever_is_swapped_after_the_listing(name: str, docs: Path, tmp_path: Path) -> None:
-    items = read_path(str(docs), 1_000, lambda due: None)
+    items = read_path(SourceContext(str(docs), CrawlLimits(max_bytes=1_000)))
     first = next(items)
     SWAPS[name](docs, tmp_path / "outside")
     rest = list(items)
@@ -74,7 +76,7 @@ def test_nothing_outside_is_listed_whatever_is_swapped_during_the_listing(
         return names
 
     monkeypatch.setattr(os, "listdir", listed)
-    items = list(read_path(str(docs), 1_000, lambda due: None))
+    items = list(read_path(SourceContext(str(docs), CrawlLimits(max_bytes=1_000))))
     assert is_swapped
     assert SECRET not in bodies(items)
 
@@ -82,7 +84,7 @@ def test_nothing_outside_is_listed_whatever_is_swapped_during_the_listing(
 def test_links_that_lead_out_are_named_and_left_alone(docs: Path, tmp_path: Path) -> None:
     (docs / "folder").symlink_to(tmp_path / "outside")
     (docs / "page.md").symlink_to(tmp_path / "outside" / "page.md")
-    items = list(read_path(str(docs), 1_000, lambda due: None))
+    items = list(read_path(SourceContext(str(docs), CrawlLimits(max_bytes=1_000))))
     assert SECRET not in bodies(items)
     skipped = {item.url.rpartition("/")[2] for item in items if isinstance(item, Skip)}
     assert skipped == {"folder", "page.md"}
@@ -90,5 +92,5 @@ def test_links_that_lead_out_are_named_and_left_alone(docs: Path, tmp_path: Path
 
 def test_no_descriptor_is_left_open(docs: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    assert len(bodies(list(read_path(str(docs), 1_000, lambda due: None)))) == 3
+    assert len(bodies(list(read_path(SourceContext(str(docs), CrawlLimits(max_bytes=1_000)))))) == 3
     assert len(os.listdir("/proc/self/fd")) == before

@@ -11,7 +11,8 @@ from indexer.generation.current import current_id
 from indexer.generation.manifest import read_manifest
 from indexer.read.allowed_places import is_below
 from indexer.records import Page
-from indexer.sources.round_robin import read_sources
+from indexer.source_context import SourceContext
+from indexer.sources.reading import Reading, read_sources
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site, page, redirect
 
@@ -54,7 +55,7 @@ def test_nothing_outside_is_asked_for(way: str, site: Site) -> None:
     start = f"{site.url}/docs/"
     limits = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",), within={start: (start,)})
     try:
-        read = [item for item in crawl(start, limits, lambda due: None) if isinstance(item, Page)]
+        read = [item for item in crawl(SourceContext(start, limits)) if isinstance(item, Page)]
     except SourceError:  # the start leads nowhere else
         read = []
     assert all(SECRET not in item.body.decode() or item.url.startswith(start) for item in read)
@@ -66,7 +67,7 @@ def test_nothing_outside_is_asked_for(way: str, site: Site) -> None:
 def test_without_bounds_links_lead_anywhere_on_the_site(site: Site) -> None:
     site.routes |= {"/robots.txt": Reply(b""), "/docs/": WAYS["link"]["/docs/"], "/admin/secret.html": page(SECRET)}
     limits = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",))
-    assert len(list(crawl(f"{site.url}/docs/", limits, lambda due: None))) == 2
+    assert len(list(crawl(SourceContext(f"{site.url}/docs/", limits)))) == 2
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
@@ -81,7 +82,7 @@ def test_a_path_that_became_a_link_after_the_job_was_allowed(kind: str, tmp_path
     (tmp_path / "allowed" / "guide").symlink_to(tmp_path / "outside")
     limits = CrawlLimits(within={str(source): places})
     with pytest.raises(SourceError, match="leads out of"):
-        list(read_sources([str(source)], limits, lambda due: None))
+        list(read_sources([str(source)], Reading(limits)))
 
 
 def test_a_source_stays_within_whoever_reads_it_again(tmp_path: Path) -> None:

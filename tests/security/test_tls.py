@@ -12,13 +12,14 @@ from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
 from indexer.records import Page
+from indexer.source_context import SourceContext
 from tests.indexer.server import Reply, Site, page, redirect, send
 
 LIMITS = CrawlLimits(timeout=20.0, allow_private=("127.0.0.1/32", "::1/128"))
 
 
 def pages(url: str) -> list[str]:
-    return [item.url for item in crawl(url, LIMITS, lambda due: None) if isinstance(item, Page)]
+    return [item.url for item in crawl(SourceContext(url, LIMITS)) if isinstance(item, Page)]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from indexer.config import CrawlLimits
 from indexer.crawl.answers import Unavailable
 from indexer.crawl.fetch import Traffic, Turns
 from indexer.crawl.links import Links, read_links
@@ -20,6 +19,7 @@ from indexer.generation.manifest import Manifest
 from indexer.read.parsing import Wanted
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Page, Skip
+from indexer.source_context import SourceContext
 from indexer.urls import normalise, origin
 
 _MARKUP = frozenset({"text/html", "application/xhtml+xml"})
@@ -29,34 +29,27 @@ _OFF = "off"
 class Renderer:
     """Draws pages of one site; does nothing where the limits do not want it. May be used by many threads."""
 
-    def __init__(
-        self,
-        source: str,
-        limits: CrawlLimits,
-        live: Manifest | None = None,
-        browser: Browser | None = None,
-        traffic: Traffic | None = None,
-        sessions: Sessions | None = None,
-    ) -> None:
-        """Take what `crawl` is told, and what an earlier build was; without a browser, it has one of its own.
+    def __init__(self, context: SourceContext, browser: Browser | None, traffic: Traffic, sessions: Sessions) -> None:
+        """Take a source; without a browser, the renderer starts its own.
 
-        Raises RendererMissing: pages are to be drawn, and what that needs is not there.
+        Raises RendererMissing: pages are to be drawn, and the package or the browser for it is missing.
         """
+        limits, live = context.limits, context.earlier.manifest
         self._limits, self._traffic, self._sessions = limits, traffic, sessions
-        self._within = limits.within.get(source, ())
+        self._within = context.within
         self._stop = threading.Event()
         self._resources: Resources | None = None
         self._delay = 0.0
         self._lend: Lend = borrowed
         self._browser = self._own_browser = None
         # whether other pages are drawn than before: what is known of unchanged ones says nothing then
-        self.differs = live is not None and limits.render != _mode_of(live, source)
+        self.differs = live is not None and limits.render != _mode_of(live, context.source)
         if limits.render != _OFF:
             check_installed()
             self._own_browser = None if browser else Browser()
             self._browser = browser or self._own_browser
 
-    def enter(self, site: str, robots: Robots, turns: Turns, lend: Lend) -> None:
+    def enter_site(self, site: str, robots: Robots, turns: Turns, lend: Lend) -> None:
         """Take the site (`scheme://host:port`), its rules, its turns, and what gives the processes that read pages."""
         if self._browser is None:
             return

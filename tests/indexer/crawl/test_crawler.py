@@ -8,14 +8,15 @@ from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
 from indexer.records import Failure, Page, Skip
-from indexer.sources.duplicates import Duplicates
+from indexer.source_context import SourceContext
+from indexer.sources.reading import _Unique
 from tests.indexer.server import Reply, Site, page, redirect, send
 
 
 def run(site: Site, limits: CrawlLimits, start: str = "/") -> tuple[list[str], dict[str, str], dict[str, str]]:
     """Paths of the pages in order, and reasons by path of what was skipped and what failed."""
     pages, skips, failures = [], {}, {}
-    for item in map(Duplicates().left_out, crawl(site.url + start, limits, lambda due: None)):
+    for item in map(_Unique(()).item, crawl(SourceContext(site.url + start, limits))):
         path = item.url.removeprefix(site.url)
         if isinstance(item, Page):
             if item.noindex:
@@ -210,7 +211,7 @@ def test_a_site_whose_robots_fails_is_left_alone(site: Site, limits: CrawlLimits
 @pytest.mark.parametrize("url", ["http://", "http://:80/", "http://a b/", "https://[/"])
 def test_addresses_that_make_no_sense(url: str, limits: CrawlLimits) -> None:
     with pytest.raises(SourceError, match="not a valid http or https address"):
-        list(crawl(url, limits, lambda due: None))
+        list(crawl(SourceContext(url, limits)))
 
 
 def test_stopping_early_ends_the_threads(site: Site, limits: CrawlLimits) -> None:
@@ -224,7 +225,7 @@ def test_stopping_early_ends_the_threads(site: Site, limits: CrawlLimits) -> Non
     site.pages(index=link("/never", "/a"), a="a")
     site.routes["/never"] = never
     site.pages(index=link("/a", "/never"))
-    items = crawl(site.url, limits, lambda due: None)
+    items = crawl(SourceContext(site.url, limits))
     assert next(items).url == f"{site.url}/"
     assert next(items).url == f"{site.url}/a"
     assert asked.wait(5)
@@ -235,7 +236,7 @@ def test_stopping_early_ends_the_threads(site: Site, limits: CrawlLimits) -> Non
 def test_known_due_pages_are_told(site: Site, limits: CrawlLimits) -> None:
     site.pages(index=link("/a", "/b"), a=link("/c"), b="b", c="c")
     told: list[int] = []
-    list(crawl(site.url, limits, told.append))
+    list(crawl(SourceContext(site.url, limits, report_due=told.append)))
     assert told[0] == 3
     assert told[-1] == 4
 

@@ -10,6 +10,7 @@ from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.errors import NotWanted, SourceError
 from indexer.records import Failure, Page, Skip
+from indexer.source_context import SourceContext
 from tests.indexer.server import Site, redirect
 
 PUBLIC = CrawlLimits(timeout=20.0, concurrency=1)
@@ -44,14 +45,14 @@ def test_public_addresses_pass(address: str) -> None:
 )  # fmt: skip
 def test_no_spelling_of_loopback_reaches_it(host: str, sentinel: Site) -> None:
     with pytest.raises(SourceError, match=r"--allow-private|Invalid IPv4 address"):
-        list(crawl(f"http://{host}:{sentinel.port}/", PUBLIC, lambda due: None))
+        list(crawl(SourceContext(f"http://{host}:{sentinel.port}/", PUBLIC)))
     assert sentinel.hits == []
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "100.64.0.1", "[fec0::1]"])
 def test_special_ranges_are_named_and_refused(host: str) -> None:
     with pytest.raises(SourceError, match=r"has the .* address .* refused; allow it with --allow-private"):
-        list(crawl(f"http://{host}/", PUBLIC, lambda due: None))
+        list(crawl(SourceContext(f"http://{host}/", PUBLIC)))
 
 
 def test_one_private_address_among_public_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +87,7 @@ def test_a_resolver_that_changes_its_answer_gains_nothing(monkeypatch: pytest.Mo
     monkeypatch.setattr(socket, "getaddrinfo", flip)
     monkeypatch.setattr(guard, "refusal", lambda a: None if str(a) == "127.0.0.2" else check(a))
     try:
-        items = list(crawl(f"http://docs.test:{public.port}/", PUBLIC, lambda due: None))
+        items = list(crawl(SourceContext(f"http://docs.test:{public.port}/", PUBLIC)))
     finally:
         public.close()
         private.close()
@@ -103,7 +104,7 @@ def test_a_resolver_that_changes_its_answer_gains_nothing(monkeypatch: pytest.Mo
 def test_redirects_do_not_lead_out(site: Site, sentinel: Site, limits: CrawlLimits, target: str) -> None:
     site.pages(index='<a href="/away">x</a> start')
     site.routes["/away"] = redirect(target.format(port=sentinel.port))
-    items = list(crawl(site.url, limits, lambda due: None))
+    items = list(crawl(SourceContext(site.url, limits)))
     assert [type(item) for item in items] == [Page, Skip]
     assert sentinel.hits == []
 
@@ -111,7 +112,7 @@ def test_redirects_do_not_lead_out(site: Site, sentinel: Site, limits: CrawlLimi
 def test_start_page_that_redirects_to_another_site_says_so(site: Site, sentinel: Site, limits: CrawlLimits) -> None:
     site.routes["/"] = redirect(f"{sentinel.url}/")
     with pytest.raises(SourceError, match=f"redirect to another site .*{sentinel.port}"):
-        list(crawl(site.url, limits, lambda due: None))
+        list(crawl(SourceContext(site.url, limits)))
     assert sentinel.hits == []
 
 
@@ -124,7 +125,7 @@ def test_robots_redirect_to_another_address_is_never_followed(
     monkeypatch.setattr(guard, "refusal", lambda a: None if str(a) == "127.0.0.2" else check(a))
     try:
         with pytest.raises(SourceError, match=r"robots\.txt redirects to another site"):
-            list(crawl(public.url, PUBLIC, lambda due: None))
+            list(crawl(SourceContext(public.url, PUBLIC)))
     finally:
         public.close()
     assert sentinel.hits == []
@@ -136,7 +137,7 @@ def test_proxy_variables_are_ignored(
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, sentinel.url)
     site.pages(index="hello")
-    items = list(crawl(site.url, limits, lambda due: None))
+    items = list(crawl(SourceContext(site.url, limits)))
     assert [type(item) for item in items] == [Page]
     assert sentinel.hits == []
 
@@ -147,7 +148,7 @@ def test_a_name_that_does_not_resolve_is_one_line(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(socket, "getaddrinfo", nothing)
     with pytest.raises(SourceError, match=r"^cannot read http://no\.test/: cannot resolve no\.test: Name or service"):
-        list(crawl("http://no.test/", PUBLIC, lambda due: None))
+        list(crawl(SourceContext("http://no.test/", PUBLIC)))
 
 
 def test_unix_sockets_are_never_opened(limits: CrawlLimits) -> None:
@@ -173,5 +174,5 @@ def closing(body: str) -> Any:
 
 def test_failures_are_records_not_skips(site: Site, limits: CrawlLimits) -> None:
     site.pages(index='<a href="/gone">x</a> start')
-    items = list(crawl(site.url, limits, lambda due: None))
+    items = list(crawl(SourceContext(site.url, limits)))
     assert items[1:] == [Failure(f"{site.url}/gone", "HTTP 404")]

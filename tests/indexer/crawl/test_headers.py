@@ -10,6 +10,7 @@ from indexer.config import CrawlLimits
 from indexer.crawl.answers import canonical_of, language_in, retry_after, robots_directives
 from indexer.crawl.crawler import crawl
 from indexer.records import Page
+from indexer.source_context import SourceContext
 from tests.indexer.conftest import parsed
 from tests.indexer.crawl.test_crawler import canonical, link, run
 from tests.indexer.server import Reply, Site
@@ -83,7 +84,7 @@ def test_the_language_of_the_header_counts_where_the_page_does_not_say(site: Sit
     headers = {"Content-Type": "text/html", "Content-Language": "fr"}
     site.routes["/"] = Reply(f"<p>chat {link('/other')}".encode(), 200, headers)
     site.routes["/other"] = Reply(b"<html lang=de><p>Katze", 200, headers)
-    pages = [item for item in crawl(site.url, limits, lambda due: None) if isinstance(item, Page)]
+    pages = [item for item in crawl(SourceContext(site.url, limits)) if isinstance(item, Page)]
     assert [parsed(page).language for page in pages] == ["fr", "de"]
 
 

@@ -7,6 +7,7 @@ from indexer.crawl.crawler import crawl
 from indexer.crawl.links import read_links
 from indexer.errors import NothingToIndex
 from indexer.records import Page
+from indexer.source_context import SourceContext
 from tests.indexer.conftest import make_page
 from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.pipeline.incremental import Work
@@ -238,7 +239,7 @@ def test_a_start_page_that_leads_nowhere_says_why(site: Site, body: str, why: st
     site.routes["/robots.txt"] = "User-agent: *\nDisallow: /private\n"
     site.routes["/"] = Reply(f"<html><body>{body}{WORDS if 'Words' in body else ''}".encode(), 200, HTML)
     limits = CrawlLimits(allow_private=True, scope=Scope(exclude=("/blog/",)))
-    notes = [item.note for item in crawl(site.url, limits, lambda due: None) if isinstance(item, Page)]
+    notes = [item.note for item in crawl(SourceContext(site.url, limits)) if isinstance(item, Page)]
     assert len(notes) == 1
     assert notes[0].startswith("the start page leads nowhere: ")
     assert why in notes[0]
@@ -246,7 +247,7 @@ def test_a_start_page_that_leads_nowhere_says_why(site: Site, body: str, why: st
 
 def test_a_start_page_that_leads_on_says_nothing(site: Site, limits: CrawlLimits) -> None:
     site.pages(index=link("/a"), a="a")
-    assert [item.note for item in crawl(site.url, limits, lambda due: None) if isinstance(item, Page)] == ["", ""]
+    assert [item.note for item in crawl(SourceContext(site.url, limits)) if isinstance(item, Page)] == ["", ""]
 
 
 def test_the_error_of_a_build_with_nothing_says_why(site: Site, work: Work) -> None:

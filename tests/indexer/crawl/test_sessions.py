@@ -10,7 +10,7 @@ import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.crawl.answers import Answer
-from indexer.crawl.crawler import crawl
+from indexer.crawl.crawler import CrawlServices, crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.crawl.journal import Journal, base_of
 from indexer.crawl.sessions import Redaction, Sessions
@@ -21,6 +21,7 @@ from indexer.pipeline.build import build as build_index
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.records import Failure, Page, Skip
+from indexer.source_context import SourceContext
 from tests.dummy import DummyEmbedder
 from tests.indexer.crawl.doors import FORM, Door, noting
 from tests.indexer.server import Reply, Site, page, redirect
@@ -71,7 +72,7 @@ def cookie_line(name: str, value: str) -> str:
 
 def read(start: str, *credentials: Credential) -> tuple[list[str], dict[str, str]]:
     """Paths of the pages that a crawl gives, and why others were left out."""
-    items = list(crawl(start, LIMITS, lambda due: None, sessions=Sessions(credentials)))
+    items = list(crawl(SourceContext(start, LIMITS), CrawlServices(sessions=Sessions(credentials))))
     pages = [item.url.split("/", 3)[3] for item in items if isinstance(item, Page)]
     return pages, {item.url.split("/", 3)[3]: item.reason for item in items if isinstance(item, Skip | Failure)}
 
@@ -165,7 +166,7 @@ def test_what_a_page_shows_of_a_secret_is_taken_out(site: Site) -> None:
     site.routes["/q?as="] = redirect(f"/r?as={TOKEN}")
     site.routes["/r?as="] = page("<p>End")
     sessions = Sessions([Credential(site.url, bearer=SECRET)])
-    items = list(crawl(f"{site.url}/p", LIMITS, lambda due: None, sessions=sessions))
+    items = list(crawl(SourceContext(f"{site.url}/p", LIMITS), CrawlServices(sessions=sessions)))
     assert [item.url.removeprefix(site.url) for item in items] == ["/p", "/r?as="]
     assert TOKEN not in repr(items)
 

@@ -228,9 +228,10 @@ def test_looking_up_what_is_known_of_a_page_opens_no_vectors_and_no_words(work: 
         "from indexer.generation.document_database import open_read_only\n"
         "from indexer.generation.previous import PreviousGeneration\n"
         "from indexer.generation.manifest import DOCUMENTS, read_manifest\n"
+        "from indexer.source_context import SourceContext\n"
         "folder = generation_folder(Path(sys.argv[1]), current_id(Path(sys.argv[1])))\n"
         "earlier = PreviousGeneration(folder / DOCUMENTS, open_read_only(folder / DOCUMENTS), read_manifest(folder))\n"
-        "first = next(crawl(sys.argv[2], CrawlLimits(allow_private=True), lambda due: None, earlier))\n"
+        "first = next(crawl(SourceContext(sys.argv[2], CrawlLimits(allow_private=True), earlier=earlier)))\n"
         "print(type(first).__name__, [name for name in ('faiss', 'tantivy') if name in sys.modules])"
     )
     command = [sys.executable, "-c", script, str(work.index), site.url]

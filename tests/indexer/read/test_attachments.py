@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from indexer.config import CrawlLimits
 from indexer.errors import ParseError
 from indexer.read import container
 from indexer.read.container import attachments, expand
 from indexer.records import Page
-from indexer.sources.folders.folder import read_path
+from indexer.source_context import SourceContext
+from indexer.sources.folder import read_path
 from tests.indexer.conftest import make_page, parsed
 from tests.indexer.files import docx, paragraph, pdf, zipped
 
@@ -38,7 +40,7 @@ def test_attachments_are_documents_of_their_own(tmp_path: Path) -> None:
     message.add_attachment(b"\x89PNG", maintype="image", subtype="png", filename="pic.png")
     (tmp_path / "a.eml").write_bytes(bytes(message))
     for source in (tmp_path, tmp_path / "a.eml"):
-        items = list(read_path(str(source), 100_000, lambda due: None))
+        items = list(read_path(SourceContext(str(source), CrawlLimits(max_bytes=100_000))))
         texts = {
             item.url.rpartition("/")[2]: parsed(item).sections[-1].text for item in items if isinstance(item, Page)
         }

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from indexer.config import CrawlLimits
 from indexer.errors import ParseError
 from indexer.read import container
 from indexer.read.container import expand
 from indexer.records import Failure, Known, Page, Skip
-from indexer.sources.folders.folder import read_path
+from indexer.source_context import SourceContext
+from indexer.sources.folder import read_path
 from tests.indexer.conftest import make_page
 from tests.indexer.files import zipped
 from tests.indexer.pipeline.incremental import Work
@@ -125,7 +127,7 @@ def test_too_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_archives_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "z.zip").write_bytes(zipped({"a.md": "# A", "a.png": b""}))
     for source in (tmp_path, tmp_path / "z.zip"):
-        items = list(read_path(str(source), 1000, lambda due: None))
+        items = list(read_path(SourceContext(str(source), CrawlLimits(max_bytes=1000))))
         assert [(type(item), item.url) for item in items] == [
             (Page, f"{(tmp_path / 'z.zip').as_uri()}!/a.md"),
             (Skip, f"{(tmp_path / 'z.zip').as_uri()}!/a.png"),
@@ -142,7 +144,9 @@ def test_an_index_of_an_archive_is_kept_up_to_date(tmp_path: Path, work: Work) -
     file.write_bytes(zipped({"a.md": "# Cats\n\nThey sleep.", "b.txt": "Dogs bark loudly."}))
     report = work.build(str(folder))
     assert (report.unchanged, report.changed.examples) == (1, [f"{file.as_uri()}!/b.txt"])
-    assert not any(isinstance(item, Known | Failure) for item in read_path(str(folder), 1000, lambda due: None))
+    assert not any(
+        isinstance(item, Known | Failure) for item in read_path(SourceContext(str(folder), CrawlLimits(max_bytes=1000)))
+    )
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])

@@ -141,6 +141,6 @@ def opened(scheme: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     }
     for name, value in variables[scheme].items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("indexer.sources.objects.client._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("indexer.sources.bucket._RETRY", {"max_retries": 0})
     yield store
     store.close()

@@ -16,7 +16,8 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for
 from indexer.pipeline.report import BuildReport
 from indexer.records import Failure, Page, Skip
-from indexer.sources.folders.folder import read_path
+from indexer.source_context import SourceContext
+from indexer.sources.folder import read_path
 from indexer.sources.stored_files import StoredFiles
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site
@@ -24,14 +25,14 @@ from tests.rag.conftest import Site
 
 def lists(source: Path) -> dict[str, tuple[str, ...] | None]:
     """Who may read each page of a folder, by its path."""
-    found = read_path(str(source), 100_000, lambda due: None)
+    found = read_path(SourceContext(str(source), CrawlLimits(max_bytes=100_000)))
     return {
         page.url.removeprefix(source.as_uri() + "/"): page.stated.access for page in found if isinstance(page, Page)
     }
 
 
 def troubles(source: Path) -> list[str]:
-    found = read_path(str(source), 100_000, lambda due: None)
+    found = read_path(SourceContext(str(source), CrawlLimits(max_bytes=100_000)))
     return [f"{Path(item.url).name}: {item.reason}" for item in found if isinstance(item, Failure)]
 
 
@@ -58,7 +59,11 @@ def test_the_nearest_list_counts(tree: Path) -> None:
     }
     assert troubles(tree) == []
     assert lists(tree / "in" / "deep")["d.md"] is None  # lists above a source are of no concern
-    [page] = [item for item in read_path(str(tree / "b.md"), 1000, lambda due: None) if isinstance(item, Page)]
+    [page] = [
+        item
+        for item in read_path(SourceContext(str(tree / "b.md"), CrawlLimits(max_bytes=1000)))
+        if isinstance(item, Page)
+    ]
     assert page.stated.access == ("user:ann",)
 
 
@@ -158,7 +163,7 @@ class Stored(NamedTuple):
 def test_in_repositories_and_buckets_what_has_a_list_is_left_out_and_named() -> None:
     """Lists are not read there, and leaving them alone would open to everybody what they close."""
     names = (b"a.md", b"b.md", b"b.md.access.toml", b"in/.access.toml", b"in/c.md", b"in/deep/d.md", b"inside.md")
-    files = StoredFiles("s3://x", "s3://x", CrawlLimits(), None)
+    files = StoredFiles(SourceContext("s3://x", CrawlLimits()), "s3://x")
     files.note_lists(names)
     found = list(files.wanted([Stored(name) for name in names], lambda file: ""))
     assert [item.path for item in found if isinstance(item, Stored)] == [b"a.md", b"inside.md"]

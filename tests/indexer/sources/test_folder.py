@@ -4,14 +4,16 @@ from typing import Any
 
 import pytest
 
+from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.records import Failure, Known, Page, Skip
-from indexer.sources.folders.folder import read_path
+from indexer.source_context import SourceContext
+from indexer.sources.folder import read_path
 from tests.indexer.pipeline.incremental import Work
 
 
 def read(path: Path | str, max_bytes: int = 1000) -> dict[str, Page | Skip | Failure]:
-    items = read_path(str(path), max_bytes, lambda due: None)
+    items = read_path(SourceContext(str(path), CrawlLimits(max_bytes=max_bytes)))
     return {item.url.rpartition("/")[2]: item for item in items if not isinstance(item, Known)}
 
 
@@ -24,7 +26,7 @@ def test_readable_files_come_in_sorted_order(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     due: list[int] = []
-    pages = list(read_path(str(tmp_path), 1000, due.append))
+    pages = list(read_path(SourceContext(str(tmp_path), CrawlLimits(max_bytes=1000), report_due=due.append)))
     assert [page.url for page in pages] == [
         (tmp_path / name).as_uri() for name in ("A.markdown", "a.html", "b.md", "z.xhtml", "sub/b.HTM", "sub/c.txt")
     ]
@@ -74,7 +76,7 @@ def test_pipes_do_not_block(tmp_path: Path) -> None:
 def test_a_file_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / "b.txt").write_text("b")
-    items = read_path(str(tmp_path), 1000, lambda due: None)
+    items = read_path(SourceContext(str(tmp_path), CrawlLimits(max_bytes=1000)))
     next(items)
     (tmp_path / "b.txt").unlink()
     (tmp_path / "b.txt").symlink_to("/etc/hostname")

@@ -15,9 +15,10 @@ from indexer.errors import ConfigError, CredentialsError, SourceError
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.records import Failure, Item, Page, Skip
-from indexer.sources.git.address import GitAddress
-from indexer.sources.git.program import Git, version
-from indexer.sources.git.repository import read_repository
+from indexer.source_context import SourceContext
+from indexer.sources.addresses import GitAddress
+from indexer.sources.git import read_repository
+from indexer.sources.git_mirror import Git, version
 from indexer.sources.templates import SAMPLE
 from tests.dummy import DummyEmbedder
 from tests.indexer.pipeline.incremental import Work
@@ -45,7 +46,7 @@ def site(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch
 
 
 def items(source: str, limits: CrawlLimits = LIMITS) -> list[Item]:
-    return list(read_repository(source, limits, lambda due: None))
+    return list(read_repository(SourceContext(source, limits)))
 
 
 def read(source: str, limits: CrawlLimits = LIMITS) -> dict[str, Item]:
@@ -364,7 +365,7 @@ def test_a_copy_whose_damage_shows_late_leaves_the_live_index(
     run(work, source)
     live = (work.index / "CURRENT").read_text()
     with monkeypatch.context() as patch:
-        patch.setattr("indexer.sources.git.repository.entries_of", broken)
+        patch.setattr("indexer.sources.git._entries_of", broken)
         with pytest.raises(SourceError, match="removed: build again"):
             run(work, source)
     assert not (work.index / "repositories").exists()
@@ -401,7 +402,7 @@ def test_private_addresses_need_leave(site: GitSite, work: Work) -> None:
 def test_the_address_that_was_checked_is_the_one_that_is_reached(
     site: GitSite, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.sources.git.mirror.resolve", lambda *_, **__: ["127.0.0.1"])
+    monkeypatch.setattr("indexer.sources.git_mirror.resolve", lambda *_, **__: ["127.0.0.1"])
     port = site.url.rpartition(":")[2]
     assert run(work, f"git+https://code.test:{port}/repository/.git").documents == 2  # a name that nobody knows
 
@@ -433,7 +434,7 @@ def test_credentials_are_sent_and_seen_nowhere(
         started.append(f"{command} {kwargs.get('env')}")
         return real(command, **kwargs)
 
-    monkeypatch.setattr("indexer.sources.git.program.subprocess.Popen", popen)
+    monkeypatch.setattr("indexer.sources.git_mirror.subprocess.Popen", popen)
     monkeypatch.setenv("CODE_PASSWORD", secret)
     credential = Credential(site.url, basic=Basic("reader", InEnvironment("CODE_PASSWORD")))
     assert run(work, source, credential).documents == 2
@@ -450,5 +451,5 @@ def test_credentials_are_sent_and_seen_nowhere(
     with pytest.raises(CredentialsError, match="none are given"):
         run(work, source)
     cookies = Credential(site.url, cookies=InEnvironment("CODE_PASSWORD"))
-    with pytest.raises(CredentialsError, match="not with login or cookies"):
+    with pytest.raises(CredentialsError, match="not with cookies"):
         run(work, source, cookies)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from indexer.errors import SourceError
-from indexer.sources.listing import Listing
+from indexer.sources.stored_files import Listing
 
 
 class File(NamedTuple):

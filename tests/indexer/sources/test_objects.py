@@ -13,8 +13,9 @@ import pytest
 from indexer.config import CrawlLimits, Scope, own_names
 from indexer.errors import SourceError
 from indexer.records import Failure, Item, Page, Skip
-from indexer.sources.objects.address import BucketAddress
-from indexer.sources.objects.objects import read_objects
+from indexer.source_context import SourceContext
+from indexer.sources.addresses import BucketAddress
+from indexer.sources.objects import read_objects
 from indexer.sources.templates import SAMPLE
 from tests.indexer.files import zipped
 from tests.indexer.pipeline.incremental import Work
@@ -40,7 +41,7 @@ def zoo(store: Store) -> None:
 
 
 def read(source: str, limits: CrawlLimits = LIMITS) -> dict[str, Item]:
-    return {item.url: item for item in read_objects(source, limits, lambda due: None)}
+    return {item.url: item for item in read_objects(SourceContext(source, limits))}
 
 
 def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
@@ -236,7 +237,7 @@ def test_names_that_differ_by_a_slash(store: Store) -> None:
     store.put("cats.md", "# Cats\n\nCats sleep.")
     store.put("/cats.md", "# Others\n\nOther cats.")
     store.put("gone.md/", "# Folder\n\nWith text.")
-    items = list(read_objects(store.source, LIMITS, lambda due: None))
+    items = list(read_objects(SourceContext(store.source, LIMITS)))
     assert [(item.url, item.reason) for item in items if isinstance(item, Skip)] == [
         ("s3://docs/cats.md", "has the name of another object but for a slash at an end"),
         ("s3://docs/gone.md", "not there under this name: it was removed meanwhile, or ends with a slash"),
@@ -351,7 +352,7 @@ def test_a_bucket_that_is_not_there(each: Store) -> None:
     [("s3", "AWS_SECRET_ACCESS_KEY"), ("gs", "GOOGLE_SERVICE_ACCOUNT"), ("az", "AZURE_STORAGE_ACCOUNT_KEY")],
 )
 def test_no_credentials(scheme: str, variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("indexer.sources.objects.client._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("indexer.sources.bucket._RETRY", {"max_retries": 0})
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(SourceError, match=f"there are no credentials for {scheme}://: set .*{variable}") as caught:
@@ -380,7 +381,7 @@ def test_secrets_are_sent_and_seen_nowhere(
 
 
 def test_a_signature_in_an_address_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.sources.objects.client._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("indexer.sources.bucket._RETRY", {"max_retries": 0})
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2024&sig=horsebattery%3D")
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1")

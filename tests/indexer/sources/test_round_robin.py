@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
+from indexer.crawl.crawler import CrawlServices
 from indexer.crawl.fetch import Traffic
 from indexer.errors import SourceError
 from indexer.records import Page, Skip
-from indexer.sources.round_robin import read_sources
+from indexer.sources.reading import Reading, read_sources
 from tests.indexer.crawl.test_crawler import link
 from tests.indexer.server import Reply, Site, page, send
 
@@ -31,7 +32,7 @@ def limits(sites: int = 4, concurrency: int = 2) -> CrawlLimits:
 def order(sites: list[Site], limits: CrawlLimits, *sources: str) -> list[str]:
     """What was read, in order: the number of the site and the path."""
     found = []
-    for item in read_sources(sources, limits, lambda due: None):
+    for item in read_sources(sources, Reading(limits)):
         assert isinstance(item, Page)
         number = next(number for number, site in enumerate(sites) if item.url.startswith(site.url))
         found.append(f"{number}{item.url.removeprefix(sites[number].url)}")
@@ -99,8 +100,8 @@ def test_sources_on_one_host_take_turns_as_its_rules_ask(sites: list[Site]) -> N
 
     sites[0].routes |= {"/a/": counted, "/b/": counted, "/x": counted}
     sites[1].pages(index="other")
-    items = list(read_sources([f"{sites[0].url}/a/", sites[1].url, f"{sites[0].url}/b/"],
-                              limits(concurrency=1), lambda due: None))  # fmt: skip
+    sources = [f"{sites[0].url}/a/", sites[1].url, f"{sites[0].url}/b/"]
+    items = list(read_sources(sources, Reading(limits(concurrency=1))))
     pages = [item.url for item in items if isinstance(item, Page)]
     skips = [item.reason for item in items if isinstance(item, Skip)]
     first, other, x, second = f"{sites[0].url}/a/", f"{sites[1].url}/", f"{sites[0].url}/x", f"{sites[0].url}/b/"
@@ -111,7 +112,11 @@ def test_folders_beside_sites_and_what_is_told(sites: list[Site], docs: Path) ->
     sites[0].pages(index=link("/a"), a="a")
     told: list[int] = []
     traffic = Traffic()
-    items = list(read_sources([str(docs), sites[0].url], limits(), told.append, traffic=traffic))
+    items = list(
+        read_sources(
+            [str(docs), sites[0].url], Reading(limits(), report_due=told.append, services=CrawlServices(traffic))
+        )
+    )
     names = [item.url.rpartition("/")[2] for item in items]
     assert names == ["cats.html", "", "dogs.md", "a", "notes.txt"]
     assert told[-1] == 5
@@ -123,5 +128,5 @@ def test_one_that_cannot_be_read_stops_the_others(sites: list[Site]) -> None:
     for number in range(50):
         sites[0].routes[f"/{number}"] = f"{number}"
     with pytest.raises(SourceError, match=r"robots\.txt|HTTP 404"):
-        list(read_sources([sites[0].url, sites[1].url], limits(), lambda due: None))
+        list(read_sources([sites[0].url, sites[1].url], Reading(limits())))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("fetch")]

@@ -14,7 +14,8 @@ from indexer.read.html.main_content import extract
 from indexer.read.html.template import MOST_BLOCKS, find, read_template
 from indexer.read.parsing import checked_blocks, parse
 from indexer.records import Failure, Page, PageBlocks
-from indexer.sources.round_robin import read_sources
+from indexer.source_context import SourceContext
+from indexer.sources.reading import Reading, read_sources
 from indexer.sources.templates import SAMPLE, Templates, learn
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work
@@ -216,13 +217,14 @@ def test_pages_of_a_site_keep_their_order_and_have_its_template() -> None:
 def test_no_site_waits_for_what_another_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"http://held.test/": "ab", "http://ready.test/": "cdef"}
 
-    def crawl(source: str, *rest: object) -> Iterator[Page]:
+    def crawl(context: SourceContext, services: object) -> Iterator[Page]:
+        source = context.source
         yield from (make_page(name, url=f"{source}{name}") for name in names[source])
 
-    monkeypatch.setattr("indexer.sources.round_robin.crawl", crawl)
+    monkeypatch.setattr("indexer.sources.reading.crawl", crawl)
     templates = Templates()
     templates.study("http://ready.test/", [])
-    items = read_sources(list(names), CrawlLimits(), lambda due: None, templates=templates)
+    items = read_sources(list(names), Reading(CrawlLimits(), templates=templates))
     assert "".join(item.url[-1] for item in items) == "cdaebf"
 
 

@@ -16,12 +16,13 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import Unavailable
-from indexer.crawl.crawler import crawl
+from indexer.crawl.crawler import CrawlServices, crawl
 from indexer.crawl.render import browser as browser_module
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.drawing import Ask, Given, Order
 from indexer.errors import FetchError
 from indexer.records import Failure, Item, Page, Skip
+from indexer.source_context import SourceContext
 from tests.indexer.crawl.render.sites import JSON, SCRIPT, drawn_site, shell
 from tests.indexer.server import Reply, Site, redirect
 
@@ -52,7 +53,7 @@ def site() -> Iterator[Site]:
 
 
 def items(url: str, browser: Browser, limits: CrawlLimits = NEAR) -> list[Item]:
-    return list(crawl(url, limits, lambda due: None, browser=browser))
+    return list(crawl(SourceContext(url, limits), CrawlServices(browser=browser)))
 
 
 def test_every_page_of_a_site_that_scripts_draw_is_found(site: Site, browser: Browser) -> None:
@@ -267,7 +268,9 @@ _BUILD = """
 import sys
 from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
-for item in crawl(sys.argv[1], CrawlLimits(allow_private=True, timeout=60.0, render="on"), lambda due: None):
+from indexer.source_context import SourceContext
+limits = CrawlLimits(allow_private=True, timeout=60.0, render="on")
+for item in crawl(SourceContext(sys.argv[1], limits)):
     print(item.url, flush=True)
 """
 

@@ -13,12 +13,13 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import Unavailable
-from indexer.crawl.crawler import crawl
+from indexer.crawl.crawler import CrawlServices, crawl
 from indexer.crawl.render import installation
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.drawing import Ask, Drawn, Order
 from indexer.errors import ConfigError, RendererMissing
 from indexer.records import Failure, Item, Page, Skip
+from indexer.source_context import SourceContext
 from tests.indexer.pipeline.incremental import Versioned, Work
 from tests.indexer.server import Reply, Site
 
@@ -58,13 +59,13 @@ class Drawer:
 @pytest.fixture
 def drawer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawer]:
     fake = Drawer()
-    monkeypatch.setattr("indexer.sources.round_robin.Browser", lambda: fake)
+    monkeypatch.setattr("indexer.sources.reading.Browser", lambda: fake)
     monkeypatch.setattr("indexer.crawl.render.renderer.check_installed", lambda: None)
     return fake
 
 
 def items(site: Site, drawer: Drawer, limits: CrawlLimits = AUTO) -> list[Item]:
-    return list(crawl(site.url, limits, lambda due: None, browser=drawer))  # type: ignore[arg-type]
+    return list(crawl(SourceContext(site.url, limits), CrawlServices(browser=drawer)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("off", []), ("auto", ["/shell"]), ("on", ["/", "/shell", "/written"])])
@@ -158,11 +159,11 @@ def test_what_is_missing_says_so_before_anything_is_asked(site: Site, monkeypatc
     site.routes["/"] = WRITTEN
     monkeypatch.setattr(installation, "find_spec", lambda name: None)
     with pytest.raises(RendererMissing, match=r"pip install 'pilotlight\[render\]'"):
-        list(crawl(site.url, AUTO, lambda due: None))
+        list(crawl(SourceContext(site.url, AUTO)))
     monkeypatch.setattr(installation, "find_spec", importlib.util.find_spec)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(RendererMissing, match="apt-get install chromium"):
-        list(crawl(site.url, AUTO, lambda due: None))
+        list(crawl(SourceContext(site.url, AUTO)))
     assert site.hits == []
 
 
@@ -191,10 +192,11 @@ def test_pages_that_need_no_script_load_and_start_nothing(site: Site) -> None:
     site.routes["/"] = WRITTEN
     program = (
         "import json, sys\nfrom indexer.config import CrawlLimits\nfrom indexer.crawl.crawler import crawl\n"
+        "from indexer.source_context import SourceContext\n"
         "import subprocess\nstarted = []\nreal = subprocess.Popen.__init__\n"
         "def note(self, args, *a, **kw):\n    started.append(args)\n    real(self, args, *a, **kw)\n"
         "subprocess.Popen.__init__ = note\n"
-        "pages = list(crawl(sys.argv[1], CrawlLimits(allow_private=True, render='auto'), lambda due: None))\n"
+        "pages = list(crawl(SourceContext(sys.argv[1], CrawlLimits(allow_private=True, render='auto'))))\n"
         "browsers = [args for args in started if 'browser_main' in str(args)]\n"
         "print(json.dumps([len(pages), 'playwright' in sys.modules, len(browsers)]))"
     )

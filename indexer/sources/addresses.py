@@ -1,0 +1,119 @@
+"""Sources as users name them: sites, repositories, buckets, folders and files."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import unquote, urlsplit
+
+from indexer.errors import SourceError
+from indexer.read.formats import content_type_of
+from indexer.urls import has_user, normalise
+
+AddressKind = Literal["site", "repository", "bucket"]
+SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_HOST = re.compile(r"(?P<name>localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(?P<port>:\d+)?(?P<path>/.*)?$", re.IGNORECASE)
+_KINDS: dict[str, AddressKind] = {
+    **dict.fromkeys(("http", "https"), "site"),
+    **dict.fromkeys(("git+https", "git+file"), "repository"),
+    **dict.fromkeys(("s3", "gs", "az"), "bucket"),
+}
+_MAX_REF = 250  # characters
+# `git check-ref-format`: no option, no range, no pattern, nothing that a shell or a refspec reads
+_REF = re.compile(r"(?![-/.])(?!.*(?:\.\.|@\{|//|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+(?<![/.])")
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}")  # $web and $root are containers of Azure
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def address_kind(source: str) -> AddressKind | None:
+    """Return the kind of a source at an address; None for a path, and for an unknown scheme."""
+    scheme = SCHEME.match(source)
+    return _KINDS.get(scheme[1].lower()) if scheme else None
+
+
+def full_name(source: str) -> str:
+    """Return a source as it can be read from anywhere: with an absolute path, or its address as it is."""
+    if SCHEME.match(source) or not source.strip():
+        return source
+    try:
+        return str(Path(source).expanduser().absolute())
+    except RuntimeError:  # no such user
+        return source
+
+
+def refuse_secret(source: str) -> None:
+    """Raise SourceError, which does not quote it, for an address with a user name or password in it."""
+    if SCHEME.match(source) and has_user(source):
+        raise SourceError(
+            "a source has a user name or password in its address, where everybody could read it: "
+            "describe them under [[credentials]] in a configuration file"
+        )
+
+
+def refuse_bare_host(source: str) -> None:
+    """Raise SourceError for a name that is no file or folder, and reads like the address of a site without scheme."""
+    found = _HOST.match(source)
+    if found is None or Path(source).exists() or (not found["path"] and content_type_of(source)):
+        return
+    scheme = "http" if found["port"] or found["name"] in ("localhost", "127.0.0.1") else "https"
+    raise SourceError(f"there is no file or folder {source}; for the site, write {scheme}://{source}")
+
+
+@dataclass(frozen=True, slots=True)
+class GitAddress:
+    """`git+https://HOST/PATH@REF` or `git+file:///FOLDER@REF`."""
+
+    source: str  # as the user gave it
+    remote: str  # https address, or path of the folder
+    ref: str  # branch, tag or commit; HEAD is the repository's own default
+    is_local: bool
+
+    @classmethod
+    def read(cls, source: str) -> Self:
+        """Parse a source. Raises SourceError."""
+        scheme, _, rest = source.partition("://")
+        if not rest or "?" in rest or "#" in rest:
+            raise SourceError(f"{source}: write {scheme.lower()}://…, with @ and a branch, tag or commit at its end")
+        host, slash, path = rest.partition("/")
+        path, ref = path.rsplit("@", 1) if "@" in path else (path, "HEAD")
+        if not _REF.fullmatch(ref) or len(ref) > _MAX_REF:
+            raise SourceError(f"{source}: what follows the last @ cannot be the name of a branch, tag or commit")
+        if scheme.lower() == "git+file":
+            folder = unquote(path).rstrip("/")
+            if host or not folder or "\0" in folder:
+                raise SourceError(f"{source}: write git+file:///FOLDER, with the whole path of the folder")
+            return cls(source, f"/{folder}", ref, is_local=True)
+        remote = normalise("", f"https://{host}{slash}{path}")
+        if remote is None or urlsplit(remote).path == "/":
+            raise SourceError(f"{source}: write git+https://HOST/PATH")
+        return cls(source, remote, ref, is_local=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketAddress:
+    """`s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`."""
+
+    source: str  # as the user gave it
+    scheme: str  # s3, gs or az
+    bucket: str  # or container
+    prefix: str  # name of one object, or of a folder, without / at its ends; empty for all objects
+
+    @classmethod
+    def read(cls, source: str) -> Self:
+        """Parse a source. Raises SourceError."""
+        scheme, _, rest = source.partition("://")
+        bucket, _, path = rest.partition("/")
+        scheme = scheme.lower()
+        if not rest or not _BUCKET.fullmatch(bucket) or "?" in path or "#" in path:
+            name = "CONTAINER" if scheme == "az" else "BUCKET"
+            scheme = source.lower().partition(":")[0]
+            raise SourceError(f"{source}: write {scheme}://{name}/PREFIX, with %3F and %23 for ? and #")
+        prefix = unquote(path).strip("/")
+        if _CONTROL.search(prefix) or any(step in ("", ".", "..") for step in prefix.split("/") if prefix):
+            raise SourceError(f"{source}: a prefix has no empty steps, no . or .., and no control characters")
+        return cls(source, scheme, bucket, prefix)
+
+    @property
+    def root(self) -> str:
+        """Return the address of the bucket."""
+        return f"{self.scheme}://{self.bucket}"

@@ -1,0 +1,205 @@
+"""Files of a folder, in sorted order and without ever leaving it, with who may read them.
+
+`.access.toml` says who may read the files next to it and below, and `NAME.access.toml` who may read one file. The
+nearest one counts; one that cannot be read is a list of nobody.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import formatdate
+from pathlib import Path
+
+from indexer.errors import ParseError, SourceError
+from indexer.read.access_list import FILE, NOBODY, read_list
+from indexer.read.allowed_places import folder_above
+from indexer.read.container import with_parts
+from indexer.read.formats import HTML, content_type_of, reader_of, refusal_of
+from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Readers, Skip
+from indexer.source_context import SourceContext
+from indexer.sources.folder_tree import Tree
+from indexer.sources.templates import spread
+
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # errors that will not pass
+_MAX_LIST = 100_000  # bytes of an access list
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: Path
+    content_type: str
+    access: Readers = None  # who may read it
+
+
+def read_path(context: SourceContext) -> Generator[Item, None, None]:
+    """Read one file, or every readable file below a folder.
+
+    Symbolic links below the folder are not followed, so nothing outside it is read; neither are pipes and devices.
+
+    Raises:
+        SourceError: there is no such file or folder, or it cannot be read.
+    """
+    source, within = context.source, context.within
+    try:
+        root = Path(source).expanduser().resolve(strict=True)
+        mode = root.stat().st_mode
+    except FileNotFoundError as error:
+        raise SourceError(f"there is no file or folder {source}") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; name a file or folder") from error
+    top = folder_above(root, within) if within else root
+    if top is None:
+        raise SourceError(f"cannot read {source}: it leads out of {', '.join(within)}")
+    is_folder = stat.S_ISDIR(mode)
+    if not is_folder and not stat.S_ISREG(mode):
+        raise SourceError(f"cannot read {source}: it is neither a file nor a folder")
+    if not is_folder and (refusal := refusal_of(root.name, context.no_images)):
+        raise SourceError(f"cannot read {source}: {refusal}")
+    folder = root if is_folder else root.parent
+    try:
+        tree = Tree(folder, top if is_folder or top != root else folder)
+    except OSError as error:
+        raise SourceError(f"cannot read {folder}: {error.strerror}") from error
+    with closing(tree):
+        reading = _FolderReading(context, tree)
+        yield from reading.all_files() if is_folder else reading.one_file(root)
+
+
+class _FolderReading:
+    """One reading of a folder."""
+
+    def __init__(self, context: SourceContext, tree: Tree) -> None:
+        self._context = context
+        self._tree = tree
+        self._list_failures: list[Failure] = []
+
+    def one_file(self, path: Path) -> Iterator[Item]:
+        """Read one file. Raises SourceError."""
+        access = self._access(path.with_name(path.name + FILE), self._access(path.parent / FILE, None))
+        self._context.report_due(1)
+        entry = _Entry(path, content_type_of(path.name) or "", access)
+        page = self._list_failures[0] if self._list_failures else self._page(entry)
+        if isinstance(page, Skip | Failure | OSError):
+            reason = (page.strerror or "cannot be read") if isinstance(page, OSError) else page.reason
+            raise SourceError(f"cannot read {self._context.source}: {reason}")
+        yield from with_parts(page, self._context.limits.max_bytes, self._context.no_images)
+
+    def all_files(self) -> Iterator[Item]:
+        """Read every file of the folder, after a sample for its template."""
+        entries = [*self._walk(), *self._list_failures]
+        files = [entry for entry in entries if isinstance(entry, _Entry)]
+        self._context.report_due(len(files))
+        if self._context.study is not None:
+            pages = [entry for entry in files if reader_of(entry.content_type) == HTML]
+            sample = map(self._page, spread(pages, len(pages)))
+            self._context.study(page for page in sample if not isinstance(page, OSError))
+        for entry in entries:
+            for item in self._read(entry) if isinstance(entry, _Entry) else [entry]:
+                yield from with_parts(item, self._context.limits.max_bytes, self._context.no_images)
+
+    def _walk(self) -> Iterator[_Entry | Known | Skip | Failure]:
+        """Yield the files in order, and why others are left out."""
+        todo: list[tuple[Path, Readers]] = [(self._tree.root, None)]
+        while todo:
+            here, inherited = todo.pop()
+            url = here.as_uri()
+            try:
+                names = self._tree.list(here)
+                if here != self._tree.root and self._tree.is_index(here):
+                    yield Skip(url, "an index of Pilotlight")
+                    continue
+            except OSError as error:
+                reason = error.strerror or "cannot be read"
+                if here == self._tree.root:
+                    raise SourceError(f"cannot read {here}: {reason}") from error
+                yield Failure(url, reason)
+                if error.errno not in _GONE:
+                    yield from self._kept(self._context.earlier.pages(f"{url}/"), reason)
+                continue
+            access = self._access(here / FILE, inherited) if any(name == FILE for name, _ in names) else inherited
+            with_list = {name.removesuffix(FILE) for name, _ in names if name.endswith(FILE)}
+            folders = []
+            for name, mode in names:
+                path = here / name
+                if name.endswith(FILE):
+                    continue
+                if stat.S_ISDIR(mode) and not name.startswith("."):
+                    folders.append((path, access))
+                elif reason := self._refusal(name, mode):
+                    yield Skip(path.as_uri(), reason)
+                else:
+                    readers = self._access(path.with_name(name + FILE), access) if name in with_list else access
+                    yield _Entry(path, content_type_of(name) or "", readers)
+            todo += reversed(folders)
+
+    def _refusal(self, name: str, mode: int) -> str:
+        """Return why a file is not read, or a hidden folder; empty if it is."""
+        if stat.S_ISDIR(mode):
+            return "hidden"
+        if stat.S_ISLNK(mode):
+            return "symbolic link"
+        if not stat.S_ISREG(mode):
+            return "pipe, socket or device"
+        return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
+
+    def _access(self, path: Path, inherited: Readers) -> Readers:
+        """Return the readers in an access list, or where there is none those of the folder."""
+        try:
+            with open(self._tree.open(path), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise ParseError("is no file")
+                body = file.read(_MAX_LIST + 1)
+            if len(body) > _MAX_LIST:
+                raise ParseError(f"is larger than {_MAX_LIST:,} bytes")
+            return read_list(body)
+        except FileNotFoundError:
+            return inherited
+        except (OSError, ParseError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            self._list_failures.append(Failure(path.as_uri(), f"{reason}: nobody may read what it is for"))
+            return NOBODY
+
+    def _read(self, entry: _Entry) -> list[Item]:
+        """Return the page of a file, or why there is none, or its record if the trouble may pass."""
+        page = self._page(entry)
+        if not isinstance(page, OSError):
+            return [page]
+        url, reason = entry.path.as_uri(), page.strerror or "cannot be read"
+        records: list[PageRecord] = []
+        earlier = self._context.earlier
+        if page.errno not in _GONE and earlier.is_given(url, entry.access):
+            record = earlier.page(url)
+            records = [*([record] if record else []), *earlier.pages(f"{url}!/")]
+        return [*self._kept(records, reason)] or [Failure(url, reason)]
+
+    def _kept(self, records: "Iterator[PageRecord] | list[PageRecord]", reason: str) -> Iterator[Known]:
+        return (Known(replace(record, source=self._context.source), kept=reason) for record in records)
+
+    def _page(self, entry: _Entry) -> Page | Skip | Failure | OSError:
+        url, max_bytes = entry.path.as_uri(), self._context.limits.max_bytes
+        try:
+            with open(self._tree.open(entry.path), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    return Skip(url, "pipe, socket or device")
+                body = file.read(max_bytes + 1)
+        except OSError as error:
+            return error
+        if len(body) > max_bytes:
+            return Failure(url, f"larger than {max_bytes:,} bytes")
+        return Page(
+            url=url,
+            source=self._context.source,
+            body=body,
+            content_type=entry.content_type,
+            charset=None,
+            etag=None,
+            last_modified=formatdate(status.st_mtime, usegmt=True),
+            fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            stated=NOTHING_STATED._replace(access=entry.access),
+        )

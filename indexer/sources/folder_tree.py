@@ -1,0 +1,128 @@
+"""A folder that is held by its descriptor: files are reached step by step, and nothing outside it at all.
+
+Each step opens one name below a folder that is open already, and follows no link. `openat2` would do the same in one
+call, on Linux alone; this holds wherever there are descriptors of folders.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from indexer.errors import SourceError
+from indexer.generation.layout import BUILDING, GENERATIONS, LOCK
+from indexer.read.allowed_places import folder_above
+
+INSIDE = "!/"  # between the address of an archive or e-mail and the name of a member
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_OF_AN_INDEX = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_ISDIR}
+
+
+class Tree:
+    """A folder and all that is below it."""
+
+    def __init__(self, root: Path, top: Path) -> None:
+        """Open a folder, step by step from `top`, which is it or above it; raises OSError."""
+        self.root = root
+        self._handle = os.open(top, _FOLDER)
+        try:
+            handle = self._descend(root.relative_to(top))
+        except OSError:
+            os.close(self._handle)
+            raise
+        if handle != self._handle:
+            os.close(self._handle)
+        self._handle = handle
+        self._last: tuple[Path, int] = (root, self._handle)  # files come folder by folder
+
+    def close(self) -> None:
+        """Release the descriptors."""
+        self._leave()
+        os.close(self._handle)
+
+    def list(self, folder: Path) -> list[tuple[str, int]]:
+        """Return the names in a folder at or below the root, in order, each with its mode; raises OSError."""
+        handle = self._enter(folder)
+        entries = []
+        for name in sorted(os.listdir(handle)):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                entries.append((name, os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode))
+        return entries
+
+    def is_index(self, folder: Path) -> bool:
+        """Return whether a folder below the root is an index or a collection of one; raises OSError."""
+        handle = self._enter(folder)
+        try:
+            modes = {name: os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode for name in _OF_AN_INDEX}
+        except FileNotFoundError:
+            return False
+        return all(is_kind(modes[name]) for name, is_kind in _OF_AN_INDEX.items())
+
+    def open(self, path: Path) -> int:
+        """Open a file below the root, without waiting if it is a pipe; raises OSError, also if it has become a link."""
+        return os.open(path.name, _FILE, dir_fd=self._enter(path.parent))
+
+    def _enter(self, folder: Path) -> int:
+        """Return the descriptor of a folder, which is open until the next one is entered."""
+        if folder == self._last[0]:
+            return self._last[1]
+        self._leave()
+        self._last = (folder, self._descend(folder.relative_to(self.root)))
+        return self._last[1]
+
+    def _descend(self, folder: Path) -> int:
+        """Return the descriptor of a folder below; that of the root itself if it is that."""
+        handle = self._handle
+        for name in folder.parts:
+            try:
+                below = os.open(name, _FOLDER, dir_fd=handle)
+            finally:
+                if handle != self._handle:
+                    os.close(handle)
+            handle = below
+        return handle
+
+    def _leave(self) -> None:
+        if self._last[1] != self._handle:
+            os.close(self._last[1])
+        self._last = (self.root, self._handle)
+
+
+def open_original(url: str, source: str, within: Sequence[str] = ()) -> tuple[str, BinaryIO]:
+    """Open the file of a document, or the archive or e-mail that it is in.
+
+    Args:
+        url: address of the document.
+        source: file or folder that it was read from; nothing outside is opened, and no link below is followed.
+        within: folders that the source may not leave; none means that it may be anywhere.
+
+    Returns:
+        Name of the file, and the file at its beginning.
+
+    Raises:
+        SourceError: it was not read from a folder, or is not there any more.
+    """
+    parts = urlsplit(url.partition(INSIDE)[0])
+    if parts.scheme != "file" or parts.netloc or "://" in source:
+        raise SourceError(f"{url[:200]} is not a file of a folder")
+    path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
+    gone = SourceError(f"{path.name[:200]} is not where it was when it was indexed")
+    try:
+        root = Path(source).expanduser().resolve(strict=True)
+        folder = root if root.is_dir() else root.parent
+        top = folder_above(root, within) if within else folder
+        is_inside = path == root or (folder == root and path.is_relative_to(root))
+        if top is None or not is_inside or ".." in path.parts:
+            raise gone
+        with closing(Tree(folder, top if top != root else folder)) as tree:
+            handle = tree.open(path)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise gone
+    except (OSError, RuntimeError, ValueError) as error:
+        raise gone from error
+    return path.name, os.fdopen(handle, "rb")

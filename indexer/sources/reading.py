@@ -1,0 +1,205 @@
+"""Sources to pages: sites side by side, folders and files one after the other, each page once."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from urllib.parse import urlsplit
+
+from indexer.config import CrawlLimits
+from indexer.crawl.crawler import CrawlServices, crawl
+from indexer.crawl.render.browser import Browser
+from indexer.errors import SourceError
+from indexer.generation.previous import PreviousGeneration
+from indexer.read.container import expand
+from indexer.read.formats import MAIL, OCR_OFF, reader_of
+from indexer.records import Item, Known, Page, Skip
+from indexer.source_context import SourceContext, ignore
+from indexer.sources.addresses import SCHEME, address_kind
+from indexer.sources.folder import read_path
+from indexer.sources.git import read_repository
+from indexer.sources.git_mirror import Mirrors
+from indexer.sources.objects import read_objects
+from indexer.sources.pushed_store import SOURCE, PushedReader
+from indexer.sources.templates import Items, Templates
+from indexer.urls import normalise
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that the sources of one build share."""
+
+    limits: CrawlLimits
+    report_due: Callable[[int], None] = ignore  # takes the number of known pages of all sources
+    earlier: PreviousGeneration = field(default_factory=PreviousGeneration.nothing)
+    services: CrawlServices = field(default_factory=CrawlServices)
+    templates: Templates | None = None  # learns the templates of sources, and attaches them to pages
+    rested: Collection[str] = ()  # addresses of pages that are indexed without being read
+    pushed: PushedReader | None = None
+    mirrors: Mirrors | None = None  # of remote repositories; without them, only local ones are read
+    no_images: str = OCR_OFF  # why images are not read; empty if they are
+
+
+def read_sources(sources: Sequence[str], reading: Reading) -> Items:
+    """Read every source; of pages with the same address or the same content only the first is yielded.
+
+    Pushed documents come first, so that they stand for their addresses whatever a site has there.
+
+    Sites are read at the same time, up to `limits.sites` of them, and yield an item each in turn, so that the order
+    depends on their pages and not on their speed. Sources on one host, and paths, are read one after another. A site
+    whose template is to be learnt yields nothing in its first turns.
+
+    Args:
+        sources: http or https addresses, repositories, buckets, folders or files, and `pushed_store.SOURCE`.
+        reading: settings and services.
+
+    Raises:
+        SourceError: a source cannot be read at all.
+    """
+    due: dict[str, int] = {}
+    unique = _Unique(reading.rested)
+    browser = Browser()  # started only for a page that is to be drawn
+    services = replace(reading.services, browser=browser)
+
+    def report_due(source: str, pages: int) -> None:
+        due[source] = pages
+        reading.report_due(sum(due.values()))
+
+    def context_of(source: str) -> SourceContext:
+        context = SourceContext(
+            source, reading.limits.of(source), partial(report_due, source), reading.earlier, no_images=reading.no_images
+        )
+        if reading.templates is None:
+            return context
+        study, wanted = partial(reading.templates.study, source), partial(reading.templates.wanted, source)
+        return replace(context, study=study, wanted=wanted)
+
+    if SOURCE in sources and reading.pushed is not None:
+        for item in read_pushed(context_of(SOURCE), reading.pushed):
+            yield unique.item(item)
+    hosts: dict[str, list[SourceContext]] = {}
+    for source in sources:
+        if source != SOURCE:
+            host = urlsplit(normalise(source, "") or "").netloc  # empty for a path
+            hosts.setdefault(host, []).append(context_of(source))
+    start = partial(_read_one, services=services, mirrors=reading.mirrors)
+    waiting = deque(_Lane(contexts, start, reading.templates) for contexts in hosts.values())
+    running: deque[_Lane] = deque()
+    try:
+        while waiting or running:
+            lane = waiting.popleft() if waiting and len(running) < reading.limits.sites else running.popleft()
+            running.append(lane)
+            if not lane.advance():
+                running.pop()
+            elif lane.ready:
+                yield unique.item(lane.ready.popleft())
+    finally:
+        for lane in running:
+            lane.close()
+        browser.close()
+
+
+def read_pushed(context: SourceContext, documents: PushedReader) -> Generator[Item, None, None]:
+    """Yield every document that was sent and not withdrawn, in the order of their addresses.
+
+    Pushed documents of the index that are not in the store, such as those of an imported index, stay as they are.
+    """
+    earlier = context.earlier
+    context.report_due(documents.count)
+    for url, content_hash, content_type in documents.listed():
+        record = earlier.unchanging_page(url)
+        if record is not None and record.content_hash == content_hash:
+            below = earlier.pages(f"{url}!/") if reader_of(content_type) == MAIL else ()
+            yield from (Known(replace(each, source=SOURCE)) for each in (record, *below))
+            continue
+        page = documents.page(url)
+        if page is not None:  # else it has been withdrawn meanwhile
+            yield page
+            if reader_of(page.content_type) == MAIL:
+                for item in expand(page, context.limits.max_bytes, context.no_images):
+                    if isinstance(item, Page):  # an attachment, with a title of its own
+                        item = replace(item, stated=page.stated._replace(title=""), content_hash="")
+                    yield item
+    if earlier.manifest is not None and SOURCE in earlier.manifest.sources:
+        for record in earlier.pages():
+            if record.source == SOURCE and not documents.was_told(record.url.partition("!/")[0]):
+                yield Known(record)
+
+
+def _read_one(context: SourceContext, services: CrawlServices, mirrors: Mirrors | None) -> Items:
+    source, scheme = context.source, SCHEME.match(context.source)
+    if scheme is None:
+        if not source.strip():
+            raise SourceError("empty source; name a site, folder or file")
+        return read_path(context)
+    kind = address_kind(source)
+    if kind == "repository":
+        return read_repository(context, mirrors)
+    if kind == "bucket":
+        return read_objects(context)
+    if kind is None:
+        raise SourceError(
+            f"{source}: cannot index this scheme; name an http or https address, git+https:// or git+file:// and a "
+            "repository, s3://, gs:// or az:// and a bucket, a folder or a file"
+        )
+    return crawl(context, services)
+
+
+class _Lane:
+    """Sources that are read one after another, and their items that have not been yielded yet."""
+
+    def __init__(
+        self,
+        contexts: Iterable[SourceContext],
+        start: Callable[[SourceContext], Items],
+        templates: Templates | None,
+    ) -> None:
+        self.ready: deque[Item] = deque()
+        self._waiting = deque(contexts)
+        self._start = start
+        self._templates = templates
+        self._items: Items | None = None  # of the source that is being read
+        self._source = ""
+
+    def advance(self) -> bool:
+        """Read an item unless some are ready; an item may have to wait. Return False at the end of all sources."""
+        while not self.ready and (self._items is not None or self._waiting):
+            if self._items is None:
+                context = self._waiting.popleft()
+                self._source, self._items = context.source, self._start(context)
+            item, templates = next(self._items, None), self._templates
+            if item is not None:
+                self.ready.extend([item] if templates is None else templates.take(self._source, item))
+                return True
+            self.ready.extend(() if templates is None else templates.end(self._source))
+            self._items = None
+        return bool(self.ready)
+
+    def close(self) -> None:
+        """Stop the source that is being read."""
+        if self._items is not None:
+            self._items.close()
+
+
+class _Unique:
+    """Lets each address and each content through once, over all sources."""
+
+    def __init__(self, rested: Collection[str]) -> None:
+        self._rested = rested
+        self._urls: set[str] = set()
+        self._contents: set[str] = set()
+
+    def item(self, item: Item) -> Item:
+        """Return the item, or a skip in the place of a duplicate."""
+        reason = ""
+        if isinstance(item, Page | Known):
+            if item.url in self._urls:
+                reason = "already read"
+            elif item.content_hash in self._contents:
+                reason = "same content as another page"
+            else:
+                self._urls.add(item.url)
+                self._contents.add(item.content_hash)
+        if item.url in self._rested:
+            reason = "already read"
+        return Skip(item.url, reason) if reason else item
