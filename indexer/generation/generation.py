@@ -46,11 +46,12 @@ class Generation:
     `search` and `chunks` may be called from many threads at once. Open it after forking, not before.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Verify and open a generation folder; raises IndexCorrupt, which names the file at fault."""
+    def __init__(self, folder: Path, *, are_checked: bool = False) -> None:
+        """Open a generation folder, after its checksums unless these are checked; raises IndexCorrupt with the file."""
         self.folder = folder
         self.manifest: Manifest = read_manifest(folder)
-        check_files(folder, self.manifest)
+        if not are_checked:
+            check_files(folder, self.manifest)
         self._vectors = VectorReader(folder / VECTORS)
         self._lexical = LexicalReader(folder / LEXICAL, self.manifest.languages, self.manifest.analysis)
         self._documents = DocumentReader(folder / DOCUMENTS)

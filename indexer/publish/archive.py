@@ -1,21 +1,24 @@
 """One generation as one file: a plain tar archive, its manifest first, to be kept as a backup or sent to a server.
 
-An archive is read as if it came from an enemy: only files that its manifest names are taken, each at the size that
-the manifest says, and nothing is published before every checksum has been compared.
+An archive is read as if it came from an enemy: only ordinary files that its manifest names are taken, each at the size
+of its record, and nothing is published before every checksum has been compared.
 """
 
 import gzip
 import hashlib
+import io
 import json
 import os
 import secrets
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
+from typing import IO, TypeVar, cast
 
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation.current import current_id, generation_folder
@@ -48,7 +51,10 @@ from indexer.publish.publish import (
 from indexer.publish.source_settings import without_leave
 from indexer.publish.verification import problems_of, verify
 
+Result = TypeVar("Result")
+
 _COPY = 1 << 20  # bytes read at once
+_HEADERS = 16 * tarfile.BLOCKSIZE  # bytes of a member before its content; a header that is longer is refused
 _PADDING = 1 << 20  # bytes of zeros that may follow the end
 _GZIP = b"\x1f\x8b"
 
@@ -58,8 +64,8 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
 
     Args:
         index_dir: the index, or the folder of a collection.
-        file: the archive; replaced if it is there, compressed with gzip if it ends in `.gz` or `.tgz`.
-        generation_id: which generation; the live one unless it is given.
+        file: the archive; replaced if it exists, compressed with gzip if it ends in `.gz` or `.tgz`.
+        generation_id: which generation; the live one by default.
 
     Raises:
         IndexMissing: there is no such generation.
@@ -70,22 +76,23 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
     name = current_id(index_dir) if generation_id is None else generation_id
     folder = generation_folder(index_dir, name)
     manifest = read_manifest(folder)
-    content = manifest.to_bytes()
-    records = {MANIFEST: FileRecord(hashlib.sha256(content).hexdigest(), len(content)), **manifest.files}
     with ExitStack() as stack:
-        sources = {}
-        for member in records:  # all of them now, so that a build which removes the generation does not disturb
+        sources: dict[str, BufferedReader | io.BytesIO] = {MANIFEST: io.BytesIO(manifest.to_bytes())}
+        for member, record in manifest.files.items():  # opened now, so that a build may remove the generation meanwhile
             try:
-                sources[member] = stack.enter_context((folder / member).open("rb"))
+                opened = sources[member] = stack.enter_context((folder / member).open("rb"))
+                if hashlib.file_digest(opened, "sha256").hexdigest() != record.sha256:
+                    raise corrupt(folder / member, "differs from its checksum")
             except OSError as error:
                 raise unreadable(folder / member, error) from error
-        with _replacing(file) as target:
-            for member, record in records.items():
-                target.write(_header(f"{name}/{member}", record.size))
-                if _copy(sources[member], target, folder / member, record.size) != record.sha256:
-                    raise corrupt(folder / member, "differs from its checksum")
-                target.write(bytes(-record.size % tarfile.BLOCKSIZE))
-            target.write(bytes(2 * tarfile.BLOCKSIZE))
+        # GNU's format has sizes beyond 8 GB in the header itself, where others need an extended one
+        target = stack.enter_context(_replacing(file))
+        tar = stack.enter_context(tarfile.open(fileobj=target, mode="w|", format=tarfile.GNU_FORMAT))
+        for member, source in sources.items():
+            info = tarfile.TarInfo(f"{name}/{member}")
+            info.size = source.seek(0, os.SEEK_END)
+            source.seek(0)
+            tar.addfile(info, source)
     return manifest
 
 
@@ -107,8 +114,8 @@ def export_documents(index_dir: Path, file: Path, generation_id: str | None = No
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
     """Make the generation in an archive the live one; the index changes only if all of it is right.
 
-    Returns its manifest as it is in the archive; leave to reach private addresses is not taken over from it. The
-    generation keeps its id; if that is published here already, it is made live, and repaired if it is damaged.
+    Returns its manifest as it is in the archive; leave to reach private addresses is not imported. The generation keeps
+    its id; if that is published here already, it is made live, and repaired if it is damaged.
 
     Args:
         index_dir: the index; made if it is missing.
@@ -123,7 +130,8 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
         IndexUnwritable: the folder cannot be written, is full, or holds something else.
     """
     target = collection_dir(index_dir, collection)
-    with _reading(file) as archive, disk_errors(index_dir):
+    with _opened(file) as stream, disk_errors(index_dir):
+        archive = _Archive(file, stream)
         content = archive.manifest()
         prepare(index_dir)
         prepare(target)
@@ -153,7 +161,7 @@ def _checked(file: Path, folder: Path) -> Manifest:
 
 
 def _admit(index_dir: Path, folder: Path, file: Path) -> None:
-    """Publish what was taken out, or what is published under its id already if that is the same and whole."""
+    """Publish an extracted generation, or the one that is published under its id if that is the same and whole."""
     published = index_dir / GENERATIONS / folder.name
     if not published.exists():
         install(index_dir, folder)
@@ -167,102 +175,119 @@ def _admit(index_dir: Path, folder: Path, file: Path) -> None:
 
 
 def _same(folder: Path, other: Path) -> bool:
-    """Whether two generations that are whole have the same manifest, but for what an import leaves out."""
+    """Return whether two whole generations have the same manifest, but for settings that an import leaves out."""
     return without_leave(read_manifest(folder)) == without_leave(read_manifest(other))
 
 
 class _Archive:
-    """Reads an archive from front to back; links, devices and extended headers are refused by their first block."""
+    """Reads an archive from front to back."""
 
     def __init__(self, file: Path, stream: BufferedReader | gzip.GzipFile) -> None:
+        """Read the first header. Raises ArchiveError."""
         self._file = file
-        self._stream = stream
+        self._stream = _Limited(stream, file)
         self.generation = ""
+        self._tar = self._guarded(lambda: tarfile.TarFile(fileobj=cast(IO[bytes], self._stream), errors="strict"))
+        self._tar.copybufsize = _COPY  # type: ignore[attr-defined]  # of the standard library, but not in its stubs
 
     def manifest(self) -> bytes:
-        """The first member, which also says the generation's id."""
-        name, size = self._next() or ("", 0)
-        self.generation, _, member = name.partition("/")
-        if not is_generation_id(self.generation) or member != MANIFEST or size > LARGEST:
+        """Return the content of the first member, whose name has the id of the generation."""
+        info = self._next()
+        self.generation, _, member = info.name.partition("/") if info else ("", "", "")
+        if info is None or not is_generation_id(self.generation) or member != MANIFEST or info.size > LARGEST:
             raise self._wrong("does not begin with the manifest of a generation")
-        return b"".join(self._blocks(size))
+        self._stream.left = info.size + tarfile.BLOCKSIZE
+        content = io.BytesIO()
+        with cast(IO[bytes], self._tar.extractfile(info)) as source:
+            self._guarded(lambda: shutil.copyfileobj(source, content, _COPY))
+        if len(content.getvalue()) < info.size:
+            raise self._wrong("is cut short")
+        return content.getvalue()
 
     def extract(self, folder: Path, records: dict[str, FileRecord]) -> None:
         """Write every other member into a new folder."""
         missing = dict(records)
-        while (header := self._next()) is not None:
-            name, size = header
-            member = name.removeprefix(f"{self.generation}/")
+        while info := self._next():
+            name, member = info.name, info.name.removeprefix(f"{self.generation}/")
             record = missing.pop(member, None)  # a manifest only has names that are safe
             if record is None or name != f"{self.generation}/{member}":
                 raise self._wrong(f"has a member {name[:100]!r} that its manifest does not name, or has it twice")
-            if size != record.size:
-                raise self._wrong(f"has {name} with {size:,} bytes instead of {record.size:,}")
-            path = folder / member
-            try:
-                path.parent.mkdir(exist_ok=True)
-                target = path.open("xb")
-            except (FileExistsError, NotADirectoryError) as error:
-                raise self._wrong(f"names {name} for two things") from error
-            with target:
-                for block in self._blocks(size):
-                    target.write(block)
+            if info.size != record.size:
+                raise self._wrong(f"has {name} with {info.size:,} bytes instead of {record.size:,}")
+            info.name, self._stream.left = member, info.size + tarfile.BLOCKSIZE
+            self._guarded(partial(self._tar.extract, info, folder, filter="data"))
         if missing:
             raise self._wrong(f"lacks {', '.join(sorted(missing)[:3])}")
-        rest = self._read(_PADDING, least=0)
+        self._stream.left = _PADDING
+        rest = self._stream.read(_PADDING)
         if any(rest) or len(rest) == _PADDING:
             raise self._wrong("has data after its end")
 
-    def _next(self) -> tuple[str, int] | None:
-        """Name and size of the next member, None at the end."""
-        block = self._read(tarfile.BLOCKSIZE)
-        if not any(block):
-            return None
+    def _next(self) -> tarfile.TarInfo | None:
+        """Return the next member, None at the end. Raises ArchiveError unless it is an ordinary file."""
+        self._stream.left = _HEADERS
+        info = self._guarded(self._tar.next)
+        if info and (info.type != tarfile.REGTYPE or info.pax_headers or info.sparse is not None):
+            raise self._wrong(f"has a member {info.name[:100]!r} that is not an ordinary file")
+        return info
+
+    def _guarded(self, step: Callable[[], Result]) -> Result:
         try:
-            header = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
-        except (tarfile.HeaderError, ValueError) as error:
+            return step()
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            raise self._wrong("has one name for two things") from error
+        except tarfile.ReadError as error:
+            raise self._wrong("is cut short, or not one that pilotlight export wrote") from error
+        except (tarfile.TarError, ValueError) as error:
             raise self._wrong("is not an archive that pilotlight export wrote") from error
-        if header.type != tarfile.REGTYPE or header.size < 0:
-            raise self._wrong(f"has a member {header.name[:100]!r} that is not an ordinary file")
-        return header.name, header.size
-
-    def _blocks(self, size: int) -> Iterator[bytes]:
-        left = size
-        while left:
-            block = self._read(min(left, _COPY))
-            left -= len(block)
-            yield block
-        self._read(-size % tarfile.BLOCKSIZE)
-
-    def _read(self, size: int, *, least: int | None = None) -> bytes:
-        try:
-            block = self._stream.read(size)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise self._wrong(f"cannot be unpacked ({error})") from error
-        except OSError as error:
-            raise ArchiveError(f"cannot read {self._file}: {error.strerror or error}") from error
-        if len(block) < (size if least is None else least):
-            raise self._wrong("is cut short")
-        return block
 
     def _wrong(self, what: str) -> ArchiveError:
         return ArchiveError(f"{self._file}: the archive {what}; export it again")
 
 
+class _Limited:
+    """The stream of an archive; it gives no more bytes than `left`, so that no header can fill the memory."""
+
+    def __init__(self, stream: BufferedReader | gzip.GzipFile, file: Path) -> None:
+        self._stream = stream
+        self._file = file
+        self.left = _HEADERS
+
+    def read(self, size: int) -> bytes:
+        if size > self.left:
+            raise ArchiveError(f"{self._file}: the archive has a header that is no export's; export it again")
+        self.left -= size
+        return self._guarded(lambda: self._stream.read(size))
+
+    def seek(self, place: int) -> int:
+        return self._guarded(lambda: self._stream.seek(place))
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def _guarded(self, step: Callable[[], Result]) -> Result:
+        try:
+            return step()
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ArchiveError(f"{self._file}: the archive cannot be unpacked ({error}); export it again") from error
+        except OSError as error:
+            raise ArchiveError(f"cannot read {self._file}: {error.strerror or error}") from error
+
+
 @contextmanager
-def _reading(file: Path) -> Iterator[_Archive]:
+def _opened(file: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
     try:
         raw = file.open("rb")
-        packed = raw.peek(len(_GZIP)).startswith(_GZIP)
+        is_packed = raw.peek(len(_GZIP)).startswith(_GZIP)
     except OSError as error:
         raise ArchiveError(f"cannot read {file}: {error.strerror or error}") from error
     with raw:
-        yield _Archive(file, gzip.GzipFile(fileobj=raw) if packed else raw)
+        yield gzip.GzipFile(fileobj=raw) if is_packed else raw
 
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[BufferedWriter | gzip.GzipFile]:
-    """A new file that takes its name when the block ends well."""
+    """Give a new file that takes its name when the block ends well."""
     part = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
         if file.is_dir():
@@ -282,27 +307,3 @@ def _replacing(file: Path) -> Iterator[BufferedWriter | gzip.GzipFile]:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise ArchiveError(f"cannot write {file}: {error.strerror or error}") from error
-
-
-def _header(name: str, size: int) -> bytes:
-    info = tarfile.TarInfo(name)
-    info.size = size
-    # this variant writes sizes beyond 8 GB into the header itself, where the others need an extended one
-    return info.tobuf(tarfile.GNU_FORMAT)
-
-
-def _copy(source: BufferedReader, target: BufferedWriter | gzip.GzipFile, path: Path, size: int) -> str:
-    """Copy so many bytes of a file; return their SHA-256, empty if there are fewer."""
-    digest, left = hashlib.sha256(), size
-    while left and (block := _block(source, min(left, _COPY), path)):
-        digest.update(block)
-        target.write(block)
-        left -= len(block)
-    return digest.hexdigest() if not left else ""
-
-
-def _block(source: BufferedReader, size: int, path: Path) -> bytes:
-    try:
-        return source.read(size)
-    except OSError as error:  # of the index, not of the archive
-        raise unreadable(path, error) from error

@@ -22,7 +22,7 @@ VERBS = {  # the module and function of each below `rag.commands`, and its summa
     "search": ("search.search", "answer one query on the command line"),
     "eval": ("search.evaluate", "measure search quality on a dataset in BEIR format"),
     "compare": ("search.compare", "show which of two generations, models or settings answers questions better"),
-    "verify": ("generations.verify", "check the files, counts and a sample of the vectors of a generation"),
+    "verify": ("generations.verify", "check the manifest, files and counts of a generation"),
     "rollback": ("generations.rollback", "list the generations, or verify an older one and make it live"),
     "export": ("generations.export", "write a generation to an archive"),
     "import": ("generations.import_", "publish the generation in an archive"),

@@ -30,19 +30,16 @@ _OTHER_ARCHIVES = {".zip", ".7z", ".rar", ".bz2", ".tbz", ".tbz2", ".xz", ".txz"
 _TO_THE_RIGHT = {"documents", "chunks", "MB"}  # columns of numbers
 
 
-@verb("index", "store", "embedder")
+@verb("index", "store")
 @click.option("--generation", metavar="ID", help="id of the generation (default: live)")
-@click.option("--quick", is_flag=True, help="skip the vectors, and load no model")
-def verify(settings: Settings, *, generation: str | None = None, quick: bool = False) -> Result:
-    """Check every file and count of a generation and, unless it is to be quick, a sample of its vectors."""
+def verify(settings: Settings, *, generation: str | None = None) -> Result:
+    """Check the manifest, files and counts of a generation."""
     start = time.monotonic()
     if not settings.store:
         published(settings)  # says that there is no such collection
     with closing(chosen_store(settings)) as store:
         generation = store.live_id() if generation is None else generation
-        checks = verify_generation(
-            store, generation, None if quick else models.lazy_embedder(models.as_built(settings))
-        )
+        checks = verify_generation(store, generation)
     ok = not problems_of(checks)
     report = {
         "ok": ok,

@@ -17,7 +17,7 @@ from embedder.protocol import CrossEncoder, Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
 from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
-from indexer.publish.self_check import SelfCheck
+from indexer.publish.verification import SelfCheck
 from indexer.stores.folder_store import FolderStore
 from indexer.stores.store import Searchable, Store
 from rag import heap

@@ -6,11 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 from embedder.errors import PilotlightError
-from embedder.protocol import Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError
 from indexer.generation.current import generation_folder
 from indexer.generation.layout import DEFAULT
-from indexer.generation.manifest import Manifest, differing_fields, read_manifest
+from indexer.generation.manifest import Manifest, read_manifest
 from indexer.publish.collections import list_collections
 from indexer.publish.publish import roll_back as roll_back_folder
 from indexer.publish.verification import Check, verify
@@ -116,20 +115,19 @@ def manifest_of(store: Store, generation_id: str) -> Manifest | None:
         return None
 
 
-def verify_generation(store: Store, generation_id: str, embedder: Embedder | None = None) -> list[Check]:
+def verify_generation(store: Store, generation_id: str) -> list[Check]:
     """Check a generation: of a folder as `indexer.publish.verification.verify` does, elsewhere by reading all of it.
 
     Args:
         store: where it is.
         generation_id: which.
-        embedder: compared with the one that made the vectors; in a folder, a sample is embedded again.
 
     Raises:
         IndexMissing: there is none of this id.
         StoreError: the store cannot be asked.
     """
     if isinstance(store, FolderStore):
-        return verify(generation_folder(store.folder, generation_id), embedder)
+        return verify(generation_folder(store.folder, generation_id))
     try:
         with closing(store.read(generation_id)) as reading:
             manifest, found = reading.manifest, digest_of(reading)
@@ -139,15 +137,10 @@ def verify_generation(store: Store, generation_id: str, embedder: Embedder | Non
     wrong = (
         "" if found == kept else f"{store.name}: generation {generation_id} differs from its checksum; publish it again"
     )
-    checks = [
+    return [
         Check("counts", True, f"{manifest.counts.documents:,} documents, {manifest.counts.chunks:,} chunks"),
         Check("content", not wrong, wrong or f"SHA-256 {found[:12]}…"),
     ]
-    if embedder is not None:
-        fields = differing_fields(manifest.fingerprint, embedder.fingerprint)
-        told = f"was built with a different embedder than the settings name ({', '.join(fields)})"
-        checks.append(Check("embedder", not fields, told if fields else "is the one that the settings name"))
-    return checks
 
 
 def _seconds() -> float:

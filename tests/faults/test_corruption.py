@@ -181,7 +181,7 @@ def test_a_build_mends_what_is_damaged(index: Path, world: World, name: str) -> 
     path.write_bytes(b"nonsense")
     newest = rebuild(index, *world.sources)
     assert current_id(index) == newest != damaged.name
-    assert problems_of(verify(index / "generations" / newest, DummyEmbedder())) == []
+    assert problems_of(verify(index / "generations" / newest)) == []
 
 
 @pytest.mark.parametrize("name", FILES)

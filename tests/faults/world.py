@@ -130,7 +130,7 @@ def state(index: Path) -> State | None:
     """Open the live generation, if there is one, and every other; all must be whole."""
     generations = index / GENERATIONS
     for folder in generations.iterdir() if generations.is_dir() else ():
-        problems = problems_of(verify(folder, DummyEmbedder()))
+        problems = problems_of(verify(folder))
         assert problems == [], f"{folder}: {problems}"
     try:
         generation = Generation.open(index)

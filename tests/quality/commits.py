@@ -134,7 +134,6 @@ def seen(tree: Path, work: Path) -> dict[str, str]:
         ["sources"],
         ["generations"],
         ["collections"],
-        ["verify", "--quick"],
         ["search", "memory of a worker"],
         ["search", "memory", "-k", "3", "--mode", "lexical", "--json"],
         ["search", "a", "-k", "0"],

@@ -110,16 +110,6 @@ def test_a_file_of_another_kind_is_refused(
         Generation.open(work.index)
 
 
-def test_shares_that_the_passages_do_not_give_are_found(work: Work, docs: Path) -> None:
-    work.build(str(docs))
-    generation = Generation.open(work.index)
-    folder = generation_folder(work.index, generation.id)
-    assert problems_of(verify(folder)) == []
-    rewrite(folder, np.full(generation.chunk_count, 7, np.uint8))
-    [problem] = problems_of(verify(folder))
-    assert f"{REPETITION}: has other shares than the passages give" in problem
-
-
 def made_older(index: Path) -> Path:
     """Make the live generation one of a program that did not know of shares; return its folder."""
     folder = generation_folder(index, Generation.open(index).id)

@@ -8,7 +8,7 @@ from embedder.errors import EmbedderError
 from indexer.errors import IndexCorrupt
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS, read_manifest
-from indexer.publish.self_check import SelfCheck
+from indexer.publish.verification import SelfCheck
 from rag.errors import NotReady
 from rag.query.request import SearchRequest
 from rag.serving import search_outcomes
