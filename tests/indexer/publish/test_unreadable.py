@@ -107,7 +107,10 @@ def test_an_export_names_the_file_of_the_index(index: Path, tmp_path: Path, monk
     (tmp_path / "a.tar").unlink()
 
     class Failing:
-        def read(self, size: int) -> bytes:
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: object) -> int:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
         def __enter__(self) -> "Failing":
