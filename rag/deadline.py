@@ -13,12 +13,9 @@ from rag.errors import DeadlinePassed
 _end: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
-def begin(seconds: float, since: float | None = None) -> None:
-    """Set the deadline of this context to so many seconds after `since`, which is now unless given.
-
-    `since` is a time of `time.monotonic`.
-    """
-    _end.set((time.monotonic() if since is None else since) + seconds)
+def begin(seconds: float) -> None:
+    """Set the deadline of this context to so many seconds from now."""
+    _end.set(time.monotonic() + seconds)
 
 
 def lift() -> None:

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from rag.settings import SETTINGS, load
 from tests.command_lines import read
-from tests.web.server.test_server import free_port, spawn, until
+from tests.web.test_server import free_port, spawn, until
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "scripts" / "deploy"

@@ -18,7 +18,7 @@ MAY_IMPORT = {  # every package, lowest first: which of the others it may import
     "web": {"rag"},
 }
 # a program of a package that the one that becomes it may not import otherwise
-STARTED = {("rag.commands.serve", "web.server.__main__")}
+STARTED = {("rag.commands.serve", "web.server")}
 PUBLIC = {"embedder": {"EmbedderConfig", "Embeddings"}, "indexer": set(), "rag": {"Client"}, "web": set()}
 # written so that this file does not hold what it looks for
 MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:work|root|tmp/w|tmp/[a-z]{1,2}/)(?=/|\b)")

@@ -75,6 +75,7 @@ def create_app(
     access.register(app, settings)
     cors.register(app, settings)
     app.after_request(_protect)
+    limits.register_queue(app, settings.queue)
     limits.register(app, settings)
     own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
     prefix = app.extensions["path_prefix"] = prefix_of(settings, own_segments)

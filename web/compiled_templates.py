@@ -24,7 +24,7 @@ class CompiledTemplates(BytecodeCache):
 
 
 _COMPILED = CompiledTemplates()
-_BUSY = ("base.html", "page.html", "parts.html", "reading.html", "state.html")
+_PAGE = ("base.html", "hits.html", "page.html", "parts.html", "reading.html", "state.html")
 
 
 def configure(app: Flask) -> None:
@@ -34,9 +34,9 @@ def configure(app: Flask) -> None:
     app.jinja_env.bytecode_cache = _COMPILED
 
 
-def compile_busy() -> None:
-    """Compile what the page of a busy server is made of, which every worker makes at its start."""
+def compile_page() -> None:
+    """Compile the templates of the search page, so that no worker does it for its first reader."""
     app = Flask("web")
     configure(app)
-    for name in _BUSY:
+    for name in _PAGE:
         app.jinja_env.get_template(name)

@@ -58,7 +58,7 @@ def serve(settings: Settings) -> Result | None:
     # In a process of its own: what libraries open does not survive the fork of the workers.
     check = get_context("fork").Process(target=_check, args=(preflight.check_servable, settings, plan.fingerprint))
     check.start()
-    become_server: Callable[[], NoReturn] = import_module("web.server.__main__").main
+    become_server: Callable[[], NoReturn] = import_module("web.server").main
     check.join()
     if check.exitcode and check.exitcode < 0:
         raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")

@@ -12,7 +12,7 @@ from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import assert_legible, box, echo, titles
 from tests.web.fakes import FakeRetriever
-from tests.web.server.test_server import Running, until
+from tests.web.test_server import Running, until
 
 pytestmark = pytest.mark.browser
 LATE = replace(Settings(), deadline=0.0)  # every request has waited for too long
@@ -63,7 +63,6 @@ def test_the_page_of_the_operator_comes_by_itself_once_there_is_time(page: Page,
 
 
 def test_too_busy_to_look_at_a_request(browser: Browser, tmp_path: Path) -> None:
-    """A page that the event loop sends where the queue is full."""
     server = Running(tmp_path, 1, 1)
     server.make_ready()
     context = browser.new_context(base_url=str(server.http.base_url))
@@ -81,7 +80,6 @@ def test_too_busy_to_look_at_a_request(browser: Browser, tmp_path: Path) -> None
 
 
 def test_too_busy_to_make_a_page(page: Page, retriever: FakeRetriever) -> None:
-    """A problem that the event loop sends where a script asks for more than a page."""
 
     def refuse(route: Route) -> None:
         route.fulfill(status=503, content_type="application/problem+json", body="{}")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.web.server.test_server import Running
+from tests.web.test_server import Running
 
 HOST = b"Host: localhost\r\n"
 HOSTS = {"of a stranger": b"Host: evil.example\r\n", "of us": HOST, "of us and a port": b"Host: localhost:8642\r\n"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.server.test_server import DEADLINE_S, Running, until
+from tests.web.test_server import DEADLINE_S, Running, until
 
 IN_FLIGHT = 20
 

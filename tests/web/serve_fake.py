@@ -5,7 +5,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,7 @@ from rag.query.results import Answer
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from web.app import create_app
-from web.server.__main__ import serve
-
-
-@dataclass(frozen=True)
-class Address:
-    host: str
-    port: int
-    workers: int
-    queue: int
-    proxies: int = 0
+from web.server import serve
 
 
 class SlowStart(FakeRetriever):
@@ -69,15 +59,23 @@ class SlowStart(FakeRetriever):
 def main() -> None:
     port, folder, workers, queue = [*sys.argv[1:], *("2", "128")[len(sys.argv) - 3 :]]
 
+    settings = Settings(
+        port=int(port),
+        workers=int(workers),
+        queue=int(queue),
+        keys=str(Path(folder) / "keys.json"),
+        index=os.environ.get("KEPT_IN", ""),
+        proxies=int(os.environ.get("PROXIES", "0")),
+    )
+
     def factory() -> Flask:
-        settings = Settings(keys=str(Path(folder) / "keys.json"), index=os.environ.get("KEPT_IN", ""))
         recorder = Recorder(settings) if settings.index else None
         app = create_app(SlowStart(Path(folder)), settings, recorder=recorder)
         if recorder:
             recorder.start()
         return app
 
-    serve(factory, Address("127.0.0.1", int(port), int(workers), int(queue)))
+    serve(settings, factory)
 
 
 if __name__ == "__main__":

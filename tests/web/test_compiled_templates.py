@@ -5,12 +5,11 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from web import compiled_templates
 from web.app import create_app
-from web.server.refusals import busy_page
 
 
-def test_an_application_compiles_no_template_that_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled_templates.compile_busy()
-    monkeypatch.setattr(Environment, "compile", None)
-    page = busy_page(create_app(FakeRetriever(), Settings()), retry_after=2)
-    assert page.startswith(b"HTTP/1.1 503 ")
-    assert b"</html>" in page
+def test_templates_of_the_page_are_compiled_once_for_all_applications(
+    retriever: FakeRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled_templates.compile_page()
+    monkeypatch.delattr(Environment, "compile")
+    assert create_app(retriever, Settings()).test_client().get("/?q=index").status_code == 200

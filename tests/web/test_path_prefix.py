@@ -16,7 +16,7 @@ from rag.errors import SettingsError
 from rag.settings import Settings
 from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
 from tests.web.running import running
-from tests.web.server.test_server import free_port, until
+from tests.web.test_server import free_port, until
 from web.app import create_app
 
 ADDRESS = re.compile(r'(?:href|src|action|data-api)="(/[^"]*)"')

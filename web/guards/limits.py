@@ -1,10 +1,10 @@
-"""Settings of a caller: requests a second, bytes of a body, and seconds of waiting."""
+"""Limits: requests in progress in a worker, requests a second of a caller, bytes of a body, and seconds of waiting."""
 
 import math
-from contextvars import ContextVar
+import threading
 
-from flask import Flask, Response, current_app, request
-from werkzeug.exceptions import RequestEntityTooLarge, TooManyRequests
+from flask import Flask, Response, current_app, g, request
+from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
 
 from rag import deadline
 from rag.errors import DeadlinePassed
@@ -16,9 +16,35 @@ from web.guards.token_buckets import TokenBuckets
 from web.observe.worker_folder import shared_file
 
 BUCKETS = "rate-limits"
+BUSY = "The server is overloaded: try again."
+UNCOUNTED = frozenset({"health.livez", "health.readyz", "metrics.show", "static", "embed.script"})
 
-arrival: ContextVar[float | None] = ContextVar("arrival", default=None)
-"""When the request under way was complete, by `time.monotonic`, where the server says so."""
+
+def register_queue(app: Flask, most: int) -> None:
+    """Refuse requests while `most` are in progress in this worker. Comes after access: strangers take no place."""
+    lock = threading.Lock()
+    in_progress = 0
+
+    def enter() -> None:
+        nonlocal in_progress
+        if request.endpoint in UNCOUNTED:
+            return
+        with lock:
+            if in_progress < most:
+                in_progress += 1
+                g.is_counted = True
+                return
+        current_app.extensions["metrics"].refuse("queue")
+        raise ServiceUnavailable(BUSY)
+
+    def leave(error: BaseException | None) -> None:
+        nonlocal in_progress
+        if g.pop("is_counted", False):
+            with lock:
+                in_progress -= 1
+
+    app.before_request(enter)
+    app.teardown_request(leave)
 
 
 def register(app: Flask, settings: Settings) -> None:
@@ -29,7 +55,7 @@ def register(app: Flask, settings: Settings) -> None:
         rule = request.url_rule
         if rule is None or role_of(rule) is None:
             return
-        deadline.begin(settings.deadline, since=arrival.get())
+        deadline.begin(settings.deadline)
         deadline.check()
         who = _who()
         fair_share.caller.set(who)

@@ -68,6 +68,13 @@ class ServerLogger(Logger):  # type: ignore[misc]
         self.error_log.handlers.clear()
         self.error_log.propagate = True
 
+    def exception(self, msg: Any, *args: Any, **options: Any) -> None:
+        """Log an error with its traceback; a client that was too slow for the socket's timeout is none."""
+        if isinstance(sys.exception(), BlockingIOError):
+            self.debug("a client was too slow: %s", msg)
+        else:
+            super().exception(msg, *args, **options)
+
 
 def configure(options: Options) -> None:
     """Send everything to standard error in the format that is set: our own lines from INFO on, others' warnings."""

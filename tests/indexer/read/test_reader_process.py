@@ -14,7 +14,7 @@ from indexer.read.extraction import from_json
 from indexer.read.fork_server import ForkServer
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import Whole
-from tests.web.server.test_server import until
+from tests.web.test_server import until
 
 _HOSTILE = {
     "sleeps": "import time\ndef read(body, charset):\n    time.sleep(600)",

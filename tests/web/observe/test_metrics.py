@@ -22,7 +22,7 @@ from rag.serving.pushed_queue import PushedQueue
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import FakeRetriever
-from tests.web.server.test_server import Running, until
+from tests.web.test_server import Running, until
 from web.app import create_app
 from web.observe import throughput
 from web.observe.metrics import SECONDS, STAGES, Metrics

@@ -1,4 +1,4 @@
-"""The folder that workers share, and who of them takes a connection."""
+"""The folder that workers share."""
 
 import multiprocessing
 import os
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from web.observe.worker_folder import make_folder
-from web.server.load_balance import LoadBalance
 
 
 @pytest.fixture(autouse=True)
@@ -40,27 +39,3 @@ def test_the_folder_of_a_killed_server_is_removed_by_the_next(temporary: Path) -
     first.remove()
     second.remove()
     assert list(temporary.iterdir()) == [other]
-
-
-def test_who_has_clearly_more_connections_than_another_worker() -> None:
-    balance = LoadBalance()
-    assert not balance.has_more(0)
-    balance.note(1, 40)
-    balance.note(258, 3)
-    assert not balance.has_more(3)
-    assert balance.has_more(4)  # of few, each counts
-    balance.leave(258)
-    assert not balance.has_more(50)
-    assert balance.has_more(51)
-    balance.note(259, 0)
-    assert balance.has_more(1)
-
-
-def test_workers_see_each_others_connections() -> None:
-    balance = LoadBalance()
-    balance.note(1, 7)
-    assert not balance.has_more(7)
-    worker = multiprocessing.get_context("fork").Process(target=balance.note, args=(2, 4))
-    worker.start()
-    worker.join()
-    assert balance.has_more(7)

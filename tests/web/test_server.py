@@ -17,7 +17,7 @@ import pytest
 
 DEADLINE_S = 30.0
 POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def until(condition: Callable[[], object]) -> None:

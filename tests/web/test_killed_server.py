@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.server.test_server import Running, until
+from tests.web.test_server import Running, until
 
 LOST_S = 1.0  # of what was asked last, at most
 
