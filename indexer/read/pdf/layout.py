@@ -5,51 +5,31 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 from indexer.read.pdf.lines import Line, rows_of
+from indexer.read.pdf.tables import Table
 
 _LEAST = 3  # lines of text side by side that make columns
 _MOST = 24  # places that are tried for a gap
 _ALIKE = 3.0  # points between left edges that are one
 _LEAST_CARD = 6  # pieces of lines on each side of a strip
+_SAME_BASE = 0.7  # points between base lines that are one
 _FULL = 0.55  # share of a column's width that half its lines have
 
 
-class Unit(Protocol):
-    """A piece of a line, or a table."""
-
-    @property
-    def left(self) -> float: ...  # noqa: D102
-    @property
-    def right(self) -> float: ...  # noqa: D102
-    @property
-    def top(self) -> float: ...  # noqa: D102
-    @property
-    def bottom(self) -> float: ...  # noqa: D102
-    @property
-    def base(self) -> float: ...  # noqa: D102
-    @property
-    def size(self) -> float: ...  # noqa: D102
-    @property
-    def is_prose(self) -> bool: ...  # noqa: D102
-    @property
-    def is_bold(self) -> bool: ...  # noqa: D102
+Unit = Line | Table
 
 
-U = TypeVar("U", bound=Unit)
-
-
-def in_order(units: Sequence[U], depth: int = 0) -> list[list[U]]:
+def in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
     """Return columns and parts of them in reading order; within each, units from the top down."""
     split = (_gap(units) or _strip(units)) if depth < 3 else None
     if split is None:
         return [sorted(units, key=lambda unit: (-unit.base, unit.left))] if units else []
-    found: list[list[U]] = []
+    found: list[list[Unit]] = []
     spanning, bands = _bands(units, *split)
     for place, (left, right) in enumerate(bands):
-        if left or right:
-            found += in_order(left, depth + 1) + in_order(right, depth + 1)
+        found += in_order(left, depth + 1) + in_order(right, depth + 1)
         if place < len(spanning):
             if left or right or not found or not place:
                 found.append([])
@@ -57,23 +37,22 @@ def in_order(units: Sequence[U], depth: int = 0) -> list[list[U]]:
     return [column for column in found if column]
 
 
-def _gap(units: Sequence[U]) -> tuple[float, float, float] | None:
+def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     """Return where one column ends, with the outer edges of both; None where there is one column."""
     prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.left)
     if len(prose) < 2 * _LEAST:
         return None
-    edges: list[tuple[int, float]] = []  # how many lines begin at a left edge
-    first = 0
-    for place, unit in enumerate(prose):
-        if unit.left - prose[first].left > _ALIKE:
-            edges.append((place - first, prose[first].left))
-            first = place
-    edges.append((len(prose) - first, prose[first].left))
-    outer = prose[0].left
-    tried = sorted((edge for edge in edges if edge[0] >= _LEAST and edge[1] > outer + _ALIKE), reverse=True)[:_MOST]
-    west, east = min(unit.left for unit in prose), max(unit.right for unit in prose)
+    edges: list[list[float]] = []  # left edges of lines that begin at one place
+    for unit in prose:
+        if edges and unit.left - edges[-1][0] <= _ALIKE:
+            edges[-1].append(unit.left)
+        else:
+            edges.append([unit.left])
+    west, east = prose[0].left, max(unit.right for unit in prose)
+    starts = sorted(((len(edge), edge[0]) for edge in edges if len(edge) >= _LEAST), reverse=True)
     pairs = _neighbours(units)
-    columns = (edge for _, edge in tried if not _are_terms(pairs, edge - 1.0))
+    columns = [edge for _, edge in starts if edge > west + _ALIKE][:_MOST]
+    columns = [edge for edge in columns if not _are_terms(pairs, edge - 1.0)]
     scores = [(_rows_beside(units, edge - 1.0, west, east), edge) for edge in columns]
     best = max((score for score, _ in scores), default=0)
     if best < _LEAST:
@@ -82,93 +61,90 @@ def _gap(units: Sequence[U]) -> tuple[float, float, float] | None:
     return min(edge for score, edge in scores if score >= 0.8 * best) - 1.0, west, east
 
 
-def _strip(units: Sequence[U]) -> tuple[float, float, float] | None:
-    """Return the widest strip that nothing reaches into, if what stands beside it does not share its lines.
+def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
+    """Return the widest strip that nothing reaches into, unless what stands on both sides shares its base lines.
 
-    So a page of cards, whose lines are short, is parted, and a table, whose rows go across, is not.
+    This parts a page of cards, whose lines are short, but not a table, whose rows go across.
     """
     if len(units) < 2 * _LEAST_CARD:
         return None
+    ordered = sorted(units, key=lambda unit: unit.left)
     found: list[tuple[float, float]] = []
-    end = float("inf")
-    for unit in sorted(units, key=lambda unit: unit.left):
+    end = ordered[0].right
+    for unit in ordered[1:]:
         if unit.left - end >= 0.8 * unit.size:
             found.append((unit.left - end, (end + unit.left) / 2))
-        end = unit.right if end == float("inf") else max(end, unit.right)
+        end = max(end, unit.right)
     pairs = _neighbours(units)
     for _, x in sorted(found, reverse=True)[:_MOST]:
         if _are_terms(pairs, x):
             continue
-        sides = sorted(([u.base for u in units if u.right < x], [u.base for u in units if u.left > x]), key=len)
-        bases = sorted(sides[1])
-        if len(sides[0]) >= _LEAST_CARD and sum(_is_in(bases, base) for base in sides[0]) < 0.5 * len(sides[0]):
-            return x, min(unit.left for unit in units), max(unit.right for unit in units)
+        few, many = sorted(
+            (sorted(u.base for u in units if u.right < x), sorted(u.base for u in units if u.left > x)), key=len
+        )
+        places = ((base, bisect_left(many, base - _SAME_BASE)) for base in few)
+        shared = sum(place < len(many) and many[place] <= base + _SAME_BASE for base, place in places)
+        if len(few) >= _LEAST_CARD and shared < 0.5 * len(few):
+            return x, ordered[0].left, end
     return None
 
 
-def _neighbours(units: Sequence[U]) -> list[tuple[U, U]]:
+def _neighbours(units: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
     """Return each unit that is not the first on its base line, after the one before it."""
-    in_rows = sorted(units, key=lambda unit: (-round(unit.base), unit.left))
-    return [
-        (one, other)
-        for one, other in pairwise(in_rows)
-        if abs(one.base - other.base) <= 0.7 and one.right <= other.left
-    ]
+    rows = pairwise(sorted(units, key=lambda unit: (-round(unit.base), unit.left)))
+    return [(a, b) for a, b in rows if abs(a.base - b.base) <= _SAME_BASE and a.right <= b.left]
 
 
-def _are_terms(pairs: Sequence[tuple[U, U]], x: float) -> bool:
-    """Whether what stands left of a place is bold and what goes on right of it is not: terms, each with its text."""
-    across = [(one.is_bold, other.is_bold) for one, other in pairs if one.right <= x <= other.left]
+def _are_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
+    """Return whether the text left of a place is bold and right of it is not: terms, each with its text."""
+    across = [(a.is_bold, b.is_bold) for a, b in pairs if a.right <= x <= b.left]
     return len(across) >= _LEAST and across.count((True, False)) >= 0.8 * len(across)
 
 
-def _is_in(bases: Sequence[float], base: float) -> bool:
-    place = bisect_left(bases, base - 0.7)
-    return place < len(bases) and bases[place] <= base + 0.7
-
-
-def _rows_beside(units: Sequence[U], x: float, west: float, east: float) -> int:
-    """How many lines of text stand beside each other left and right of a place, or 0 where they are no columns."""
+def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> int:
+    """Return how many lines of text stand beside each other left and right of a place; 0 where they are no columns."""
     total = 0
-    full_left, full_right = [], []
-    for left, right in _bands(units, x, west, east)[1]:
-        texts = [[unit for unit in side if unit.is_prose] for side in (left, right)]
-        if min(len(side) for side in texts) < _LEAST or not _overlap(*texts):
+    widths: tuple[list[float], list[float]] = [], []
+    for band in _bands(units, x, west, east)[1]:
+        texts = [[unit for unit in side if unit.is_prose] for side in band]
+        lines = min(map(len, texts))
+        if lines < _LEAST or not _overlap(*texts):
             continue
-        if any(3 * len(text) < len(side) for text, side in zip(texts, (left, right), strict=True)):
+        if any(3 * len(text) < len(side) for text, side in zip(texts, band, strict=True)):
             continue
-        full_left += [unit.right - unit.left for unit in texts[0]]
-        full_right += [unit.right - unit.left for unit in texts[1]]
-        total += min(len(side) for side in texts)
+        for side_widths, text in zip(widths, texts, strict=True):
+            side_widths += [unit.right - unit.left for unit in text]
+        total += lines
     if not total:
         return 0
-    middle_left, middle_right = (sorted(widths)[len(widths) // 2] for widths in (full_left, full_right))
-    is_full = middle_left >= _FULL * (x - west) and middle_right >= _FULL * min(east - x, max(full_right))
+    left, right = (sorted(side)[len(side) // 2] for side in widths)
+    is_full = left >= _FULL * (x - west) and right >= _FULL * min(east - x, max(widths[1]))
     # a column of a few points is none, whatever is in it
-    return total if is_full or (middle_left >= _FULL * max(full_left) and x - west > 0.4 * (east - west)) else 0
+    return total if is_full or (left >= _FULL * max(widths[0]) and x - west > 0.4 * (east - west)) else 0
 
 
-def _overlap(left: Sequence[U], right: Sequence[U]) -> bool:
+def _overlap(left: Sequence[Unit], right: Sequence[Unit]) -> bool:
     low = max(min(unit.base for unit in left), min(unit.base for unit in right))
     high = min(max(unit.base for unit in left), max(unit.base for unit in right))
     return high - low >= (_LEAST - 1) * typical_pitch(left)
 
 
-def typical_pitch(units: Sequence[U]) -> float:
+def typical_pitch(units: Sequence[Unit]) -> float:
     """Return the distance that most lines of a column have from the next, in points."""
     bases = sorted(unit.base for unit in units)
-    steps = sorted(step for step in (b - a for a, b in pairwise(bases)) if step > 1.0)
+    steps = sorted(b - a for a, b in pairwise(bases) if b - a > 1.0)
     return steps[len(steps) // 3] if steps else 12.0
 
 
-def _bands(units: Sequence[U], x: float, west: float, east: float) -> tuple[list[U], list[tuple[list[U], list[U]]]]:
-    """What spans a place, from the top down, and what is left and right of it, above, between and below that."""
+def _bands(
+    units: Sequence[Unit], x: float, west: float, east: float
+) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
+    """Return what spans a place, from the top down, and the units left and right of it, above, between and below."""
     reach = 0.15 * min(x - west, east - x)
-    spanning = [unit for unit in units if unit.left < x - reach and unit.right > x + reach]
-    spanning.sort(key=lambda unit: -unit.base)
+    spanning = sorted((u for u in units if u.left < x - reach and u.right > x + reach), key=lambda unit: -unit.base)
     crossing = set(map(id, spanning))
     borders = [-unit.base for unit in spanning]
-    bands: list[tuple[list[U], list[U]]] = [([], []) for _ in range(len(spanning) + 1)]
+    bands: list[tuple[list[Unit], list[Unit]]] = [([], []) for _ in range(len(spanning) + 1)]
     for unit in units:
         if id(unit) not in crossing:
             side = 0 if unit.right - x <= x - unit.left else 1
@@ -205,29 +181,24 @@ def edges_of(lines: Sequence[Line], bottom: float, top: float) -> list[Edge]:
     """Return the rows at both edges of a page that reaches from `bottom` to `top`, in points."""
     height = top - bottom
     rows = rows_of(lines)
-    sizes = sorted(line.size for line in lines)
-    usual = sizes[len(sizes) // 2]
+    usual = sorted(line.size for line in lines)[len(lines) // 2]
     found = []
     for is_top, inwards in ((True, rows), (False, rows[::-1])):
         for place, row in enumerate(inwards[:6]):
-            if row[0].base > top - _SHARE * height if is_top else row[0].base < bottom + _SHARE * height:
-                step = abs(inwards[place + 1][0].base - row[0].base) if place + 1 < len(inwards) else 0.0
-                is_small = max(line.size for line in row) <= 1.25 * usual
-                edge = _edge(row, is_top, place, is_small, step > 1.6 * usual)
-                found += [edge] if edge else []
+            base = row[0].base
+            text = " ".join(line.text for line in row)
+            if not (base > top - _SHARE * height if is_top else base < bottom + _SHARE * height) or len(text) > 200:
+                continue
+            is_small = max(line.size for line in row) <= 1.25 * usual
+            is_apart = place + 1 < len(inwards) and abs(inwards[place + 1][0].base - base) > 1.6 * usual
+            words = text.split()
+            ends = {words[0].strip("[]()–—-.,:"), words[-1].strip("[]()–—-.,:")}
+            numbers = tuple(number for word in ends if (number := _value(word)))
+            inside = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:20])
+            key = _DIGITS.sub("#", text).casefold()
+            lines_of_row = tuple(map(id, row))
+            found.append(Edge(is_top, place, base, text, key, numbers, inside, is_small, is_apart, lines_of_row))
     return found
-
-
-def _edge(row: Sequence[Line], is_top: bool, place: int, is_small: bool, is_apart: bool) -> Edge | None:
-    text = " ".join(line.text for line in row)
-    if len(text) > 200:
-        return None
-    words = text.split()
-    ends = {words[0].strip("[]()–—-.,:"), words[-1].strip("[]()–—-.,:")}
-    numbers = tuple(number for word in ends if (number := _value(word)))
-    inside = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:20])
-    key = _DIGITS.sub("#", text).casefold()
-    return Edge(is_top, place, row[0].base, text, key, numbers, inside, is_small, is_apart, tuple(map(id, row)))
 
 
 def _value(word: str) -> int:
@@ -247,67 +218,50 @@ def running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[in
         page: its number, from 0.
         edges: by page, those of the page and of the ones near it.
         twins: pages like this one, such as a copy; what they have in common is no running head.
-        count: how many pages the document has; of one with few, only numbers of pages are left out.
+        count: pages of the document; of one with few, only numbers of pages are left out.
     """
     if count <= 3:
         return {line for edge in edges[page] if _is_page_number(edge, page + 1, count) for line in edge.lines}
-    others = [
-        (number, edge) for number, found in edges.items() if number != page and number not in twins for edge in found
-    ]
+    others = [(number - page, edge) for number, some in edges.items() if number not in (page, *twins) for edge in some]
     found: set[int] = set()
     for is_top in (True, False):
-        own = sorted((edge for edge in edges[page] if edge.is_top == is_top), key=lambda edge: edge.place)
-        deepest = max((edge.place for edge in own if _comes_again(page, edge, others)), default=-1)
+        rows = [edge for edge in edges[page] if edge.is_top == is_top]
+        near = [(pages, edge) for pages, edge in others if edge.is_top == is_top]
+        deepest = max((edge.place for edge in rows if _comes_again(edge, near)), default=-1)
         # what is further out than a running head is one as well, like the lines of a letterhead
-        gone = [edge for edge in own if edge.place <= deepest]
+        gone = [edge for edge in rows if edge.place <= deepest]
         # the first page keeps what says more than its number, so that it is read once
         found |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.lines}
     return found
 
 
-def _comes_again(page: int, edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
+def _comes_again(edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
+    """Return whether a row stands on other pages too, which are so many pages further on."""
     if edge.place and not edge.is_apart:  # the first lines of a form or a table may be alike, too
         return False
+    near = [(pages, other) for pages, other in others if abs(other.y - edge.y) <= _SAME_HEIGHT]
+    if any(  # nothing differs but numbers, one of which grows with the pages
+        other.key == edge.key and any(before + pages in other.inside for before in edge.inside) for pages, other in near
+    ):
+        return True
     if not edge.is_small:  # the title of a slide is no head
-        return any(
-            other.is_top == edge.is_top
-            and abs(other.y - edge.y) <= _SAME_HEIGHT
-            and _is_same_but_for_pages(edge, other, number - page)
-            for number, other in others
-        )
-    if edge.place == 0 and edge.is_apart:
-        alike = {
-            number
-            for number, other in others
-            if other.is_top == edge.is_top and other.place == 0 and other.is_apart and abs(other.y - edge.y) <= 1.0
-        }
+        return False
+    outer = [(pages, other) for pages, other in near if edge.place == 0 == other.place]
+    if edge.is_apart:
+        alike = {pages for pages, other in outer if other.is_apart and abs(other.y - edge.y) <= 1.0}
         if len(alike) >= 3:
             return True
-    return any(
-        other.is_top == edge.is_top
-        and abs(other.y - edge.y) <= _SAME_HEIGHT
-        and (
-            other.text == edge.text
-            or _is_same_but_for_pages(edge, other, number - page)
-            or (
-                edge.place == 0 == other.place
-                and any(before + (number - page) == after for before in edge.numbers for after in other.numbers)
-            )
-        )
-        for number, other in others
+    return any(other.text == edge.text for _, other in near) or any(
+        before + pages in other.numbers for pages, other in outer for before in edge.numbers
     )
 
 
-def _is_same_but_for_pages(edge: Edge, other: Edge, pages: int) -> bool:
-    """Whether two rows differ in nothing but numbers, one of which grows with the pages."""
-    return other.key == edge.key and any(before + pages in other.inside for before in edge.inside)
-
-
 def _is_page_number(edge: Edge, page: int, count: int) -> bool:
-    """Whether a row at the outer edge is nothing but the number of its page, as `2` or `Page 2 of 3`."""
+    """Return whether a row at the outer edge is nothing but the number of its page, as `2` or `Page 2 of 3`."""
     numbers = [int(digits[:6]) for digits in _DIGITS.findall(edge.text)]
     letters = sum(map(str.isalpha, edge.text))
-    return edge.place == 0 and ((numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12))
+    is_number = (numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12)
+    return edge.place == 0 and is_number
 
 
 def are_twins(one: Mapping[Ends, int], other: Mapping[Ends, int]) -> bool:
