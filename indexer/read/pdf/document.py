@@ -110,30 +110,26 @@ class Entry(NamedTuple):
 
 def entries(document: Any) -> list[Entry]:
     """Return the bookmarks in order; those that lead in a circle are followed once."""
-    return list(_below(document, None, 0, set()))
+    seen: set[int] = set()
 
+    def below(parent: Any, level: int) -> Iterator[Entry]:
+        mark = pdfium.FPDFBookmark_GetFirstChild(document, parent)
+        while mark:
+            key = ctypes.cast(mark, ctypes.c_void_p).value or 0
+            if key in seen or len(seen) >= 20_000:
+                return
+            seen.add(key)
+            destination = pdfium.FPDFBookmark_GetDest(document, mark)
+            page = pdfium.FPDFDest_GetDestPageIndex(document, destination) if destination else -1
+            buffer = ctypes.create_string_buffer(min(2_000, pdfium.FPDFBookmark_GetTitle(mark, None, 0)))
+            pdfium.FPDFBookmark_GetTitle(mark, buffer, len(buffer))
+            text = buffer.raw[: len(buffer) // 2 * 2].decode("utf-16-le", "replace")
+            yield Entry(" ".join(text.partition("\x00")[0].split()), level, page)
+            if level < 7:
+                yield from below(mark, level + 1)
+            mark = pdfium.FPDFBookmark_GetNextSibling(document, mark)
 
-def _below(document: Any, parent: Any, level: int, seen: set[int]) -> Iterator[Entry]:
-    mark = pdfium.FPDFBookmark_GetFirstChild(document, parent)
-    while mark:
-        key = ctypes.cast(mark, ctypes.c_void_p).value or 0
-        if key in seen or len(seen) >= 20_000:
-            return
-        seen.add(key)
-        destination = pdfium.FPDFBookmark_GetDest(document, mark)
-        page = pdfium.FPDFDest_GetDestPageIndex(document, destination) if destination else -1
-        yield Entry(_title(mark), level, page)
-        if level + 1 < 8:
-            yield from _below(document, mark, level + 1, seen)
-        mark = pdfium.FPDFBookmark_GetNextSibling(document, mark)
-
-
-def _title(mark: Any) -> str:
-    size = min(2_000, pdfium.FPDFBookmark_GetTitle(mark, None, 0))
-    buffer = ctypes.create_string_buffer(size)
-    pdfium.FPDFBookmark_GetTitle(mark, buffer, size)
-    text = buffer.raw[: size // 2 * 2].decode("utf-16-le", "replace")
-    return " ".join(text.partition("\x00")[0].split())
+    return list(below(None, 0))
 
 
 _NUMBER = re.compile(
@@ -142,7 +138,6 @@ _NUMBER = re.compile(
 )
 _NOT_WORD = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W\d_]{3}")
-_ENDS_A_SENTENCE = (".", ",", ";", ":")
 Place = tuple[int, int]  # page and block on it, from 0
 Level = tuple[int, str]  # 0 is the outermost; the heading's text
 
@@ -157,9 +152,8 @@ def by_outline(entries: Sequence[Entry], pages: Sequence[Sequence[Block]]) -> di
     for page, named in on_page.items():
         places: defaultdict[str, list[int]] = defaultdict(list)
         for place, block in enumerate(pages[page]):
-            if block.is_short:
-                for key in _keys(block.text):
-                    places[key].append(place)
+            for key in _keys(block.text) if block.is_short else ():
+                places[key].append(place)
         after = -1
         for entry in named:
             known = (place for key in _keys(entry.title) for place in places.get(key, ()) if (page, place) not in found)
@@ -177,48 +171,34 @@ def _keys(text: str) -> set[str]:
 
 def by_type(pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
     """Return the blocks that are set in larger or heavier type than the text; the largest are the outermost."""
-    blocks = [block for page in pages for block in page]
+    blocks = {(page, place): block for page, found in enumerate(pages) for place, block in enumerate(found)}
     sizes: Counter[float] = Counter()
-    for block in blocks:
+    for block in blocks.values():
         if block.kind in ("text", "item"):
             sizes[block.size] += len(block.text)
     if not sizes:
         return {}
     usual = max(sizes, key=lambda size: sizes[size])
-    likely = {
-        (page, place): block
-        for page, found in enumerate(pages)
-        for place, block in enumerate(found)
-        if _stands_out(block, usual)
-    }
-    if len(likely) > 0.34 * max(len(blocks), 1) and len(likely) > len(pages):
+    likely = {place: block for place, block in blocks.items() if _stands_out(block, usual)}
+    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # the look says nothing
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
-    styles = sorted({_style(block, usual) for block in likely.values()}, reverse=True)
-    levels = {style: min(level, 5) for level, style in enumerate(styles)}
-    return {place: (levels[_style(block, usual)], _plain(block)) for place, block in likely.items()}
-
-
-def _style(block: Block, usual: float) -> tuple[float, bool]:
-    return max(block.size, usual), block.is_bold
+    styles = {place: (max(block.size, usual), block.is_bold) for place, block in likely.items()}
+    levels = {style: min(level, 5) for level, style in enumerate(sorted(set(styles.values()), reverse=True))}
+    return {place: (levels[styles[place]], _plain(block)) for place, block in likely.items()}
 
 
 def _stands_out(block: Block, usual: float) -> bool:
-    if (
-        block.kind in ("table", "code")
-        or block.is_bullet
-        or not block.is_short
-        or len(block.text) > 160
-        or not _WORD.search(block.text)
-    ):
+    if block.kind in ("table", "code") or block.is_bullet or not block.is_short:
         return False
-    is_plain = not block.text.endswith(_ENDS_A_SENTENCE)
+    if len(block.text) > 160 or not _WORD.search(block.text) or block.text.endswith((".", ",", ";", ":")):
+        return False
     if block.size >= 1.1 * usual:
-        return is_plain
-    if block.size < 0.95 * usual:
+        return True
+    if block.size < 0.95 * usual or "\n" in block.text:
         return False
     letters = [letter for letter in block.text if letter.isalpha()]
-    capitals = len(letters) > 4 and all(letter.isupper() for letter in letters)
-    return is_plain and "\n" not in block.text and (block.is_bold or (capitals and block.kind == "text"))
+    is_upper = len(letters) > 4 and all(letter.isupper() for letter in letters)
+    return block.is_bold or (is_upper and block.kind == "text")
 
 
 def _plain(block: Block) -> str:
@@ -229,11 +209,11 @@ def paths(headings: Mapping[Place, Level]) -> dict[Place, tuple[str, ...]]:
     """Return for every heading its path, from the outermost to itself."""
     found: dict[Place, tuple[str, ...]] = {}
     above: list[Level] = []
-    for place, (level, text) in sorted(headings.items()):
-        while above and above[-1][0] >= level:
+    for place, heading in sorted(headings.items()):
+        while above and above[-1][0] >= heading[0]:
             above.pop()
-        above.append((level, text))
-        found[place] = tuple(name for _, name in above)
+        above.append(heading)
+        found[place] = tuple(text for _, text in above)
     return found
 
 
@@ -241,11 +221,35 @@ def paths(headings: Mapping[Place, Level]) -> dict[Place, tuple[str, ...]]:
 class _Draft:
     path: tuple[str, ...]
     page: int
-    parts: list[str] = field(default_factory=list)
-    length: int = 0
+    text: str = ""
     marks: list[tuple[int, str]] = field(default_factory=list)
     wholes: list[Whole] = field(default_factory=list)
     last: Block | None = None
+
+    @property
+    def is_page(self) -> bool:
+        return self.path == (f"Page {self.page + 1}",)
+
+    def add(self, block: Block, hyphens: Hyphens, page: int | None) -> None:
+        """Put a block at the end; `page` is the number of its page where it is the first of one."""
+        last, gap = self.last, "\n\n"
+        if last:
+            is_text = last.kind == block.kind == "text" and last.size == block.size
+            goes_on = last.goes_on and is_text and block.text[:1].islower()
+            if goes_on and self.text.endswith(HYPHENS):
+                self.text, gap = hyphens.goes_on(self.text, block.text), ""
+            elif goes_on:
+                gap = " "
+            elif last.kind == block.kind == "item":
+                gap = "\n"
+            self.text += gap
+        if page is not None and page != self.page:
+            self.marks.append((len(self.text), f"page={page + 1}"))
+        if block.kind in ("table", "code"):
+            head = block.head if block.kind == "table" else None
+            self.wholes.append(Whole(len(self.text), len(self.text) + len(block.text), head))
+        self.text += block.text
+        self.last = block
 
 
 def sections_of(
@@ -255,13 +259,13 @@ def sections_of(
     drafts = list(_drafts(pages, paths, hyphens))
     for draft, after in zip_longest(drafts, drafts[1:]):
         is_above = after is not None and after.path[: len(draft.path)] == draft.path
-        if not draft.length and not is_above and not _is_page(draft):  # a heading with nothing below it is a text
-            draft.parts.append(draft.path[-1])
-    return tuple(section for draft in drafts if (section := _section(draft)).text)
-
-
-def _is_page(draft: _Draft) -> bool:
-    return draft.path == (f"Page {draft.page + 1}",)
+        if not draft.text and not is_above and not draft.is_page:  # a heading with nothing below it is a text
+            draft.text = draft.path[-1]
+    return tuple(
+        Section(draft.path, f"page={draft.page + 1}", draft.text, tuple(draft.marks), tuple(draft.wholes))
+        for draft in drafts
+        if draft.text
+    )
 
 
 def _drafts(
@@ -269,47 +273,16 @@ def _drafts(
 ) -> Iterator[_Draft]:
     draft: _Draft | None = None
     for page, blocks in enumerate(pages):
-        if draft is None or not paths or draft.length > 10_000 or _is_page(draft):
+        if draft is None or not paths or len(draft.text) > 10_000 or draft.is_page:
             if draft:
                 yield draft
-            draft = _Draft(draft.path if draft and paths and not _is_page(draft) else (f"Page {page + 1}",), page)
-        is_first = True
+            draft = _Draft(draft.path if draft and paths and not draft.is_page else (f"Page {page + 1}",), page)
         for place, block in enumerate(blocks):
             path = paths.get((page, place))
             if path is not None:
                 yield draft
                 draft = _Draft(path, page)
-                is_first = False
-                continue
-            _add(draft, block, hyphens, page if is_first else None)
-            is_first = False
+            else:
+                draft.add(block, hyphens, page if not place else None)
     if draft:
         yield draft
-
-
-def _add(draft: _Draft, block: Block, hyphens: Hyphens, page: int | None) -> None:
-    """Put a block at the end of a section; `page` is given where it is the first of its page."""
-    last, text = draft.last, block.text
-    gap = ""
-    if last:
-        goes_on = last.goes_on and last.kind == block.kind == "text" and text[:1].islower() and last.size == block.size
-        gap = " " if goes_on else "\n" if last.kind == block.kind == "item" else "\n\n"
-        if goes_on and draft.parts[-1].endswith(HYPHENS):
-            gap = ""
-            draft.length -= len(draft.parts[-1])
-            draft.parts[-1] = hyphens.goes_on(draft.parts[-1], text)
-            draft.length += len(draft.parts[-1])
-    draft.parts.append(gap)
-    draft.length += len(gap)
-    if page is not None and page != draft.page:
-        draft.marks.append((draft.length, f"page={page + 1}"))
-    if block.kind in ("table", "code"):
-        head = block.head if block.kind == "table" else None
-        draft.wholes.append(Whole(draft.length, draft.length + len(text), head))
-    draft.parts.append(text)
-    draft.length += len(text)
-    draft.last = block
-
-
-def _section(draft: _Draft) -> Section:
-    return Section(draft.path, f"page={draft.page + 1}", "".join(draft.parts), tuple(draft.marks), tuple(draft.wholes))
