@@ -1,6 +1,7 @@
 """Group the words of a page into lines, and join letters that are set apart."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -75,16 +76,17 @@ def _join_letters(words: Sequence[Word], first: int, end: int) -> Sequence[Word]
         if gap > widest:
             groups.append([])
         groups[-1].append(word)
-    texts = ["".join(word.text for word in group) for group in groups]
+    joined = [
+        group[0]._replace(
+            text="".join(word.text for word in group), right=group[-1].right, size=max(word.size for word in group)
+        )
+        for group in groups
+    ]
     is_alone = not jumps and before is None and after is None
     has_usual_gaps = _USUAL_SPACE[0] * size <= ordered[len(ordered) // 2] <= _USUAL_SPACE[1] * size
     least = 5 if is_alone and has_usual_gaps else _LEAST
-    if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
-        return run
-    return [
-        group[0]._replace(text=text, right=group[-1].right, size=max(word.size for word in group))
-        for group, text in zip(groups, texts, strict=True)
-    ]
+    is_word = any(len(g) >= least and _is_like_a_word(word.text) for g, word in zip(groups, joined, strict=True))
+    return joined if is_word else run
 
 
 def _is_like_a_word(text: str) -> bool:
@@ -99,11 +101,11 @@ def _is_like_a_word(text: str) -> bool:
 def is_printed_twice(words: Sequence[Word]) -> bool:
     """Return whether words, or parts of them, are printed on top of each other."""
     ends: dict[int, float] = {}  # by base line
-    for _, left, right, base, size, *_ in words:
-        line = round(base)
-        if left < ends.get(line, left) - 0.3 * size:
+    for word in words:
+        base = round(word.base)
+        if word.left < ends.get(base, word.left) - 0.3 * word.size:
             break
-        ends[line] = right
+        ends[base] = word.right
     else:  # all lines go on to the right
         return False
     ordered = sorted((round(word.base), word.left, word.right, word.size, word.text) for word in words)
@@ -134,22 +136,22 @@ class Line(NamedTuple):
 
     @property
     def top(self) -> float:
-        """Upper edge, roughly."""
+        """Return the upper edge, roughly."""
         return self.base + 0.75 * self.size
 
     @property
     def bottom(self) -> float:
-        """Lower edge, roughly."""
+        """Return the lower edge, roughly."""
         return self.base - 0.25 * self.size
 
     @property
     def text(self) -> str:
-        """Words with a space between."""
+        """Return the words with a space between."""
         return " ".join(word.text for word in self.words)
 
     @property
     def is_prose(self) -> bool:
-        """Whether it may be a line of running text."""
+        """Return whether it may be a line of running text."""
         return len(self.words) >= 3 and self.right - self.left >= 8 * self.size
 
 
@@ -187,44 +189,35 @@ def lines_of(words: Iterable[Word]) -> list[Line]:
 
 
 def line_of(words: Sequence[Word], base: float, size: float) -> Line:
-    """Return words as a line."""
+    """Return words as a line, in the size that most of its characters have."""
     length = sum(len(word.text) for word in words)
-    size = _usual(words) or size
     heavy = sum(len(word.text) for word in words if word.is_bold)
+    usual = words[0].size
+    if any(word.size != usual for word in words):
+        sizes: Counter[float] = Counter()
+        for word in words:
+            sizes[word.size] += len(word.text)
+        usual = max(sizes, key=lambda size: sizes[size])
     right = max(word.right for word in words)
-    return Line(
-        tuple(words), words[0].left, right, base, size, heavy > 0.8 * length, all(word.is_fixed for word in words)
-    )
-
-
-def _usual(words: Sequence[Word]) -> float:
-    """Return the size that most characters of some words have, in points."""
-    first = words[0].size
-    if all(word.size == first for word in words):
-        return first
-    sizes: dict[float, int] = {}
-    for word in words:
-        sizes[word.size] = sizes.get(word.size, 0) + len(word.text)
-    return max(sizes, key=lambda size: sizes[size])
+    is_fixed = all(word.is_fixed for word in words)
+    return Line(tuple(words), words[0].left, right, base, usual or size, heavy > 0.8 * length, is_fixed)
 
 
 def _joined(lines: list[Line]) -> list[Line]:
-    """Lines with those joined that the file has in pieces, or not in order."""
-    lines.sort(key=lambda line: (-line.base, line.left))
+    """Return lines, with those joined that the file has in pieces or not in order."""
     found: list[Line] = []
-    for row in rows_of(lines):
-        last: Line | None = None
+    for row in rows_of(sorted(lines, key=lambda line: (-line.base, line.left))):
+        first = len(found)
         for line in row:
+            last = found[-1] if len(found) > first else None
             gap = line.left - last.right if last else 0.0
             if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
-                last = found[-1] = max(last, line, key=lambda one: len(one.words))
+                found[-1] = max(last, line, key=lambda one: len(one.words))
             elif last and -0.5 * last.size <= gap <= _TIGHT * max(last.size, line.size):
                 words = sorted((*last.words, *line.words), key=lambda word: word.left)
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))
-                last = line_of(words, big.base, big.size)
-                found[-1] = last
+                found[-1] = line_of(words, big.base, big.size)
             else:
-                last = line
                 found.append(line)
     return found
 
