@@ -101,7 +101,7 @@ def publication(tree: HtmlTree) -> Publication:
 
 
 def kind_of(element: Element) -> str:
-    """The kind of furniture that the names of an element say it is, if any."""
+    """Return the kind of furniture that the names of an element say it is, or an empty text."""
     attributes = element.attributes
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
@@ -165,7 +165,7 @@ class Size:
 
     @property
     def bare(self) -> int:
-        """Characters outside of links."""
+        """Return the characters outside of links."""
         return self.text - self.linked
 
 
@@ -300,7 +300,7 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
 
 
 def _is_lead(element: Element, sizes: Sizes) -> bool:
-    """Whether it is the title, or one block of prose and no line of dates and the like."""
+    """Return whether it is the title, or one block of prose and no line of dates and the like."""
     size = sizes.get(id(element))
     if size is not None and element.name == "h1":
         return not size.linked
@@ -385,12 +385,11 @@ def _names(element: Element) -> str:
 
 
 def _stays(total: int, weight: int, kind: str) -> bool:
-    """Whether most of a page stays without so much of it; of one with long comments, enough of an article."""
     return total - weight >= _MOST * total or (kind == "comments" and total - weight >= _ENOUGH)
 
 
 def _is_furniture(kind: str, size: Size, *, is_article: bool) -> bool:
-    """Whether a box with a name of this kind is furniture; a name that says little is believed of short boxes."""
+    """Return whether a box with a name of this kind is furniture; a vague name counts for short boxes only."""
     if kind in ("comments", "strong") or size.linked > (0.25 if is_article else _LINKED) * size.text:
         return True
     is_short = not size.prose or size.text < 200
@@ -402,7 +401,7 @@ def _weight(size: Size, is_prose: bool) -> int:
 
 
 def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:
-    """The element that holds nearly all of a part; outside of articles, what is around it are ways elsewhere."""
+    """Return the element that holds nearly all of a part; outside of articles, only links may stand around it."""
     whole = sizes[id(part)]
     for node in part.children:
         if isinstance(node, Element) and node.name in _BLOCKS and id(node) in sizes and node.name not in _OPAQUE:
@@ -419,7 +418,7 @@ def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:
 
 
 def layout_cell(tree: HtmlTree, body: Element) -> Element | None:
-    """The cell that holds the text of a page laid out as a table, with menus in the cells around it."""
+    """Return the cell that holds the text of a page laid out as a table with menus around it."""
     first = tree.first("p") or tree.first("br")
     if first is None or all(around.name != "td" for around in islice(first.parents, 12)):
         return None

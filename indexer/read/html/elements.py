@@ -82,7 +82,6 @@ def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
 
 
 def _is_sign(tag: Element) -> bool:
-    """Whether a link of signs is code, and not a link to the place where it stands."""
     text = tag.short_text(10) if tag.name == "a" and is_permalink(tag) else None
     return bool(text) and text is not None and text.strip() not in _PILCROWS
 
@@ -103,7 +102,7 @@ def _marks(pieces: list[str], ids: list[tuple[int, str]], whole: str, text: str)
 
 
 def _is_fragment(tag: Element) -> bool:
-    """Whether an element begins with lines of code, each an element of its own, as Doxygen writes them."""
+    """Return whether an element begins with lines of code, each an element of its own, as Doxygen writes them."""
     first = next((child for child in tag.children if isinstance(child, Element)), None)
     return (
         first is not None
@@ -118,7 +117,7 @@ def _is_line(tag: Element) -> bool:
 
 
 def _is_signature(tag: Element) -> bool:
-    """Whether nearly all of an element's words are in spans that colour them, with white space that is meant.
+    """Return whether nearly all of an element's words are in spans that colour them, with white space that is meant.
 
     It is: with spaces that do not break, or lines, and none of the indentation of markup.
     """
@@ -147,7 +146,7 @@ def _counts(numbers: list[int]) -> bool:
 
 
 def _numbers_lines(tag: Element, text: str) -> bool:
-    """Whether a block stands in a table beside another, and only numbers its lines."""
+    """Return whether a block stands in a table beside another, and only numbers its lines."""
     lines = text.split()
     if (
         not lines
@@ -343,7 +342,7 @@ def _is_small(image: Element) -> bool:
 
 
 def _is_of_the_text(image: Element, alt: str) -> bool:
-    """Whether a picture leads nowhere but to itself, and nothing around it says the same."""
+    """Return whether a picture leads nowhere but to itself, and nothing around it says the same."""
     for parent in islice(image.parents, 4):
         if parent.name == "a" and not _FILE.search(parent.get("href")) and "href" in parent.attributes:
             return False

@@ -32,12 +32,12 @@ class Element:
 
     @property
     def parent(self) -> "Element | None":
-        """The element around this one."""
+        """Return the element around this one."""
         return self._parent() if self._parent is not None else None
 
     @property
     def parents(self) -> Iterator["Element"]:
-        """The elements around this one, from the nearest."""
+        """Yield the elements around this one, from the nearest."""
         parent = self.parent
         while parent is not None:
             yield parent
@@ -49,7 +49,7 @@ class Element:
 
     @property
     def anchor(self) -> str | None:
-        """The id, which a browser can go to."""
+        """Return the id, which a browser can go to."""
         attributes = self.attributes
         if "id" in attributes and (found := attributes["id"].strip()):
             return found

@@ -75,7 +75,7 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
 
 
 def _length(body: Element) -> int:
-    """Characters of text in a page, wherever they stand, without scripts."""
+    """Return the characters of text in a page, wherever they stand, without scripts."""
     length = 0
     todo = [body]
     while todo:  # in any order
@@ -88,7 +88,7 @@ def _length(body: Element) -> int:
 
 
 def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """The element that holds the page's own text; a kind of element that occurs twice decides nothing.
+    """Return the element that holds the page's own text; a kind of element that occurs twice decides nothing.
 
     Where the sizes of elements are known, neither does one that holds little of the prose.
     """
@@ -128,7 +128,7 @@ def _kinds(division: Element) -> Iterator[str]:
 
 
 def _follows_a_header(element: Element) -> bool:
-    """Whether the element before it is the header that Doxygen writes."""
+    """Return whether the element before it is the header that Doxygen writes."""
     around = element.parent.children if element.parent is not None else []
     before = None
     for node in around:
@@ -139,7 +139,7 @@ def _follows_a_header(element: Element) -> bool:
 
 
 def _title(tree: HtmlTree, headings: list[str]) -> str | None:
-    """The page's own title; of `Heading - Site name` only the heading, if the page has it."""
+    """Return the page's own title; of `Heading - Site name` only the heading, if the page has it."""
     title = tree.first("title")
     named = fold(title.text()) if title is not None else ""
     for heading in headings[:3]:
@@ -185,7 +185,7 @@ def _key(meta: Element) -> str:
 
 
 def _structured(head: Element) -> Iterator[str]:
-    """Dates of JSON-LD, by pattern: it may be any shape, and is often not even JSON."""
+    """Yield the dates of JSON-LD, by pattern: it may be any shape, and is often not even JSON."""
     for script in head.elements():
         if script.name == "script" and script.get("type") == "application/ld+json":
             dates = dict(reversed(_STRUCTURED.findall(script.text())))
@@ -193,7 +193,7 @@ def _structured(head: Element) -> Iterator[str]:
 
 
 def _time(tree: HtmlTree) -> Iterator[str]:
-    """The first time of a page's only article, as blogs have it under the heading."""
+    """Yield the first time of a page's only article, as blogs have it under the heading."""
     articles = list(islice(tree.named("article"), 2))
     if len(articles) == 1:
         times = (tag.get("datetime") for tag in articles[0].elements() if tag.name == "time")
@@ -239,7 +239,7 @@ def _runs(script: Element) -> bool:
 
 
 def _main_parts(tree: HtmlTree) -> Iterable[Element]:
-    """The element that holds the page's own text, if it has one and says so."""
+    """Return the element that is marked as the page's own text, if there is only one."""
     found = [element for element in tree.elements if element.name == "main" or element.get("role") == "main"]
     found = found or [element for element in tree.elements if element.get("id") in _MAIN_IDS]
     return found if len(found) == 1 else ()
@@ -271,7 +271,7 @@ def _look(body: Element) -> _Seen:
 
 
 def _has_content(element: Element) -> bool:
-    """Whether it has text, or something that is none and stands for itself."""
+    """Return whether it has text, or something that is none and stands for itself."""
     return any(
         bool(node.strip()) if isinstance(node, str) else node.name in _NOT_EMPTY for node in _without_scripts(element)
     )
@@ -288,6 +288,5 @@ def _without_scripts(element: Element) -> Iterable[Element | str]:
 
 
 def _is_mount(element: Element) -> bool:
-    """Whether it is for a script to fill: named, or of a kind that only scripts know, and empty."""
     named = "-" in element.name or (element.name in _MOUNTS and bool(element.get("id")))
     return named and not _has_content(element)

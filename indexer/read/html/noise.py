@@ -122,14 +122,14 @@ def is_noise(tag: Element) -> bool:
 
 
 def _is_box(tag: Element) -> bool:
-    """Whether an aside stands among the text and says something, other than where to go or what to fill in."""
+    """Return whether an aside stands among the text and says something, other than where to go or what to fill in."""
     if not ("epub:type" in tag.attributes or tag.get("role").startswith("doc-") or _is_among_text(tag)):
         return False
     return not holds(tag, _FIELDS) and not is_menu(tag, 0.5 if tag.short_text(_LABEL) is not None else _LINKED)
 
 
 def _is_among_text(tag: Element) -> bool:
-    """Whether an element is in the main part, or follows text."""
+    """Return whether an element is in the main part, or follows text."""
     if any(parent.name in _MAIN or parent.get("role") == "main" for parent in islice(tag.parents, _NEAR)):
         return True
     before = None
@@ -181,7 +181,7 @@ def is_permalink(link: Element) -> bool:
 
 
 def _is_control(link: Element) -> bool:
-    """Whether a link is a sign or a button, or leads to the pages around."""
+    """Return whether a link is a sign or a button, or leads to the pages around."""
     attributes = link.attributes
     if "href" not in attributes:
         return "onclick" in attributes and not _is_in_sentence(link)
@@ -194,7 +194,7 @@ def _is_control(link: Element) -> bool:
 
 
 def _is_in_sentence(link: Element) -> bool:
-    """Whether a link is among words of its line: some follow, or a sentence that has not ended stands before it."""
+    """Return whether a link is among words of its line rather than a button beside it."""
     line = link.parent
     if line is not None and line.name in _IN_LINES and len(line.children) == 1:
         link, line = line, line.parent
@@ -217,7 +217,7 @@ def _bare_words(nodes: Iterable[Element | str]) -> Iterator[str]:
 
 
 def _is_handled(link: Element) -> bool:
-    """Whether a script finds a link that leads nowhere by a name that it has, and its text says what that does."""
+    """Return whether a short link that leads nowhere has a name by which a script may find it."""
     if "class" not in link.attributes and "id" not in link.attributes:
         return False
     text = link.short_text(_BUTTON)
@@ -242,7 +242,7 @@ def text_within(tag: Element) -> list[Element | str]:
 
 
 def _is_beside(title: Element, place: int) -> bool:
-    """Whether a child is a link in brackets beside the words of a title, and not one of them, such as a type."""
+    """Return whether a child is a link in brackets beside the words of a title, and not one of them, such as a type."""
     node = title.children[place]
     if isinstance(node, str) or not _is_bracketed(node) or any("code" in name.split("-") for name in classes(title)):
         return False
@@ -265,7 +265,7 @@ def _is_button(tag: Element) -> bool:
 
 
 def _says_class(tag: Element, frame: Element) -> bool:
-    """Whether what stands beside a block of code is the name of its language, which a class has too."""
+    """Return whether what stands beside a block of code is the name of its language, which a class has too."""
     text = tag.short_text(_BUTTON) if tag.name in _LABELS else None
     word = text.strip().lower() if text else ""
     if not word or not word.isprintable() or " " in word:
@@ -293,7 +293,7 @@ def _has_link(tag: Element) -> bool:
 
 
 def _is_of_a_control(label: Element) -> bool:
-    """Whether it is the label of something to set or choose; a box in a list of tasks can only be looked at."""
+    """Return whether it is the label of something to set or choose; a box in a list of tasks can only be looked at."""
     if label.short_text(_LABEL) is None:
         return False
     controls = [node for node in label.elements() if node.name in _CONTROLS]
@@ -301,7 +301,7 @@ def _is_of_a_control(label: Element) -> bool:
 
 
 def _only_toggles(summary: Element) -> bool:
-    """Whether what opens and closes a part of the page, which is open already, says only that."""
+    """Return whether what opens and closes a part of the page, which is open already, says only that."""
     parent = summary.parent
     if parent is None or "open" not in parent.attributes or holds(summary, _TELLING):
         return False
@@ -324,7 +324,7 @@ def has_noise_class(tag: Element) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _said_by(value: str) -> bool | None:
-    """Whether classes say that an element is no text; None where what is in it decides."""
+    """Return whether classes say that an element is no text; None where what is in it decides."""
     names = _names(value)
     if not names.isdisjoint(_NOISE_CLASSES):
         return True
@@ -334,7 +334,6 @@ def _said_by(value: str) -> bool | None:
 
 
 def _is_bubble(tag: Element) -> bool:
-    """Whether an element is what a pointer opens, or the sign that it opens by; not the words that it explains."""
     first = next((node for node in islice(tag.nodes(), _NEAR) if isinstance(node, str) and not node.isspace()), "")
     return not _WORD.search(first) or any(_BUBBLE.search(name) for name in classes(tag))
 

@@ -146,7 +146,7 @@ class Block:
 
     @property
     def labels(self) -> int | None:
-        """How many labels, like "Next:", stand around two or more links; None if it says more than that."""
+        """Return how many labels, like "Next:", stand around two or more links; None if it says more."""
         return labels_between(self.bare) if self.linked and len(self.text) < 400 else None
 
 
@@ -167,12 +167,12 @@ class SectionDraft:
 
     @property
     def size(self) -> int:
-        """Characters in all blocks."""
+        """Return the characters in all blocks."""
         return sum(len(block.text) for block in self.blocks)
 
     @property
     def only_points(self) -> bool:
-        """Whether it is a few links and nothing else, like "See also"."""
+        """Return whether it is a few links and nothing else, like "See also"."""
         if self.size >= 300:
             return False
         linked, length = sum(block.linked for block in self.blocks), sum(block.length for block in self.blocks)
@@ -180,7 +180,7 @@ class SectionDraft:
 
     @property
     def only_announces(self) -> bool:
-        """Whether it is one sentence that introduces a list, like "The module defines:"."""
+        """Return whether it is one sentence that introduces a list, like "The module defines:"."""
         return len(self.blocks) == 1 and self.size < _SHORT and self.blocks[0].text.endswith(":")
 
     def section(self) -> Section:
@@ -232,7 +232,7 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
 
 
 def _is_label(block: Block, said: Counter[str]) -> bool:
-    """Whether a block is a button, a badge or the like: a short link in no paragraph, or one that is often there."""
+    """Return whether nothing comes after a heading of the level of the first one, as of what a script would fill."""
     if len(block.text) > _LABEL or not block.is_linked(_LINK_SHARE):
         return False
     return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")
@@ -292,7 +292,7 @@ def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> No
 
 
 def _without_lists(blocks: list[Block], longest: int, share: float) -> list[Block]:
-    """Blocks without runs of list items or rows of more than so many characters, of which this share is links."""
+    """Return the blocks without long runs of list items or rows of which this share is links."""
     if not any(block.linked and block.kind in _LISTED for block in blocks):
         return blocks
     kept: list[Block] = []
@@ -311,7 +311,7 @@ def _without_lists(blocks: list[Block], longest: int, share: float) -> list[Bloc
 
 
 def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
-    """Parts that say something; one of which there is only the heading becomes a line of the part before it."""
+    """Return the parts with text; a heading without any becomes a line of the part before it."""
     filled: list[SectionDraft] = []
     below: tuple[str, ...] = ()  # path of the part that follows
     for part in reversed(parts):
@@ -329,7 +329,6 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
 
 
 def _ends(part: SectionDraft, parts: Sequence[SectionDraft], filled: Sequence[SectionDraft]) -> bool:
-    """Whether nothing comes after a heading of the level of the page's first one, as of what a script would fill."""
     first = next((other for other in parts if other.path), part)
     return not filled and first is not part and len(part.path) == len(first.path) == 1 and bool(first.blocks)
 

@@ -142,7 +142,6 @@ def _line(texts: Sequence[str]) -> str:
 
 
 def _span(tag: Element, name: str, of_zero: int) -> int:
-    """Return how many rows or columns a cell spans."""
     digits = _DIGITS.match(tag.attributes[name]) if name in tag.attributes else None
     return min(int(digits[1]) or of_zero, _LONGEST_SPAN) if digits else 1
 
@@ -152,7 +151,7 @@ def _is_th(tag: Element) -> bool:
 
 
 def _is_bold(tag: Element) -> bool:
-    """Whether all of a cell is bold, as names of columns are where no element says so."""
+    """Return whether all of a cell is bold, as names of columns are where no element says so."""
     nodes = [node for node in tag.children if isinstance(node, Element) or not node.isspace()]
     while len(nodes) == 1 and isinstance(nodes[0], Element) and nodes[0].name not in _BOLD:
         nodes = [node for node in nodes[0].children if isinstance(node, Element) or not node.isspace()]
@@ -171,7 +170,7 @@ class Tables:
         return Table(not holds(tag, _NOT_A_GRID), home, titles="id" in tag.attributes and id(tag) in self._headings())
 
     def _headings(self) -> set[int]:
-        """Tables of one column, with an id, of which there are several: each names a symbol, and text follows it."""
+        """Return the tables of one column with an id, if there are several: each names a symbol, and text follows."""
         if self._titling is None:
             named = [tag for tag in self._root.elements() if tag.name == "table" and "id" in tag.attributes]
             found = {id(tag) for tag in named if _is_column(tag)}

@@ -228,7 +228,6 @@ def _sum(nodes: list[Element | str], measures: _Measures) -> tuple[str, int, int
 
 
 def _is_linked(linked: int, bare: str, share: float) -> bool:
-    """Whether so much of a text is inside links; labels of links, like "Next:", count as neither."""
     return linked > 0 and linked * (1 - share) >= share * len(_LABEL.sub("", bare))
 
 
@@ -237,7 +236,7 @@ def _nodes(unit: Unit) -> list[Element | str]:
 
 
 def _says(unit: Unit) -> bool:
-    """Whether a unit has text outside of headings, and of links to places of the page."""
+    """Return whether a unit has text outside of headings, and of links to places of the page."""
     todo: list[Element | str] = [unit] if isinstance(unit, Element) else unit[::-1]
     while todo:
         node = todo.pop()
@@ -273,6 +272,5 @@ def _name_hash(around: int, name: str) -> int:
 
 
 def _hash(around: int, name: str) -> int:
-    """Return a hash below 2^64 that is the same on every machine."""
     said = f"{around}/{_NUMBER.sub('0', name)}".encode("utf-8", "replace")
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest())

@@ -136,13 +136,11 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
 
 
 def _names(panel: Element) -> set[str]:
-    """Return the names by which a control may open a panel."""
     values = {value for key, value in panel.attributes.items() if key == "id" or key.startswith("data-")}
     return (values - _NO_NAMES) | {f".{name}" for name in classes(panel)}
 
 
 def _kinds(element: Element) -> set[tuple[str, str]]:
-    """Return what an element has in common with others like it: a class, a role, or its place in a table or list."""
     said = {*classes(element), element.get("aria-roledescription")} - _NO_NAMES
     return {(element.name, name) for name in said or (_NO_NAMES if element.name in _ENTRIES else ())}
 
@@ -205,7 +203,7 @@ def _beginning(element: Element) -> str:
 
 
 def _is_title(element: Element) -> bool:
-    """Whether an element is, or only holds, a heading or a control."""
+    """Return whether an element is, or only holds, a heading or a control."""
     if element.name in _BEFORE_PANELS or element.get("role") in _ROLES_OF_CONTROLS or "onclick" in element.attributes:
         return True
     if element.short_text(_TITLE) is None:
@@ -311,7 +309,7 @@ def drop_trail(tree: HtmlTree) -> None:
 
 
 def _is_trail(element: Element, title: str) -> bool:
-    """Whether an element has links, at least one, and after the last one the title, and no other words."""
+    """Return whether an element has links, at least one, and after the last one the title, and no other words."""
     if element.short_text(300) is None:
         return False
     links = 0

@@ -89,7 +89,7 @@ class Walker:
 
     @property
     def is_mostly_links(self) -> bool:
-        """Whether this is a long page of which more leads elsewhere than not."""
+        """Return whether this is a long page of which more leads elsewhere than not."""
         return self.text_length >= 5_000 and self.link_length > 0.5 * self.text_length
 
     def _enter(self, tag: Element) -> None:
@@ -334,6 +334,5 @@ class Walker:
 
 
 def _anchor_around(heading: Element) -> str | None:
-    """The id of a link or the like that stands around a heading."""
     parent = heading.parent
     return parent.anchor if parent is not None and parent.name not in _BLOCKS else None

@@ -225,7 +225,6 @@ def _text_of(state: StateBlock, line: int) -> str:
 
 
 def _begins_with(state: StateBlock, line: int, signs: str) -> bool:
-    """Return whether one of these signs begins a line: asked first, as every rule sees every line."""
     place = state.bMarks[line] + state.tShift[line]
     return place < state.eMarks[line] and state.src[place] in signs and not state.is_code_block(line)
 

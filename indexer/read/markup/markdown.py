@@ -282,7 +282,7 @@ def read(body: bytes, charset: str | None, *, is_mdx: bool = False) -> Extractio
 
 
 def render(text: str, *, is_mdx: bool = False) -> Rendered:
-    """Render Markdown with what its dialects add; headings get the ids they name, else those GitHub would give them.
+    """Return Markdown as HTML; headings get the ids they name, else those GitHub would give them.
 
     Front matter is read and dropped.
 

@@ -59,7 +59,7 @@ def languages() -> tuple[str, ...]:
 
 
 def _folder(wanted: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The first folder that has data of all languages; else what is missing from the one that has most of them."""
+    """Return the first folder with data of all languages, or the one with most of them and what it misses."""
     best: tuple[str, list[str]] = ("", list(wanted))
     for folder in _all():
         missing = [name for name in wanted if not (folder / f"{name}{_SUFFIX}").is_file()]

@@ -155,7 +155,6 @@ def mean(lines: Iterable[Line]) -> float:
 
 
 def _count_pages(body: bytes) -> int:
-    """Return how many pages an image file has; raises ParseError."""
     with _opened(body) as image:
         return int(getattr(image, "n_frames", 1)) if image.format == _PAGED else 1
 
@@ -221,7 +220,7 @@ def _check(image: Any) -> None:
 
 
 def _grey(image: Any) -> Any:
-    """The image without its colours, and what is transparent in white."""
+    """Return an image in grey, with what is transparent in white."""
     if image.mode in _DEEP:
         image = image.convert("I").point(lambda value: value * (1 / 256))
     if image.has_transparency_data:
@@ -233,7 +232,7 @@ def _grey(image: Any) -> Any:
 
 
 def _smooth(image: Any) -> Any:
-    """The image with each pixel the mean of its neighbours, if it is noisy: it takes a fifth less time to read."""
+    """Return a noisy image with each pixel the mean of its neighbours: it takes a fifth less time to read."""
     blurred = image.filter(ImageFilter.BoxBlur(1))
     differences = ImageChops.difference(image, blurred).histogram()
     return blurred if sum(differences[:_NOISY]) < sum(differences) / 2 else image
@@ -244,5 +243,4 @@ def _raster(image: Any) -> Raster:
 
 
 def _factor(width: float, height: float) -> float:
-    """By how much a side is made shorter, so that no more than enough pixels are read."""
     return min(1.0, float((_ENOUGH / max(1.0, width * height)) ** 0.5))

@@ -25,7 +25,6 @@ _SYMBOL = dict(
 
 
 def _table(pairs: str) -> dict[int, str]:
-    """Return characters by their numbers, from pairs such as `FC✔`; several characters count on from the number."""
     return {int(pair[:2], 16) + place: character for pair in pairs.split() for place, character in enumerate(pair[2:])}
 
 
@@ -119,7 +118,6 @@ def _fraction(node: Any) -> str:
 
 
 def _script(node: Any) -> str:
-    """Return a base with what stands below and above it."""
     return f"{_group(_part(node, 'e'))}{_limits(node)}"
 
 

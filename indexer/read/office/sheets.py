@@ -276,7 +276,6 @@ def _words(node: Any) -> str:
 
 
 def _number(element: Any, name: str) -> int:
-    """Return how often an element stands there, or how far it spans."""
     text = element.get(_TABLE + name, "1")
     return max(1, int(text)) if text.isdecimal() and len(text) < _LONGEST_NUMBER else 1
 

@@ -268,7 +268,6 @@ def _page(body: bytes, *, is_mail: bool) -> str:
 
 
 def _children(node: Any) -> Iterator[Any]:
-    """Yield the elements in another one that are shown."""
     return (child for child in children(node) if child.tag not in _DELETED)
 
 

@@ -138,7 +138,7 @@ def parse_xml(data: bytes) -> Any:
 
 
 def resolve(base: str, target: str) -> str:
-    """Name of the part that `target` means in the part `base`; it cannot lead out of the package."""
+    """Return the name of the part that `target` means in the part `base`; it cannot lead out of the package."""
     path = unquote(target.partition("#")[0])
     joined = path if path.startswith("/") else posixpath.join(posixpath.dirname(base), path)
     return posixpath.normpath(f"/{joined}").lstrip("/")
@@ -150,7 +150,7 @@ _TERMS = "{http://purl.org/dc/terms/}"
 
 
 def main_part(package: Package, usual: str) -> str:
-    """Name of the part that the text begins in."""
+    """Return the name of the part that the text begins in."""
     named = [name for kind, name in package.relations("").values() if kind == "officeDocument"]
     return next((name for name in named if name in package), usual)
 

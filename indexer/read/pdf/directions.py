@@ -78,13 +78,11 @@ def runs_of(glyphs: Sequence[Glyph], *, from_the_right: bool) -> Iterator[Run]:
 
 
 def _letters(glyphs: Sequence[Glyph]) -> tuple[int, int]:
-    """Return how many letters are of scripts from right to left, and how many of others."""
     kinds = [_kind(glyph) for glyph in glyphs]
     return kinds.count("R"), kinds.count("L")
 
 
 def _kind(glyph: Glyph | None) -> str:
-    """Return whether it is written from the right (R) or left (L), a digit (N), or neither (O)."""
     kind = unicodedata.bidirectional(glyph.text[0]) if glyph else ""
     return {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}.get(kind, "O")
 

@@ -165,7 +165,6 @@ def by_outline(entries: Sequence[Entry], pages: Sequence[Sequence[Block]]) -> di
 
 
 def _keys(text: str) -> set[str]:
-    """A title as it may be compared: with and without its number."""
     return {key for part in (text, _NUMBER.sub("", text, count=1)) if (key := _NOT_WORD.sub("", part).casefold())}
 
 

@@ -90,13 +90,11 @@ def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
 
 def _neighbours(units: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
-    """Return each unit that is not the first on its base line, after the one before it."""
     rows = pairwise(sorted(units, key=lambda unit: (-round(unit.base), unit.left)))
     return [(a, b) for a, b in rows if abs(a.base - b.base) <= _SAME_BASE and a.right <= b.left]
 
 
 def _are_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
-    """Return whether the text left of a place is bold and right of it is not: terms, each with its text."""
     across = [(a.is_bold, b.is_bold) for a, b in pairs if a.right <= x <= b.left]
     return len(across) >= _LEAST and across.count((True, False)) >= 0.8 * len(across)
 

@@ -62,7 +62,6 @@ class Hyphens:
 
 
 def _ends(text: str, after: str) -> str:
-    """Return the end of a text, at a hyphen that may part a word, with the beginning of what comes after it."""
     first = _FIRST.match(after)
     return f"{text[-_LONGEST_END:-1]}{HYPHEN}{text[-1:]}{first[0] if first else ''}"
 
@@ -120,7 +119,6 @@ def _code_lines(column: Sequence[Line | Table]) -> Iterator[Line]:
 
 
 def _right(column: Iterable[Line | Table]) -> float:
-    """Where full lines of a column end."""
     ends = sorted(unit.right for unit in column if isinstance(unit, Line))
     return ends[len(ends) * 9 // 10] if ends else 0.0
 
@@ -132,7 +130,7 @@ def is_item(text: str) -> bool:
 
 
 def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
-    """Whether a line begins another paragraph than the one before it belongs to."""
+    """Return whether a line begins another paragraph than the one before it belongs to."""
     last = run[-1]
     step = last.base - line.base
     usual = max(pitch, 1.05 * line.size)
@@ -201,7 +199,7 @@ def _code(run: Sequence[Line]) -> str:
 
 
 def _is_wrapped(line: Line, after: Line, right: float) -> bool:
-    """Whether a line goes on in the next because there was no more room: its first word would not have fitted."""
+    """Return whether a line goes on in the next because its first word would not have fitted."""
     word = after.words[0]
     return line.right + 0.25 * line.size + (word.right - word.left) > right - 2.0 * line.size or (
         not _is_stop(line) and after.words[0].text[0].islower()

@@ -216,13 +216,11 @@ def unruled(column: Sequence[Line | Table]) -> list[Line | Table]:
 
 
 def _is_item(row: Sequence[Line]) -> bool:
-    """Return whether it is one line after the mark of an item or the number of a heading."""
     is_mark = len(row) == 2 and len(row[0].words) == 1 and len(row[0].text) <= 5
     return is_mark and row[1].left - row[0].right < 2.5 * row[1].size
 
 
 def _is_cell_below(line: Line, row: Sequence[Line]) -> bool:
-    """Return whether a line continues a cell of the row above it, but the first one."""
     is_near = row[0].base - line.base <= 1.6 * line.size
     return is_near and any(abs(line.left - cell.left) <= 0.5 * line.size for cell in row[1:])
 
@@ -303,7 +301,6 @@ def _borders(rows: Sequence[Sequence[Line]], size: float) -> list[float]:
 
 
 def _space(rows: Iterable[Sequence[Line]]) -> float:
-    """Return the usual distance of words in a line, in points; 0 where all are alone."""
     gaps = sorted(b.left - a.right for row in rows for line in row for a, b in pairwise(line.words))
     return gaps[len(gaps) // 2] if gaps else 0.0
 
