@@ -5,7 +5,7 @@ The tree that libxml2 itself makes ends at a depth of 2,048, and everything afte
 
 import re
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from lxml import etree
 
@@ -55,13 +55,15 @@ class Element:
             return found
         return attributes["name"].strip() or None if self.name == "a" and "name" in attributes else None
 
-    def nodes(self) -> Iterator["Element | str"]:
-        """Yield everything below, in document order."""
+    def nodes(self, without: Collection[str] = ()) -> Iterator["Element | str"]:
+        """Yield everything below, in document order, but elements of some names and what is in them."""
         todo = self.children[::-1]
         while todo:
             node = todo.pop()
-            yield node
-            if isinstance(node, Element):
+            if isinstance(node, str):
+                yield node
+            elif node.name not in without:
+                yield node
                 todo += reversed(node.children)
 
     def elements(self) -> Iterator["Element"]:
@@ -70,15 +72,7 @@ class Element:
 
     def text(self) -> str:
         """Return all text below, as it is written; that of scripts and styles is left out unless this is one."""
-        pieces: list[str] = []
-        todo: list[Element | str] = self.children[::-1]
-        while todo:
-            node = todo.pop()
-            if isinstance(node, str):
-                pieces.append(node)
-            elif node.name not in _NOT_TEXT:
-                todo += reversed(node.children)
-        return "".join(pieces)
+        return "".join([node for node in self.nodes(_NOT_TEXT) if isinstance(node, str)])
 
     def first_text(self) -> str:
         """Return the text that it begins with; empty where it begins with an element that has none."""
@@ -93,16 +87,12 @@ class Element:
         """Return all text below, if it has so many characters at most, white space around it not counted."""
         pieces: list[str] = []
         length = 0
-        todo: list[Element | str] = self.children[::-1]
-        while todo:
-            node = todo.pop()
+        for node in self.nodes(_NOT_TEXT):
             if isinstance(node, str):
                 pieces.append(node)
                 length += len(node.strip())
                 if length > most:
                     return None
-            elif node.name not in _NOT_TEXT:
-                todo += reversed(node.children)
         return "".join(pieces)
 
 

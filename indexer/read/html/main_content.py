@@ -1,8 +1,7 @@
 """HTML to sections of readable text: which part of a page counts, and what it is called."""
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 
 from indexer.decoding import decode
@@ -24,14 +23,10 @@ _SURE = frozenset({"main", "role"})  # kinds of which one that has text at all i
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
-    """Read a page; raises what `extract` does.
-
-    The argument is its charset; on a second line, the template of its site.
-    """
+    """Read a page by its charset, and on a second line the template of its site; raises what `extract` does."""
     charset, _, template = (argument or "").partition("\n")
-    return extract(
-        decode(body, charset or None, markup=True), read_template(template) if template else None, is_page=True
-    )
+    markup = decode(body, charset or None, markup=True)
+    return extract(markup, read_template(template) if template else None, is_page=True)
 
 
 def extract(markup: str, template: Template | None = None, *, is_page: bool = False) -> Extraction:
@@ -57,9 +52,8 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
         container = _container(tree) or (layout_cell(tree, body) if is_page else None) or body
     walker = Walker()
     walker.walk(container)
-    if not about.is_published and (
-        walker.text_length < _LOST * tree.characters and walker.text_length < _LOST * _length(body)
-    ):
+    found = walker.text_length
+    if not about.is_published and found < _LOST * tree.characters and found < _LOST * _text_length(body):
         unwrap(body, measure(body))
         container = _container(tree, measure(body, with_noise=False)) or body
         walker = Walker()
@@ -74,17 +68,8 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
     return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
 
 
-def _length(body: Element) -> int:
-    """Return the characters of text in a page, wherever they stand, without scripts."""
-    length = 0
-    todo = [body]
-    while todo:  # in any order
-        for node in todo.pop().children:
-            if isinstance(node, str):
-                length += len(node)
-            elif node.name != "script":
-                todo.append(node)
-    return length
+def _text_length(body: Element) -> int:
+    return sum(len(node) for node in body.nodes(("script",)) if isinstance(node, str))
 
 
 def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
@@ -172,9 +157,12 @@ def declared(tree: HtmlTree) -> Declared:
     named = dict(reversed(metas))  # the first of a name wins
     root = tree.first("html") or tree.root
     languages = (root.get("lang"), root.get("xml:lang"), named.get("content-language", "").partition(",")[0])
+    articles = list(islice(tree.named("article"), 2))
+    inside = articles[0].elements() if len(articles) == 1 else ()  # under the heading, as blogs have it
+    times = [day for tag in inside if tag.name == "time" and (day := tag.get("datetime"))]
     return Declared(
         language=next((code for tag in languages if (code := language_of(tag))), None),
-        date=first_day([*(named.get(name) for name in _DATES), *_structured(head), *_time(tree)]),
+        date=first_day([*(named.get(name) for name in _DATES), *_structured(head), *times[:1]]),
         metadata=collect((key[len(OWN) :], value) for key, value in metas if key.lower().startswith(OWN)),
     )
 
@@ -192,16 +180,7 @@ def _structured(head: Element) -> Iterator[str]:
             yield from (dates[name] for name in ("dateModified", "datePublished") if name in dates)
 
 
-def _time(tree: HtmlTree) -> Iterator[str]:
-    """Yield the first time of a page's only article, as blogs have it under the heading."""
-    articles = list(islice(tree.named("article"), 2))
-    if len(articles) == 1:
-        times = (tag.get("datetime") for tag in articles[0].elements() if tag.name == "time")
-        yield from islice((time for time in times if time), 1)
-
-
 _JAVASCRIPT = frozenset({"", "module", "text/javascript", "application/javascript", "text/ecmascript", "text/babel"})
-_ENOUGH = 400  # characters of text of a page that has been written, whatever else stands in it
 _MAIN_IDS = frozenset({"main-content", "content", "main"})
 _MOUNTS = frozenset({"div", "main", "section", "article"})
 _BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
@@ -218,75 +197,40 @@ def is_drawn(markup: str) -> bool:
     or list beside it. Short pages are drawn in vain rather than lost.
     """
     tree = parse_html(markup)
-    if not any(map(_runs, tree.named("script"))):
+    if not any(
+        script.get("type").partition(";")[0].strip().lower() in _JAVASCRIPT
+        and (script.get("src") or script.text().strip())
+        for script in tree.named("script")
+    ):
         return False
-    if any(not _has_content(main) for main in _main_parts(tree)):
+    main = [element for element in tree.elements if element.name == "main" or element.get("role") == "main"]
+    main = main or [element for element in tree.elements if element.get("id") in _MAIN_IDS]
+    if len(main) == 1 and not _has_content(main[0]):
         return True
     body = tree.first("body") or tree.root
-    seen = _look(body)
-    if seen.length >= _ENOUGH:
-        return False
-    return (
-        seen.length < 100
-        or (seen.has_mount and not seen.has_block)
-        or any(len(fold(element.text())) >= 20 for element in body.elements() if element.name == "noscript")
-    )
-
-
-def _runs(script: Element) -> bool:
-    kind = script.get("type").partition(";")[0].strip().lower()
-    return kind in _JAVASCRIPT and (bool(script.get("src")) or bool(script.text().strip()))
-
-
-def _main_parts(tree: HtmlTree) -> Iterable[Element]:
-    """Return the element that is marked as the page's own text, if there is only one."""
-    found = [element for element in tree.elements if element.name == "main" or element.get("role") == "main"]
-    found = found or [element for element in tree.elements if element.get("id") in _MAIN_IDS]
-    return found if len(found) == 1 else ()
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What stands in a page outside of navigation and the like."""
-
-    length: int = 0  # characters of text, up to enough
-    has_block: bool = False  # whether some stand in a block of text
-    has_mount: bool = False  # whether an element is there for a script to fill
-
-
-def _look(body: Element) -> _Seen:
-    seen = _Seen()
+    length, has_block, has_mount = 0, False, False
     todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(body.children)]
-    while todo and seen.length < _ENOUGH:
-        node, within = todo.pop()
+    while todo:
+        node, is_in_block = todo.pop()
         if isinstance(node, str):
             size = len(fold(node))
-            seen.length += size
-            seen.has_block |= within and size > 0
+            length += size
+            has_block |= is_in_block and size > 0
+            if length >= 400:
+                return False
         elif not is_noise(node):
-            seen.has_mount = seen.has_mount or _is_mount(node)
-            within = within or node.name in _BLOCKS
-            todo += ((child, within) for child in reversed(node.children))
-    return seen
+            is_mount = "-" in node.name or (node.name in _MOUNTS and node.get("id"))
+            has_mount = has_mount or bool(is_mount and not _has_content(node))
+            is_in_block = is_in_block or node.name in _BLOCKS
+            todo += ((child, is_in_block) for child in reversed(node.children))
+    messages = (element for element in body.elements() if element.name == "noscript")
+    is_little = (has_mount and not has_block) or any(len(fold(message.text())) >= 20 for message in messages)
+    return length < 100 or is_little
 
 
 def _has_content(element: Element) -> bool:
     """Return whether it has text, or something that is none and stands for itself."""
     return any(
-        bool(node.strip()) if isinstance(node, str) else node.name in _NOT_EMPTY for node in _without_scripts(element)
+        bool(node.strip()) if isinstance(node, str) else node.name in _NOT_EMPTY
+        for node in element.nodes(("script", "style", "template", "noscript"))
     )
-
-
-def _without_scripts(element: Element) -> Iterable[Element | str]:
-    todo: list[Element | str] = element.children[::-1]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, str) or node.name not in ("script", "style", "template", "noscript"):
-            yield node
-            if isinstance(node, Element):
-                todo += reversed(node.children)
-
-
-def _is_mount(element: Element) -> bool:
-    named = "-" in element.name or (element.name in _MOUNTS and bool(element.get("id")))
-    return named and not _has_content(element)
