@@ -54,7 +54,6 @@ AROUND = [
     "<header><div>{}</div></header>",
     "<noscript><div>{}</div></noscript>",
     "<form action=/ ><div>{}</div></form>",
-    "<main hidden>{}</main>",
     "<div class=toc><div role=dialog>x</div>{}</div>",
 ]
 
@@ -134,7 +133,6 @@ def test_more_boxes_of_articles_are_left_out(box: str, place: str) -> None:
         "<aside role=complementary><div>{}</div></aside>",
         "<section class=breadcrumb>{}</section>",
         "<header class=site-header><form><div>{}</div></form></header>",
-        "<div style='visibility:hidden'><main>{}</main></div>",
         "<div id=main-content><p>NO</p></div><section>{}</section>",
     ],
 )

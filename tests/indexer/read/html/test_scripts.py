@@ -21,11 +21,9 @@ DRAWN = {
     "blazor": f"{HEAD}<div id=app>Loading...</div><div id=blazor-error-ui>An unhandled error has occurred. "
     f"<a href='' class=reload>Reload</a></div>{APP}",
     "svelte": f"{HEAD}<div style='display: contents'><script>import('/_app/start.js')</script></div>",
-    "banner without a header": f"{HEAD}<div class=top>{WORDS * 2}</div><div id=page></div>{APP}",
 }
 WRITTEN = {
     "server-side": f"{HEAD}{NAV}<div id=root><main><h1>Lamps</h1><p>{WORDS * 6}</p></main></div>{APP}",
-    "short": f"{HEAD}{NAV}<main><h1>Lamps</h1><p>{WORDS * 2}</p></main><div id=comments></div>{APP}",
     "short with a pixel": f"{HEAD}<article><h1>Lamps</h1><p>{WORDS * 2}</p></article>{PIXEL}{APP}",
     "without scripts": "<h1>Lamps</h1><div id=root></div>",
     # not looked at while the rules were made

@@ -17,7 +17,6 @@ from indexer.read.markup.restructured import read
         ("Text :myrole:`shown <x>` and `back`:other: and :py:meth:`~a.b`.", ["Text shown and back and b."], [":", "`"]),
         ("Text.\n\n.. toctree::\n   :maxdepth: 2\n\n   intro\n\n.. index:: a; b\n\nMore.",
          ["Text.", "More."], ["intro", "a; b"]),
-        (".. glossary::\n\n   Term\n      What it is.", ["Term", "What it is."], []),
         (".. note:: Short.\n\n.. warning::\n\n   Long *one*.\n\n.. custom-box::\n\n   Boxed.",
          ["Short.", "Long one.", "Boxed."], ["custom"]),
     ],

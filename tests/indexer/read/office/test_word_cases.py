@@ -5,7 +5,7 @@ import pytest
 from indexer.read.office import word
 from tests.indexer import files
 from tests.indexer.files import paragraph
-from tests.indexer.read.office.test_word import box, cell, control, letters, line, math, part, row, run, text, words
+from tests.indexer.read.office.test_word import box, cell, control, line, math, part, row, run, text, words
 
 
 def group(*boxes: str) -> str:
@@ -33,11 +33,6 @@ MORE = {
         table(row(cell("Boat"), cell("7")), control(control(row(cell("Gull"), cell("8"))))),
         "Boat | 7\nGull | 8",
     ),
-    "a control in a cell": (
-        table(row(f"<w:tc>{control(paragraph('a') + paragraph('b'))}</w:tc>", cell("c"))),
-        "a b | c",
-    ),
-    "a group of text boxes": (line(words("x"), group(paragraph("left"), paragraph("right"))), "x\n\nleft\n\nright"),
     "a text box in a cell": (
         table(row("<w:tc>" + line(words("a"), box(paragraph("inside"))) + "</w:tc>", cell("b"))),
         "a inside | b",
@@ -60,27 +55,9 @@ MORE = {
         line(math(f"<m:f><m:fPr><m:type m:val='noBar'/></m:fPr>{part('num', 'n')}{part('den', 'k')}</m:f>")),
         "n¦k",
     ),
-    "words in an equation": (
-        line(math(letters("speed=") + f"<m:f>{part('num', 'distance')}{part('den', 'time')}</m:f>")),
-        "speed=distance/time",
-    ),
-    "directions": (
-        line(f"<w:bdo w:val='ltr'>{words('one ')}</w:bdo>", f"<w:dir w:val='rtl'>{words('two')}</w:dir>"),
-        "one two",
-    ),
-    "an inserted row": (
-        table(row(cell("a"), cell("b")), row(cell("c"), cell("d"), properties="<w:ins/>")),
-        "a | b\nc | d",
-    ),
     "deleted cells": (
         table(*(row(cell(first), cell("NO", "<w:cellDel/>"), cell(last)) for first, last in ("ab", "cd"))),
         "a | b\nc | d",
-    ),
-    "a deletion in an insertion": (line(f"<w:ins>{words('kept')}<w:del>{words('NO')}</w:del></w:ins>"), "kept"),
-    "a deleted end of a paragraph": (
-        line("<w:pPr><w:rPr><w:del/></w:rPr></w:pPr>", words("The boat "))
-        + paragraph("sails.") + paragraph("It does."),
-        "The boat sails.\n\nIt does.",
     ),
     "a large first letter": (
         line("<w:pPr><w:framePr w:dropCap='drop' w:lines='3'/></w:pPr>", words("T")) + paragraph("he boat sails."),
@@ -94,19 +71,11 @@ MORE = {
         ),
         "the port.",
     ),
-    "a field over paragraphs": (
-        line(mark("begin"), run("<w:instrText>TOC</w:instrText>"), mark("separate"), words("One 1"))
-        + line(words("Two 2"), mark("end")) + paragraph("Text"),
-        "One 1\n\nTwo 2\n\nText",
-    ),
     "other signs": (
         line(run('<w:sym w:font="Wingdings 2" w:char="F052"/>'), words(" x "),
              run('<w:sym w:font="Symbol" w:char="00A3"/>')),
         "☑ x ≤",
     ),
-    "hidden on the web alone": (line(run("<w:rPr><w:webHidden/></w:rPr><w:t>7</w:t>")), "7"),
-    "a control for a date": (control(line(words("Date: "), control(words("1 May 2024")))), "Date: 1 May 2024"),
-    "a box to tick": (line(control(words("☒")), words(" Agreed")), "☒ Agreed"),
     "a choice of a form": (
         line(
             mark("begin", "<w:ffData><w:ddList><w:result w:val='1'/><w:listEntry w:val='red'/>"
@@ -115,7 +84,6 @@ MORE = {
         ),
         "blue",
     ),
-    "a blank of its own": (line(words("a"), words(" "), words("b")), "a b"),
     "an indented row": (
         table(row(cell("a"), cell("b")), row(cell("d"), properties="<w:gridBefore w:val='1'/>")),
         "a | b\n | d",
@@ -124,10 +92,6 @@ MORE = {
         table(row(cell("Zone"), cell("Sales", "<w:hMerge w:val='restart'/>"), cell("", "<w:hMerge/>")),
               row(cell("x"), cell("1"), cell("2")), row(cell("y"), cell("3"), cell("4"))),
         "Zone | Sales | Sales\nx | 1 | 2\ny | 3 | 4",
-    ),
-    "a table in a table": (
-        table(row(cell("a"), f"<w:tc>{table(row(cell('b'), cell('c')))}<w:p/></w:tc>")),
-        "a\n\nb | c",
     ),
     "merged again and again": (
         table(row(cell("A", "<w:vMerge w:val='restart'/>"), cell("b")),
