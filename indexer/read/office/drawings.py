@@ -1,7 +1,7 @@
 """Read what is drawn into Office documents: diagrams, charts, WordArt, descriptions, equations, font symbols."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -77,7 +77,6 @@ M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _DELETED = (f"{W}del", f"{W}moveFrom")
 _SINGLE = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")  # needs no parentheses
 _ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
-_BAR, _HAT = "\u0305", "\u0302"  # combining
 
 
 def linear(node: Any) -> str:
@@ -93,14 +92,45 @@ def _text(node: Any) -> str:
         return node.text or ""
     if name == f"{W}sym":
         return text_of_symbol(node)
-    if name in _FORMS:
-        return _FORMS[name](node)
+    base = _part(node, "e")
+    match name:
+        case "f":
+            line = "¦" if _property(node, "type", "bar") == "noBar" else "/"
+            return f"{_group(_part(node, 'num'))}{line}{_group(_part(node, 'den'))}"
+        case "sSub" | "sSup" | "sSubSup":
+            return f"{_group(base)}{_limits(node)}"
+        case "sPre":
+            return f"{_limits(node)}{base}"
+        case "limLow" | "limUpp":
+            return f"{base}{'_' if name == 'limLow' else '^'}{_group(_part(node, 'lim'))}"
+        case "rad":
+            degree = _part(node, "deg")
+            return f"{_ROOTS.get(degree, f'{degree}√')}({base})"
+        case "nary":
+            return f"{_property(node, 'chr', '∫')}{_limits(node)} {base}"
+        case "d":
+            inner = _property(node, "sepChr", "|").join(_cells(node))
+            return f"{_property(node, 'begChr', '(')}{inner}{_property(node, 'endChr', ')')}"
+        case "m" | "eqArr":  # row by row, or equations that stand below each other
+            return "; ".join([", ".join(_cells(row)) for row in node.iterchildren(f"{M}mr")] or _cells(node))
+        case "acc":
+            return base + _property(node, "chr", "\u0302")
+        case "bar":
+            return base + "\u0305" if len(base) == 1 and _property(node, "pos", "bot") == "top" else base
+        case "func":
+            return f"{_part(node, 'fName')}{'' if base.startswith('(') else ' '}{base}"
+        case "phant":
+            return "" if _property(node, "show", "1") in ("0", "off", "false") else base
     return linear(node)
 
 
 def _part(node: Any, name: str) -> str:
     part = node.find(M + name)
     return linear(part).strip() if part is not None else ""
+
+
+def _cells(node: Any) -> list[str]:
+    return [linear(cell).strip() for cell in node.iterchildren(f"{M}e")]
 
 
 def _group(text: str) -> str:
@@ -112,79 +142,9 @@ def _property(node: Any, name: str, default: str) -> str:
     return default if found is None else str(found.get(f"{M}val", ""))
 
 
-def _fraction(node: Any) -> str:
-    line = "¦" if _property(node, "type", "bar") == "noBar" else "/"
-    return f"{_group(_part(node, 'num'))}{line}{_group(_part(node, 'den'))}"
-
-
-def _script(node: Any) -> str:
-    return f"{_group(_part(node, 'e'))}{_limits(node)}"
-
-
 def _limits(node: Any) -> str:
     below, above = _part(node, "sub"), _part(node, "sup")
     return (f"_{_group(below)}" if below else "") + (f"^{_group(above)}" if above else "")
-
-
-def _root(node: Any) -> str:
-    degree = _part(node, "deg")
-    return f"{_ROOTS.get(degree, f'{degree}√')}({_part(node, 'e')})"
-
-
-def _nary(node: Any) -> str:
-    return f"{_property(node, 'chr', '∫')}{_limits(node)} {_part(node, 'e')}"
-
-
-def _delimited(node: Any) -> str:
-    parts = (linear(part).strip() for part in node.iterchildren(f"{M}e"))
-    inner = _property(node, "sepChr", "|").join(parts)
-    return f"{_property(node, 'begChr', '(')}{inner}{_property(node, 'endChr', ')')}"
-
-
-def _rows(node: Any) -> str:
-    """Return a matrix, row by row, or equations that stand below each other."""
-    rows = [row.iterchildren(f"{M}e") for row in node.iterchildren(f"{M}mr")]
-    if not rows:
-        return "; ".join(linear(line).strip() for line in node.iterchildren(f"{M}e"))
-    return "; ".join(", ".join(linear(cell).strip() for cell in row) for row in rows)
-
-
-def _accent(node: Any) -> str:
-    return _part(node, "e") + _property(node, "chr", _HAT)
-
-
-def _barred(node: Any) -> str:
-    text = _part(node, "e")
-    return text + _BAR if len(text) == 1 and _property(node, "pos", "bot") == "top" else text
-
-
-def _function(node: Any) -> str:
-    name, argument = _part(node, "fName"), _part(node, "e")
-    return name + argument if argument.startswith("(") else f"{name} {argument}"
-
-
-def _phantom(node: Any) -> str:
-    return "" if _property(node, "show", "1") in ("0", "off", "false") else _part(node, "e")
-
-
-_FORMS = {
-    "f": _fraction,
-    "sSub": _script,
-    "sSup": _script,
-    "sSubSup": _script,
-    "sPre": lambda node: f"{_limits(node)}{_part(node, 'e')}",
-    "limLow": lambda node: f"{_part(node, 'e')}_{_group(_part(node, 'lim'))}",
-    "limUpp": lambda node: f"{_part(node, 'e')}^{_group(_part(node, 'lim'))}",
-    "rad": _root,
-    "nary": _nary,
-    "d": _delimited,
-    "m": _rows,
-    "eqArr": _rows,
-    "acc": _accent,
-    "bar": _barred,
-    "func": _function,
-    "phant": _phantom,
-}
 
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -222,29 +182,43 @@ def _chosen(alternate: Any) -> Any:
 
 def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
     """Yield what an element of `DRAWN` says as rows of cells: a single cell is a paragraph."""
-    yield from DRAWN[element.tag](element, package, relations)
+    kind = _local(element)
+    if kind == "textpath":
+        yield [[element.get("string", "")]]
+    elif kind in ("OLEObject", "oleObj"):
+        is_equation = element.get("ProgID", element.get("progId", "")).startswith("Equation")
+        thing = "equation that is an embedded object" if is_equation else "embedded object"
+        notes.add(f"an {thing} was not read")
+    elif kind == "chart":
+        _, name = relations.get(element.get(f"{_R}id", ""), ("", ""))
+        yield from _chart(package.xml(name) if element.tag.startswith(_C) and name in package else None)
+    elif kind == "relIds":
+        _, name = relations.get(element.get(f"{_R}dm", ""), ("", ""))
+        if name not in package:
+            notes.add("a diagram was not read")
+            return
+        for point in package.xml(name).iter(f"{_D}pt"):
+            if point.get("type", "node") in ("node", "asst") and (text := _words(point)):
+                yield [[text]]
+    elif element.get("hidden") not in ("1", "true"):
+        shape = element.getparent() if kind == "imagedata" else None
+        told = _MADE_UP.sub("", element.get("descr", "")) if kind != "imagedata" else ""
+        said = shape.get("alt", "") if shape is not None else " ".join(told.split())
+        if said and not _NAME_ONLY.fullmatch(said):
+            yield [[said]]
+        elif kind == "imagedata" or _holds_picture(element):
+            notes.add("a picture without a description was left out")
 
 
 def _local(element: Any) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _described(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
-    if element.get("hidden") in ("1", "true"):
-        return
-    said = " ".join(_MADE_UP.sub("", element.get("descr", "")).split())
-    if said and not _NAME_ONLY.fullmatch(said):
-        yield [[said]]
-        return
-    if not any(
-        _local(mark) == "decorative" and mark.get("val") in ("1", "true")
-        for mark in islice(element.iter("{*}*"), _NEAR)
-    ) and _holds_picture(element):
-        notes.add("a picture without a description was left out")
-
-
 def _holds_picture(properties: Any) -> bool:
-    """Return whether the drawing that has these properties is a picture."""
+    """Return whether the drawing that has these properties is a picture, and no mere decoration."""
+    inside = islice(properties.iter("{*}*"), _NEAR)
+    if any(_local(mark) == "decorative" and mark.get("val") in ("1", "true") for mark in inside):
+        return False
     around = properties.getparent()
     if around is not None and _local(around).startswith("nv"):
         around = around.getparent()
@@ -254,12 +228,10 @@ def _holds_picture(properties: Any) -> bool:
     )
 
 
-def _chart(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
-    _, name = relations.get(element.get(f"{_R}id", ""), ("", ""))
-    if not element.tag.startswith(_C) or name not in package:
+def _chart(root: Any) -> Iterator[Rows]:
+    if root is None:
         notes.add("a chart was not read")
         return
-    root = package.xml(name)
     titles = (_words(title) for title in root.iter(f"{_C}title"))
     yield from ([[title]] for title in titles if title)
     series = list(root.iter(f"{_C}ser"))[:100]
@@ -297,52 +269,22 @@ def _number(text: str, code: str) -> str:
         return text
 
 
-def _diagram(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
-    _, name = relations.get(element.get(f"{_R}dm", ""), ("", ""))
-    if name not in package:
-        notes.add("a diagram was not read")
-        return
-    for point in package.xml(name).iter(f"{_D}pt"):
-        if point.get("type", "node") in ("node", "asst") and (text := _words(point)):
-            yield [[text]]
-
-
 def _words(element: Any) -> str:
     paragraphs = ("".join(text.text or "" for text in lines.iter(f"{_A}t")) for lines in element.iter(f"{_A}p"))
     return " ".join(" ".join(paragraphs).split())
 
 
-def _lettering(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
-    yield [[element.get("string", "")]]
-
-
-def _picture(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
-    shape = element.getparent()
-    said = shape.get("alt", "") if shape is not None else ""
-    if said and not _NAME_ONLY.fullmatch(said):
-        yield [[said]]
-    else:
-        notes.add("a picture without a description was left out")
-
-
-def _embedded(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
-    is_equation = element.get("ProgID", element.get("progId", "")).startswith("Equation")
-    notes.add(
-        "an equation that is an embedded object was not read" if is_equation else "an embedded object was not read"
-    )
-    yield from ()
-
-
-_Reader = Callable[[Any, Package, Mapping[str, tuple[str, str]]], Iterator[Rows]]
-DRAWN: dict[str, _Reader] = {
-    "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr": _described,
-    "{http://schemas.openxmlformats.org/drawingml/2006/picture}cNvPr": _described,
-    "{http://schemas.openxmlformats.org/presentationml/2006/main}cNvPr": _described,
-    f"{_C}chart": _chart,
-    "{http://schemas.microsoft.com/office/drawing/2014/chartex}chart": _chart,
-    f"{_D}relIds": _diagram,
-    f"{_V}textpath": _lettering,
-    f"{_V}imagedata": _picture,
-    "{urn:schemas-microsoft-com:office:office}OLEObject": _embedded,
-    "{http://schemas.openxmlformats.org/presentationml/2006/main}oleObj": _embedded,
-}
+DRAWN = frozenset(
+    {
+        "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr",
+        "{http://schemas.openxmlformats.org/drawingml/2006/picture}cNvPr",
+        "{http://schemas.openxmlformats.org/presentationml/2006/main}cNvPr",
+        f"{_C}chart",
+        "{http://schemas.microsoft.com/office/drawing/2014/chartex}chart",
+        f"{_D}relIds",
+        f"{_V}textpath",
+        f"{_V}imagedata",
+        "{urn:schemas-microsoft-com:office:office}OLEObject",
+        "{http://schemas.openxmlformats.org/presentationml/2006/main}oleObj",
+    }
+)
