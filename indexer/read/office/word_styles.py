@@ -1,8 +1,8 @@
 """Styles and numbering of a DOCX file: which paragraphs are headings, what is hidden, what stands before list items."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -57,14 +57,13 @@ class Styles:
 
     def heading_level(self, properties: Any) -> int | None:
         """Return the level of the heading with these properties, from 1 to 6, or None for other paragraphs."""
-        own = value_of(properties.find(f"{W}outlineLvl"))
-        inherited = (style.level for style in self._chain(_style_of(properties)) if style.level is not None)
-        level = whole_number(own, _BODY) if own else next(inherited, _BODY)
+        outline = value_of(properties.find(f"{W}outlineLvl"))
+        level = whole_number(outline, _BODY) if outline else self._inherited(properties, "level", _BODY)
         return min(level + 1, 6) if level < _BODY else None
 
     def hides(self, properties: Any) -> bool:
         """Return whether the style of a paragraph with these properties hides its text."""
-        return bool(self._hidden(_style_of(properties)))
+        return bool(self._inherited(properties, "hidden"))
 
     def is_hidden(self, run: Any, default: bool) -> bool:
         """Return whether the text of a run is not shown; `default` is for those that do not say so themselves."""
@@ -72,36 +71,28 @@ class Styles:
         if properties is None:
             return default
         hidden = switch(properties.find(f"{W}vanish"))
-        if hidden is None:
-            hidden = self._hidden(value_of(properties.find(f"{W}rStyle")))
-        return default if hidden is None else hidden
+        return bool(self._inherited(properties, "hidden", default, "rStyle") if hidden is None else hidden)
 
-    def _hidden(self, identity: str) -> bool | None:
-        return next((style.hidden for style in self._chain(identity) if style.hidden is not None), None)
-
-    def numbering(self, properties: Any) -> tuple[Any, str] | None:
-        """Return the `w:numPr` for the properties of a paragraph, and the style that has it; None for no list item."""
+    def numbering(self, properties: Any) -> tuple[Any, bool]:
+        """Return the `w:numPr` for the properties of a paragraph, and whether a style has it; None for no list item."""
         direct = properties.find(f"{W}numPr")
-        if direct is not None:
-            return direct, ""
-        identity = _style_of(properties)
-        for style in self._chain(identity):
-            if style.numbering is not None:
-                return style.numbering, identity
-        return None
+        return (direct, False) if direct is not None else (self._inherited(properties, "numbering"), True)
 
-    def _chain(self, identity: str) -> Iterator[_Style]:
-        """Yield a style, the one it is based on, and so on."""
+    def style_of(self, properties: Any) -> str:
+        """Return the id of the style of a paragraph."""
+        return value_of(properties.find(f"{W}pStyle"))
+
+    def _inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
+        """Return what the style of a paragraph or run says, or the first it is based on that says it."""
+        identity = value_of(properties.find(W + kind))
         for _ in range(30):
             style = self._styles.get(identity)
             if style is None:
-                return
-            yield style
+                break
+            if (value := getattr(style, name)) is not None:
+                return value
             identity = style.based_on
-
-
-def _style_of(properties: Any) -> str:
-    return value_of(properties.find(f"{W}pStyle"))
+        return default
 
 
 def _level(style: Any) -> int | None:
@@ -123,42 +114,36 @@ class _Level:
     style: str = ""
 
 
-@dataclass(slots=True)
-class _List:
-    levels: dict[int, _Level] = field(default_factory=dict)
-    counts: list[int | None] = field(default_factory=lambda: [None] * _MOST_LEVELS)
-    link: str = ""  # the style that holds its levels instead
-
-
 class Numbering:
     """The lists of a document, which count as its paragraphs are read in order."""
 
     def __init__(self, root: Any, styles: Styles) -> None:
         """Read the root of the part `numbering.xml`, if there is one."""
         self._styles = styles
-        self._lists: dict[str, _List] = {}
-        self._restarts: dict[str, dict[int, int]] = {}  # by list as used: levels that it starts anew, and where
+        self._levels: dict[str, dict[int, _Level]] = {}  # by list
+        self._counts: defaultdict[str, list[int | None]] = defaultdict(lambda: [None] * _MOST_LEVELS)
+        self._restarts: dict[str, dict[int, int]] = {}  # by list as used: levels that start again, and where
         self._used: dict[str, str] = {}  # list as used: list
+        linked: dict[str, str] = {}  # style: list that it defines
+        links: dict[str, str] = {}  # list: style that holds its levels instead
         for abstract in root.iterchildren(f"{W}abstractNum") if root is not None else ():
-            levels = {
+            name = abstract.get(f"{W}abstractNumId", "")
+            linked[value_of(abstract.find(f"{W}styleLink"))] = name
+            links[name] = value_of(abstract.find(f"{W}numStyleLink"))
+            levels = {whole_number(level.get(f"{W}ilvl"), _MOST_LEVELS): level for level in abstract.iter(f"{W}lvl")}
+            self._levels[name] = {
                 number: _Level(
                     whole_number(value_of(level.find(f"{W}start")), 1),
                     value_of(level.find(f"{W}numFmt")) or "decimal",
                     value_of(level.find(f"{W}lvlText"))[:100],
                     value_of(level.find(f"{W}pStyle")),
                 )
-                for number, level in _levels(abstract)
+                for number, level in levels.items()
+                if number < _MOST_LEVELS
             }
-            link = value_of(abstract.find(f"{W}numStyleLink"))
-            self._lists[abstract.get(f"{W}abstractNumId", "")] = _List(levels, link=link)
-        linked = {
-            value_of(abstract.find(f"{W}styleLink")): abstract.get(f"{W}abstractNumId", "")
-            for abstract in (root.iterchildren(f"{W}abstractNum") if root is not None else ())
-        }
         for used in root.iterchildren(f"{W}num") if root is not None else ():
             identity, name = used.get(f"{W}numId", ""), value_of(used.find(f"{W}abstractNumId"))
-            found = self._lists.get(name)
-            self._used[identity] = linked.get(found.link, name) if found is not None and found.link else name
+            self._used[identity] = linked.get(links[name], name) if links.get(name) else name
             self._restarts[identity] = {
                 whole_number(change.get(f"{W}ilvl"), 0): whole_number(value_of(change.find(f"{W}startOverride")), 1)
                 for change in used.iterchildren(f"{W}lvlOverride")
@@ -170,43 +155,31 @@ class Numbering:
 
         Returns: empty for a bullet; None for what is no list item.
         """
-        found = self._styles.numbering(properties)
-        if found is None:
-            return None
-        used, style = found
-        identity = value_of(used.find(f"{W}numId"))
+        used, is_styled = self._styles.numbering(properties)
+        identity = value_of(used.find(f"{W}numId")) if used is not None else "0"
         if identity == "0":  # a list is turned off
             return None
-        known = self._lists.get(self._used.get(identity, ""))
-        if known is None:
+        name = self._used.get(identity, "")
+        levels = self._levels.get(name, {})
+        style = self._styles.style_of(properties) if is_styled else ""
+        number = next((number for number, level in levels.items() if style and level.style == style), 0)
+        if stated := value_of(used.find(f"{W}ilvl")):
+            number = whole_number(stated, number)
+        number = min(number, _MOST_LEVELS - 1)
+        if number not in levels or levels[number].form == "bullet":
             return ""
-        own = value_of(used.find(f"{W}ilvl"))
-        styled = next((number for number, level in known.levels.items() if style and level.style == style), 0)
-        return self._count(known, identity, min(whole_number(own, styled) if own else styled, _MOST_LEVELS - 1))
-
-    def _count(self, known: _List, identity: str, number: int) -> str:
-        level = known.levels.get(number)
-        if level is None or level.form == "bullet":
-            return ""
-        restart = self._restarts[identity].pop(number, None)
-        before = known.counts[number]
-        known.counts[number] = restart if restart is not None else level.start if before is None else before + 1
-        known.counts[number + 1 :] = [None] * (_MOST_LEVELS - number - 1)
+        counts = self._counts[name]
+        restart, before = self._restarts[identity].pop(number, None), counts[number]
+        start = levels[number].start if restart is None else restart
+        counts[number] = start if restart is not None or before is None else before + 1
+        counts[number + 1 :] = [None] * (_MOST_LEVELS - number - 1)
 
         def counter(match: re.Match[str]) -> str:
             place = int(match[1]) - 1
-            other = known.levels.get(place, _Level())
-            count = known.counts[place]
+            other, count = levels.get(place, _Level()), counts[place]
             return _written(other.start if count is None else count, other.form)
 
-        return re.sub("%([1-9])", counter, level.text)
-
-
-def _levels(abstract: Any) -> Iterator[tuple[int, Any]]:
-    for level in abstract.iterchildren(f"{W}lvl"):
-        number = whole_number(level.get(f"{W}ilvl"), _MOST_LEVELS)
-        if number < _MOST_LEVELS:
-            yield number, level
+        return re.sub("%([1-9])", counter, levels[number].text)
 
 
 def _written(count: int, form: str) -> str:
