@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from itertools import islice
 
 from indexer.decoding import visible
@@ -104,12 +103,9 @@ def _marks(pieces: list[str], ids: list[tuple[int, str]], whole: str, text: str)
 def _is_fragment(tag: Element) -> bool:
     """Return whether an element begins with lines of code, each an element of its own, as Doxygen writes them."""
     first = next((child for child in tag.children if isinstance(child, Element)), None)
-    return (
-        first is not None
-        and _is_line(first)
-        and not holds(first, _NOT_IN_LINES)
-        and all(isinstance(child, Element) or not child.strip() for child in tag.children)
-    )
+    if first is None or not _is_line(first) or holds(first, _NOT_IN_LINES):
+        return False
+    return all(isinstance(child, Element) or not child.strip() for child in tag.children)
 
 
 def _is_line(tag: Element) -> bool:
@@ -148,21 +144,12 @@ def _counts(numbers: list[int]) -> bool:
 def _numbers_lines(tag: Element, text: str) -> bool:
     """Return whether a block stands in a table beside another, and only numbers its lines."""
     lines = text.split()
-    if (
-        not lines
-        or not all(line.isdecimal() for line in lines)
-        or not (_counts(list(map(int, lines))) or len(lines) == 1)
-    ):
+    if not lines or not all(map(str.isdecimal, lines)) or not (len(lines) == 1 or _counts(list(map(int, lines)))):
         return False
     cell = next((parent for parent in tag.parents if parent.name in _CELLS), None)
     row = cell.parent if cell is not None else None
-    beside = row.children if row is not None else ()
-    return any(
-        other.name == "pre"
-        for node in beside
-        if isinstance(node, Element) and node is not cell
-        for other in node.elements()
-    )
+    beside = (node for node in (row.children if row is not None else ()) if isinstance(node, Element))
+    return any(other.name == "pre" for node in beside if node is not cell for other in node.elements())
 
 
 _FORMULA_SIGNS = ("math", "MathJax", "mjx-", "katex")  # in the markup of a page with formulas
@@ -200,19 +187,18 @@ def simplify(tree: HtmlTree, markup: str) -> None:
 
 def _drop_drawings(tree: HtmlTree) -> None:
     """Take away what MathJax 2 drew before the source of a formula."""
-    sources = [script for script in tree.named("script") if _is_source(script)]
-    for parent in {id(source.parent): source.parent for source in sources}.values():
+    for parent in {id(script.parent): script.parent for script in tree.named("script") if _is_source(script)}.values():
         if parent is None:
             continue
-        kept: list[Element | str] = []
-        drawn = 0  # of the last that are kept
+        left: list[Element | str] = []
+        drawn = 0  # nodes at the end that are drawn
         for node in parent.children:
             if isinstance(node, Element) and _is_source(node):
-                kept = kept[: len(kept) - drawn]
+                left = left[: len(left) - drawn]
             is_drawn = isinstance(node, Element) and node.get("class").startswith(("MathJax", "MJX", "mjx"))
             drawn = drawn + 1 if is_drawn or (drawn and isinstance(node, str) and node.isspace()) else 0
-            kept.append(node)
-        parent.children = kept
+            left.append(node)
+        parent.children = left
 
 
 def _is_source(element: Element) -> bool:
@@ -226,27 +212,18 @@ def _formula(element: Element) -> str | None:
     if _is_source(element):
         return _of_source(element.get("type"), element.text())
     names = element.get("class").split() if "class" in element.attributes else []
-    if (
-        element.name != "mjx-container"
-        and "katex" not in names
-        and not any(name.startswith("MathJax") for name in names)
-    ):
+    is_drawn = "katex" in names or any(name.startswith("MathJax") for name in names)
+    if element.name != "mjx-container" and not is_drawn:
         return None
     inside = [node for node in islice(element.nodes(), _LOOKED_AT) if isinstance(node, Element)]
-    math = next((node for node in inside if node.name == "math"), None)
-    if math is not None:
-        return _of_math(math)
+    if math := [node for node in inside if node.name == "math"]:
+        return _of_math(math[0])
     if "data-mathml" in element.attributes:
         return _of_source("math/mml", element.get("data-mathml"))
-    said = (node.get(key) for key in _SAYING for node in (element, *inside))
-    return _clean(next(filter(None, said), "") or _drawn(inside) or element.text())
-
-
-def _drawn(inside: Iterable[Element]) -> str:
-    """Return the letters that MathJax 3 drew, by their codes."""
+    said = next(filter(None, (node.get(key) for key in _SAYING for node in (element, *inside))), "")
     codes = (found[1] if (found := _CODE.search(node.get("class"))) else node.get("data-c") for node in inside)
-    letters = (chr(int(code, 16)) for code in codes if _HEX.fullmatch(code))
-    return unicodedata.normalize("NFKC", "".join(letters))
+    letters = "".join(chr(int(code, 16)) for code in codes if _HEX.fullmatch(code))  # that MathJax 3 drew
+    return _clean(said or unicodedata.normalize("NFKC", letters) or element.text())
 
 
 def _show(formula: Element, text: str) -> None:
@@ -329,26 +306,19 @@ def alternative_text(image: Element) -> str:
     if not alt.isascii() and not any(map(str.isalnum, alt)):
         return alt  # a character that is drawn, such as an emoji
     source = attributes.get("src", "").rpartition("/")[2]
-    if len(_WORD.findall(alt)) < _FEWEST_WORDS or _is_small(image) or _SIGN.search(f"{names} {source}"):
+    if len(_WORD.findall(alt)) < _FEWEST_WORDS or _SIGN.search(f"{names} {source}") or _FILE.search(alt):
         return ""
-    if _FILE.search(alt) or (_SIGN.search(alt) and len(alt.split()) <= 2 * _FEWEST_WORDS):
+    if _SIGN.search(alt) and len(alt.split()) <= 2 * _FEWEST_WORDS:
         return ""
-    return f" {alt} " if _is_of_the_text(image, alt) else ""
-
-
-def _is_small(image: Element) -> bool:
     sizes = [_DIGITS.match(image.get(name)) for name in ("width", "height")]
-    return any(size is not None and int(size[1]) <= 32 and "%" not in size.string for size in sizes)
-
-
-def _is_of_the_text(image: Element, alt: str) -> bool:
-    """Return whether a picture leads nowhere but to itself, and nothing around it says the same."""
+    if any(size is not None and int(size[1]) <= 32 and "%" not in size.string for size in sizes):
+        return ""
     for parent in islice(image.parents, 4):
         if parent.name == "a" and not _FILE.search(parent.get("href")) and "href" in parent.attributes:
-            return False
+            return ""  # it leads elsewhere than to itself
         around = parent.short_text(600)
         if around is None:
-            return True
+            break
         if alt.casefold() in fold(around).casefold():
-            return False
-    return True
+            return ""
+    return f" {alt} "

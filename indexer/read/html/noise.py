@@ -93,7 +93,9 @@ def is_noise(tag: Element) -> bool:
         return True
     if "role" in attributes and _has_noise_role(tag):
         return True
-    if not _HIDING.isdisjoint(attributes) and _is_hidden(tag):
+    if not _HIDING.isdisjoint(attributes) and (is_folded(tag) or "popover" in attributes):
+        return True
+    if "style" in attributes and _UNSELECTABLE.search(attributes["style"]):
         return True
     if name not in _JUDGED:
         return False
@@ -172,9 +174,7 @@ def _has_noise_role(tag: Element) -> bool:
 
 def is_permalink(link: Element) -> bool:
     """Return whether a link into the page has no words, and so leads to where it stands."""
-    if _WORD.search(link.first_text()):
-        return False
-    sign = link.short_text(_BUTTON)
+    sign = None if _WORD.search(link.first_text()) else link.short_text(_BUTTON)
     if sign is None or _WORD.search(sign):
         return False
     return sign.strip() in _PERMALINKS or (link.get("href").startswith("#") and not holds(link, _CODE))
@@ -236,28 +236,24 @@ def text_within(tag: Element) -> list[Element | str]:
         return children
     if "pre" in names:
         return [node for node in children if isinstance(node, str) or not (_is_button(node) or _says_class(node, tag))]
-    if not names <= _FRAMED:
-        return children
-    return [node for node in children if isinstance(node, str) or not _is_badge(node)]
+    return [n for n in children if isinstance(n, str) or not _is_badge(n)] if names <= _FRAMED else children
 
 
 def _is_beside(title: Element, place: int) -> bool:
     """Return whether a child is a link in brackets beside the words of a title, and not one of them, such as a type."""
     node = title.children[place]
-    if isinstance(node, str) or not _is_bracketed(node) or any("code" in name.split("-") for name in classes(title)):
+    if isinstance(node, str) or node.name not in _LABELS or not node.first_text().lstrip().startswith("["):
+        return False
+    text = node.short_text(_BUTTON)
+    if text is None or not text.rstrip().endswith("]") or not _has_link(node):
         return False
     before = title.children[place - 1] if place else ""
     after = [node for node in title.children[place + 1 :] if isinstance(node, str)]
-    if (isinstance(before, str) and _ATTACHED.search(before)) or any(map(_WORD.search, after)):
+    if any("code" in name.split("-") for name in classes(title)) or any(map(_WORD.search, after)):
+        return False
+    if isinstance(before, str) and _ATTACHED.search(before):
         return False
     return not after or after[0][:1].isspace() or isinstance(title.children[place + 1], Element)
-
-
-def _is_bracketed(tag: Element) -> bool:
-    if tag.name not in _LABELS or not tag.first_text().lstrip().startswith("["):
-        return False
-    text = tag.short_text(_BUTTON)
-    return text is not None and text.rstrip().endswith("]") and _has_link(tag)
 
 
 def _is_button(tag: Element) -> bool:
@@ -275,17 +271,14 @@ def _says_class(tag: Element, frame: Element) -> bool:
 
 
 def _is_badge(tag: Element) -> bool:
-    if tag.name not in _LABELS:
-        return False
-    text = tag.short_text(_LABEL)
-    if text is None or not text or text.isspace() or holds(tag, _IN_LABELS):
+    text = tag.short_text(_LABEL) if tag.name in _LABELS else None
+    if not text or text.isspace() or holds(tag, _IN_LABELS):
         return False
     letters = len(_LETTER.findall(text))
     if not letters or tag.name != "div":
         return not letters or _has_link(tag)
-    return (
-        sum(len(_LETTER.findall(link.text())) for link in tag.elements() if link.name == "a") >= _LINKED * letters
-    )  # a signature has types that are links, and more
+    linked = sum(len(_LETTER.findall(link.text())) for link in tag.elements() if link.name == "a")
+    return linked >= _LINKED * letters  # a signature has types that are links, and more
 
 
 def _has_link(tag: Element) -> bool:
@@ -319,7 +312,11 @@ def has_noise_class(tag: Element) -> bool:
     names = classes(tag)
     if names & _HEADERS and holds(tag, _LINKS, _NEIGHBOURS):  # Texinfo's line of links to the pages around
         return True
-    return any("tooltip" in name for name in names) and _is_bubble(tag)
+    if not any("tooltip" in name for name in names):
+        return False
+    # what a pointer opens, or the sign that it opens by; not the words that it explains
+    first = next((node for node in islice(tag.nodes(), _NEAR) if isinstance(node, str) and not node.isspace()), "")
+    return not _WORD.search(first) or any(_BUBBLE.search(name) for name in names)
 
 
 @lru_cache(maxsize=4_096)
@@ -333,23 +330,12 @@ def _said_by(value: str) -> bool | None:
     return None if names & _HEADERS or "tooltip" in value else False
 
 
-def _is_bubble(tag: Element) -> bool:
-    first = next((node for node in islice(tag.nodes(), _NEAR) if isinstance(node, str) and not node.isspace()), "")
-    return not _WORD.search(first) or any(_BUBBLE.search(name) for name in classes(tag))
-
-
 def is_folded(tag: Element) -> bool:
     """Return whether an element is hidden until something shows it, or for good."""
     attributes = tag.attributes
     if "hidden" in attributes or attributes.get("aria-hidden") == "true":
         return True
     return "style" in attributes and _FOLDED_STYLE.search(attributes["style"]) is not None
-
-
-def _is_hidden(tag: Element) -> bool:
-    if is_folded(tag) or "popover" in tag.attributes:
-        return True
-    return "style" in tag.attributes and _UNSELECTABLE.search(tag.attributes["style"]) is not None
 
 
 def titles_a_box(heading: Element) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, zip_longest
 from urllib.parse import unquote
 
 from indexer.read.html.html_tree import Element, fold
@@ -37,8 +38,7 @@ def around_links(line: Sequence[str], links: Sequence[Link]) -> tuple[str, tuple
     bare: list[str] = []
     place = 0
     for link in links:
-        bare += line[place : link.start]
-        bare.append(_BETWEEN)
+        bare += [*line[place : link.start], _BETWEEN]
         place = link.end if link.end >= 0 else len(line)
     bare += line[place:]
     tails: list[Link] = []
@@ -271,14 +271,9 @@ def _drop_ways(kept: Sequence[list[Block]]) -> None:
 
 def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> None:
     """Leave out links before the first heading and after all text: where one is, and what comes next."""
-    headed = [place for place, part in enumerate(parts) if part.path]
-    if headed:
-        for blocks in kept[: headed[0]]:
-            blocks[:] = [
-                block
-                for block in blocks
-                if block.labels is None and (len(block.text) > _SHORT or not block.is_linked(_LIST_SHARE))
-            ]
+    first = next((place for place, part in enumerate(parts) if part.path), 0)
+    for blocks in kept[:first]:
+        blocks[:] = [b for b in blocks if b.labels is None and (len(b.text) > _SHORT or not b.is_linked(_LIST_SHARE))]
     for blocks in reversed(kept):
         while blocks and blocks[-1].kind not in _LISTED:
             is_way = blocks[-1].labels not in (None, 1)
@@ -295,42 +290,33 @@ def _without_lists(blocks: list[Block], longest: int, share: float) -> list[Bloc
     """Return the blocks without long runs of list items or rows of which this share is links."""
     if not any(block.linked and block.kind in _LISTED for block in blocks):
         return blocks
-    kept: list[Block] = []
-    run: list[Block] = []
-    for block in [*blocks, None]:
-        if block is not None and block.kind in _LISTED:
-            run.append(block)
-            continue
+    found: list[Block] = []
+    for is_listed, some in groupby(blocks, key=lambda block: block.kind in _LISTED):
+        run = list(some)
         linked, length = sum(item.linked for item in run), sum(item.length for item in run)
-        if length <= longest or linked <= share * length:
-            kept += run
-        run = []
-        if block is not None:
-            kept.append(block)
-    return kept
+        if not is_listed or length <= longest or linked <= share * length:
+            found += run
+    return found
 
 
 def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
     """Return the parts with text; a heading without any becomes a line of the part before it."""
     filled: list[SectionDraft] = []
     below: tuple[str, ...] = ()  # path of the part that follows
+    first = next((part for part in parts if part.path), None)
     for part in reversed(parts):
         title = part.title
         is_above = len(below) > len(part.path) and below[: len(part.path)] == part.path
+        # as of what a script would fill: a heading of the level of the first one, with nothing after it
+        ends = first and first is not part and not filled and len(part.path) == len(first.path) == 1 and first.blocks
         if part.blocks:
             filled.append(part)
-        elif title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE) or _ends(part, parts, filled):
-            if not is_above:
-                continue
-        else:
+        elif not (title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE) or ends):
             filled.append(SectionDraft(part.path[:-1], part.anchor, blocks=[title], resumes=True))
+        elif not is_above:
+            continue
         below = part.path
     return filled[::-1]
-
-
-def _ends(part: SectionDraft, parts: Sequence[SectionDraft], filled: Sequence[SectionDraft]) -> bool:
-    first = next((other for other in parts if other.path), part)
-    return not filled and first is not part and len(part.path) == len(first.path) == 1 and bool(first.blocks)
 
 
 def join_parts(parts: Iterable[SectionDraft]) -> tuple[Section, ...]:
@@ -339,27 +325,26 @@ def join_parts(parts: Iterable[SectionDraft]) -> tuple[Section, ...]:
     A part that only points or announces is left out, unless there is nothing else.
     """
     filled = [part for part in parts if part.blocks]
-    pairs = zip(filled, [*filled[1:], None], strict=False)
-    kept: list[SectionDraft] = []
+    joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}
-    for part, following in pairs:
+    for part, following in zip_longest(filled, filled[1:]):
         if part.only_points and len(filled) > 1:
             continue
         if part.leads and following is not None:
             following.blocks[:0] = part.blocks
             following.anchor = following.anchor or part.anchor
             continue
-        announced = following is not None and following.list_path is not None
-        if part.only_announces and announced and part.list_path is None:
+        is_announced = following is not None and following.list_path is not None
+        if part.only_announces and is_announced and part.list_path is None:
             continue
-        short = part.size < _SHORT
-        path = part.list_path if short and not part.resumes and part.list_path is not None else part.path
-        home = homes.get(path) if part.resumes and short else None
-        if home is None and kept and kept[-1].path == path and (part.resumes or path != part.path):
-            home = kept[-1]
+        is_short = part.size < _SHORT
+        path = part.list_path if is_short and not part.resumes and part.list_path is not None else part.path
+        home = homes.get(path) if part.resumes and is_short else None
+        if home is None and joined and joined[-1].path == path and (part.resumes or path != part.path):
+            home = joined[-1]
         if home is None:
             home = SectionDraft(path, part.anchor)
-            kept.append(home)
+            joined.append(home)
             homes.setdefault(path, home)
         home.blocks += part.blocks
-    return tuple(part.section() for part in kept if part.blocks)
+    return tuple(part.section() for part in joined if part.blocks)
