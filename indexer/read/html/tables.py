@@ -120,7 +120,9 @@ class Table:
         """Return the ends of the runs of rows that name the columns, by where they begin."""
         found: dict[int, int] = {}
         filled = [sum(map(bool, texts)) > 1 for texts in grid]
-        heads = [is_filled and row.is_head(_is_th) for is_filled, row in zip(filled, self.rows, strict=True)]
+        heads = [
+            full and row.is_head(lambda tag: tag.name == "th") for full, row in zip(filled, self.rows, strict=True)
+        ]
         begin = 0
         for is_head, run in groupby(heads):
             end = begin + sum(1 for _ in run)
@@ -146,16 +148,13 @@ def _span(tag: Element, name: str, of_zero: int) -> int:
     return min(int(digits[1]) or of_zero, _LONGEST_SPAN) if digits else 1
 
 
-def _is_th(tag: Element) -> bool:
-    return tag.name == "th"
-
-
 def _is_bold(tag: Element) -> bool:
     """Return whether all of a cell is bold, as names of columns are where no element says so."""
-    nodes = [node for node in tag.children if isinstance(node, Element) or not node.isspace()]
-    while len(nodes) == 1 and isinstance(nodes[0], Element) and nodes[0].name not in _BOLD:
-        nodes = [node for node in nodes[0].children if isinstance(node, Element) or not node.isspace()]
-    return bool(nodes) and all(isinstance(node, Element) and node.name in _BOLD for node in nodes)
+    while True:
+        nodes = [node for node in tag.children if isinstance(node, Element) or not node.isspace()]
+        if len(nodes) != 1 or not isinstance(nodes[0], Element) or nodes[0].name in _BOLD:
+            return bool(nodes) and all(isinstance(node, Element) and node.name in _BOLD for node in nodes)
+        tag = nodes[0]
 
 
 class Tables:
@@ -172,14 +171,13 @@ class Tables:
     def _headings(self) -> set[int]:
         """Return the tables of one column with an id, if there are several: each names a symbol, and text follows."""
         if self._titling is None:
-            named = [tag for tag in self._root.elements() if tag.name == "table" and "id" in tag.attributes]
-            found = {id(tag) for tag in named if _is_column(tag)}
-            self._titling = found if len(found) >= 3 else set()
+            self._titling = set()
+            for table in self._root.elements():
+                if table.name == "table" and "id" in table.attributes:
+                    rows = [node.children for node in table.elements() if node.name == "tr"]
+                    widths = [sum(isinstance(n, Element) and n.name in _CELLS for n in row) for row in rows]
+                    if widths and len(widths) <= 6 and set(widths) == {1}:
+                        self._titling.add(id(table))
+            if len(self._titling) < 3:  # it is only a table
+                self._titling.clear()
         return self._titling
-
-
-def _is_column(table: Element) -> bool:
-    rows = [node for node in table.elements() if node.name == "tr"]
-    return 0 < len(rows) <= 6 and all(
-        sum(isinstance(node, Element) and node.name in _CELLS for node in row.children) == 1 for row in rows
-    )

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any
 
 from indexer.decoding import decode
@@ -73,10 +73,7 @@ def find(body: bytes, charset: str | None) -> dict[str, Any]:
     """Find the blocks of a page that may belong to the template of its site, JSON-ready, as hashes.
 
     `about` is the hash of the page's headings. `blocks` has, for each block, the hashes of the place around it, of its
-    own place and of its text, and whether the text is mostly links.
-
-    Raises:
-        ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read.
+    own place and of its text, and whether the text is mostly links. Raises as `parse_html` does.
     """
     tree = parse_html(decode(body, charset, markup=True))
     unfold(tree)
@@ -105,17 +102,14 @@ def strip(tree: HtmlTree, template: Template) -> bool:
         and not (place < first and isinstance(match.unit, Element) and match.unit.name in _HEADINGS)
     ]
     titled = [match for match in gone if isinstance(match.unit, Element) and holds(match.unit, _TITLES)]
-    if titled and sum(tag.name in _TITLES for tag in tree.elements) <= sum(map(_titles, titled)):
-        kept = set(map(id, titled))
-        gone = [match for match in gone if id(match) not in kept]
+    inside = (node for match in titled for node in _nodes(match.unit))
+    titles = sum(isinstance(node, Element) and node.name in _TITLES for node in inside)
+    if titled and sum(tag.name in _TITLES for tag in tree.elements) <= titles:
+        gone = [match for match in gone if match not in titled]
     away = {id(node) for match in gone for node in ([match.unit] if isinstance(match.unit, Element) else match.unit)}
     for parent in {id(match.parent): match.parent for match in gone}.values():
         parent.children = [node for node in parent.children if id(node) not in away]
     return bool(gone)
-
-
-def _titles(match: _Match) -> int:
-    return sum(isinstance(node, Element) and node.name in _TITLES for node in _nodes(match.unit))
 
 
 def _blocks(parent: Element, place: int, measures: _Measures, depth: int = 1) -> Iterator[tuple[int, int, int, bool]]:
@@ -144,28 +138,29 @@ def _matches(parent: Element, place: int, template: Template) -> Iterator[_Match
             if text and _text_hash(here, text) in template.texts:
                 is_entry = parent.name in _ENTRIES or (isinstance(unit, Element) and unit.name in _ENTRIES)
                 yield _Match(parent, unit, not is_entry and _is_linked(linked, bare, 0.8))
-                continue
-            if text and here in template.places and _is_linked(linked, bare, _LINKED):
+            elif text and here in template.places and _is_linked(linked, bare, _LINKED):
                 yield _Match(parent, unit)
-                continue
-            if isinstance(unit, Element):
+            elif isinstance(unit, Element):
                 yield from _matches(unit, here, template)
-                continue
-        if _says(unit):
+            elif _says(unit):
+                yield None
+        elif _says(unit):
             yield None
 
 
 def _units(parent: Element) -> Iterator[Unit]:
     """Yield blocks, and runs of text and inline elements between them."""
-    for is_block, nodes in groupby(parent.children, _is_block):
-        if is_block:
-            yield from (node for node in nodes if isinstance(node, Element))
-        else:
-            yield list(nodes)
-
-
-def _is_block(node: Element | str) -> bool:
-    return isinstance(node, Element) and node.name in _BLOCKS
+    run: list[Element | str] = []
+    for node in parent.children:
+        if isinstance(node, str) or node.name not in _BLOCKS:
+            run.append(node)
+            continue
+        if run:
+            yield run
+            run = []
+        yield node
+    if run:
+        yield run
 
 
 def _measure(unit: Unit) -> tuple[str | None, int, str]:

@@ -8,7 +8,7 @@ tooltips and messages are none. All looks into an element end after a few hundre
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import islice, pairwise
+from itertools import islice, pairwise, zip_longest
 
 from indexer import notes
 from indexer.read.html.html_tree import Element, HtmlTree, fold
@@ -98,7 +98,7 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
         kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_beginning(child) for child in open_ones} if kinds else set()
         before: Element | None = None
-        for child, after in zip(children, [*children[1:], None], strict=False):
+        for child, after in zip_longest(children, children[1:]):
             if id(child) not in folded:
                 before = child
                 continue
@@ -106,21 +106,21 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
             words = len(_WORD.findall(text))
             if not words or _is_popup(child) or _PLACEHOLDER.search(text):
                 continue
-            if child.get("role") == "tabpanel" or child.get("hidden") == "until-found":
-                panels.append(child)
+            is_panel = child.get("role") == "tabpanel" or child.get("hidden") == "until-found"
+            if not is_panel and is_menu(child):
                 continue
-            if is_menu(child):
-                continue
-            if words >= 20:
+            if words >= 20 and not is_panel:
                 prose.add(id(child))
-            if _is_region(child) or not shown.isdisjoint(_names(child)):
+            is_region = child.get("role") == "region" and "aria-labelledby" in child.attributes
+            is_known = child.name in _PANELS
+            if is_panel or is_region or not shown.isdisjoint(_names(child)):
                 panels.append(child)
-            elif child.name not in _PANELS and words < _LONG:
+            elif not is_known and words < _LONG:
                 continue
             elif words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child)):
                 panels.append(child)
                 texts.add(text)
-            elif words >= _LONG and (child.name not in _PANELS or (after is not None and _is_control(after))):
+            elif words >= _LONG and (not is_known or (after is not None and _is_control(after))):
                 panels.append(child)  # the rest of a text, with a button below it
             elif before is not None and (classes(child) or _is_title(before)):
                 if words >= 5 and (_is_title(before) or (len(children) == 2 and _is_short(before))):
@@ -158,10 +158,6 @@ def _named_by_controls(tree: HtmlTree, names: set[str]) -> set[str]:
     return shown
 
 
-def _is_region(element: Element) -> bool:
-    return element.get("role") == "region" and "aria-labelledby" in element.attributes
-
-
 def _is_short(element: Element) -> bool:
     text = element.short_text(_TITLE)
     return text is not None and element.name not in _FIELDS and _LETTER.search(text) is not None
@@ -194,10 +190,6 @@ def _is_popup(element: Element) -> bool:
     return any(node.get("role") in _ROLES_OF_FURNITURE or "aria-modal" in node.attributes for node in inside)
 
 
-def _says_something(panel: Element) -> bool:
-    return not (_is_popup(panel) or is_menu(panel))
-
-
 def _beginning(element: Element) -> str:
     return " ".join(" ".join(text for text, _ in first_texts(element)).split())
 
@@ -227,7 +219,10 @@ def _free_roles(controls: Iterable[Element]) -> None:
 
 def _read_titles(tree: HtmlTree, controls: Iterable[Element]) -> None:
     """Make text of the controls that are all the words of a title, or that open a panel of text."""
-    following = _following(controls)
+    following: dict[int, Element] = {}  # by the id of an element, the one after it
+    for parent in {id(control.parent): control.parent for control in controls}.values():
+        children = [node for node in parent.children if isinstance(node, Element)] if parent is not None else []
+        following |= {id(child): after for child, after in pairwise(children)}
     ids = {element.anchor: element for element in reversed(tree.elements) if "id" in element.attributes}
     alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
     openers: list[Element] = []
@@ -241,33 +236,22 @@ def _read_titles(tree: HtmlTree, controls: Iterable[Element]) -> None:
             continue
         if control.get("role") == "tab" or _opens_popup(control):
             continue
-        after = following.get(id(control))
-        if not _EXPANDING.isdisjoint(control.attributes):
+        panel = after = following.get(id(control))
+        is_expanding = not _EXPANDING.isdisjoint(control.attributes)
+        if is_expanding:
             named = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
             panel = next((element for element in named if element is not None), after)
-            if panel is not None and _says_something(panel):
-                openers.append(control)
-        elif (
-            after is not None
-            and (classes(control) or control.name == "label")
-            and after.name in _PANELS
-            and _says_something(after)
-        ):
-            alike[control.name, classes(control), after.name, classes(after)].append(control)
+        if panel is None or _is_popup(panel) or is_menu(panel):
+            continue
+        if is_expanding:
+            openers.append(control)
+        elif panel.name in _PANELS and (classes(control) or control.name == "label"):
+            alike[control.name, classes(control), panel.name, classes(panel)].append(control)
     openers += [control for some in alike.values() if len(some) > 1 for control in some]
     said = Counter(_beginning(control) for control in openers)
     for control in openers:
         if said[_beginning(control)] == 1:  # others say only what they do
             _make_text(control, "p")
-
-
-def _following(controls: Iterable[Element]) -> dict[int, Element]:
-    """Return the elements that come next after the controls, by the ids of these."""
-    found: dict[int, Element] = {}
-    for parent in {id(control.parent): control.parent for control in controls}.values():
-        children = [node for node in parent.children if isinstance(node, Element)] if parent is not None else []
-        found |= {id(child): after for child, after in pairwise(children)}
-    return found
 
 
 def _texts_outside_controls(title: Element) -> Iterator[str]:
@@ -295,17 +279,15 @@ def drop_trail(tree: HtmlTree) -> None:
     """Remove the trail that ends in the title of a page, before its first main heading."""
     heading = next((tag for tag in tree.elements if tag.name in _MAIN_HEADINGS), None)
     title = _ENDS.sub("", fold(heading.text())) if heading is not None else ""
-    node, parent = heading, heading.parent if heading is not None else None
-    for _ in range(3):
-        if node is None or parent is None or not title:
-            return
+    node = heading
+    for parent in islice(heading.parents if heading is not None and title else (), 3):
         place = next(place for place, child in enumerate(parent.children) if child is node)
         before = (child for child in reversed(parent.children[:place]) if isinstance(child, Element))
         for element in islice(before, 4):
             if _is_trail(element, title):
                 parent.children = [child for child in parent.children if child is not element]
                 return
-        node, parent = parent, parent.parent
+        node = parent
 
 
 def _is_trail(element: Element, title: str) -> bool:
