@@ -16,24 +16,20 @@ OCR_MODES = ("auto", "on", "off")
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
 OWN = (  # what a source can have of its own
     "max_pages",
-    "max_depth",
     "timeout",
     "max_bytes",
-    "max_total_bytes",
     "include",
     "exclude",
     "concurrency",
     "delay",
     "allow_private",
     "render",
-    "render_timeout",
-    "render_bytes",
     "link_template",
 )
 RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
 _OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
-_OF_REPOSITORIES = ("timeout", "max_bytes", "max_total_bytes", "include", "exclude", "allow_private", "link_template")
-_OF_BUCKETS = ("timeout", "max_bytes", "max_total_bytes", "include", "exclude", "concurrency", "link_template")
+_OF_REPOSITORIES = ("timeout", "max_bytes", "include", "exclude", "allow_private", "link_template")
+_OF_BUCKETS = ("timeout", "max_bytes", "include", "exclude", "concurrency", "link_template")
 
 
 def own_names(source: str) -> tuple[str, ...]:
@@ -91,7 +87,7 @@ class CrawlLimits:
     max_depth: int = 32  # links followed from the start page
     timeout: float = 20.0  # seconds one page may take in all, redirects included
     max_bytes: int = 10_000_000  # bytes of one page, after decompression
-    max_total_bytes: int = 10_000_000_000  # bytes of all pages of one site, after decompression
+    max_total_bytes: int = 100_000_000_000  # bytes of all pages of one site, after decompression
     scope: Scope = field(default_factory=Scope)  # which pages of a site
     concurrency: int = 4  # fetcher threads, for each site
     sites: int = 4  # sites crawled at the same time

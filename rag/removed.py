@@ -15,7 +15,22 @@ _REMOTE = "an index is a folder of this machine; export and import move it, and 
 _COOKIES = 'log in with a browser, export its cookies, and name that file: cookies = {file = "cookies.txt"}'
 _TIMER = "a systemd timer or cron runs index again, as scripts/deploy/pilotlight-index.timer does"
 
+_CRAWL = ("max_depth", "max_total_bytes", "render_timeout", "render_bytes")
+_CONSTANT = "it is a constant now, the default of before"
+
 SETTINGS = {
+    **dict.fromkeys(_CRAWL, _CONSTANT),
+    **dict.fromkeys("sites chunk_overlap ocr_confidence ocr_pages vector_index".split(), _CONSTANT),
+    **dict.fromkeys("max_k max_query_chars answer_support rerank_depth".split(), _CONSTANT),
+    **dict.fromkeys(("expand", "per_document"), "each search may ask for it"),
+    **dict.fromkeys(("revision", "rerank_revision"), "write NAME@COMMIT for a model of the hub"),
+    **dict.fromkeys(
+        ("rerank_engine", "rerank_precision", "rerank_threads"), "the cross-encoder runs in the precision of the model"
+    ),
+    **dict.fromkeys(("credentials_file", "access_file"), "rules names the file of [[credentials]] and [[access]]"),
+    "path_prefix": "the reverse proxy says it in X-Forwarded-Prefix, with proxies",
+    "proxy_secret_header": "the header is X-Proxy-Secret",
+    "log_queries": "insights keep the queries",
     "oidc_issuer": _OIDC,
     "oidc_audience": _OIDC,
     "oidc_jwks": _OIDC,
@@ -49,7 +64,11 @@ CREDENTIAL_KEYS = {  # of [[credentials]]
     "login": _COOKIES,
     "client_certificate": "a proxy next to the crawler, such as stunnel, shows one; or send headers, basic or bearer",
 }
-SOURCE_KEYS = {"every": _TIMER, "watch": "index --watch follows all folders and files"}  # of [[source]]
+SOURCE_KEYS = {
+    **dict.fromkeys(_CRAWL, _CONSTANT),
+    "every": _TIMER,
+    "watch": "index --watch follows all folders and files",
+}  # of [[source]]
 
 
 def refuse_variables(environ: Mapping[str, str]) -> None:

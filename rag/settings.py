@@ -13,12 +13,10 @@ from embedder.model.spec import PACKAGED
 from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, patterns
 from indexer.generation.layout import INSIGHTS, KEYS, collection_dir
 from rag.declaration import WORDS, Setting, setting
-from rag.query.options import EXPANSIONS, RERANKED
 from rag.removed import refuse_address, refuse_variables
 
 MODEL_FIELDS = (
     "model",
-    "revision",
     "query_prompt",
     "document_prompt",
     "dimensions",
@@ -32,18 +30,17 @@ class Settings:
 
     index: str = setting("pilotlight-index", "folder of the index", "index")
     collection: str = setting("default", "name of the collection", "index")
+    rules: str = setting(
+        "",
+        "file of [[credentials]] for sites and of [[access]] for users; empty = that of --config",
+        "index",
+    )
     store: str = setting(
         "",
         "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index",
         "store",
     )
     keep_generations: int = setting(2, "generations to keep, including the live one", "build", low=1, high=1000)
-    vector_index: str = setting(
-        "auto",
-        "kind of vector index; auto chooses by the number of vectors",
-        "build",
-        choices=("auto", "flat", "pq", "ivf", "hnsw"),
-    )
     tokens: str = setting(
         "auto",
         "keep a bit for each dimension of every token, for late interaction; auto = as the live index has it",
@@ -56,8 +53,7 @@ class Settings:
         "Ray cluster to build on: HOST:PORT, local, or auto for the one this machine belongs to; empty = none",
         "build",
     )
-    model: str = setting(PACKAGED, "packaged model, folder of a sentence-transformers model, or hub name", "embedder")
-    revision: str = setting("", "commit hash of a hub model, required with a hub name", "embedder")
+    model: str = setting(PACKAGED, "packaged model, folder of a model, or NAME@COMMIT of the hub", "embedder")
     query_prompt: str = setting(
         "", "text before each query, such as 'query: '; empty = what the model says", "embedder"
     )
@@ -88,36 +84,16 @@ class Settings:
     )
     cache_dir: str = setting("", "private folder for compiled models; empty = ~/.cache/pilotlight", "embedder")
     rerank_model: str = setting(
-        "", "cross-encoder that ranks the best candidates anew: a folder or hub name; empty = none", "rerank"
-    )
-    rerank_revision: str = setting("", "commit hash of a hub model, required with a hub name", "rerank")
-    rerank_depth: int = setting(RERANKED, "candidates that it reads for a query", "rerank", low=1, high=200)
-    rerank_engine: str = setting(
-        "auto",
-        "how to run it; auto = native if it supports the model, else aot",
+        "",
+        "cross-encoder that ranks the best candidates again, a folder or NAME@COMMIT; empty = none",
         "rerank",
-        choices=ENGINES,
-    )
-    rerank_precision: str = setting(
-        "auto",
-        "precision of it; auto = bf16 if the CPU has it in hardware, else fp32; int8 is fastest",
-        "rerank",
-        choices=PRECISIONS,
-    )
-    rerank_threads: int = setting(
-        0, "cores for one run of it; 0 = all physical cores, in serve too", "rerank", low=0, high=1024
     )
     max_pages: int = setting(10_000, "most pages to fetch from one site", "crawl", low=1, high=100_000_000)
-    max_depth: int = setting(32, "most links to follow from the start page", "crawl", low=0, high=1_000_000)
     timeout: float = setting(20.0, "seconds to wait for one page, including redirects", "crawl", low=0.01, high=86_400)
     max_bytes: int = setting(10_000_000, "largest page or file to read, in bytes", "crawl", low=1, high=1_000_000_000)
-    max_total_bytes: int = setting(
-        10_000_000_000, "most bytes to read from one site", "crawl", low=1, high=1_000_000_000_000_000
-    )
     include: str = setting("", "paths to index, such as /docs/,/blog/*.html$; empty = all", "crawl")
     exclude: str = setting("", "paths to leave out, in the same notation", "crawl")
     concurrency: int = setting(4, "pages to fetch at the same time from each site", "crawl", low=1, high=64)
-    sites: int = setting(4, "sites to crawl at the same time", "crawl", low=1, high=64)
     delay: float = setting(0.0, "seconds between requests to a site", "crawl", low=0, high=3600)
     allow_private: str = setting(
         "no",
@@ -132,22 +108,12 @@ class Settings:
         choices=RENDER,
         bare="auto",
     )
-    render_timeout: float = setting(
-        15.0, "seconds in which the scripts of a page must have drawn it", "crawl", low=0.1, high=600
-    )
-    render_bytes: int = setting(
-        20_000_000, "most bytes that the scripts of a page may load", "crawl", low=1, high=1_000_000_000
-    )
     link_template: str = setting(
         "",
         "address of the files of a repository or bucket, such as https://HOST/{path}; empty = shown from the index",
         "crawl",
     )
-    credentials_file: str = setting(
-        "", "file whose [[credentials]] say what sites are asked with; empty = those of --config", "crawl"
-    )
     chunk_tokens: int = setting(200, "length of a passage, in tokens", "chunk", low=16, high=100_000)
-    chunk_overlap: int = setting(0, "tokens to repeat from the previous passage", "chunk", low=0, high=50_000)
     ocr: str = setting(
         "auto",
         "read scanned pages and images by OCR; auto = if pilotlight[ocr] is installed, on = fail if it is not",
@@ -155,10 +121,6 @@ class Settings:
         choices=OCR_MODES,
     )
     ocr_languages: str = setting("deu,eng", "languages of scans, as Tesseract names them", "ocr")
-    ocr_confidence: int = setting(
-        60, "leave out lines of a scan of which OCR is less sure than this, of 100", "ocr", low=0, high=100
-    )
-    ocr_pages: int = setting(1_000, "most pages to read by OCR in one document", "ocr", low=1, high=1_000_000)
     host: str = setting("127.0.0.1", "address to listen on", "serve")
     port: int = setting(8642, "port to listen on", "serve", low=1, high=65_535)
     workers: int = setting(
@@ -167,16 +129,6 @@ class Settings:
         "serve",
         low=0,
         high=256,
-    )
-    max_k: int = setting(100, "most hits a query may ask for", "serve", low=1, high=10_000)
-    per_document: int = setting(
-        2, "most hits from one document, unless the query says; 0 = no limit", "serve", low=0, high=1000
-    )
-    expand: str = setting(
-        "none",
-        "what to return with hits, unless the query says: section adds the surrounding passages",
-        "serve",
-        choices=EXPANSIONS,
     )
     boost: str = setting(
         "",
@@ -191,9 +143,7 @@ class Settings:
         low=0,
         high=1,
     )
-    max_query_chars: int = setting(10_000, "longest query, in characters", "serve", low=1, high=1_000_000)
     log_format: str = setting("text", "format of the log", "serve", choices=("text", "json"))
-    log_queries: bool = setting(False, "log the queries", "serve")
     site_name: str = setting("Pilotlight", "name of the search page", "page")
     site_logo: str = setting(
         "", "logo of the search page, an SVG, PNG, WebP or JPEG file; empty = Pilotlight's", "page"
@@ -220,11 +170,6 @@ class Settings:
         low=0,
         high=10,
     )
-    path_prefix: str = setting(
-        "",
-        "path of another site that the server is below, such as /search; empty = as proxies say, or none",
-        "access",
-    )
     rate_limit: float = setting(
         0.0,
         "requests per second for each key, user or, without one, address; bursts of twice that; 0 = no limit",
@@ -241,7 +186,6 @@ class Settings:
         "addresses and folders that callers with the role write may index; empty = only those of the index",
         "access",
     )
-    access_file: str = setting("", "file whose [[access]] say what users may see; empty = those of --config", "users")
     user_header: str = setting(
         "", "header in which a reverse proxy names the user, such as X-Forwarded-User; empty = none", "users"
     )
@@ -252,7 +196,6 @@ class Settings:
     proxy_secret: str = setting(
         "", "secret that such proxies send; safer in the variable than in the flag", "users", secret=True
     )
-    proxy_secret_header: str = setting("X-Proxy-Secret", "header for that secret", "users")
     answer_url: str = setting(
         "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", "answers"
     )
@@ -266,14 +209,6 @@ class Settings:
         "when the search page has an answer written: button = when asked, auto = for every question that is entered",
         "answers",
         choices=("button", "auto", "off"),
-    )
-    answer_support: float = setting(
-        0.5,
-        "likeness to a passage from which a sentence counts as supported; 0 = do not judge (measured for the default "
-        "model)",
-        "answers",
-        low=0,
-        high=1,
     )
 
     insights: bool = setting(False, "keep what people ask, and what became of it, on this machine", "insights")
@@ -295,9 +230,9 @@ class Settings:
         return Path(self.keys).expanduser() if self.keys else self.index_dir / KEYS
 
     @property
-    def access_path(self) -> Path:
-        """The file of rules for users."""
-        return Path(self.access_file).expanduser()
+    def rules_path(self) -> Path:
+        """The file of credentials and of rules for users."""
+        return Path(self.rules).expanduser()
 
     @property
     def knows_users(self) -> bool:
@@ -324,9 +259,10 @@ class Settings:
 
     def embedder_config(self) -> EmbedderConfig:
         """Return what the embedder needs."""
+        model, revision = _hub_name(self.model)
         return EmbedderConfig(
-            model=self.model,
-            revision=self.revision,
+            model=model,
+            revision=revision,
             query_prompt=self.query_prompt,
             document_prompt=self.document_prompt,
             dimensions=self.dimensions,
@@ -337,17 +273,12 @@ class Settings:
         )
 
     def reranker_config(self) -> EmbedderConfig | None:
-        """Return what the cross-encoder needs; None where there is none."""
+        """Return what the cross-encoder needs; None where there is none. It runs in the precision of the embedder."""
         if not self.rerank_model:
             return None
+        model, revision = _hub_name(self.rerank_model)
         return EmbedderConfig(
-            model=self.rerank_model,
-            revision=self.rerank_revision,
-            engine=self.rerank_engine,
-            precision=self.rerank_precision,
-            threads=self.rerank_threads,
-            cache_dir=self.cache,
-            pairs=True,
+            model=model, revision=revision, precision=self.precision, cache_dir=self.cache, pairs=True
         )
 
     def build_config(self, within: Mapping[str, Sequence[str]] | None = None) -> BuildConfig:
@@ -355,32 +286,26 @@ class Settings:
         return BuildConfig(
             crawl=CrawlLimits(
                 max_pages=self.max_pages,
-                max_depth=self.max_depth,
                 timeout=self.timeout,
                 max_bytes=self.max_bytes,
-                max_total_bytes=self.max_total_bytes,
                 scope=Scope(patterns(self.include), patterns(self.exclude)),
                 concurrency=self.concurrency,
-                sites=self.sites,
                 delay=self.delay,
                 allow_private=_networks(self.allow_private),
                 render=self.render,
-                render_timeout=self.render_timeout,
-                render_bytes=self.render_bytes,
                 link_template=self.link_template,
                 within={source: tuple(places) for source, places in (within or {}).items()},
             ),
-            chunk=ChunkConfig(tokens=self.chunk_tokens, overlap=self.chunk_overlap),
+            chunk=ChunkConfig(tokens=self.chunk_tokens),
             ocr=self.ocr_config(),
             keep_generations=self.keep_generations,
-            vector_index=self.vector_index,
             tokens={"yes": True, "no": False}.get(self.tokens),
             model=self.model_values(),
         )
 
     def ocr_config(self) -> OcrConfig:
         """Return how scans are read. Raises ConfigError."""
-        return OcrConfig(self.ocr, patterns(self.ocr_languages), self.ocr_confidence, self.ocr_pages)
+        return OcrConfig(self.ocr, patterns(self.ocr_languages))
 
     def as_environment(self) -> dict[str, str]:
         """Return the variables that make `load` give these settings in another process."""
@@ -422,6 +347,12 @@ def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values of settings by name as a source can have them of its own, see `CrawlLimits.own`."""
     read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
     return {name: read[name](value) if name in read else value for name, value in values.items()}
+
+
+def _hub_name(text: str) -> tuple[str, str]:
+    """Split NAME@COMMIT; a folder may have an @ in its name."""
+    name, at, commit = text.rpartition("@")
+    return (name, commit) if at and not Path(text).expanduser().exists() else (text, "")
 
 
 def _networks(text: str) -> bool | tuple[str, ...]:

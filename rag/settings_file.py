@@ -72,21 +72,16 @@ def read_settings_file(path: Path) -> SettingsFile:
             raise SettingsError(f"{path}: {source.source} is given twice for the same collection")
         seen.add(key)
     credentials = read_credentials(content.get("credentials", []), path.absolute().parent, str(path))
-    if credentials:
-        if "credentials_file" in settings:
-            raise SettingsError(f"{path}: give either credentials_file or [[credentials]], not both")
-        settings = {**settings, "credentials_file": str(path.absolute())}  # so that jobs of a server find them
-    if "access" in content:  # which the server reads, and again whenever it changes
-        if "access_file" in settings:
-            raise SettingsError(f"{path}: give either access_file or [[access]], not both")
-        settings = {**settings, "access_file": str(path.absolute())}
+    if credentials or "access" in content:  # which the server and its jobs read again
+        if "rules" in settings:
+            raise SettingsError(f"{path}: give either rules or [[credentials]] and [[access]], not both")
+        settings = {**settings, "rules": str(path.absolute())}
     return SettingsFile(settings, sources, credentials)
 
 
 def credentials_of(settings: Settings) -> tuple[Credential, ...]:
-    """Return what the file named by `credentials_file` describes; none without one. Raises as `read_settings_file`."""
-    name = settings.credentials_file
-    return read_settings_file(Path(name).expanduser()).credentials if name else ()
+    """Return the credentials of the file named by `rules`; none without one. Raises as `read_settings_file`."""
+    return read_settings_file(settings.rules_path).credentials if settings.rules else ()
 
 
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:

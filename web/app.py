@@ -15,7 +15,7 @@ from web.encoding import JsonProvider
 from web.guards import access, cors, limits
 from web.observe import telemetry
 from web.pages import branding, document_page, embed, insights_page, search_page, status_page
-from web.path_prefix import PathPrefix, prefix_of
+from web.path_prefix import PathPrefix
 from web.retriever import Jobs, Pushes, Retriever
 from web.security_headers import SECURITY_HEADERS
 from web.sizes import MAX_BODY_BYTES
@@ -64,9 +64,7 @@ def create_app(
     app.extensions["limits"] = settings
     app.extensions["jobs"] = builds
     app.extensions["pushes"] = pushes
-    telemetry.install(
-        app, retriever, pushes, log_queries=settings.log_queries
-    )  # first, so that it sees what others refuse
+    telemetry.install(app, retriever, pushes)  # first, so that it sees what others refuse
     insights.install(app, recorder)
     for part in PARTS:
         app.register_blueprint(part.blueprint)
@@ -78,11 +76,8 @@ def create_app(
     limits.register_queue(app, settings.queue)
     limits.register(app, settings)
     own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
-    prefix = app.extensions["path_prefix"] = prefix_of(settings, own_segments)
-    app.wsgi_app = PathPrefix(  # type: ignore[method-assign]
-        app.wsgi_app, prefix, own_segments, trusts_header=bool(settings.proxies)
-    )
     if settings.proxies:
+        app.wsgi_app = PathPrefix(app.wsgi_app, own_segments)  # type: ignore[method-assign]
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)  # type: ignore[method-assign]
 
     versions = _asset_versions(Path(app.static_folder or ""))

@@ -114,7 +114,7 @@ def locate(model: str, revision: str = "") -> Path:
     if not re.fullmatch(r"[0-9a-f]{40}", revision):
         raise ModelError(
             f"the hub model {model!r} needs a pinned revision, a 40-digit commit hash, and got {revision!r}: "
-            "set revision to a commit hash; a branch or tag can change under an index"
+            "write NAME@COMMIT; a branch or tag can change under an index"
         )
     return _download(model, revision)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from indexer.config import BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, own_names
+from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, own_names
 from indexer.credentials import credential_for
 from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
@@ -54,7 +54,7 @@ def credentialed(config: BuildConfig, sources: Collection[str], live: Manifest |
         if source in before and given is None and is_read:
             raise CredentialsError(
                 f"{source} was read with credentials before, and none are given: name the configuration file that has "
-                "them with --config, or in PILOTLIGHT_CREDENTIALS_FILE"
+                "them with --config, or in PILOTLIGHT_RULES"
             )
         if given.kinds() if given else source in before:
             found.append(source)
@@ -71,6 +71,10 @@ def config_of(manifest: Manifest) -> BuildConfig:
     crawl = {name: value for name, value in settings.get("crawl", {}).items() if name in known}
     crawl["scope"] = Scope(**{name: tuple(paths) for name, paths in crawl.get("scope", {}).items()})
     crawl["within"] = {source: tuple(places) for source, places in crawl.get("within", {}).items()}
+    crawl["own"] = {
+        source: {name: value for name, value in limits.items() if name in OWN}  # older versions had more
+        for source, limits in crawl.get("own", {}).items()
+    }
     networks = crawl.get("allow_private", False)
     crawl["allow_private"] = networks if isinstance(networks, bool) else tuple(networks)
     return BuildConfig(

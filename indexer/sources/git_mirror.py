@@ -193,7 +193,7 @@ class Mirrors:
         sizes = [leftover.stat().st_size for leftover in git.folder.glob(_LEFTOVERS)]
         if sizes and max(sizes) >= limits.max_total_bytes:
             self.drop(address.source)
-            raise SourceError(f"{address.source}: larger than --max-total-bytes {limits.max_total_bytes:,}")
+            raise SourceError(f"{address.source}: larger than {limits.max_total_bytes:,} bytes")
         if is_new or not any(words in errors for words in _OF_SERVER):
             self.drop(address.source)
         if not is_new and not git.folder.exists():  # the copy was damaged

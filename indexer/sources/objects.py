@@ -62,7 +62,7 @@ class _BucketReading:
             self._files.note_lists(entry.path for entry in entries)
             total = sum(entry.size for entry in self._wanted(entries) if isinstance(entry, Entry))
             if total > context.limits.max_total_bytes:
-                raise SourceError(f"{source}: larger than --max-total-bytes {context.limits.max_total_bytes:,}")
+                raise SourceError(f"{source}: larger than {context.limits.max_total_bytes:,} bytes")
             self._files.survey(lambda: self._wanted(entries), self._read_sample)
             for entry in (entry for same in _by_name(entries) for entry in same[1:] if entry.size):
                 yield Skip(self._files.url(entry.path), "has the name of another object but for a slash at an end")

@@ -40,7 +40,7 @@ _PROGRAMS = {  # by the kind of a source: its version here, and how to install i
 }
 
 
-@verb("index", "embedder", "rerank", "ocr", "credentials_file", "render", "users")
+@verb("index", "embedder", "rerank", "ocr", "render", "users")
 def doctor(settings: Settings) -> Result:
     """Show what is in use, and what about it is slow or broken."""
     report = examine(settings)
@@ -99,7 +99,7 @@ def examine(settings: Settings) -> dict[str, Any]:
             report["credentials"][credential.origin] = ", ".join(credential.kinds())
             check_credential(credential)
     with _warning(warnings):
-        rules = len(Directory(settings.access_path).rules()) if settings.access_file else None
+        rules = len(Directory(settings.rules_path).rules()) if settings.rules else None
         report["users"] = {"header": settings.user_header, "proxies": settings.user_proxies, "rules": rules}
         if settings.knows_users and rules is None:
             warnings.append("users have no access without [[access]] in the file of --config")

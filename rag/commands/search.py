@@ -50,7 +50,7 @@ _MODE = option("mode", "how to search: hybrid (default), dense or lexical")
     "embedder",
     "rerank",
     "serve",
-    without=("host", "port", "workers", "log_format", "log_queries"),
+    without=("host", "port", "workers", "log_format"),
 )
 @click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
 @option("k", "hits to return (default: 10)", "-k")
@@ -154,7 +154,6 @@ def _measure(settings: Settings, folder: Path, *, mode: str, fusion: str | None,
         fusion=fusion,
         tokens=settings.tokens == "yes",
         reranker=load_reranker(settings) if rerank else None,
-        depth=settings.rerank_depth,
     )
     return scores | {"precision": plan.precision, "engine": plan.engine}
 
@@ -268,7 +267,6 @@ def _search_corpus(side: "Side", folder: Path) -> "tuple[dict[str, Any], Run]":
         fusion=side.fusion,
         tokens=settings.tokens == "yes",
         reranker=load_reranker(settings) if side.rerank else None,
-        depth=settings.rerank_depth,
     )
     facts = {"side": side.text, "documents": len(dataset.corpus), "model": settings.model, "mode": side.mode}
     return facts | {"precision": plan.precision, "engine": plan.engine}, run

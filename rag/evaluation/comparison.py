@@ -37,7 +37,7 @@ _OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {
     "rerank": (bool, ()),
 }
 _MODEL = tuple(setting.name for setting in SETTINGS if setting.group in ("embedder", "rerank"))
-_OF_INDEX = ("mode", "rerank", "boost", "synonyms", "rerank_model", "rerank_depth")
+_OF_INDEX = ("mode", "rerank", "boost", "synonyms", "rerank_model")
 _OF_CORPUS = ("mode", "fusion", "rerank", "tokens", *_MODEL)
 
 

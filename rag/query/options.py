@@ -11,3 +11,6 @@ FURTHEST = 1_000  # hits before the first one of an answer, at most
 RERANKED = 20  # candidates that a cross-encoder reads, unless the server is set otherwise
 SUGGESTED, MOST_SUGGESTED = 6, 20  # queries, while somebody types: unless asked otherwise, and at most
 MOST_EXCHANGES, MOST_OF_ANSWER = 20, 20_000  # of a conversation that is sent along: questions; characters of an answer
+MAX_K = 100  # hits of one query
+MAX_QUERY_CHARS = 10_000
+PER_DOCUMENT = 2  # hits from one document, unless the query says

@@ -12,15 +12,25 @@ from typing import Annotated, Any, Self, get_args, get_type_hints
 from indexer.generation.lexical.query_syntax import parse_query
 from rag.errors import QueryError
 from rag.query.filters import Filter
-from rag.query.options import CLOSE, DEFAULT_COLLECTION, EXPANSIONS, FURTHEST, MODES, RERANKED
+from rag.query.options import (
+    CLOSE,
+    DEFAULT_COLLECTION,
+    EXPANSIONS,
+    FURTHEST,
+    MAX_K,
+    MAX_QUERY_CHARS,
+    MODES,
+    PER_DOCUMENT,
+    RERANKED,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Settings of a server that concern a search: bounds of a request, and its defaults."""
 
-    max_k: int = 100
-    max_query_chars: int = 10_000
+    max_k: int = MAX_K
+    max_query_chars: int = MAX_QUERY_CHARS
     per_document: int = 0
     expand: str = EXPANSIONS[0]
     boost: str = ""  # rules; see `rag.query.scoring.boosts`
@@ -31,7 +41,8 @@ class Limits:
     @classmethod
     def of(cls, settings: object) -> Self:
         """Take them from settings, which have them by the same names."""
-        return cls(*(getattr(settings, each.name) for each in dataclasses.fields(cls)))
+        known = (each.name for each in dataclasses.fields(cls) if hasattr(settings, each.name))
+        return cls(per_document=PER_DOCUMENT, **{name: getattr(settings, name) for name in known})
 
 
 USUAL = Limits()

@@ -59,6 +59,7 @@ __all__ = [
 ]
 PUSHED_TYPES = sorted(CONTENT_TYPES)
 RUNNER = (sys.executable, "-m", "rag.commands.jobs")
+MOST_BYTES = 10_000_000_000  # of the documents of one collection
 MOST_QUEUED = 10_000  # changes of one collection that wait
 MOST_SHOWN = 100  # changes that are listed
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -148,8 +149,8 @@ class PushedQueue:
             facts = store.facts()
             if facts.queued >= MOST_QUEUED:
                 raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
-            if facts.bytes + len(body) > self._settings.max_total_bytes:
-                raise StorageFull("the documents of this collection would have more bytes than max_total_bytes allows")
+            if facts.bytes + len(body) > MOST_BYTES:
+                raise StorageFull(f"the documents of this collection would have more than {MOST_BYTES:,} bytes")
             return self._accepted(store.put(page), collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def test_everything(tmp_path: Path) -> None:
         ),
         Credential("http://localhost:8000", bearer=InEnvironment("TOKEN")),
     )
-    assert read.settings == {"credentials_file": str(path)}, "jobs of a server find them by it"
+    assert read.settings == {"rules": str(path)}, "jobs of a server find them by it"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_everything(tmp_path: Path) -> None:
         (SITE + "login={url='/l'}", "login was removed: log in with a browser, export its cookies"),
         (SITE + "client_certificate={file=1}", "client_certificate was removed: "),
         (SITE + "[[credentials]]\norigin='https://A.test:443/'", "given twice"),
-        (SITE + "[settings]\ncredentials_file='x'", "not both"),
+        (SITE + "[settings]\nrules='x'", "not both"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str, told: str) -> None:

@@ -20,9 +20,9 @@ def test_a_secret_is_not_shown():
 
 
 def test_flags_win_over_the_environment_over_the_defaults():
-    environ = {"PILOTLIGHT_PORT": "9000", "PILOTLIGHT_MAX_K": "7"}
+    environ = {"PILOTLIGHT_PORT": "9000", "PILOTLIGHT_MAX_PAGES": "7"}
     settings = load({"port": "9001"}, environ)
-    assert (settings.port, settings.max_k, settings.workers) == (9001, 7, 0)
+    assert (settings.port, settings.max_pages, settings.workers) == (9001, 7, 0)
 
 
 def test_every_default_is_allowed_and_survives_another_process():
@@ -37,8 +37,7 @@ def test_every_default_is_allowed_and_survives_another_process():
         ("port", "70000", "--port must be from 1 to 65,535"),
         ("port", "1.5", "whole number"),
         ("timeout", "nan", "--timeout must be from"),
-        ("vector_index", "tree", "--vector-index must be one of auto, flat, pq, ivf, hnsw"),
-        ("per_document", "-1", "--per-document must be from 0"),
+        ("max_pages", "-1", "--max-pages must be from 1"),
         ("engine", "warp", "--engine must be one of auto, native, aot, compile, eager"),
         ("chunk_tokens", "-1", "--chunk-tokens must be from 16"),
     ],
@@ -55,11 +54,10 @@ def test_a_bad_variable_is_named():
 
 def test_configs_take_their_values_from_the_settings(tmp_path):
     values = {"threads": 3, "cache_dir": str(tmp_path), "max_pages": 5, "chunk_tokens": 64, "keep_generations": 9}
-    settings = load(values | {"vector_index": "flat"}, {})
+    settings = load(values, {})
     embedder, build = settings.embedder_config(), settings.build_config()
     assert (embedder.threads, embedder.cache_dir) == (3, tmp_path)
     assert (build.crawl.max_pages, build.chunk.tokens, build.keep_generations) == (5, 64, 9)
-    assert build.vector_index == "flat"
 
 
 def test_a_collection_is_a_folder_of_the_index(tmp_path):

@@ -27,7 +27,7 @@ def test_everything(tmp_path: Path) -> None:
             url = "https://docs.example.org/"
             include = ["/guide/", "*.html$"]
             exclude = "*/old/,*/draft/"
-            max_depth = 3
+            max_pages = 3
             delay = 0.5
             allow_private = true
 
@@ -43,7 +43,7 @@ def test_everything(tmp_path: Path) -> None:
         ConfiguredSource(
             "https://docs.example.org/",
             own={
-                "max_depth": 3,
+                "max_pages": 3,
                 "include": ("/guide/", "*.html$"),
                 "exclude": ("*/old/", "*/draft/"),
                 "delay": 0.5,
@@ -88,14 +88,14 @@ def test_an_empty_file(tmp_path: Path) -> None:
         ("[[source]]\npath='x'\nmetadata=1", "metadata must be a table"),
         ("[[source]]\npath='x'\nmetadata={a=1}", "metadata must be a table"),
         ("[[source]]\npath='x'\nmetadata={a=''}", "metadata has 1 names or values"),
-        ("[[source]]\npath='x'\ndepth=1", "unknown name 'depth', did you mean max_depth?"),
-        ("[[source]]\npath='x'\nmax_depth=1", "max_depth limits a crawl: it needs a url"),
-        ("[[source]]\nurl='git+file:///x'\nmax_depth=1", "max_depth is not for a repository"),
+        ("[[source]]\npath='x'\npages=1", "unknown name 'pages', did you mean max_pages?"),
+        ("[[source]]\npath='x'\nmax_pages=1", "max_pages limits a crawl: it needs a url"),
+        ("[[source]]\nurl='git+file:///x'\nmax_pages=1", "max_pages is not for a repository"),
         ("[[source]]\nurl='https://a.test'\nlink_template='https://b.test/{path}'", "link_template is not for a site"),
         ("[[source]]\nurl='git+file:///x'\nlink_template='https://b.test/'", "link_template needs {path}"),
         ("[[source]]\nurl='s3://x'\ndelay=1", "delay is not for a bucket"),
         ("[[source]]\npath='git+file:///x'", "path must be a folder or file"),
-        ("[[source]]\nurl='http://a.test/'\nmax_depth='deep'", "source 1: max_depth must be a whole number"),
+        ("[[source]]\nurl='http://a.test/'\nmax_pages='deep'", "source 1: max_pages must be a whole number"),
         ("[[source]]\nurl='http://a.test/'\ninclude='docs'", "source 1: include and exclude are patterns"),
         ("[[source]]\nurl='http://a.test/'\nallow_private='10.0.0.1/8'", "source 1: allow_private is yes, no or"),
         ("[[source]]\npath='x'\n[[source]]\npath='./x'", "given twice"),

@@ -112,7 +112,7 @@ def asking(name: str, sites: dict[bool, Site], folder: Path, **more: Any) -> Ite
     if name in USERS:
         if name == "user below a filter":
             rules.write_text(RULES.replace("\n\n", "\nfilter = { metadata = { team = ['red', 'nobody'] } }\n\n", 1))
-        settings |= {"access_file": str(rules), "user_header": "X-User", "groups_header": "X-Groups"}
+        settings |= {"rules": str(rules), "user_header": "X-User", "groups_header": "X-Groups"}
         settings |= {"user_proxies": "127.0.0.1"}
         headers = {"HTTP_X_USER": "ann", "HTTP_X_GROUPS": USERS[name]}
     elif name == "nobody":

@@ -93,7 +93,7 @@ def test_it_serves(bare: Path, index: Path) -> None:
         (["--engine", "aot"], "engine aot needs PyTorch, which is not installed: pip install pilotlight"),
         (["--engine", "eager"], "or choose the engine native"),
         (["--model", "ELECTRA"], "electra, is not one that native knows, and engine aot needs PyTorch"),
-        (["--model", "owner/model", "--revision", "0" * 40], "needs huggingface_hub, which is not installed"),
+        (["--model", f"owner/model@{'0' * 40}"], "needs huggingface_hub, which is not installed"),
     ],
 )
 def test_what_is_missing_is_told_in_one_line(

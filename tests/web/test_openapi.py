@@ -89,14 +89,6 @@ def test_only_pages_are_html(app: Flask) -> None:
     assert pages == {"/", "/status", "/insights", "/document/<id>"}
 
 
-def test_limits_of_the_server_are_in_it(retriever: FakeRetriever) -> None:
-    schemas = document(create_app(retriever, Settings(originals=True, max_k=7, max_query_chars=77)))["components"][
-        "schemas"
-    ]
-    properties = schemas["Search"]["properties"]
-    assert (properties["k"]["maximum"], properties["query"]["maxLength"]) == (7, 77)
-
-
 class Quiet(WSGIRequestHandler):
     def log(self, *_: Any) -> None:
         """Say nothing."""

@@ -14,7 +14,7 @@ from rag.answer.conversation import Exchange, search_text
 from rag.answer.endpoint import Endpoint
 from rag.errors import AnswerError, AnswersOff, EndpointSlow, NotReady
 from rag.events import BEAT, MEDIA_TYPE, Event, event_of
-from rag.query.options import MOST_EXCHANGES, MOST_OF_ANSWER
+from rag.query.options import MAX_QUERY_CHARS, MOST_EXCHANGES, MOST_OF_ANSWER
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from rag.settings import Settings
@@ -28,6 +28,7 @@ from web.sizes import MAX_CONVERSATION_BYTES
 
 MOST_AT_ONCE = 8  # answers that one worker writes
 DEFAULT_K = 6
+SUPPORT = 0.5  # likeness to a passage from which a sentence counts as supported
 
 Events = Generator[Event | None, None, None]
 
@@ -105,12 +106,12 @@ def answer() -> Response:
     history = fields.pop("history", None)
     exchanges = [] if history is None else _check_history(history, known)
     if fields.get("k") is None:
-        fields["k"] = min(DEFAULT_K, known.max_k)
+        fields["k"] = DEFAULT_K
     asked = search_from_object(fields, known)
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
     give_back = _slots.take(full)
     try:
-        found = run(replace(asked, query=search_text(asked.query, exchanges, known.max_query_chars)), via="answer")
+        found = run(replace(asked, query=search_text(asked.query, exchanges, MAX_QUERY_CHARS)), via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
         events = _events(found, endpoint, asked, exchanges)
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
@@ -152,8 +153,7 @@ def _events(found: Answer, endpoint: Endpoint, asked: SearchRequest, history: li
 
     seen = retriever()
     embed = None if asked.mode == "lexical" else lambda texts: seen.embed(texts).vectors
-    support = limits().answer_support
-    return lambda: write_answer(found, endpoint, asked.query, history, embed=embed, support=support)
+    return lambda: write_answer(found, endpoint, asked.query, history, embed=embed, support=SUPPORT)
 
 
 def _whole(found: Answer, events: Events) -> dict[str, Any]:

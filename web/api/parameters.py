@@ -12,7 +12,7 @@ from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from rag.insights.store import Via
 from rag.query.filters import Filter
-from rag.query.options import DEFAULT_COLLECTION
+from rag.query.options import DEFAULT_COLLECTION, MAX_K, MAX_QUERY_CHARS, PER_DOCUMENT
 from rag.query.request import FIELDS, OPTIONS, Option, SearchRequest
 from rag.query.results import Answer, QueryTokens
 from rag.settings import Settings
@@ -40,7 +40,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
 
 def search_options(limits: Settings) -> Mapping[str, Schema]:
     """Return the schemas of the fields of a search beside its query and filter, by name."""
-    return _search_options(limits.max_k, min(limits.per_document, limits.max_k))
+    return _search_options(MAX_K, PER_DOCUMENT)
 
 
 @cache  # every request asks for them
@@ -71,7 +71,7 @@ def query_schema(limits: Settings) -> dict[str, Any]:
     return {
         "type": "string",
         "minLength": 1,
-        "maxLength": limits.max_query_chars,
+        "maxLength": MAX_QUERY_CHARS,
         "pattern": SOMETHING,
         "description": FIELDS["query"].meaning,
     }

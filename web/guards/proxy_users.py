@@ -18,6 +18,7 @@ from rag.users.directory import LONGEST, MOST_GROUPS, User
 
 _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # no _, which WSGI cannot tell from -
 _LEAST_SECRET = 16  # characters
+_SECRET_HEADER = "X-Proxy-Secret"  # noqa: S105 - its name
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -36,12 +37,12 @@ class ProxyUsers:
             )
         if self._secret and len(self._secret) < _LEAST_SECRET:
             raise SettingsError(f"proxy_secret needs at least {_LEAST_SECRET} characters, preferably random")
-        names = (settings.user_header, settings.groups_header, settings.proxy_secret_header)
+        names = (settings.user_header, settings.groups_header, _SECRET_HEADER)
         for name in names:
             if not _HEADER.fullmatch(name):
                 raise SettingsError(f"{name[:80]!r} is not the name of a header, such as X-Forwarded-User")
         if len({name.lower() for name in names}) < len(names):
-            raise SettingsError("user_header, groups_header and proxy_secret_header must differ")
+            raise SettingsError(f"user_header, groups_header and {_SECRET_HEADER} must differ")
         keys = [f"HTTP_{name.upper().replace('-', '_')}" for name in names]
         self._user, self._groups, self._secret_header = keys
         self._shown = settings.user_header

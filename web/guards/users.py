@@ -17,9 +17,9 @@ class Users:
 
     def __init__(self, settings: Settings) -> None:
         """Take the settings; raises SettingsError for some that cannot be, or a file of rules that cannot be read."""
-        if not settings.access_file:
-            raise SettingsError("users need rules: write [[access]] into the file of --config, or name an access_file")
-        self._directory = Directory(settings.access_path)
+        if not settings.rules:
+            raise SettingsError("users need rules: write [[access]] into the file of --config")
+        self._directory = Directory(settings.rules_path)
         self._proxies = ProxyUsers(settings)
 
     def caller(self, role: str) -> Caller | None:

@@ -25,10 +25,6 @@ class Options(Protocol):
     def log_format(self) -> str:
         """Either text or json."""
 
-    @property
-    def log_queries(self) -> bool:
-        """Whether lines of searches say what was searched for."""
-
 
 class TextFormatter(logging.Formatter):
     """Time, level, message, and fields as name=value; what could be taken for another field or line is quoted."""

@@ -21,10 +21,9 @@ _QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", 
 class Telemetry:
     """Metrics, logs and traces of one application."""
 
-    def __init__(self, counted: Metrics, traced: traces.Traces | None, *, log_queries: bool) -> None:
+    def __init__(self, counted: Metrics, traced: traces.Traces | None) -> None:
         self.metrics = counted
         self.traces = traced
-        self.log_queries = log_queries
 
     def begin(self) -> None:
         """Note a request before anything else looks at it."""
@@ -58,8 +57,6 @@ class Telemetry:
         if not has_request_context():
             return
         found: dict[str, Any] = {"collection": collection, "mode": mode, "k": k, "hits": len(answer.hits)}
-        if self.log_queries:
-            found["query"] = answer.query[: logs.QUERY_CHARS]
         g.searches.append(found)
         if self.traces:
             self.traces.searched(answer, mode, collection, k)
@@ -86,10 +83,10 @@ class Telemetry:
         logs.write(level, "request", fields)
 
 
-def install(app: Flask, retriever: Retriever, pushes: Pushes | None, *, log_queries: bool) -> None:
+def install(app: Flask, retriever: Retriever, pushes: Pushes | None) -> None:
     """Watch an application. Call it before anything else adds hooks, so that what these refuse is seen too."""
     counted = Metrics(lambda: retriever.status(), pushes.waiting if pushes else None)
-    telemetry = Telemetry(counted, traces.start(), log_queries=log_queries)
+    telemetry = Telemetry(counted, traces.start())
     app.extensions["metrics"] = counted
     app.extensions["telemetry"] = telemetry
     app.register_blueprint(metrics.blueprint)

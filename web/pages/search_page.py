@@ -9,7 +9,7 @@ from flask import Blueprint, g, render_template, request
 from werkzeug.exceptions import UnsupportedMediaType
 
 from rag.errors import NotReady, NotThere
-from rag.query.options import DEFAULT_COLLECTION, MODES
+from rag.query.options import DEFAULT_COLLECTION, MAX_QUERY_CHARS, MODES
 from rag.query.results import Answer
 from rag.settings import Settings
 from web.api.parameters import check_mode, limits, parse_query_string, retriever, run, search_from_parameters
@@ -89,7 +89,7 @@ def _page(fields: bytes) -> str:
     query = parameters.pop("q", [""])[0].strip()
     opened = parameters.pop("open", [""])[0]
     status = retriever().status()
-    longest = limits().max_query_chars
+    longest = MAX_QUERY_CHARS
     # for the page that shows an error too
     g.form = {"query": query[:longest], "longest": longest, "status": status, "answers": _answers()}
     mode = check_mode(parameters.get("mode", [MODES[0]])[0])

@@ -38,14 +38,14 @@ def test_a_rebuild_reads_a_site_as_it_was_read(work: Work, site: Site) -> None:
 
 def test_what_is_given_again_changes_and_the_rest_stays(work: Work, site: Site) -> None:
     zoo(site, "etag")
-    work.build(site.url, limits=given(site, include=("/cats", "/dogs"), max_depth=3))
+    work.build(site.url, limits=given(site, include=("/cats", "/dogs"), max_pages=30))
     report = work.build(site.url, limits=replace(PLAIN, own={site.url: {"include": ("/dogs",)}}))
     assert [str(change) for change in report.settings] == [f"{site.url}: include /cats,/dogs -> /dogs"]
     assert f"changed: {site.url}: include /cats,/dogs -> /dogs\n" in work.said
     assert f"  {site.url}: include /cats,/dogs -> /dogs\n" in report.table()
-    assert own_of(manifest_of(work.index), site.url) == {"max_depth": "3", "include": "/dogs", "allow_private": "yes"}
-    work.build(site.url, limits=replace(PLAIN, own={site.url: {"max_depth": None, "include": ()}}))
-    assert "max_depth 3 -> 32" in work.said
+    assert own_of(manifest_of(work.index), site.url) == {"max_pages": "30", "include": "/dogs", "allow_private": "yes"}
+    work.build(site.url, limits=replace(PLAIN, own={site.url: {"max_pages": None, "include": ()}}))
+    assert "max_pages 30 -> 10000" in work.said
     assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
 
 

@@ -415,7 +415,7 @@ def test_no_redirect_is_followed(site: GitSite, work: Work, sentinel: Site) -> N
 
 def test_a_repository_over_the_limit_is_not_fetched(site: GitSite, repository: Repository, work: Work) -> None:
     repository.commit_files({"noise.bin": os.urandom(300_000)})
-    with pytest.raises(SourceError, match=r"larger than --max-total-bytes 100,000"):
+    with pytest.raises(SourceError, match=r"larger than 100,000 bytes"):
         run(work, f"{site.source}/repository/.git", max_total_bytes=100_000)
 
 

@@ -89,7 +89,7 @@ def test_addresses_that_are_none(source: str) -> None:
 
 def test_what_a_bucket_can_have_of_its_own() -> None:
     assert "link_template" in own_names("S3://docs")
-    assert not {"max_depth", "delay", "allow_private"} & {*own_names("az://docs")}
+    assert not {"max_pages", "delay", "allow_private"} & {*own_names("az://docs")}
 
 
 # What is read
@@ -189,7 +189,7 @@ def test_a_bomb_and_a_body_longer_than_it_was_listed(store: Store, monkeypatch: 
 
 def test_more_than_may_be_read_in_all_is_not_begun(store: Store) -> None:
     zoo(store)
-    with pytest.raises(SourceError, match="larger than --max-total-bytes 50"):
+    with pytest.raises(SourceError, match="larger than 50 bytes"):
         read(store.source, CrawlLimits(max_total_bytes=50))
     assert store.read == []
 

@@ -105,9 +105,9 @@ def test_a_file_says_all_of_its_sources(run: Run, site: Site) -> None:
     file = Path("pilotlight.toml")
     file.write_text(f"[[source]]\nurl = '{site.url}'\nallow_private = true\ninclude = ['/cats', '/dogs']\n")
     assert run("index", "--config", file, "--json")["documents"] == 2
-    file.write_text(f"[[source]]\nurl = '{site.url}'\nallow_private = true\nmax_depth = 9\n")
+    file.write_text(f"[[source]]\nurl = '{site.url}'\nallow_private = true\nmax_pages = 9\n")
     changed = run("index", "--config", file, "--json")
-    assert {change["name"] for change in changed["settings"]} == {"include", "max_depth"}
+    assert {change["name"] for change in changed["settings"]} == {"include", "max_pages"}
     assert changed["documents"] > 2
     assert run("index", "--json")["documents"] == changed["documents"], "and without the file, it is as with it"
 
@@ -242,7 +242,7 @@ def test_several_words_are_one_query(run: Run, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("verb", "has", "lacks"),
     [
-        ("search", "--max-k", "--port"),
+        ("search", "--synonyms", "--port"),
         ("search", "--mode", "--log-format"),
         ("serve", "--port", "--json"),
         ("mcp", "--http", "--json"),

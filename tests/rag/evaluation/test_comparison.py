@@ -87,9 +87,9 @@ def test_judgements_of_passages_are_of_their_documents():
 
 def test_a_side_is_a_generation_or_settings():
     assert read_side("live", SETTINGS, "A").generation == "live"
-    side = read_side(f"{ID},mode=dense,boost=source=a,b*2;age=30*2,rerank_depth=5", SETTINGS, "B")
+    side = read_side(f"{ID},mode=dense,boost=source=a,b*2;age=30*2", SETTINGS, "B")
     assert (side.generation, side.mode) == (ID, "dense")
-    assert (side.settings.boost, side.settings.rerank_depth) == ("source=a,b*2;age=30*2", 5)
+    assert side.settings.boost == "source=a,b*2;age=30*2"
     side = read_side("model=/models/e5,query_prompt=query: ,fusion=rrf,tokens=yes", SETTINGS, "A")
     assert (side.generation, side.fusion) == ("", "rrf")
     assert (side.settings.model, side.settings.query_prompt, side.settings.tokens) == ("/models/e5", "query: ", "yes")

@@ -111,9 +111,10 @@ def test_what_cannot_be_used_is_named(index: Path, fields: dict[str, Any], statu
 
 
 def test_limits(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sender = client_for(index, max_total_bytes=15)
+    sender = client_for(index)
+    monkeypatch.setattr("rag.serving.pushed_queue.MOST_BYTES", 15)
     assert sender.post(URL, json=PAGE).status_code == 202
-    assert "max_total_bytes" in str(assert_problem(sender.post(URL, json=PAGE | {"url": "https://b.test/"}), 507))
+    assert "more than 15 bytes" in str(assert_problem(sender.post(URL, json=PAGE | {"url": "https://b.test/"}), 507))
     monkeypatch.setattr("rag.serving.pushed_queue.MOST_QUEUED", 1)
     answer = sender.post(URL, json=PAGE)
     assert assert_problem(answer, 429)["detail"].startswith("1 changes wait")

@@ -60,7 +60,7 @@ def rules(tmp_path: Path) -> Path:
 def make(rules: Path, **settings: Any) -> FlaskClient:
     given = {"user_header": "X-Forwarded-User", "user_proxies": "127.0.0.1", **settings}
     known = replace(
-        Settings(), access_file=str(rules), keys=str(rules.with_name("keys.json")), index=str(rules.parent), **given
+        Settings(), rules=str(rules), keys=str(rules.with_name("keys.json")), index=str(rules.parent), **given
     )
     app = create_app(FakeRetriever(), known)
 
@@ -247,12 +247,12 @@ def test_a_user_is_counted_by_name(rules: Path) -> None:
         ({"user_header": "X_User"}, "not the name of a header"),
         ({"groups_header": "X-Forwarded-user"}, "must differ"),
         ({"proxy_secret": "short"}, "at least 16"),
-        ({"access_file": ""}, "users need rules"),
-        ({"access_file": "/nowhere/x.toml"}, "cannot read /nowhere/x.toml"),
+        ({"rules": ""}, "users need rules"),
+        ({"rules": "/nowhere/x.toml"}, "cannot read /nowhere/x.toml"),
     ],
 )
 def test_settings_that_cannot_be(rules: Path, given: dict[str, Any], said: str) -> None:
-    settings = {"access_file": str(rules), "user_header": "X-Forwarded-User", "user_proxies": "127.0.0.1", **given}
+    settings = {"rules": str(rules), "user_header": "X-Forwarded-User", "user_proxies": "127.0.0.1", **given}
     with pytest.raises(SettingsError, match=said):
         create_app(FakeRetriever(), replace(Settings(), **settings))
 
@@ -286,8 +286,8 @@ def test_rules_that_cannot_be(rules: Path, table: str, said: str) -> None:
 
 def test_a_server_finds_the_rules_of_its_configuration_file(rules: Path) -> None:
     settings = load({}, {}, read_settings_file(rules).settings)
-    assert settings.access_path == rules
+    assert settings.rules_path == rules
     assert settings.knows_users
-    rules.write_text("[settings]\naccess_file = 'x'\n" + RULES.partition('"\n')[2])
+    rules.write_text("[settings]\nrules = 'x'\n" + RULES.partition('"\n')[2])
     with pytest.raises(SettingsError, match="not both"):
         read_settings_file(rules)

@@ -12,9 +12,7 @@ import pytest
 from flask import Flask, g
 from flask.testing import FlaskClient
 
-from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
-from web.app import create_app
 from web.guards.access import Caller
 from web.observe import logs
 
@@ -57,13 +55,6 @@ def test_a_search_is_one_line(client: FlaskClient, written: StringIO) -> None:
         "hits": 1,
     }
     assert "secret" not in written.getvalue()
-
-
-def test_the_query_is_logged_only_where_that_is_set(retriever: FakeRetriever, written: StringIO) -> None:
-    client = create_app(retriever, Settings(log_queries=True)).test_client()
-    client.get("/api/v1/search?q=" + "wo+" * 400)
-    [line] = lines(written)
-    assert line["query"] == ("wo " * 400)[: logs.QUERY_CHARS]
 
 
 def test_the_name_of_the_key_is_logged(app: Flask, written: StringIO) -> None:
@@ -119,7 +110,7 @@ def test_text_quotes_what_is_not_plain() -> None:
 def test_the_server_logs_in_the_format_that_is_set(form: str) -> None:
     code = (
         "import logging, types\nfrom gunicorn.config import Config\nfrom web.observe import logs\n"
-        f"logs.configure(types.SimpleNamespace(log_format={form!r}, log_queries=False))\n"
+        f"logs.configure(types.SimpleNamespace(log_format={form!r}))\n"
         "logging.getLogger('pilotlight').info('listening on %s', 'here')\n"
         "logging.getLogger('other').info('chatter')\n"
         "logs.ServerLogger(Config()).warning('watch out')\n"
