@@ -6,11 +6,11 @@ So a page has its own limits of time and memory, and a long scan takes no more m
 import json
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexer.errors import ParseError
 from indexer.read.extraction import clean, language_of
@@ -23,8 +23,7 @@ _ENDURED = 3  # pages of a document that may fail before the rest is given up
 Spare = Callable[[], AbstractContextManager[ReaderProcess | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     text: str
     lines: int
     left_out: int
@@ -59,103 +58,78 @@ def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
 def read_scans(
     body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, process: ReaderProcess, spare: Spare = nobody
 ) -> Scans:
-    """Read some pages of a PDF or image file, from 1. A page that cannot be read costs itself.
+    """Read some pages of a PDF or image file, from 1, with other processes too where `spare` lends them.
 
-    Args:
-        body: the file.
-        content_type: its media type.
-        pages: their numbers, in order.
-        ocr: the engine and its settings, or why there is none.
-        process: reads pages.
-        spare: lends another process where one is free.
+    A page that cannot be read costs itself; after a few of them the rest is given up.
     """
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
-    work = _Work(body, content_type, pages, ocr)
+    most = ocr.config.pages
+    todo, lock = deque(pages[:most]), threading.Lock()
+    unread = dict.fromkeys(pages[most:], f"over the limit of {most:,} scanned pages in a document")
+    found: dict[int, _Found] = {}
+    failed: list[int] = []
+
+    def run(process: ReaderProcess) -> None:
+        """Read until there is no page left."""
+        process.use(ocr.engine)
+        while True:
+            with lock:
+                if not todo:
+                    return
+                page = todo.popleft()
+            asked = {"content_type": content_type, "page": page, "confidence": ocr.config.confidence}
+            try:
+                result = _checked(_ask(body, asked, process))
+                with lock:
+                    found[page] = result
+            except ParseError as error:
+                with lock:
+                    unread[page] = str(error)
+                    failed.append(page)
+                    if len(failed) >= _ENDURED:
+                        reason = f"not tried after {_ENDURED} pages that could not be read"
+                        unread.update(dict.fromkeys(todo, reason))
+                        todo.clear()
+
+    def run_spare() -> None:
+        with spare() as other:
+            if other is not None:
+                run(other)
+
     with ThreadPoolExecutor(MOST_SPARE, thread_name_prefix="ocr") as pool:
-        helpers = [pool.submit(work.help, spare) for _ in pages[1 : 1 + MOST_SPARE]]
-        work.run(process)
+        helpers = [pool.submit(run_spare) for _ in pages[1 : 1 + MOST_SPARE]]
+        run(process)
     for helper in helpers:
         helper.result()
-    return work.result()
+    texts = {page: result for page, result in sorted(found.items()) if result.text}
+    letters = sum(len(result.text) for result in texts.values())
+    total = sum(result.confidence * len(result.text) for result in texts.values())
+    languages: Counter[str] = Counter()
+    for result in texts.values():
+        if result.language:
+            languages[result.language] += len(result.text)
+    return Scans(
+        [Section((f"Page {page}",), f"page={page}", result.text) for page, result in texts.items()],
+        ScanCounts(
+            pages=len(found),
+            lines=sum(result.lines for result in found.values()),
+            left_out=sum(result.left_out for result in found.values()),
+            unread=tuple(sorted(unread.items())),
+        ),
+        total / letters if letters else None,
+        max(languages, key=lambda name: languages[name], default=None),
+    )
 
 
-class _Work:
-    """Pages to read, and what was found; shared by the threads that wait for reader processes."""
-
-    def __init__(self, body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr) -> None:
-        most = ocr.config.pages
-        self._body, self._content_type, self._ocr = body, content_type, ocr
-        self._todo = deque(pages[:most])
-        self._found: dict[int, _Found] = {}
-        self._unread = dict.fromkeys(pages[most:], f"over the limit of {most:,} scanned pages in a document")
-        self._failed = 0
-        self._lock = threading.Lock()
-
-    def help(self, spare: Spare) -> None:
-        """Read with a process that is free, if there is one."""
-        with spare() as process:
-            if process is not None:
-                self.run(process)
-
-    def run(self, process: ReaderProcess) -> None:
-        """Read until there is no page left, or too many have failed."""
-        process.use(self._ocr.engine)
-        while True:
-            with self._lock:
-                if not self._todo:
-                    return
-                page = self._todo.popleft()
-            try:
-                found = self._read(page, process)
-            except ParseError as error:
-                self._fail(page, str(error))
-            else:
-                with self._lock:
-                    self._found[page] = found
-
-    def result(self) -> Scans:
-        """Put the pages together."""
-        texts = {page: found for page, found in sorted(self._found.items()) if found.text}
-        letters = sum(len(found.text) for found in texts.values())
-        languages: Counter[str] = Counter()
-        for found in texts.values():
-            if found.language:
-                languages[found.language] += len(found.text)
-        total = sum(found.confidence * len(found.text) for found in texts.values())
-        return Scans(
-            [Section((f"Page {page}",), f"page={page}", found.text) for page, found in texts.items()],
-            ScanCounts(
-                pages=len(self._found),
-                lines=sum(found.lines for found in self._found.values()),
-                left_out=sum(found.left_out for found in self._found.values()),
-                unread=tuple(sorted(self._unread.items())),
-            ),
-            total / letters if letters else None,
-            max(languages, key=lambda name: languages[name], default=None),
-        )
-
-    def _fail(self, page: int, reason: str) -> None:
-        with self._lock:
-            self._unread[page] = reason
-            self._failed += 1
-            if self._failed >= _ENDURED:
-                self._unread |= dict.fromkeys(self._todo, f"not tried after {_ENDURED} pages that could not be read")
-                self._todo.clear()
-
-    def _read(self, page: int, process: ReaderProcess) -> _Found:
-        asked = {"content_type": self._content_type, "page": page, "confidence": self._ocr.config.confidence}
-        answer = _ask(self._body, asked, process)
-        try:
-            return _Found(
-                clean(answer["text"]),
-                int(answer["lines"]),
-                int(answer["left_out"]),
-                min(100.0, max(0.0, float(answer["confidence"]))),
-                language_of(answer["language"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ParseError("the reader process returned invalid data") from error
+def _checked(answer: Mapping[str, Any]) -> _Found:
+    """Return the untrusted answer of a reader process for a page; raises ParseError."""
+    try:
+        confidence = min(100.0, max(0.0, float(answer["confidence"])))
+        lines, left_out = int(answer["lines"]), int(answer["left_out"])
+        return _Found(clean(answer["text"]), lines, left_out, confidence, language_of(answer["language"]))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ParseError("the reader process returned invalid data") from error
 
 
 def _ask(body: bytes, asked: dict[str, Any], process: ReaderProcess) -> dict[str, Any]:

@@ -102,8 +102,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
     Args:
         body: the PDF or image file.
-        argument: JSON with `content_type`, the number of the `page`, and the `confidence` below which lines are left
-            out.
+        argument: JSON with `content_type`, the `page`, and the `confidence` below which lines are left out.
 
     Returns:
         `pages`; or `text`, its `language`, the number of `lines` found and of those `left_out`, and the mean
@@ -117,28 +116,19 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     if not page:
         return {"pages": _count_pages(body)}
     image, dots = of_pdf(body, page) if is_pdf else of_image(body, page)
-    found = _lines(image, dots)
-    kept = _sure(found, asked["confidence"])
-    if 2 * len(kept) < len(found):  # as of a page that lies upside down; Tesseract turns others by itself
-        turned = _lines(image._replace(pixels=image.pixels[::-1]), dots)
-        if mean(turned) > mean(found):
-            found, kept = turned, _sure(turned, asked["confidence"])
-    text = text_of(kept)
-    return {
-        "text": text,
-        "lines": len(found),
-        "left_out": len(found) - len(kept),
-        "confidence": mean(kept),
-        "language": detect_language(text),
-    }
 
+    def read(image: Raster) -> tuple[list[Line], list[Line]]:
+        lines = [line for line in _engine().lines(image, dots) if _WORD.search(line.text)]
+        return lines, [line for line in lines if line.confidence >= asked["confidence"]]
 
-def _lines(image: Raster, dots: int) -> list[Line]:
-    return [line for line in _engine().lines(image, dots) if _WORD.search(line.text)]
-
-
-def _sure(lines: Iterable[Line], least: float) -> list[Line]:
-    return [line for line in lines if line.confidence >= least]
+    found, sure = read(image)
+    if 2 * len(sure) < len(found):  # as of a page that lies upside down; Tesseract turns others by itself
+        turned = read(image._replace(pixels=image.pixels[::-1]))
+        if mean(turned[0]) > mean(found):
+            found, sure = turned
+    text = text_of(sure)
+    counts = {"lines": len(found), "left_out": len(found) - len(sure), "confidence": mean(sure)}
+    return {"text": text, "language": detect_language(text), **counts}
 
 
 def text_of(lines: Iterable[Line]) -> str:
@@ -180,7 +170,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
     if factor < 1:
         size = max(1, round(grey.width * factor)), max(1, round(grey.height * factor))
         grey = grey.resize(size, Image.Resampling.BOX)
-    return _raster(_smooth(grey)), DOTS
+    return _raster(grey), DOTS
 
 
 def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
@@ -192,14 +182,14 @@ def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
             width, height = sheet.get_size()
             scale = DOTS / _POINTS * _factor(width * DOTS / _POINTS, height * DOTS / _POINTS)
             bitmap = sheet.render(scale=scale, grayscale=True)
-            image = _smooth(bitmap.to_pil())
+            image = _raster(bitmap.to_pil())
             bitmap.close()
             sheet.close()
         finally:
             document.close()
     except (pypdfium2.PdfiumError, IndexError) as error:
         raise ParseError("the page is damaged") from error
-    return _raster(image), round(scale * _POINTS)
+    return image, round(scale * _POINTS)
 
 
 @contextmanager
@@ -231,14 +221,11 @@ def _grey(image: Any) -> Any:
     return image.convert("L")
 
 
-def _smooth(image: Any) -> Any:
-    """Return a noisy image with each pixel the mean of its neighbours: it takes a fifth less time to read."""
+def _raster(image: Any) -> Raster:
+    """Return a grey image, with each pixel the mean of its neighbours if it is noisy: it takes less time to read."""
     blurred = image.filter(ImageFilter.BoxBlur(1))
     differences = ImageChops.difference(image, blurred).histogram()
-    return blurred if sum(differences[:_NOISY]) < sum(differences) / 2 else image
-
-
-def _raster(image: Any) -> Raster:
+    image = blurred if sum(differences[:_NOISY]) < sum(differences) / 2 else image
     return Raster(image.tobytes(), image.width, image.height)
 
 

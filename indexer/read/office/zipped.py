@@ -7,7 +7,6 @@ import re
 import struct
 import zipfile
 import zlib
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -69,9 +68,7 @@ class Package:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._zip.close()
 
     def __contains__(self, name: str) -> bool:
