@@ -3,22 +3,10 @@
 
 embed: text in, unit vector out, beside LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
 query: embed a query and answer a query, inside one process, beside the published LangChain script
-rerank: score --chunks texts for a query by a cross-encoder, beside CrossEncoder, ONNX Runtime and OpenVINO
-index: index the same chunks, beside the script; from --chunks 10000 on, write an index of perturbed passages
+index: index the same chunks, beside the script
 search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
 cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
-crawl: fetch and parse two manuals over loopback, beside LangChain's RecursiveUrlLoader
-ray:   index a manual on a Ray cluster of this machine, beside a build without one; --chunks is tokens a passage
-floor: what a search is made of, each part alone, and how long a request holds the interpreter's lock
-load:  a server under many clients, beside Flask with SentenceTransformer
-overload: a server under wrk, at what it can do and at ten times that for --repeat seconds
-hostile: keyed searches and probes beside 2,000 hostile connections for --repeat seconds
-soak:  a server for --repeat seconds of mixed queries and five hot swaps: whether it grows
-model-change: a server that changes its model, and back, under 16 clients; --against FOLDER is one more model
-push:  documents pushed to a server of --source: from being accepted to being found
-render: --chunks pages that scripts draw, beside the same pages written
-git:   a repository of --chunks files as a source, built again after ten have changed
-memory: builds of --chunks files, pages or objects of each kind of source, and of ten times as many
+overload: a server under wrk, with 16 clients beside Flask, and with ten times as many for --repeat seconds
 checkouts: searches and starts of this checkout beside those of another one, --against FOLDER, with its own .venv
 """
 
@@ -33,10 +21,9 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything reads it: every model here is a folder
 
 from benchmark import machine
-from benchmark.architecture import ARCHITECTURES
 from benchmark.corpus import write_reference
 from benchmark.embed import LENGTHS, embed
-from benchmark.report import Result, as_text, write_plot
+from benchmark.report import Result, as_text
 from benchmark.verbs import VERBS
 
 
@@ -54,8 +41,6 @@ def main() -> int:
     report = {"verb": args.verb, "machine": machine.describe(), **result.facts, "rows": result.rows}
     if args.out:
         args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    if args.plot:
-        write_plot(result, args.plot)
     print(json.dumps(report, indent=1) if args.json else as_text(result))
     return 0
 
@@ -63,10 +48,10 @@ def main() -> int:
 def _run(args: argparse.Namespace, source: Path, work: Path) -> Result:
     if args.verb == "embed":
         chunks = 256 if args.chunks is None else args.chunks
-        options = {"architecture": args.architecture, "lengths": args.lengths, "only": args.only}
+        options = {"lengths": args.lengths, "only": args.only}
         return embed(source, chunks, args.repeat or 12, work, **options)
     run, repeat, chunks = VERBS[args.verb]
-    if args.verb in {"checkouts", "model-change"}:
+    if args.verb == "checkouts":
         run = partial(run, against=args.against)
     others = machine.OtherWork()
     rows = run(source, args.chunks or chunks, args.repeat or repeat, work)
@@ -78,20 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("verb", choices=("embed", *VERBS))
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("--out", type=Path, help="write the JSON object to a file too")
-    parser.add_argument("--plot", type=Path, help="embed: draw to an .svg or .png file")
     parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")
     parser.add_argument(
         "--work", type=Path, help="search: keep the corpus and its index in this folder, and use them again"
     )
-    parser.add_argument("--against", type=Path, help="checkouts: folder of the other one; model-change: of a model")
+    parser.add_argument("--against", type=Path, help="checkouts: folder of the other one")
     parser.add_argument("--chunks", type=int, help="passages used at most; embed: 0 leaves the bulk out")
     parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")
-    parser.add_argument(
-        "--architecture",
-        choices=ARCHITECTURES,
-        default="minilm",
-        help="embed: minilm has its own weights, all-mpnet-base-v2 downloads them (400 MB), others have random ones",
-    )
     parser.add_argument(
         "--lengths", type=_numbers, default=LENGTHS, help="embed: tokens of the single texts, as in 8,15"
     )

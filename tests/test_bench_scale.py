@@ -36,9 +36,9 @@ def test_a_corpus_starts_with_the_real_passages_and_goes_on_with_mixtures_of_two
     corpus = module("scale_corpus")
     monkeypatch.setattr(corpus, "_BLOCK", 32)
     blocks = list(corpus.blocks(real(), 100))
-    assert [len(texts) for texts, _, _ in blocks] == [32, 8, 32, 28]
-    texts = [text for part, _, _ in blocks for text in part]
-    vectors = np.concatenate([part for _, part, _ in blocks])
+    assert [len(texts) for texts, _ in blocks] == [32, 8, 32, 28]
+    texts = [text for part, _ in blocks for text in part]
+    vectors = np.concatenate([part for _, part in blocks])
     assert texts[:40] == real().texts
     assert np.array_equal(vectors[:40], real().vectors)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
@@ -48,12 +48,12 @@ def test_a_corpus_starts_with_the_real_passages_and_goes_on_with_mixtures_of_two
     parents = [{re.search(r"\d+", line)[0] for line in text.split("\n")} for text in texts[40:]]
     assert {len(numbers) for numbers in parents} == {1, 2}
     again = list(corpus.blocks(real(), 100))
-    assert all(a == b and np.array_equal(u, v) for (a, u, _), (b, v, _) in zip(blocks, again, strict=True))
+    assert all(a == b and np.array_equal(u, v) for (a, u), (b, v) in zip(blocks, again, strict=True))
 
 
 def test_a_small_corpus_is_the_first_real_passages(monkeypatch):
     blocks = list(module("scale_corpus").blocks(real(), 25))
-    assert [text for texts, _, _ in blocks for text in texts] == real().texts[:25]
+    assert [text for texts, _ in blocks for text in texts] == real().texts[:25]
 
 
 def test_true_neighbours_are_those_of_one_exact_search():

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 
-from benchmark import peak
-from benchmark.architecture import model_folder
 from benchmark.corpus import read_chunks, texts_of_length
 from benchmark.machine import OtherWork
 from benchmark.peers import LangChain, Peer, Pilotlight, SentenceTransformerEager, Setup, TorchCompile, Vectors
@@ -18,8 +16,7 @@ from benchmark.report import Result, Row
 from benchmark.runtimes import OnnxRuntime, OpenVino
 from benchmark.timing import interleave, ratio, summarise
 from embedder import EmbedderConfig, Embeddings, cpu
-from embedder.model.shape import shape_of
-from embedder.model.spec import read_spec
+from embedder.model.spec import locate, read_spec
 
 LENGTHS = (8, 15, 32, 128, 256)
 _TEXTS = 4  # texts of a length; one turn runs them all, twice
@@ -52,7 +49,6 @@ def embed(
     repeat: int,
     work: Path,
     *,
-    architecture: str = "minilm",
     lengths: Sequence[int] = LENGTHS,
     only: Sequence[str] = (),
 ) -> Result:
@@ -61,13 +57,10 @@ def embed(
 
     cores = cpu.detect().cores
     torch.set_num_threads(cores)
-    cutter = Embeddings(EmbedderConfig(threads=cores))  # the packaged model cuts the passages, whatever is measured
+    cutter = Embeddings(EmbedderConfig(threads=cores))  # its chunker cuts the passages
     passages = read_chunks(source, max(chunks, 200), cutter)
-    setup = Setup(model_folder(architecture, work), cores, work, passages)
+    setup = Setup(locate(cutter.config.model), cores, work, passages)
     spec = read_spec(setup.folder)
-    shape = shape_of(spec.config)
-    if shape is None:
-        raise ValueError(f"{setup.folder}: the operations of this architecture are not known")
     tokenizer = tokenizers.Tokenizer.from_file(str(spec.tokenizer))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -76,42 +69,34 @@ def embed(
     singles = {length: texts_of_length(tokenizer, joined, length, _TEXTS) for length in lengths}
     loaded, rows = load(contestants(setup), only, passages[:40])
     others = OtherWork()
-    measured = [peak.measure()]  # and again after each block of rows
-
-    def with_share(block: list[Row]) -> list[Row]:
-        measured.append(peak.measure())
-        return [share(row, highest(measured[-2:])) for row in block]
-
     for length, texts in singles.items():
         turns = repeat if length < _LONG else max(2, repeat // 3)
-        rows += with_share(single(loaded, texts, length, turns, peak.flops(shape, [length])))
+        rows += single(loaded, texts, length, turns)
     if chunks:
         counts = [min(len(e.ids), spec.max_length) for e in tokenizer.encode_batch_fast(passages[:chunks])]
         turns = max(1, repeat // 3)
-        rows += with_share(bulk(loaded, passages[:chunks], sum(counts), turns, peak.flops(shape, counts)))
+        rows += bulk(loaded, passages[:chunks], sum(counts), turns)
     facts = {
-        "architecture": architecture,
         "default": {"engine": cutter.plan.engine, "precision": cutter.precision},
-        "peak_gflops": highest(measured),
         "others_cores": others.cores(),
     }
     return Result(rows, facts)
 
 
-def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int, flops: float) -> list[Row]:
+def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> list[Row]:
     """Measure texts of one length, one at a time, twice a turn; return a row a contestant."""
     print(f"1 text of {length} tokens", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [[text] for text in texts] * 2, turns, settle=_SETTLE)
-    return compare(f"1 × {length} tokens", seconds, loaded, flops)
+    return compare(f"1 × {length} tokens", seconds, loaded)
 
 
-def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int, flops: float) -> list[Row]:
+def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[Row]:
     """Measure all texts together; return a row a contestant."""
     print(f"{len(texts)} passages", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [texts], turns, rehearsals=0)  # loading was the rehearsal
-    rows = compare(f"{len(texts)} passages, {tokens} tokens", seconds, loaded, flops)
+    rows = compare(f"{len(texts)} passages, {tokens} tokens", seconds, loaded)
     return [row | {"tokens_per_s": round(tokens / row["median_ms"] * 1000)} for row in rows]
 
 
@@ -151,8 +136,8 @@ def lowest_cosine(left: Vectors, right: Vectors) -> float:
     return round(float(np.sum(left * right, axis=1).min()), 5)
 
 
-def compare(what: str, seconds: dict[str, list[float]], loaded: Loaded, flops: float) -> list[Row]:
-    """Return a row a contestant: times, ratios to the best peers and to LangChain, operations a second."""
+def compare(what: str, seconds: dict[str, list[float]], loaded: Loaded) -> list[Row]:
+    """Return a row a contestant: times, ratios to the best peers and to LangChain."""
     theirs = {name: summarise(values)["median_ms"] for name, values in seconds.items() if not name.startswith(OURS)}
     best_any = min(theirs, key=theirs.__getitem__)
     floats = {name: median for name, median in theirs.items() if loaded[name][0].precision in FLOATS}
@@ -164,17 +149,5 @@ def compare(what: str, seconds: dict[str, list[float]], loaded: Loaded, flops: f
         row |= {"best_peer": best_any, "vs_best_any": ratio(seconds[best_any], values)}
         if BASELINE in seconds:
             row["vs_langchain"] = ratio(seconds[BASELINE], values)
-        row["gflops"] = round(flops / row["median_ms"] / 1e6, 1)
         rows.append(row | {"cosine": loaded[name][1]})
     return rows
-
-
-def highest(measured: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return the highest rate of each precision."""
-    return {name: max(rates[name] for rates in measured) for name in measured[0]}
-
-
-def share(row: Row, peaks: dict[str, float]) -> Row:
-    """Return the row with its share of the measured peak of its precision, in percent."""
-    highest = peaks.get(row.get("precision", ""))
-    return row | {"peak_percent": round(100 * row["gflops"] / highest)} if highest and "gflops" in row else row

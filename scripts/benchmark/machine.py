@@ -57,29 +57,6 @@ class OtherWork:
         return round(max(0.0, (now - busy) - (_own_seconds() - own)) / max(1e-9, time.monotonic() - since), 2)
 
 
-def memory_of_all() -> int:
-    """Return the MB of this process and all below it, with their part of what they share."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
-        except OSError:  # gone meanwhile
-            continue
-    found = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sum(_pss(process) for process in found) >> 10
-
-
-def _pss(process: int) -> int:
-    """KB of a process."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-
-
 def _busy_seconds() -> float | None:
     path = Path("/proc/stat")
     if not path.exists():

@@ -9,27 +9,34 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import faiss
+import numpy as np
+
 from benchmark.corpus import read_chunks, short_passages, write_folder
-from benchmark.load import BASELINE, WORDS, contestants, make_queries, write_baseline
 from benchmark.report import OURS, Row
 from benchmark.serving import Server, running
 from embedder import Embeddings, cpu
 from embedder.model.spec import locate
 from indexer.config import BuildConfig
+from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for
 from rag.settings import load
 
+BASELINE = "Flask + SentenceTransformer + FAISS"
+WORDS = 120  # of a passage, as in an ordinary index
 CLIENTS = 16
 OVERLOAD = 10  # as many clients as that, none of which waits a moment when it is told to come later
 TURNS = 3
 CAPACITY_S = 5  # a turn
 DEADLINE_S = 2.0
+_BASELINE_THREADS = 8  # gunicorn's, as its documentation suggests: 2 to 4 a core
 _TIMES = ("median_ms", "p95_ms", "p99_ms", "max_ms")
 _PROBE_S = 0.05
 _SETTLED_S = 5.0  # after which memory should not grow any more
@@ -113,6 +120,45 @@ def ready_index(source: Path, chunks: int, work: Path, ours: Embeddings) -> int:
     queries = ", ".join(json.dumps(quote(query)) for query in make_queries(some, ours))
     (work / "queries.lua").write_text(_SCRIPT.replace("QUERIES", queries), encoding="utf-8")
     return len(texts)
+
+
+def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> list[str]:
+    """Cut queries of 8 to 30 tokens out of the texts; all different."""
+    queries: list[str] = []
+    for number in range(count * 8):
+        words = [word for word in texts[number * 31 % len(texts)].split() if word.isalpha()] or ["python"]
+        start = number * 7 % len(words)
+        query = " ".join([str(number), *words[start : start + 5 + number * 11 % 15]])
+        if 8 <= embedder.count_tokens([query], role="query")[0] <= 30:
+            queries.append(query)
+    return queries[:count]
+
+
+def write_baseline(work: Path) -> list[str]:
+    """Write the baseline's index, with the passages and vectors of ours; return the passages."""
+    generation = Generation.open(work / "index")
+    rows = np.arange(generation.chunk_count)
+    passages = [chunk.text for chunk in generation.chunks(rows)]
+    theirs = work / "baseline"
+    theirs.mkdir(exist_ok=True)
+    index = faiss.IndexFlatIP(generation.dimension)
+    index.add(generation.vectors(rows))
+    faiss.write_index(index, str(theirs / "vectors.faiss"))
+    (theirs / "texts.json").write_text(json.dumps(passages), encoding="utf-8")
+    generation.close()
+    return passages
+
+
+def contestants(workers: int, threads: int, work: Path, model: Path) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Give name, command line and environment of each server."""
+    ours = [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(work / "index")]
+    yield OURS, [*ours, "--workers", str(workers), "--threads", str(threads), "--port", "{port}"], {}
+    theirs = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--workers", str(workers)]
+    theirs += ["--threads", str(_BASELINE_THREADS), "--keep-alive", "15", "--timeout", "120", "--log-level", "error"]
+    theirs += ["--chdir", str(Path(__file__).parent), "flask_baseline:app", "--bind", "127.0.0.1:{port}"]
+    folders = {"BASELINE_MODEL": str(model), "BASELINE_INDEX": str(work / "baseline")}
+    # without a limit each worker would use every core, and they would fight
+    yield BASELINE, theirs, folders | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
 
 
 def hammer(port: int, clients: int, seconds: int, script: Path) -> Row:

@@ -1,8 +1,7 @@
-"""Measurements as a Markdown table and as a plot."""
+"""Measurements as a Markdown table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
@@ -18,34 +17,23 @@ _COLUMNS = {
     "tokens_per_s": "tokens/s",
     "chunks_per_s": "chunks/s",
     "per_second": "answers/s",
-    "pages": "pages",
-    "pages_per_s": "pages/s",
     "p99_ms": "p99 ms",
     "failed": "failed",
     "max_ms": "longest ms",
     "statuses": "statuses",
     "livez_p99_ms": "/livez p99 ms",
     "recovery_s": "recovery s",
-    "swaps": "swaps",
     "rss_growth_percent": "RSS growth %",
-    "fds": "files",
-    "threads": "threads",
-    "rss_half_mb": "RSS MB at half",
     "rss_mb": "RSS MB",
-    "pss_half_mb": "PSS MB at half",
     "pss_mb": "PSS MB",
-    "peak_percent": "% of peak",
     "bytes_per_chunk": "bytes/chunk",
     "recall": "recall@10",
-    "same": "same hits@10",
     "cosine": "lowest cosine",
-    "difference": "largest difference",
     "vs_embedding": "× its embedding",
     "vs_best_float": "× best fp32/bf16 peer",
     "vs_best_any": "× best peer",
     "vs_langchain": "× LangChain",
     "ratio": "times faster",
-    "vs_all": "p95 / p95 of all",
     "note": "note",
 }
 
@@ -85,52 +73,9 @@ def as_matrix(rows: Sequence[Row]) -> str:
 def as_text(result: Result) -> str:
     """Return the facts, the medians at a glance where much was measured, and the whole table."""
     facts = [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in result.facts.items()]
-    passing = [row["contestant"] for row in result.rows if row.get("peak_percent", 0) > 100]
-    if passing:
-        facts.append(f"- above 100 % of the peak of torch's own products: {', '.join(dict.fromkeys(passing))}")
     many = len({row["name"] for row in result.rows if "median_ms" in row}) > 2
     parts = ["\n".join(facts), as_matrix(result.rows) if many else "", as_table(result.rows)]
     return "\n\n".join(part for part in parts if part)
-
-
-def write_plot(result: Result, path: Path) -> None:
-    """Draw latency over length and bulk throughput to an SVG or PNG file. Raises ImportError without matplotlib."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot as plt
-
-    plt.rcParams |= {"svg.fonttype": "none", "font.size": 8, "svg.hashsalt": "pilotlight"}
-    single: dict[str, list[tuple[int, float]]] = {}
-    bulk: dict[str, float] = {}
-    for row in result.rows:
-        if "tokens_per_s" in row:
-            bulk[row["contestant"]] = row["tokens_per_s"]
-        elif row.get("name", "").startswith("1 × "):
-            single.setdefault(row["contestant"], []).append((int(row["name"].split()[2]), row["median_ms"]))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
-    colours = plt.get_cmap("tab20")
-    for number, (name, points) in enumerate(single.items()):
-        ours = name.startswith(OURS)
-        left.plot(
-            *zip(*sorted(points), strict=True),
-            label=name,
-            color=colours(number % 20),
-            linewidth=2 if ours else 1,
-            linestyle="-" if ours else "--",
-            marker="o" if ours else ".",
-        )
-    left.set(xscale="log", yscale="log", xlabel="tokens of the text", ylabel="ms, median", title="one text")
-    lengths = sorted({length for points in single.values() for length, _ in points})
-    left.set_xticks(lengths, [str(length) for length in lengths])
-    left.minorticks_off()
-    left.grid(alpha=0.3)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7)
-    names = sorted(bulk, key=bulk.__getitem__)
-    right.barh(names, [bulk[name] for name in names], color=["C1" if n.startswith(OURS) else "C7" for n in names])
-    right.set(xlabel="tokens/s", title="a corpus in bulk")
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-    plt.close(figure)
 
 
 def _rounded(value: float) -> str:

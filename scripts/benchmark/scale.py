@@ -1,7 +1,6 @@
 """How search and the index grow: the whole query and its parts, recall, filters, memory and bytes a chunk."""
 
 import json
-import resource
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -46,29 +45,6 @@ def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
         row["name"] += f", {generation.chunk_count:,} chunks"
     rows.append(_sizes(built, generation.chunk_count))
     rows.append(_memory(built["index"], questions, generation.chunk_count))
-    return rows
-
-
-def index(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """Write an index of so many passages whose vectors are known, with each kind of vector index that suits."""
-    ours = Embeddings()
-    real = read_real(source, min(chunks, REAL), ours, work)
-    kinds = ["auto"] * repeat if chunks > QUERIES * 1000 else [*["auto"] * repeat, "flat", "pq", "ivf", "hnsw"]
-    rows = []
-    for number, kind in enumerate(kinds):
-        built = write_index(real, chunks, work / f"index-{chunks}-{number}-{kind}", ours, kind=kind)
-        seconds = sum(built["seconds"][stage] for stage in ("store", "finish", "publish"))
-        rows.append(
-            {
-                "name": f"write an index of {chunks:,} chunks, vector_index = {kind}",
-                "contestant": "Pilotlight",
-                "median_ms": round(seconds * 1000),
-                "chunks_per_s": round(chunks / seconds),
-                "bytes_per_chunk": round(sum(built["bytes"].values()) / chunks),
-                "note": ", ".join(f"{stage} {value:.1f} s" for stage, value in built["seconds"].items())
-                + f"; peak RSS {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB",
-            }
-        )
     return rows
 
 

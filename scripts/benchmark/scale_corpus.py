@@ -26,13 +26,10 @@ from indexer.publish.publish import prepare, publish, start
 from indexer.records import Chunk, Document
 
 SHARES = (0.5, 0.1, 0.01, 0.001)  # of the documents, which a filter by metadata keeps
-BY_CHANCE, BY_SUBJECT = "share", "subject"  # names of this metadata
 REAL = 20_000  # passages embedded at most
 TOP = 10  # true neighbours kept for each query
 _PER_DOCUMENT = 10
 _BLOCK = 20_000
-_SUBJECT_FROM = 0.3  # of the order of subjects, where those that are kept begin
-_POWERS = 10  # iterations that find a principal component
 _NOISE = 0.35  # length of the noise beside a vector of length 1: a cosine of 0.94
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORDS = (6, 18)  # of a sentence that serves as a query
@@ -58,53 +55,22 @@ def read_real(source: Path, count: int, embedder: Embedder, kept: Path) -> Real:
     return Real(json.loads(texts_file.read_text(encoding="utf-8")), np.load(vectors_file))
 
 
-def blocks(
-    real: Real, count: int, places: npt.NDArray[np.int64] | None = None
-) -> Iterator[tuple[list[str], Vectors, npt.NDArray[np.int64]]]:
-    """Yield texts, vectors and the first parent of each, at most 20,000 at a time, until there are `count`.
-
-    With the places of `subject_places`, passages of one subject follow each other, as they do in documents.
-    """
+def blocks(real: Real, count: int) -> Iterator[tuple[list[str], Vectors]]:
+    """Yield texts and their vectors, at most 20,000 at a time, until there are `count`."""
     sentences = [_SENTENCE.split(text) for text in real.texts]
     for first in range(0, min(count, len(real.texts)), _BLOCK):
         last = min(first + _BLOCK, count, len(real.texts))
-        yield real.texts[first:last], real.vectors[first:last], np.arange(first, last)
+        yield real.texts[first:last], real.vectors[first:last]
     for first in range(len(real.texts), count, _BLOCK):
         size = min(_BLOCK, count - first)
         rng = np.random.default_rng(first)
         one, other = rng.integers(len(sentences), size=(2, size))
-        if places is not None:
-            one = one[np.argsort(places[one], kind="stable")]
         share = rng.uniform(0.5, 1, size).astype(np.float32)
         noise = rng.standard_normal((size, real.vectors.shape[1]), dtype=np.float32)
         mixed = share[:, None] * real.vectors[one] + (1 - share[:, None]) * real.vectors[other]
         mixed += noise * (_NOISE / np.sqrt(real.vectors.shape[1]))
         mixed /= np.linalg.norm(mixed, axis=1, keepdims=True)
-        yield [_exchange(sentences[a], sentences[b], s) for a, b, s in zip(one, other, share, strict=True)], mixed, one
-
-
-def subject_places(vectors: Vectors) -> npt.NDArray[np.int64]:
-    """Return the place of each vector in an order in which neighbours are about the same, int64 (n,).
-
-    All are divided at the median of their first principal component, and each half likewise (Boley 1998).
-    """
-    places = np.empty(len(vectors), np.int64)
-    groups = [np.arange(len(vectors))]
-    first = 0
-    while groups:
-        group = groups.pop()
-        if len(group) <= _PER_DOCUMENT:
-            places[group] = np.arange(first, first + len(group))
-            first += len(group)
-            continue
-        centred = vectors[group] - vectors[group].mean(axis=0)
-        along = centred[0]
-        for _ in range(_POWERS):
-            along = (centred @ along) @ centred
-            along /= np.linalg.norm(along)
-        order = group[np.argsort(centred @ along, kind="stable")]
-        groups += [order[len(order) // 2 :], order[: len(order) // 2]]
-    return places
+        yield [_exchange(sentences[a], sentences[b], s) for a, b, s in zip(one, other, share, strict=True)], mixed
 
 
 def _exchange(one: Sequence[str], other: Sequence[str], share: float) -> str:
@@ -152,31 +118,23 @@ def write_index(
     index: Path,
     embedder: Embedder,
     truth: Truth | None = None,
-    *,
-    kind: str = "auto",
-    by_subject: bool = False,
 ) -> dict[str, Any]:
     """Write an index of `count` passages, as a build does but for reading, cutting and embedding.
 
-    A part of the documents has each share as metadata BY_CHANCE. With `by_subject`, each document is about a subject,
-    and a part of each share's size about one, as metadata BY_SUBJECT; `truth` is then told of these shares too.
+    A part of the documents, chosen at random, has each share as metadata `share`.
 
     Returns seconds by stage, and bytes by file.
     """
     prepare(index)
     seconds = dict.fromkeys(("make", "store", "finish", "publish"), 0.0)
     rng = np.random.default_rng(7)
-    places = subject_places(real.vectors) if by_subject else None
     with writer_lock(index):
         folder = start(index)
-        writer = GenerationWriter(folder, embedder.dimension, vector_index=kind)
+        writer = GenerationWriter(folder, embedder.dimension, vector_index="auto")
         try:
             row, clock = 0, time.perf_counter()
-            for texts, vectors, parents in blocks(real, count, places):
+            for texts, vectors in blocks(real, count):
                 chosen = rng.random((-(-len(texts) // _PER_DOCUMENT), 1)) < np.array(SHARES)
-                if places is not None:
-                    subjects = places[parents[::_PER_DOCUMENT]] / len(places) - _SUBJECT_FROM
-                    chosen = np.hstack([chosen, (subjects[:, None] >= 0) & (subjects[:, None] < np.array(SHARES))])
                 if truth:
                     truth.add(row, vectors, np.repeat(chosen, _PER_DOCUMENT, axis=0)[: len(texts)].T)
                 clock = _lap(seconds, "make", clock)
@@ -209,13 +167,8 @@ def write_index(
 
 def _document(number: int, row: int, texts: Sequence[str], kept: npt.NDArray[np.bool_]) -> tuple[Document, list[Chunk]]:
     url = f"https://corpus.test/{number % 97}/{number}-{row}"
-    names = [name_of(share) for share in SHARES]
-    parts = {BY_CHANCE: kept[: len(names)], BY_SUBJECT: kept[len(names) :]}
-    metadata = {
-        part: tuple(name for name, is_kept in zip(names, keeps, strict=False) if is_kept)
-        for part, keeps in parts.items()
-        if keeps.any()
-    }
+    names = tuple(name_of(share) for share, is_kept in zip(SHARES, kept, strict=True) if is_kept)
+    metadata = {"share": names} if names else {}
     title = " ".join(texts[0].split()[:6])
     document = Document(url, "benchmark", title, (), "", None, None, "2026-01-01T00:00:00", metadata=metadata)
     chunks = [

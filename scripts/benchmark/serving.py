@@ -76,19 +76,6 @@ class Server:
         """Return resident and proportional set size of each worker process, in MB."""
         return [(_megabytes(pid, "status", "VmRSS"), _megabytes(pid, "smaps_rollup", "Pss")) for pid in self._workers()]
 
-    def workers_seconds(self) -> float:
-        """Return the processor time that all workers have used."""
-        stats = [
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split() for pid in self._workers()
-        ]
-        return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
-
-    def workers_handles(self) -> tuple[int, int]:
-        """Return how many files and threads all workers have together."""
-        folders = [Path(f"/proc/{pid}") for pid in self._workers()]
-        files, threads = ([len(list((folder / name).iterdir())) for folder in folders] for name in ("fd", "task"))
-        return sum(files), sum(threads)
-
     def _workers(self) -> list[str]:
         master = self.process.pid
         return Path(f"/proc/{master}/task/{master}/children").read_text(encoding="utf-8").split()

@@ -12,21 +12,9 @@ from typing import Any
 from benchmark import langchain_script, scale
 from benchmark.checkouts import checkouts
 from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
-from benchmark.crawling import crawl
-from benchmark.floor import floor
-from benchmark.hostile import hostile
-from benchmark.load import load
-from benchmark.memory import memory
-from benchmark.model_change import model_change
 from benchmark.overload import overload
-from benchmark.pushing import push
-from benchmark.ray_build import ray_build
-from benchmark.rendering import render
 from benchmark.report import Row
-from benchmark.repository import git
-from benchmark.rerank import rerank
 from benchmark.serving import serving
-from benchmark.soak import soak
 from benchmark.timing import interleave, ratio, summarise
 from embedder import Embeddings
 from embedder.model.spec import locate
@@ -38,7 +26,6 @@ from rag.query.retriever import Retriever
 
 BASELINE = "LangChain script"
 OURS = "Pilotlight"
-_SCALE = 10_000  # chunks from which an index is made of perturbed passages, whose vectors are known
 _WARM_ROUNDS = 25  # of all queries, before a worker's memory is read
 
 
@@ -72,9 +59,7 @@ def query(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 def index(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """Index the same chunks: embed, and write or fill the store. From 10,000 chunks on, writing alone: see `scale`."""
-    if chunks >= _SCALE:
-        return scale.index(source, chunks, repeat, work)
+    """Index the same chunks: embed, and write or fill the store."""
     ours = Embeddings()
     theirs = langchain_script.embeddings(locate(ours.config.model))
     texts = read_chunks(source, chunks, ours)
@@ -151,20 +136,8 @@ def _quiet() -> Any:
 VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its turns, its passages
     "query": (query, 40, 2000),
     "index": (index, 3, 500),
-    "rerank": (rerank, 8, 20),
     "search": (scale.search, 5, 10_000),
     "cold": (cold, 7, 10_000),
-    "load": (load, 1, 10_000),
-    "crawl": (crawl, 3, 1),
-    "ray": (ray_build, 2, 80),  # for this one, --chunks is their length in tokens
-    "floor": (floor, 5, 10_000),
-    "overload": (overload, 60, 10_000),  # for these, --repeat is seconds
-    "hostile": (hostile, 60, 10_000),
-    "soak": (soak, 1200, 2_000),
-    "model-change": (model_change, 4, 2_000),  # seconds of each measurement
-    "push": (push, 8, 10_000),  # for this one, all passages of --source
-    "git": (git, 3, 10_000),  # files
-    "render": (render, 3, 50),  # pages
-    "memory": (memory, 1, 1_000),  # files or pages, and ten times as many
+    "overload": (overload, 60, 10_000),  # --repeat is seconds
     "checkouts": (checkouts, 40, 10_000),
 }
