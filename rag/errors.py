@@ -24,7 +24,6 @@ RagError
 ├── KeysError           a file of keys, a name or a key that cannot be used
 ├── FingerprintMismatch the index was built by another model or precision: names the fields
 ├── ModelUnusable       the model cannot be loaded: says why
-├── CopyDiffers         a copy of a generation that is not what it was made from: says in what
 ├── NotPublished        a generation that was built, but did not reach its store
 ├── InsightsError       what people ask cannot be kept, read or deleted
 │   └── InsightsOff     it is not kept here (HTTP 501)
@@ -197,10 +196,6 @@ class FingerprintMismatch(RagError):
 
 class ModelUnusable(RagError):
     """The model that built an index cannot be loaded."""
-
-
-class CopyDiffers(RagError):
-    """A copy of a generation that is not what it was made from."""
 
 
 class NotPublished(RagError):

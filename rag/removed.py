@@ -59,7 +59,11 @@ COMMANDS = {
     "copy": "index --store milvus://… publishes what is built in the folder; export and import move an index",
 }
 ROUTES: dict[str, str] = {}  # paths
-FLAGS = {"every": _TIMER, "quick": "verify loads no model, so it is always quick"}  # that were no settings
+FLAGS = {  # that were no settings
+    "every": _TIMER,
+    "quick": "verify loads no model, so it is always quick",
+    "fusion": "hybrid is a weighted sum of both searches",
+}
 CREDENTIAL_KEYS = {  # of [[credentials]]
     "login": _COOKIES,
     "client_certificate": "a proxy next to the crawler, such as stunnel, shows one; or send headers, basic or bearer",

@@ -24,7 +24,7 @@ _CONTEXT.set_forkserver_preload(
         "embedder.engines.native",
         "indexer.pipeline.build",
         "indexer.sources.watch",
-        "indexer.stores.folder_store",
+        "indexer.stores.store",
         "web.wsgi",
         "milvus_lite.adapter.grpc.server",
         "torch",

@@ -85,15 +85,15 @@ def test_an_index_at_scale_is_a_whole_generation_with_filters(tmp_path):
     truth = corpus.Truth(real(3).vectors)
     built = corpus.write_index(real(), 3_000, tmp_path / "index", embedder, truth)
     generation = Generation.open(tmp_path / "index")
-    assert (generation.chunk_count, generation.document_count) == (3_000, 300)
+    assert (generation.manifest.counts.chunks, generation.manifest.counts.documents) == (3_000, 300)
     assert {"vectors.faiss", "documents.sqlite", "rows.npy"} <= built["bytes"].keys()
     counts = [
         generation.select(Filter.parse({"metadata": {"share": corpus.name_of(share)}})).count for share in corpus.SHARES
     ]
     assert 1_000 < counts[0] < 2_000
     assert 100 < counts[1] < 600
-    allowed = generation.select(Filter.parse({"metadata": {"share": "10.0%"}}))
+    only = Filter.parse({"metadata": {"share": "10.0%"}})
     for vector, everything, kept in zip(real(3).vectors, truth.rows[0], truth.rows[2], strict=True):
-        assert set(generation.search(vector, 50)[1][:10]) == set(everything)
-        assert set(generation.search(vector, 50, allowed)[1][:10]) == set(kept)
+        assert set(generation.search_vectors(vector, 50)[1][:10]) == set(everything)
+        assert set(generation.search_vectors(vector, 50, only)[1][:10]) == set(kept)
     generation.close()

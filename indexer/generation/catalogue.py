@@ -6,6 +6,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +15,14 @@ import numpy.typing as npt
 
 from indexer.generation.document_database import open_read_only
 from indexer.generation.manifest import corrupt
+from indexer.rowset import RowSet
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _AT_ONCE = 64  # documents that are read under the lock: none of them waits long for another
 _FACTS = """
-SELECT url, source, language, content_type FROM documents WHERE id IN (SELECT value FROM json_each(?))
+SELECT id, url, source, language, content_type, date FROM documents WHERE id IN (SELECT value FROM json_each(?))
 """
-_FIRST_ROWS = "SELECT url, first_row FROM documents WHERE id IN (SELECT value FROM json_each(?))"
-_DATES = "SELECT id, date FROM documents WHERE id IN (SELECT value FROM json_each(?))"
+_FIRST_ROWS = "SELECT id, first_row FROM documents WHERE id IN (SELECT value FROM json_each(?))"
 _DOCUMENTS = """
 SELECT id, url, title, source, language, date, content_type, metadata, fetched_at FROM documents
 WHERE id BETWEEN ? AND ? ORDER BY id
@@ -40,6 +41,7 @@ class DocumentFacts(NamedTuple):
     source: str
     language: str | None
     content_type: str
+    date: str | None = None  # YYYY-MM-DD
 
 
 class StoredPassage(NamedTuple):
@@ -94,40 +96,30 @@ class Catalogue:
         except sqlite3.Error as error:
             raise corrupt(path, f"is not a readable database ({error})") from error
 
-    def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
-        """Return the facts of documents, given by their number, in no order. Raises IndexCorrupt."""
-        return [DocumentFacts(*row) for row in self._rows(_FACTS, json.dumps(numbers))]
+    def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
+        """Return the facts of documents by number. Raises IndexCorrupt."""
+        return {number: DocumentFacts(*facts) for number, *facts in self._rows(_FACTS, json.dumps(numbers))}
 
-    def dates(self, numbers: Sequence[int]) -> list[str | None]:
-        """Return the date of each of these documents, YYYY-MM-DD or None. Raises IndexCorrupt."""
-        found = dict(self._rows(_DATES, json.dumps(numbers)))
-        return [found.get(number) for number in numbers]
+    def documents(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[StoredDocument]:
+        """Yield the documents with allowed rows, in the order of the index, or only the one with an id.
 
-    def find(self, wanted: str) -> StoredDocument | None:
-        """Return the document of an id, or None. Raises IndexCorrupt."""
-        for number in self._numbers(wanted):
-            [found] = self._read(number, number)
-            if found.id == wanted:
-                return found
-        return None
-
-    def facts_by_id(self, wanted: str) -> DocumentFacts | None:
-        """Return the facts of a document by its id, its passages unread, or None. Raises IndexCorrupt."""
-        found = self.facts(self._numbers(wanted))
-        return next((facts for facts in found if document_id(facts.url) == wanted), None)
-
-    def first_row(self, wanted: str) -> int | None:
-        """Return the row of the first passage of a document by its id, or None, which takes as long.
-
-        Raises IndexCorrupt.
+        Whether there is a document with an id takes as long as whether it is allowed. Raises IndexCorrupt.
         """
-        found = self._rows(_FIRST_ROWS, json.dumps(self._numbers(wanted) or [self._last]))
-        return next((row for url, row in found if document_id(url) == wanted), None)
+        numbers = self._numbers(id) or [self._last] if id is not None else range(self._last + 1)
+        for start in range(0, len(numbers), _AT_ONCE):
+            for first, last in _runs(self._allowed(numbers[start : start + _AT_ONCE], allowed)):
+                for document in self._read(first, last):
+                    if id is None or document.id == id:
+                        yield document
 
-    def __iter__(self) -> Iterator[StoredDocument]:
-        """Yield every document, in the order of the index. Raises IndexCorrupt."""
-        for first in range(0, self._last + 1, _AT_ONCE):
-            yield from self._read(first, first + _AT_ONCE - 1)
+    def _allowed(self, numbers: Sequence[int], allowed: RowSet | None) -> list[int]:
+        """Return the numbers of documents whose rows are allowed."""
+        if allowed is None:
+            return list(numbers)
+        rows = dict(self._rows(_FIRST_ROWS, json.dumps(list(numbers))))
+        there = [number for number in numbers if number in rows]
+        is_allowed = allowed.contains(np.array([rows[number] for number in there], np.int64))
+        return [number for number, is_so in zip(there, is_allowed.tolist(), strict=True) if is_so]
 
     def close(self) -> None:
         """Release the file; a read under way is waited for."""
@@ -176,3 +168,10 @@ class Catalogue:
 
 def _digest(url: str) -> bytes:
     return hashlib.sha256(url.encode("utf-8", "replace")).digest()[:16]
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of each run of consecutive ascending numbers."""
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        yield members[0], members[-1]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,16 +34,32 @@ from indexer.generation.overlap import joined
 from indexer.generation.repetition import Shares, read_shares
 from indexer.generation.rows import read_rows
 from indexer.generation.tokens import open_tokens
-from indexer.rowset import RowSet
+from indexer.rowset import ScoredRows
 
 MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
 FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
 
 
+class TermHits(NamedTuple):
+    """The chunks that match the words of a query."""
+
+    scores: npt.NDArray[np.float32]  # BM25 (n,), best first
+    rows: npt.NDArray[np.int64]  # (n,)
+    idf_sum: float  # BM25 of a passage of average length that has each word of the query once; 0 if unknown
+
+
+class RowFacts(NamedTuple):
+    """What a ranking needs to know of chunks, arrays (n,)."""
+
+    documents: npt.NDArray[np.integer]  # numbers of their documents
+    signatures: npt.NDArray[np.uint64]  # SimHashes of their texts
+    repeated: Shares  # of their texts that other pages have too, from 0 to `repetition.WHOLE`
+
+
 class Generation:
     """One immutable generation with every file open; its folder may be deleted while it is open.
 
-    `search` and `chunks` may be called from many threads at once. Open it after forking, not before.
+    Every method may be called from many threads at once. Open it after forking, not before.
     """
 
     def __init__(self, folder: Path, *, are_checked: bool = False) -> None:
@@ -55,15 +71,15 @@ class Generation:
         self._vectors = VectorReader(folder / VECTORS)
         self._lexical = LexicalReader(folder / LEXICAL, self.manifest.languages, self.manifest.analysis)
         self._documents = DocumentReader(folder / DOCUMENTS)
-        self.catalogue = Catalogue(folder / DOCUMENTS)
-        self.rows = read_rows(folder / ROWS)
+        self._catalogue = Catalogue(folder / DOCUMENTS)
+        self._rows = read_rows(folder / ROWS)
         self.select = lru_cache(FILTERS)(self._documents.select)
         counts = self.manifest.counts
         if (self._vectors.count, self._vectors.dimension) != (counts.chunks, counts.dimension):
             raise corrupt(folder / VECTORS, "its vectors do not match the manifest")
         if self._lexical.count != counts.chunks:
             raise corrupt(folder / LEXICAL, "its chunks do not match the manifest")
-        if len(self.rows) != counts.chunks:
+        if len(self._rows) != counts.chunks:
             raise corrupt(folder / ROWS, "its rows do not match the manifest")
         is_there = REPETITION in self.manifest.files
         self._repetition = read_shares(folder / REPETITION, counts.chunks) if is_there else None
@@ -94,47 +110,9 @@ class Generation:
                 name = newer
 
     @property
-    def id(self) -> str:
-        """Id of the generation; later ones sort after it."""
-        return self.manifest.id
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self._vectors.dimension
-
-    @property
-    def document_count(self) -> int:
-        """Number of documents in the generation."""
-        return self._documents.documents
-
-    @property
-    def chunk_count(self) -> int:
-        """Number of chunks in the generation."""
-        return self._documents.chunks
-
-    @property
-    def words_take_long(self) -> bool:
-        """Whether `search_words` takes longer than handing it to another thread."""
-        return self.chunk_count >= MANY_CHUNKS
-
-    def search(
-        self, vector: npt.NDArray[np.float32], k: int, allowed: RowSet | None = None
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Find the k chunks nearest to a vector; see `VectorReader.search`.
-
-        Args:
-            vector: float32 (dim,).
-            k: number of chunks, at least 1.
-            allowed: rows to choose from, as `select` returns them; None means all.
-
-        Returns:
-            Scores float32 (n,), best first, and rows int64 (n,), n = min(k, chunks).
-
-        Raises:
-            VectorError: the vector has the wrong length, or is not finite.
-        """
-        return self._vectors.search(vector, k, allowed)
+    def terms_take_long(self) -> bool:
+        """Whether `search_terms` takes longer than handing it to another thread."""
+        return self.manifest.counts.chunks >= MANY_CHUNKS
 
     def read_query(
         self,
@@ -143,69 +121,67 @@ class Generation:
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
     ) -> LexicalQuery:
-        """Read a query, as a user types it, for `search_words`; see `LexicalReader.read`."""
+        """Read a query, as a user types it, for the searches; see `LexicalReader.read`."""
         return self._lexical.read(query, synonyms, is_word, only)
 
-    def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
-        """Return the titles and headings that go on as somebody types, of documents that a filter allows.
+    def search_vectors(
+        self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
+    ) -> ScoredRows:
+        """Find the k chunks nearest to a vector.
 
-        See `LexicalReader.suggest`.
+        Args:
+            vector: float32 (dim,).
+            k: number of chunks, at least 1.
+            only: filter for the chunks' documents; None means all.
+            terms: a query, as `read_query` gives it, whose required and excluded parts narrow the search.
+
+        Returns:
+            Cosines float32 (n,), best first, and rows int64 (n,), n <= k.
+
+        Raises:
+            VectorError: the vector has the wrong length, or is not finite.
         """
-        return self._lexical.suggest(typed, most, self.select(only) if only else None)
+        allowed = self.select(only) if only else None
+        if terms is not None and terms.is_bounded:
+            within = self._lexical.within(terms.required, terms.excluded)
+            allowed = within if allowed is None else within & allowed
+        return self._vectors.search(vector, k, allowed)
 
-    def within(self, query: LexicalQuery, allowed: RowSet | None = None) -> RowSet:
-        """Return the rows, of those that `select` gave, which a query with required or excluded parts allows."""
-        found = self._lexical.within(query.required, query.excluded)
-        return found if allowed is None else found & allowed
-
-    def search_words(
-        self, query: LexicalQuery, k: int, only: Filter | None = None
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    def search_terms(self, terms: LexicalQuery, k: int, only: Filter | None = None) -> TermHits:
         """Find the k chunks that match the words of a query best; see `LexicalReader.search`.
 
         Args:
-            query: as `read_query` gives it.
+            terms: a query, as `read_query` gives it.
             k: number of chunks, at least 1.
             only: filter for the chunks' documents; None means all.
-
-        Returns:
-            BM25 scores float32 (n,), best first, and rows int64 (n,), n <= k.
         """
-        return self._lexical.search(query, k, only, self.select(only) if only else None)
+        scores, rows = self._lexical.search(terms, k, only, self.select(only) if only else None)
+        return TermHits(scores, rows, self._lexical.idf_sum(terms))
 
-    def idf_sum(self, query: LexicalQuery) -> float:
-        """Return the sum of the inverse document frequencies of a query's words; see `LexicalReader.idf_sum`."""
-        return self._lexical.idf_sum(query)
+    def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
+        """Return titles and headings for what is typed, of documents that a filter allows; see `LexicalReader`."""
+        return self._lexical.suggest(typed, most, self.select(only) if only else None)
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return stored vectors by row, float32 (n, dim); `rows` is int64 (n,)."""
         return self._vectors.vectors(rows)
 
-    def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
-        """Return document and signature by row, an array (n,) of `rows.DTYPE`; `rows` is int64 (n,)."""
-        return self.rows[rows]
+    def row_facts(self, rows: npt.NDArray[np.int64]) -> RowFacts:
+        """Return document, signature and repeated share by row; `rows` is int64 (n,)."""
+        pairs = self._rows[rows]
+        repeated = np.zeros(len(rows), np.uint8) if self._repetition is None else self._repetition[rows]
+        return RowFacts(pairs["document"], pairs["signature"], repeated)
 
     def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
         """Return whether each of these rows is of a document that a filter allows, bool (n,); `rows` is int64 (n,)."""
         return self.select(only).contains(rows)
 
-    def dates(self, rows: npt.NDArray[np.int64]) -> list[str | None]:
-        """Return the date of the document of each of these rows, YYYY-MM-DD or None; `rows` is int64 (n,)."""
-        return self.catalogue.dates(self.rows[rows]["document"].tolist())
-
-    def repetition(self, rows: npt.NDArray[np.int64]) -> Shares:
-        """Return the repeated shares of texts by row, uint8 (n,), see `indexer.generation.repetition`; 0 if unknown."""
-        return np.zeros(len(rows), np.uint8) if self._repetition is None else self._repetition[rows]
+    def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
+        """Return the facts of documents by number. Raises IndexCorrupt."""
+        return self._catalogue.facts(numbers)
 
     def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
-        """Return chunks by row, in the order of `rows`.
-
-        Args:
-            rows: int64 (n,), as `search` returns them.
-
-        Raises:
-            IndexCorrupt: a row is not in the generation.
-        """
+        """Return chunks by row, in the order of `rows`, int64 (n,). Raises IndexCorrupt if one is not there."""
         return self._documents.read(rows)
 
     def section(self, row: int) -> str:
@@ -216,33 +192,16 @@ class Generation:
         """
         return joined(self._documents.section(row), self.manifest.settings)
 
-    def facts(self, numbers: Sequence[int]) -> list[DocumentFacts]:
-        """Return the facts of documents by number, in no particular order. Raises IndexCorrupt."""
-        return self.catalogue.facts(numbers)
+    def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id.
 
-    def facts_by_id(self, id: str) -> DocumentFacts | None:
-        """Return the facts of the document with an id, or None. Raises IndexCorrupt."""
-        return self.catalogue.facts_by_id(id)
-
-    def allows(self, id: str, only: Filter) -> bool:
-        """Return whether there is a document with an id that a filter allows; as fast as where there is none.
-
-        Raises IndexCorrupt.
+        Nothing is read of a document that the filter does not allow. Raises IndexCorrupt.
         """
-        allowed, row = self.select(only), self.catalogue.first_row(id)
-        found = bool(allowed.contains(np.array([row or 0]))[0])
-        return found and row is not None
-
-    def document(self, id: str) -> dict[str, Any] | None:
-        """Return the document with an id and its passages, JSON-ready, or None. Raises IndexCorrupt."""
-        found = self.catalogue.find(id)
-        return {"generation": self.id, **found.as_dict()} if found else None
-
-    def documents(self) -> Iterator[dict[str, Any]]:
-        """Yield every document as `document` returns it. Raises IndexCorrupt."""
-        return ({"generation": self.id, **found.as_dict()} for found in self.catalogue)
+        allowed = self.select(only) if only else None
+        for found in self._catalogue.documents(allowed, id):
+            yield {"generation": self.manifest.id, **found.as_dict()}
 
     def close(self) -> None:
         """Close the files."""
         self._documents.close()
-        self.catalogue.close()
+        self._catalogue.close()

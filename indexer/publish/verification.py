@@ -111,7 +111,7 @@ def _strangers(folder: Path, manifest: Manifest) -> str:
 
 def _counts(folder: Path) -> str:
     generation = Generation(folder, are_checked=True)
-    documents, chunks = generation.document_count, generation.chunk_count
+    documents, chunks = generation.manifest.counts.documents, generation.manifest.counts.chunks
     generation.close()
     return f"{counted(documents, 'document')} and {counted(chunks, 'chunk')} in every file"
 

@@ -22,12 +22,12 @@ from indexer.generation.catalogue import document_id, is_document_id
 from rag.answer.prompt import delimited, neutralise
 from rag.client.results import Document, document_of
 from rag.insights.recorder import Recorder
+from rag.query.explain import in_words
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.passages import Searcher
 from rag.query.request import FIELDS, SearchRequest
 from rag.query.results import Answer, Hit
-from rag.query.scoring.explanation import in_words
 
 HOST = "127.0.0.1"
 HITS = 5  # unless the caller says

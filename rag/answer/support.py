@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from indexer.generation.lexical.analysis import STEMMERS, fold, is_stop_word, terms_in, words
 from rag.answer.statements import Statement
+from rag.query.hits import split_sentences
 from rag.query.results import Hit
-from rag.query.sentences import split_sentences
 
 Vectors = npt.NDArray[np.float32]
 Embed = Callable[[Sequence[str]], Vectors]  # unit vectors, float32 (n, dim)

@@ -135,11 +135,11 @@ def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[s
         return {
             "folder": str(settings.index_dir),
             "collections": list(list_collections(settings.index_dir)),
-            "generation": generation.id,
+            "generation": generation.manifest.id,
             "created_at": generation.manifest.created_at,
             "sources": {source: own_of(generation.manifest, source) for source in generation.manifest.sources},
-            "documents": generation.document_count,
-            "chunks": generation.chunk_count,
+            "documents": generation.manifest.counts.documents,
+            "chunks": generation.manifest.counts.chunks,
         }
     finally:
         generation.close()

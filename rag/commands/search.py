@@ -94,7 +94,7 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
     reranker = RerankQueue(model) if model else None
     retriever = Retriever(generation, load_embedder(settings), reranker=reranker, limits=Limits.of(settings))
     retriever.warm()  # so that the times shown are those of a server
-    found = retriever.search(SearchRequest(query, **options)).as_dict()
+    found = retriever.answer_query(SearchRequest(query, **options)).as_dict()
     return found, as_text(found)
 
 
@@ -118,7 +118,6 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
 @verb("index", "store", "embedder", "rerank", "tokens")
 @click.argument("beir_dir", type=PATH, help="folder with corpus.jsonl, queries.jsonl and qrels/test.tsv")
 @_MODE
-@click.option("--fusion", metavar="FUSION", help="how hybrid combines its two rankings: weighted (default) or rrf")
 @click.option(
     "--from-insights",
     is_flag=True,
@@ -134,7 +133,7 @@ def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: 
     return found, "\n".join(f"{name:>12}  {value}" for name, value in found.items())
 
 
-def _measure(settings: Settings, folder: Path, *, mode: str, fusion: str | None, rerank: bool) -> dict[str, Any]:
+def _measure(settings: Settings, folder: Path, *, mode: str, rerank: bool) -> dict[str, Any]:
     try:
         from rag.evaluation import evaluation
     except ModuleNotFoundError as error:
@@ -151,7 +150,6 @@ def _measure(settings: Settings, folder: Path, *, mode: str, fusion: str | None,
         dataset,
         load_embedder(settings),
         mode=mode,
-        fusion=fusion,
         tokens=settings.tokens == "yes",
         reranker=load_reranker(settings) if rerank else None,
     )
@@ -168,7 +166,7 @@ def _write_insights(settings: Settings, folder: Path, least: int) -> dict[str, A
         if not settings.store:
             published(settings)  # says that there is no such collection
         with closing(chosen_store(settings)) as store, closing(store.open(store.live_id())) as generation:
-            facts = {"collection": settings.collection, "generation": generation.id}
+            facts = {"collection": settings.collection, "generation": generation.manifest.id}
             return write_dataset(folder, judged, generation.documents(), facts)
     except (sqlite3.Error, OSError) as error:
         raise InsightsError(f"what people ask cannot be made into a dataset: {error}") from error
@@ -225,7 +223,7 @@ def _search_index(
     embedder = load_embedder(settings)
     searched = []
     with closing(chosen_store(settings)) as store:
-        live, known = store.live_id(), store.ids()
+        live, known = store.live_id(), [each.id for each in store.published()]
         sides = [dataclasses.replace(one, generation=live) if one.generation == LIVE else one for one in sides]
         for name in (side.generation for side in sides):
             if name not in known:
@@ -239,7 +237,11 @@ def _search_index(
                 queue = RerankQueue(reranker) if reranker else None
                 retriever = Retriever(generation, embedder, reranker=queue, limits=limits)
                 run = search_index(retriever, texts, judgements, side)
-                facts = {"side": side.text, "generation": generation.id, "documents": generation.document_count}
+                facts = {
+                    "side": side.text,
+                    "generation": generation.manifest.id,
+                    "documents": generation.manifest.counts.documents,
+                }
                 facts |= {"model": settings.model, "precision": plan.precision, "mode": side.mode}
                 facts["missing"] = len(missing(retriever, judgements))
             searched.append((facts, run))
@@ -264,7 +266,6 @@ def _search_corpus(side: "Side", folder: Path) -> "tuple[dict[str, Any], Run]":
         dataset,
         load_embedder(settings),
         mode=side.mode,
-        fusion=side.fusion,
         tokens=settings.tokens == "yes",
         reranker=load_reranker(settings) if side.rerank else None,
     )

@@ -54,7 +54,6 @@ def serve(settings: Settings) -> Result | None:
     plan = plans[0]
     with models.verifying(plans):
         from rag.serving import preflight
-    settings = preflight.in_one_process(settings)
     # In a process of its own: what libraries open does not survive the fork of the workers.
     check = get_context("fork").Process(target=_check, args=(preflight.check_servable, settings, plan.fingerprint))
     check.start()

@@ -21,7 +21,6 @@ from rag.evaluation.evaluation import NDCG, Run, measure
 from rag.query.options import MODES
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
-from rag.query.scoring.fusion import FUSIONS
 from rag.settings import BY_NAME, SETTINGS, Settings
 
 LIVE = "live"
@@ -33,12 +32,11 @@ _WIDEST = 60  # characters of a query
 _NEXT = re.compile(r",(?=[a-z_]+=)")  # any other comma belongs to a value
 _OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {
     "mode": (str, MODES),
-    "fusion": (str, FUSIONS),
     "rerank": (bool, ()),
 }
 _MODEL = tuple(setting.name for setting in SETTINGS if setting.group in ("embedder", "rerank"))
 _OF_INDEX = ("mode", "rerank", "boost", "synonyms", "rerank_model")
-_OF_CORPUS = ("mode", "fusion", "rerank", "tokens", *_MODEL)
+_OF_CORPUS = ("mode", "rerank", "tokens", *_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,6 @@ class Side:
     generation: str  # its id, or `LIVE`; empty: the documents of the dataset are searched
     settings: Settings
     mode: str = MODES[0]
-    fusion: str = FUSIONS[0]
     rerank: bool = False
 
 
@@ -94,7 +91,7 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
         ranked = run.setdefault(query_id, {})
         relevant = {url for url, relevance in judgements[query_id].items() if relevance > 0}
         request = SearchRequest(text, k=DEPTH, per_document=1, mode=side.mode, rerank=side.rerank)
-        for hit in retriever.search(request).hits:
+        for hit in retriever.answer_query(request).hits:
             urls = [_page(url) for url in (hit.url, *hit.duplicates)]
             ranked.setdefault(next((url for url in urls if url in relevant), urls[0]), 1 / hit.rank)
     return run
@@ -102,7 +99,8 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
 
 def missing(retriever: Retriever, judgements: Judgements) -> list[str]:
     """Return the documents that are judged relevant and that a generation does not have, in order."""
-    return [url for url in relevant(judgements) if retriever.generation.facts_by_id(document_id(url)) is None]
+    documents = retriever.generation.documents
+    return [url for url in relevant(judgements) if next(documents(id=document_id(url)), None) is None]
 
 
 def relevant(judgements: Judgements) -> list[str]:

@@ -50,7 +50,7 @@ Named = tuple[str, str]  # document, heading
 
 def sample_headings(generation: Searchable) -> list[str]:
     """Return the headings of a generation that are worth asking for, from all over it, best first."""
-    count = generation.chunk_count
+    count = generation.manifest.counts.chunks
     rows = np.unique(np.linspace(0, max(0, count - 1), min(count, SAMPLED)).astype(np.int64))
     chunks = generation.chunks(rows)
     found = [

@@ -1,7 +1,8 @@
-"""Hits of a page, fetched from a generation: the chosen candidates with their texts, in order."""
+"""The hits of a page: the texts of the chosen candidates, with what a reader must know of them."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,135 +10,190 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from indexer.generation.catalogue import document_id
+from indexer.generation.generation import RowFacts
+from indexer.generation.lexical.analysis import rules_for, terms_in, terms_of_word
 from indexer.generation.lexical.highlights import matching, sought_by, spans
-from indexer.generation.lexical.lexical_query import LexicalQuery
+from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.stores.store import Searchable
-from rag.query.closeness import JUDGED
+from rag.query.explain import BoostRule, Match, explain
+from rag.query.options import CLOSE
+from rag.query.ranking import Choice, Ranking
 from rag.query.request import SearchRequest
 from rag.query.results import Hit
-from rag.query.scoring.boosts import Boosts
-from rag.query.scoring.explanation import Match
-from rag.query.scoring.fusion import Scores
-from rag.query.scoring.ranking import Choice, Ranking, choose
-from rag.query.scoring.trace import Trace
+from rag.query.rules import Boosts
 
-_DUPLICATES_SHOWN = 10
+Vectors = npt.NDArray[np.float32]
+Span = tuple[int, int]  # characters [start, end)
+
+_DUPLICATES_SHOWN = 10  # of a hit
+_PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
+_JUDGED = 10  # of the best passages, which say whether anything is close
+_CLOSE_WITH_TERMS = 0.8  # of the cosine `close`, where the passage has most words of the query
+_MOST_TERMS = 0.6  # of the words of the query
+_SOME_TERMS = 0.34  # of the words, where there is no cosine: the search was by words alone
+_MOST_SENTENCES = 12  # of a passage
+_SHORTEST = 12  # characters of a sentence; less is a label or a number
+# An end of a line, or a full stop with what closes around it; scripts without spaces need none after it. A row of full
+# stops, as tables of contents have, is looked at once.
+_END = re.compile(r"""\n+|(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s)|[。！？｡]+[」』”）]*""")
 
 
 class Ranked(NamedTuple):
     """Candidates, and which of them are chosen."""
 
     ranking: Ranking
-    facts: npt.NDArray[np.void]  # document and signature of the candidates
+    facts: RowFacts  # of the candidates
     choice: Choice
-    per_document: int  # most hits of one document; 0 for any number
     has_more: bool  # there is another page
 
 
-class Page(NamedTuple):
-    """Which of the chosen are on a page, by place from 0, and whether with their sections."""
+def fetch_hits(
+    generation: Searchable, ranked: Ranked, request: SearchRequest, terms: LexicalQuery, *, expands: bool
+) -> tuple[list[Hit], list[Hit]]:
+    """Fetch, in one call, the best of the chosen passages and those on the page of a request.
 
-    start: int
-    stop: int
-    expands: bool
-
-
-def fetch_hits(generation: Searchable, ranked: Ranked, page: Page, words: LexicalQuery) -> tuple[list[Hit], list[Hit]]:
-    """Fetch, at once, the best of the chosen passages and those on the page.
-
-    The best, which say whether anything is close, come as bare as that takes where they are on an earlier page.
-    The terms of `words` are highlighted.
+    The best ones say whether anything is close. The words of the query are highlighted.
     """
     ranking, choice = ranked.ranking, ranked.choice
-    before = min(page.start, JUDGED)
-    places = [place for place in (*range(before), *range(page.start, page.stop)) if place < len(choice.indices)]
-    shown = choice.indices[places].tolist()
+    before, stop = min(request.offset, _JUDGED), request.offset + request.k
+    chosen = choice.indices.tolist()
+    places = [*range(min(before, len(chosen))), *range(request.offset, min(stop, len(chosen)))]
+    indices = [chosen[place] for place in places]
     folded = [
-        choice.folded.get(index, [])[:_DUPLICATES_SHOWN] if place >= page.start else []
-        for place, index in zip(places, shown, strict=True)
+        choice.folded.get(index, [])[:_DUPLICATES_SHOWN] if place >= request.offset else []
+        for index, place in zip(indices, places, strict=True)
     ]
-    also = [index for group in folded for index in group]
-    chunks = generation.chunks(ranking.rows[shown + also])
-    sections = [
-        generation.section(row) if page.expands and place >= page.start else None
-        for place, row in zip(places, ranking.rows[shown].tolist(), strict=True)
-    ]
-    addresses = iter([chunk.url for chunk in chunks[len(shown) :]])
-    dense, lexical = _listed(ranking.dense, shown), _listed(ranking.lexical, shown)
-    tokens, rerank = _listed(ranking.tokens, shown), _listed(ranking.rerank, shown)
-    scores = ranking.scores[shown].tolist()
-    documents = ranked.facts["document"][shown].tolist()
+    chunks = generation.chunks(ranking.rows[indices + [index for group in folded for index in group]])
+    rows = ranking.rows[indices].tolist()
+    urls = iter([chunk.url for chunk in chunks[len(indices) :]])
+    documents, scores = ranked.facts.documents[indices].tolist(), ranking.scores[indices].tolist()
+    parts = {name: ranking.columns[name][indices].tolist() for name in _PARTS if name in ranking.columns}
+    marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
     hits = []
-    for place, (chunk, group) in enumerate(zip(chunks, folded, strict=False)):  # the rest are duplicates
+    for number, (chunk, place) in enumerate(zip(chunks, places, strict=False)):  # the rest are duplicates
+        of_parts = dict.fromkeys(_PARTS, None) | {
+            name: None if math.isnan(values[number]) else values[number] for name, values in parts.items()
+        }
+        of_parts["lexical"] = of_parts["lexical"] or None
         hits.append(
             Hit(
-                rank=places[place] + 1,
+                rank=place + 1,
                 id=chunk.id,
                 url=chunk.url,
                 title=chunk.title,
                 section=chunk.section,
                 text=chunk.text,
-                highlights=spans(words.marked_in(chunk.language), chunk.text, chunk.language),
-                score=scores[place],
-                scores={
-                    "dense": dense[place],
-                    "lexical": lexical[place] or None,
-                    "tokens": tokens[place],
-                    "rerank": rerank[place],
-                },
+                highlights=spans(marked[chunk.language], chunk.text, chunk.language),
+                score=scores[number],
+                scores=of_parts,
                 language=chunk.language,
                 date=chunk.date,
                 content_type=chunk.content_type,
                 metadata=chunk.metadata,
-                duplicates=[next(addresses) for _ in group],
-                section_text=sections[place],
+                duplicates=[next(urls) for _ in folded[number]],
+                section_text=generation.section(rows[number]) if expands and place >= request.offset else None,
                 document=document_id(chunk.document_url),
-                more=choice.left_out.get(documents[place], 0),
+                more=choice.left_out.get(documents[number], 0),
             )
         )
-    return hits[:JUDGED], hits[before:]
+    return hits[:_JUDGED], hits[before:]
 
 
-def without_guesses(hits: Sequence[Hit], words: LexicalQuery) -> list[Hit]:
-    """Return hits in which nothing is highlighted that was only guessed, by correcting the query."""
+def is_close(words: Sequence[Terms], hits: Sequence[Hit], close: float = CLOSE) -> bool:
+    """Return whether one of the hits is close to a query, by its cosine and by how many of the query's words it has.
+
+    `words` are `LexicalQuery.asked`.
+    """
+    if any((hit.scores["dense"] or -1.0) >= close for hit in hits):
+        return True
+    for hit in hits:
+        cosine = hit.scores["dense"]
+        is_candidate = cosine is None or cosine >= _CLOSE_WITH_TERMS * close
+        if is_candidate and coverage(words, hit) >= (_SOME_TERMS if cosine is None else _MOST_TERMS):
+            return True
+    return False
+
+
+def coverage(words: Sequence[Terms], hit: Hit) -> float:
+    """Return the share of the words of a query that a hit has in its text, title or headings."""
+    if not words:
+        return 0.0
+    found = set(terms_in(f"{hit.title} {hit.section}", hit.language))
+    rules = rules_for(hit.language)
+    found.update(*(terms_of_word(hit.text[start:end], rules) for start, end in hit.highlights))
+    return sum(not found.isdisjoint(forms) for forms in words) / len(words)
+
+
+def without_guesses(hits: Sequence[Hit], terms: LexicalQuery) -> list[Hit]:
+    """Return hits in which no word is highlighted that only a correction of the query has."""
     return [
-        replace(hit, highlights=spans(words.marked_in(hit.language, guesses=False), hit.text, hit.language))
+        replace(hit, highlights=spans(terms.marked_in(hit.language, guesses=False), hit.text, hit.language))
         for hit in hits
     ]
 
 
-def explained(
-    hits: list[Hit],
+def explain_hits(
+    hits: Sequence[Hit],
     ranked: Ranked,
-    trace: Trace,
-    words: LexicalQuery,
     request: SearchRequest,
+    terms: LexicalQuery,
     generation: Searchable,
     boosts: Boosts,
 ) -> list[Hit]:
-    """Add their explanations to the hits of a page."""
+    """Return the hits of a page with their explanations."""
     ranking, choice = ranked.ranking, ranked.choice
-    shown = choice.indices[request.offset : request.offset + len(hits)].tolist()
-    documents = ranked.facts["document"][shown].tolist()
-    whys = trace.explain(ranking, choice, shown, documents, generation, boosts)
-    if request.diversity:
-        plain = choose(ranking, ranked.facts, generation.vectors, k=len(ranking.rows), per_document=ranked.per_document)
-        places = {index: place for place, index in enumerate(plain.indices.tolist(), 1)}
-        for index, why in zip(shown, whys, strict=True):
-            why["rank_before_diversity"] = places[index]
-    if request.mode != "dense":
-        sought = sought_by(request.query, words, generation.manifest.languages)
-        for hit, why in zip(hits, whys, strict=True):
-            texts = {"title": hit.title, "section": hit.section, "body": hit.text, "url": hit.url}
-            why["matches"] = [
-                Match(typed=one.typed, searched=one.searched, reason=one.reason, fields=fields)
-                for one, fields in matching(sought, texts, hit.language)
-            ]
-    return [replace(hit, explanation=why) for hit, why in zip(hits, whys, strict=True)]
+    indices = choice.indices[request.offset : request.offset + len(hits)]
+    rules = list(boosts.by_rule(generation, ranking.rows[indices])) if boosts and len(hits) else []
+    sought = [] if request.mode == "dense" else sought_by(request.query, terms, generation.manifest.languages)
+    explained = []
+    for place, (index, hit) in enumerate(zip(indices.tolist(), hits, strict=True)):
+        texts = {"title": hit.title, "section": hit.section, "body": hit.text, "url": hit.url}
+        matches = [
+            Match(typed=one.typed, searched=one.searched, reason=one.reason, fields=fields)
+            for one, fields in matching(sought, texts, hit.language)
+        ]
+        of_hit = [BoostRule(rule=rule, factor=float(of[place])) for rule, of in rules if of[place] != 1]
+        document = int(ranked.facts.documents[index])
+        explained.append(replace(hit, explanation=explain(ranking, choice, index, document, of_hit, matches)))
+    return explained
 
 
-def _listed(scores: Scores | None, shown: list[int]) -> list[float | None]:
-    """Return the scores of what is shown; None where there is none, which arrays have as NaN."""
-    if scores is None:
-        return [None] * len(shown)
-    return [None if math.isnan(score) else score for score in scores[shown].tolist()]
+def mark_sentences(hits: list[Hit], vector: Vectors, encode: Callable[[list[str]], Vectors]) -> list[Hit]:
+    """Return the hits, with the sentence nearest to a query marked in those that have no word of it."""
+    unmarked = [hit.text for hit in hits if not hit.highlights]
+    nearest = iter(nearest_sentences(vector, unmarked, encode) if unmarked else ())
+    return [hit if hit.highlights else replace(hit, sentence=next(nearest)) for hit in hits]
+
+
+def nearest_sentences(
+    query: Vectors, texts: Sequence[str], encode: Callable[[list[str]], Vectors]
+) -> list[Span | None]:
+    """Return for each text the span of the sentence nearest to a query; None where there are not two to choose from.
+
+    Args:
+        query: unit vector, float32 (dim,).
+        texts: passages.
+        encode: embeds documents as unit vectors, float32 (n, dim); called once for all passages, or not at all.
+    """
+    candidates = [
+        found if len(found) > 1 else [] for found in (split_sentences(text)[:_MOST_SENTENCES] for text in texts)
+    ]
+    sentences = [text[start:end] for text, found in zip(texts, candidates, strict=True) for start, end in found]
+    if not sentences:
+        return [None] * len(texts)
+    likeness = iter((encode(sentences) @ query).tolist())
+    return [max(found, key=lambda _: next(likeness)) if found else None for found in candidates]
+
+
+def split_sentences(text: str) -> list[Span]:
+    """Return the spans of the sentences and lines of a text, in order, without white space around them."""
+    found: list[Span] = []
+    start = 0
+    for end in [*(match.end() for match in _END.finditer(text)), len(text)]:
+        piece = text[start:end]
+        left = start + len(piece) - len(piece.lstrip())
+        right = start + len(piece.rstrip())
+        if right - left >= _SHORTEST:
+            found.append((left, right))
+        start = end
+    return found

@@ -11,8 +11,8 @@ from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `
 from indexer.errors import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
+from rag.query.explain import Explanation, in_words
 from rag.query.facets import Share
-from rag.query.scoring.explanation import Explanation, in_words
 
 Span = tuple[int, int]
 

@@ -1,6 +1,6 @@
 """The model of a process: the embedder of the settings, and the queue that all who use it share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +13,10 @@ from embedder.protocol import Embedder, Role
 from indexer.generation.manifest import Manifest, differing_fields
 from rag.errors import FingerprintMismatch, ModelMissing, ModelUnusable
 from rag.query.batcher import QueryBatcher
-from rag.query.fair_share import FairShare
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
+
+_RUN_TOKENS = 256  # some tens of milliseconds
 
 
 class Embedding(NamedTuple):
@@ -37,7 +38,6 @@ class ServedModel:
         try:
             self.embedder = load()
             self.batcher = QueryBatcher(self.embedder, on_batch=on_run)
-            self.share = FairShare(self.batcher)
             for query in WARM_QUERIES:
                 self.embedder.encode([query], role="query")
             self.embedder.encode(WARM_QUERIES, role="query")
@@ -52,12 +52,32 @@ class ServedModel:
         """Embed texts after all queries that wait. Raises ModelMissing for another model's name, or DeadlinePassed."""
         if model not in ("", self.name):
             raise ModelMissing(model, [self.name])
-        vectors = self.share.encode(texts, role)
+        vectors = np.empty((len(texts), self.embedder.dimension), np.float32)
+        for run in runs([self.batcher.bound(text) for text in texts]):
+            vectors[run] = self.batcher.encode_many(texts[run], role, later=True)
         return Embedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, with their tokens. Raises DeadlinePassed."""
-        return self.share.encode_queries(queries)
+        found: list[QueryTokens] = []
+        for run in runs([self.batcher.bound(query) for query in queries]):
+            found += self.batcher.encode_many_tokens(queries[run], later=True)
+        return found
+
+
+def runs(sizes: Sequence[int]) -> Iterator[slice]:
+    """Yield slices of texts of so many tokens each, short enough for a query that comes meanwhile to wait for.
+
+    Callers with many texts have their turn after each slice, as the queue is first come, first served.
+    """
+    start = tokens = 0
+    for place, size in enumerate(sizes):
+        if place > start and tokens + size > _RUN_TOKENS:
+            yield slice(start, place)
+            start, tokens = place, 0
+        tokens += size
+    if sizes:
+        yield slice(start, len(sizes))
 
 
 def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> None:

@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -18,10 +17,8 @@ from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnw
 from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.publish.verification import SelfCheck
-from indexer.stores.folder_store import FolderStore
-from indexer.stores.store import Searchable, Store
+from indexer.stores.store import FolderStore, Searchable, Store
 from rag import heap
-from rag.query.fair_share import Turns
 from rag.query.request import Limits
 from rag.query.retriever import Retriever
 from rag.query.served_model import ServedModel
@@ -39,14 +36,6 @@ MakeEmbedder = Callable[[Settings], Embedder]
 MakeReranker = Callable[[Settings], CrossEncoder | None]
 
 log = logging.getLogger("pilotlight")
-
-
-@dataclass(frozen=True, slots=True)
-class SharedReranker:
-    """The cross-encoder that all collections share."""
-
-    queue: RerankQueue | None  # None where none is set
-    turns: Turns  # of callers who have it read many texts
 
 
 class ServedCollection:
@@ -76,10 +65,10 @@ class ServedCollection:
             return {}
         generation = self.retriever.generation
         return {
-            "generation": generation.id,
+            "generation": generation.manifest.id,
             "created_at": generation.manifest.created_at,
-            "documents": generation.document_count,
-            "chunks": generation.chunk_count,
+            "documents": generation.manifest.counts.documents,
+            "chunks": generation.manifest.counts.chunks,
             **({"restricted": True} if generation.manifest.is_restricted else {}),
         }
 
@@ -95,7 +84,7 @@ class Follower:
         self.model: ServedModel | None = None  # once it is loaded
         self._make_embedder = make_embedder
         self._retry = 0.0  # when a model that could not be loaded is tried again
-        self.reranker: SharedReranker | None = None  # once it is loaded
+        self.reranker: RerankQueue | None = None  # once it is loaded, if one is set
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
         self.tried = False  # whether loading has come to an end, good or bad
         self._has_swapped = False
@@ -140,7 +129,7 @@ class Follower:
         """Note that a search has found damage in what served it: the next look compares all of its files."""
         served = self.collections.get(name)
         if served and served.retriever is retriever and not served.suspect:
-            log.error("collection %s: generation %s gave a damaged answer", name, retriever.generation.id)
+            log.error("collection %s: generation %s gave a damaged answer", name, retriever.generation.manifest.id)
             served.suspect = True
 
     def _ran(self, texts: int, waiting: int) -> None:
@@ -198,15 +187,14 @@ class Follower:
             served.away = True
             raise
         served.away = False
-        if served.retriever and served.retriever.generation.id == live:
+        if served.retriever and served.retriever.generation.manifest.id == live:
             served.reason, served.refused = "", None
             return
         newest = (live, _mark(store, live))
         if newest == served.refused or (self.model is None and time.monotonic() < self._retry):
             return
-        if self.reranker is None:
-            model = self._make_reranker(self._settings)
-            self.reranker = SharedReranker(None if model is None else RerankQueue(model), Turns())
+        if self.reranker is None and (reranker := self._make_reranker(self._settings)):
+            self.reranker = RerankQueue(reranker)
         try:
             self._open(name, store, served, live)
         except PilotlightError as error:
@@ -258,8 +246,9 @@ class Follower:
         try:
             model = self._loaded_model()
             limits = Limits.of(self._settings)
-            reranker = self.reranker.queue if self.reranker else None
-            retriever = Retriever(generation, model.embedder, batcher=model.batcher, reranker=reranker, limits=limits)
+            retriever = Retriever(
+                generation, model.embedder, batcher=model.batcher, reranker=self.reranker, limits=limits
+            )
             retriever.warm()
         except PilotlightError:
             generation.close()
@@ -282,8 +271,8 @@ class Follower:
             served.files = files
             self._has_swapped = True
             self._changed.notify_all()
-        generation = retriever.generation
-        log.info("serving generation %s of collection %s: %d chunks", generation.id, name, generation.chunk_count)
+        manifest = retriever.generation.manifest
+        log.info("serving generation %s of collection %s: %d chunks", manifest.id, name, manifest.counts.chunks)
 
     def _note(self, name: str, served: ServedCollection, reason: str) -> None:
         if reason != served.reason:
@@ -293,7 +282,7 @@ class Follower:
 
 def _instead(served: ServedCollection) -> str:
     retriever = served.retriever
-    return f"; meanwhile generation {retriever.generation.id} is served" if retriever else ""
+    return f"; meanwhile generation {retriever.generation.manifest.id} is served" if retriever else ""
 
 
 def _parts(generation: Searchable) -> Sequence[Generation]:

@@ -14,7 +14,6 @@ from indexer.filter import Filter
 from indexer.generation.layout import DEFAULT
 from indexer.generation.manifest import Manifest
 from indexer.sources.folder_tree import open_original
-from indexer.stores.store import Searchable
 from rag import deadline
 from rag.document_sections import Section, by_section
 from rag.errors import (
@@ -32,7 +31,7 @@ from rag.query.options import SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, Relevance, Suggestion
 from rag.query.retriever import Retriever
-from rag.query.served_model import Embedding, ServedModel
+from rag.query.served_model import Embedding, ServedModel, runs
 from rag.serving.follower import LOADING, Follower, MakeEmbedder, MakeReranker
 from rag.serving.search_outcomes import SearchOutcomes
 from rag.settings import Settings
@@ -133,7 +132,7 @@ class LiveRetriever:
         }
 
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
-        """Answer from the live generation of a collection; see `Retriever.search`.
+        """Answer from the live generation of a collection; see `Retriever.answer_query`.
 
         A query that comes while the process is starting waits: with several workers, another may already be serving,
         and would have answered.
@@ -145,7 +144,7 @@ class LiveRetriever:
             DeadlinePassed: there was not time enough.
         """
 
-        return self._ask(request.collection, lambda retriever: retriever.search(request, embedded))
+        return self._ask(request.collection, lambda retriever: retriever.answer_query(request, embedded))
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
         """Embed texts; see `ServedModel.embed`. Raises ModelMissing, NotReady or DeadlinePassed."""
@@ -156,19 +155,19 @@ class LiveRetriever:
         return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
-        """Say how well each text answers a query, behind all searches and in turn with others who ask for much.
+        """Score how well each text answers a query, after all searches that wait.
 
-        Raises RerankOff, NotReady, or DeadlinePassed, at once where it is clear that it would.
+        Raises RerankOff, NotReady or DeadlinePassed.
         """
         if not self._settings.rerank_model:
             raise RerankOff
         self._model()
-        shared = self._follower.reranker
-        if shared is None or shared.queue is None:
+        queue = self._follower.reranker
+        if queue is None:
             raise RerankOff
-        queue, rows = shared.queue, shared.queue.model.pairs(query, texts)
+        rows = queue.model.pairs(query, texts)
         sizes = [len(row) for row in rows]
-        parts = shared.turns.take(sizes, lambda start, stop: queue.score(rows[start:stop]))
+        parts = [queue.score(rows[run]) for run in runs(sizes)]
         return Relevance(np.concatenate([np.empty(0, np.float32), *parts]), sum(sizes))
 
     def document(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
@@ -176,13 +175,13 @@ class LiveRetriever:
 
         Raises DocumentMissing, and as `search` does.
         """
-        return self._one(id, collection, filter, lambda generation: generation.document(id))[0]
+        return self._document(id, collection, filter)[0]
 
     def sections(
         self, id: str, collection: str = DEFAULT, whole: str = "", filter: Filter | None = None
     ) -> tuple[dict[str, Any], list[Section]]:
         """Return a document, and its passages by heading, see `by_section`. Raises as `document` does."""
-        found, manifest = self._one(id, collection, filter, lambda generation: generation.document(id))
+        found, manifest = self._document(id, collection, filter)
         return found, list(by_section(found, manifest.settings, whole))
 
     def original(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> tuple[str, BinaryIO]:
@@ -190,10 +189,10 @@ class LiveRetriever:
 
         Raises OriginalMissing, and as `document` does.
         """
-        found, manifest = self._one(id, collection, filter, lambda generation: generation.facts_by_id(id))
+        found, manifest = self._document(id, collection, filter)
         within = manifest.settings.get("crawl", {}).get("within", {})
         try:
-            return open_original(found.url, found.source, within.get(found.source, ()))
+            return open_original(found["url"], found["source"], within.get(found["source"], ()))
         except SourceError as error:
             raise OriginalMissing(str(error)) from error
 
@@ -223,23 +222,17 @@ class LiveRetriever:
 
         def begin(retriever: Retriever) -> Iterator[dict[str, Any]]:
             generation = retriever.generation
-            only = in_force(filter, generation.manifest)
-            return _begun(
-                found for found in generation.documents() if only is None or generation.allows(found["id"], only)
-            )
+            return _begun(generation.documents(in_force(filter, generation.manifest)))
 
         return self._ask(collection, begin)
 
-    def _one(
-        self, id: str, collection: str, filter: Filter | None, read: Callable[[Searchable], Found | None]
-    ) -> tuple[Found, Manifest]:
-        """Read of a document, where a filter allows it, with the manifest. Raises as `document` does."""
+    def _document(self, id: str, collection: str, filter: Filter | None) -> tuple[dict[str, Any], Manifest]:
+        """Return a document that a filter allows, with the manifest. Raises as `document` does."""
 
-        def look(retriever: Retriever) -> tuple[Found | None, Manifest]:
+        def look(retriever: Retriever) -> tuple[dict[str, Any] | None, Manifest]:
             generation = retriever.generation
             only = in_force(filter, generation.manifest)
-            allowed = only is None or generation.allows(id, only)  # first: what may not be seen is not read
-            return read(generation) if allowed else None, generation.manifest
+            return next(generation.documents(only, id), None), generation.manifest
 
         found, manifest = self._ask(collection, look)
         if found is None:

@@ -1,6 +1,5 @@
 """Checks before a server starts: whether there is something for it to answer from."""
 
-import dataclasses
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -9,24 +8,9 @@ from embedder.errors import PilotlightError
 from indexer.errors import StoreError, StoreUnreachable
 from indexer.generation.current import current_id
 from indexer.stores.store import Store
-from rag.errors import SettingsError
 from rag.query.served_model import check_fingerprint
 from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
-
-LITE = "milvus+lite:"
-
-
-def in_one_process(settings: Settings) -> Settings:
-    """Return settings with one worker where the store is a file of Milvus Lite, which one process at a time can open.
-
-    Raises SettingsError if more are asked for.
-    """
-    if not settings.store.lower().startswith(LITE):
-        return settings
-    if settings.workers > 1:
-        raise SettingsError(f"{settings.store} can be open in one process at a time: serve it with --workers 1")
-    return dataclasses.replace(settings, workers=1)
 
 
 def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> None:

@@ -1,54 +1,43 @@
-"""Access to stores: from a path or an address, as the command line has it, to the store that is there."""
+"""Access to the stores that the settings name: folders of the index, or a name in Milvus."""
 
 import os
-import re
 from contextlib import closing
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from embedder.errors import PilotlightError
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError
 from indexer.generation.current import generation_folder
 from indexer.generation.layout import DEFAULT
-from indexer.generation.manifest import Manifest, read_manifest
 from indexer.publish.collections import list_collections
 from indexer.publish.publish import roll_back as roll_back_folder
 from indexer.publish.verification import Check, verify
-from indexer.stores.digest import digest_of
-from indexer.stores.folder_store import FolderStore
-from indexer.stores.milvus.address import SCHEMES
-from indexer.stores.store import Store
+from indexer.stores.store import FolderStore, Store
 from rag import deadline
 from rag.errors import SettingsError
 from rag.settings import Settings
 
-TOKEN = "PILOTLIGHT_MILVUS_TOKEN"  # noqa: S105 - the name of the variable that has it
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-
-
-def store_at(place: str) -> Store:
-    """Return the store at a place: the path of an index folder, or `milvus://HOST:PORT/NAME`.
-
-    Nothing is read or connected to yet. Raises StoreAddressError for an address that is none, or a missing extra.
-    """
-    if place.startswith("shards:"):
-        raise StoreAddressError(f"{place[:80]}: shards were removed: Milvus holds what outgrows a machine")
-    scheme = _SCHEME.match(place)
-    if scheme is None:
-        if not place:
-            raise StoreAddressError("empty place: give the folder of an index, or milvus://HOST:PORT/NAME")
-        return FolderStore(Path(place).expanduser())
-    if scheme[1].lower() not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise StoreAddressError(f"{scheme[0]} is not a kind of store; use a folder or {known}")
+if TYPE_CHECKING:
     from indexer.stores.milvus.milvus_store import MilvusStore
 
-    return MilvusStore.at(place, seconds=_seconds, token=os.environ.get(TOKEN, ""))
+TOKEN = "PILOTLIGHT_MILVUS_TOKEN"  # noqa: S105 - the name of the variable that has it
+
+
+def milvus_at(address: str) -> "MilvusStore":
+    """Return the store at `milvus://HOST:PORT/NAME`. Nothing is connected to yet; raises StoreAddressError."""
+    if address.lower().startswith("milvus+lite:"):
+        raise StoreAddressError("milvus+lite was removed: the index folder is the store of one machine")
+    if "://" not in address:
+        raise StoreAddressError(
+            f"{address[:80]} is no address of Milvus, such as milvus://HOST:19530/NAME; a folder is named by --index"
+        )
+    from indexer.stores.milvus.milvus_store import MilvusStore
+
+    return MilvusStore(address, seconds_left=_seconds_left, token=os.environ.get(TOKEN, ""))
 
 
 def stores_of(settings: Settings) -> dict[str, Store]:
     """Return the stores a server answers from: that of the settings, as the default collection, or all of the index."""
     if settings.store:
-        return {DEFAULT: store_at(settings.store)}
+        return {DEFAULT: milvus_at(settings.store)}
     return {name: FolderStore(folder) for name, folder in list_collections(settings.index_dir).items()}
 
 
@@ -63,7 +52,7 @@ def chosen_store(settings: Settings) -> Store:
         raise SettingsError(
             f"{settings.store} holds one collection: give --store or --collection {settings.collection}, not both"
         )
-    return store_at(settings.store)
+    return milvus_at(settings.store)
 
 
 def roll_back(store: Store, generation_id: str | None = None) -> str:
@@ -73,17 +62,16 @@ def roll_back(store: Store, generation_id: str | None = None) -> str:
     """
     if isinstance(store, FolderStore):
         return roll_back_folder(store.folder, generation_id)
-    there = store.ids()
+    ids = [each.id for each in store.published()]
     if generation_id is None:
         older = older_ids(store)
         if not older:
             raise IndexMissing(f"{store.name} has no generation older than the live one ({live_id(store) or 'none'})")
         generation_id = older[0]
-    elif generation_id not in there:
+    elif generation_id not in ids:
         raise IndexMissing(
-            f"there is no generation {generation_id!r} in {store.name}; there are: {', '.join(there) or 'none'}"
+            f"there is no generation {generation_id!r} in {store.name}; there are: {', '.join(ids) or 'none'}"
         )
-    store.open(generation_id).close()
     store.make_live(generation_id)
     return generation_id
 
@@ -98,25 +86,14 @@ def live_id(store: Store) -> str | None:
 
 def older_ids(store: Store) -> list[str]:
     """Return the ids published before the live generation, newest first; all of them where none is live."""
-    live, there = live_id(store), store.ids()
+    live, there = live_id(store), [each.id for each in store.published()]
     if live in there:
         return there[there.index(live) + 1 :]
     return [name for name in there if live is None or name < live]
 
 
-def manifest_of(store: Store, generation_id: str) -> Manifest | None:
-    """Return the manifest of a generation, None where it cannot be read; nothing else of it is looked at."""
-    try:
-        if isinstance(store, FolderStore):
-            return read_manifest(generation_folder(store.folder, generation_id))
-        with closing(store.read(generation_id)) as reading:
-            return reading.manifest
-    except PilotlightError:
-        return None
-
-
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
-    """Check a generation: of a folder as `indexer.publish.verification.verify` does, elsewhere by reading all of it.
+    """Check a generation: of a folder as `indexer.publish.verification.verify` does, of Milvus by reading all of it.
 
     Args:
         store: where it is.
@@ -124,26 +101,23 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
 
     Raises:
         IndexMissing: there is none of this id.
-        StoreError: the store cannot be asked.
+        StoreError: the store does not answer.
     """
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id))
     try:
-        with closing(store.read(generation_id)) as reading:
-            manifest, found = reading.manifest, digest_of(reading)
+        with closing(store.open(generation_id)) as generation:
+            manifest = generation.manifest
+        digest = milvus_at(store.name).check(generation_id)
     except IndexCorrupt as error:
         return [Check("content", False, str(error))]
-    kept = next(iter(manifest.files.values())).sha256  # the only one is that of the whole content
-    wrong = (
-        "" if found == kept else f"{store.name}: generation {generation_id} differs from its checksum; publish it again"
-    )
     return [
         Check("counts", True, f"{manifest.counts.documents:,} documents, {manifest.counts.chunks:,} chunks"),
-        Check("content", not wrong, wrong or f"SHA-256 {found[:12]}…"),
+        Check("content", True, f"SHA-256 {digest.sha256[:12]}…"),
     ]
 
 
-def _seconds() -> float:
+def _seconds_left() -> float:
     """Seconds that the request under way has left, infinity outside of one. Raises DeadlinePassed."""
     deadline.check()
     return deadline.remaining()

@@ -137,11 +137,11 @@ def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> li
 def write_baseline(work: Path) -> list[str]:
     """Write the baseline's index, with the passages and vectors of ours; return the passages."""
     generation = Generation.open(work / "index")
-    rows = np.arange(generation.chunk_count)
+    rows = np.arange(generation.manifest.counts.chunks)
     passages = [chunk.text for chunk in generation.chunks(rows)]
     theirs = work / "baseline"
     theirs.mkdir(exist_ok=True)
-    index = faiss.IndexFlatIP(generation.dimension)
+    index = faiss.IndexFlatIP(generation.manifest.counts.dimension)
     index.add(generation.vectors(rows))
     faiss.write_index(index, str(theirs / "vectors.faiss"))
     (theirs / "texts.json").write_text(json.dumps(passages), encoding="utf-8")

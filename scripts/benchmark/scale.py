@@ -14,7 +14,6 @@ from benchmark.serving import serving
 from benchmark.timing import interleave, summarise
 from embedder import Embeddings
 from indexer.filter import Filter
-from indexer.rowset import RowSet
 from indexer.stores.store import Searchable
 from rag.query.request import SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever
@@ -34,17 +33,17 @@ def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     retriever.warm()
     generation = retriever.generation
     kept = {share: Filter.parse({"metadata": {"share": name_of(share)}}) for share in SHARES}
-    kept = {share: only for share, only in kept.items() if generation.select(only).count}
+    kept = {share: only for share, only in kept.items() if generation.search_vectors(vectors[0], 1, only)[1].size}
     rows = _times(retriever, questions, vectors, kept, repeat)
     by_name = {row["name"]: row for row in rows}
     for share, true in zip([None, *SHARES], truth, strict=True):
         if share is None or share in kept:
-            allowed = None if share is None else generation.select(kept[share])
-            by_name["dense" + _label(share)]["recall"] = recall(generation, vectors, allowed, true)
+            only = None if share is None else kept[share]
+            by_name["dense" + _label(share)]["recall"] = recall(generation, vectors, only, true)
     for row in rows:
-        row["name"] += f", {generation.chunk_count:,} chunks"
-    rows.append(_sizes(built, generation.chunk_count))
-    rows.append(_memory(built["index"], questions, generation.chunk_count))
+        row["name"] += f", {generation.manifest.counts.chunks:,} chunks"
+    rows.append(_sizes(built, generation.manifest.counts.chunks))
+    rows.append(_memory(built["index"], questions, generation.manifest.counts.chunks))
     return rows
 
 
@@ -70,10 +69,10 @@ def _times(
     generation, ours = retriever.generation, retriever.embedder
     contestants: dict[str, Callable[[int], object]] = {
         "embed": lambda i: ours.encode([questions[i]], role="query"),
-        "dense": lambda i: generation.search(vectors[i], CANDIDATES),
-        "lexical": lambda i: generation.search_words(generation.read_query(questions[i]), CANDIDATES),
-        "whole, hybrid": lambda i: retriever.search(SearchRequest(questions[i], k=10)),
-        "whole, dense": lambda i: retriever.search(SearchRequest(questions[i], k=10, mode="dense")),
+        "dense": lambda i: generation.search_vectors(vectors[i], CANDIDATES),
+        "lexical": lambda i: generation.search_terms(generation.read_query(questions[i]), CANDIDATES),
+        "whole, hybrid": lambda i: retriever.answer_query(SearchRequest(questions[i], k=10)),
+        "whole, dense": lambda i: retriever.answer_query(SearchRequest(questions[i], k=10, mode="dense")),
     }
     for share, only in filters.items():
         contestants["dense" + _label(share)] = partial(_filtered, generation, vectors, only)
@@ -91,22 +90,22 @@ def _times(
 
 
 def _filtered(generation: Searchable, vectors: Vectors, only: Filter, i: int) -> object:
-    return generation.search(vectors[i], CANDIDATES, generation.select(only))
+    return generation.search_vectors(vectors[i], CANDIDATES, only)
 
 
 def _answered(retriever: Retriever, questions: Sequence[str], only: Filter, i: int) -> object:
-    return retriever.search(SearchRequest(questions[i], k=10, filter=only))
+    return retriever.answer_query(SearchRequest(questions[i], k=10, filter=only))
 
 
 def _label(share: float | None) -> str:
     return "" if share is None else f", filter keeps {name_of(share)}"
 
 
-def recall(generation: Searchable, vectors: Vectors, allowed: RowSet | None, truth: np.ndarray[Any, Any]) -> float:
-    """Return the share of the true neighbours among the first that are found, each of which is among `allowed`."""
+def recall(generation: Searchable, vectors: Vectors, only: Filter | None, truth: np.ndarray[Any, Any]) -> float:
+    """Return the share of the true neighbours among the first that are found, each of which a filter allows."""
     hits = wanted = 0
     for vector, true in zip(vectors, truth, strict=True):
-        found = generation.search(vector, CANDIDATES, allowed)[1][:TOP]
+        found = generation.search_vectors(vector, CANDIDATES, only)[1][:TOP]
         hits += len(set(found.tolist()) & set(true[true >= 0].tolist()))
         wanted += int((true >= 0).sum())
     return round(hits / max(1, wanted), 4)

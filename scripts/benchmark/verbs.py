@@ -50,7 +50,7 @@ def query(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     answering = interleave(
         {
             BASELINE: lambda text: store.similarity_search(text, k=10),
-            OURS: lambda text: retriever.search(SearchRequest(text, k=10)),
+            OURS: lambda text: retriever.answer_query(SearchRequest(text, k=10)),
         },
         QUERIES,
         repeat,

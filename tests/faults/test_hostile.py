@@ -234,4 +234,4 @@ def test_what_shows_only_later_is_told_then(index: Path, folder: Path, damage: C
     retriever = Retriever.open(index, DummyEmbedder())
     for mode, only in product(MODES, (None, Filter.parse({"content_type": "text/html"}))):
         with suppress(IndexCorrupt):
-            retriever.search(SearchRequest("cats eat fish", k=5, mode=mode, filter=only))
+            retriever.answer_query(SearchRequest("cats eat fish", k=5, mode=mode, filter=only))

@@ -137,7 +137,7 @@ def state(index: Path) -> State | None:
     except IndexMissing:
         return None
     with closing(generation):
-        return State(generation.id, _content(generation))
+        return State(generation.manifest.id, _content(generation))
 
 
 def content(index: Path) -> Content:
@@ -147,7 +147,7 @@ def content(index: Path) -> Content:
 
 
 def _content(generation: Generation) -> Content:
-    return tuple((chunk.id, chunk.text) for chunk in generation.chunks(np.arange(generation.chunk_count)))
+    return tuple((chunk.id, chunk.text) for chunk in generation.chunks(np.arange(generation.manifest.counts.chunks)))
 
 
 def assert_tidy(index: Path) -> None:

@@ -159,7 +159,7 @@ def test_nothing_is_found_after_a_build_or_a_crash_at_any_request(world: World) 
     assert "DEBUG:httpcore" in log
     assert re.search(r"bad: an answer that is no HTTP", log)
     generation = Generation.open(world.folder / "whole")
-    assert generation.document_count == 9
+    assert generation.manifest.counts.documents == 9
     generation.close()
     assert asked > 20
     for number in range(1, asked + 1, 5):

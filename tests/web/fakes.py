@@ -22,11 +22,11 @@ from rag.errors import (
     OriginalMissing,
     RerankOff,
 )
+from rag.query.explain import Boilerplate, Boosted, BoostRule, Explanation, Match, Part
 from rag.query.facets import count_facets
 from rag.query.filters import Filter
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, Hit, Relevance, Suggestion
-from rag.query.scoring.explanation import Boilerplate, Boosted, BoostRule, Explanation, Match, Part
 from rag.query.served_model import Embedding
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 

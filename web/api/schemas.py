@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from rag.query.explain import Explanation
 from rag.query.facets import FACETS
 from rag.query.filters import LISTS, MOST_CHARACTERS, MOST_VALUES
-from rag.query.scoring.explanation import Explanation
 from rag.settings import Settings
 from web.api.parameters import MOST_QUERIES, query_schema, search_options
 from web.api.typed_schema import define_typed

@@ -8,7 +8,6 @@ from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooMa
 
 from rag import deadline
 from rag.errors import DeadlinePassed
-from rag.query import fair_share
 from rag.settings import Settings
 from web.guards.access import network_of, role_of
 from web.guards.callers import caller
@@ -58,7 +57,6 @@ def register(app: Flask, settings: Settings) -> None:
         deadline.begin(settings.deadline)
         deadline.check()
         who = _who()
-        fair_share.caller.set(who)
         if buckets is None:
             return
         seconds = buckets.take(who)

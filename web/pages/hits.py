@@ -7,8 +7,8 @@ from typing import Any
 from flask import url_for
 from markupsafe import Markup
 
+from rag.query.explain import in_words
 from rag.query.results import Hit, is_source_code, section_within
-from rag.query.scoring.explanation import in_words
 from web.api.parameters import collection_field
 from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web
 from web.pages.refinements import PageSearch

@@ -1,21 +1,87 @@
-"""Calls of Milvus with an end to every wait, and errors that name the address and what to do."""
+"""Addresses of Milvus, and calls of it with an end to every wait.
+
+milvus://HOST:PORT/NAME    a server or cluster; ?database=NAME for one of its databases
+milvuss://HOST:PORT/NAME   the same over TLS
+
+NAME is the alias of the live generation; each generation has two collections, see `MilvusAddress.collection`.
+"""
 
 import logging
+import re
 import threading
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
 
 from indexer.errors import IndexerError, IndexMissing, StoreAddressError, StoreRefused, StoreUnreachable
-from indexer.stores.milvus.address import MilvusAddress
+from indexer.generation.manifest import is_generation_id
 
-CONNECTING = 3.0  # seconds
-ASKING = 10.0  # of one call that answers a query
-_MISSING = (100, 700, 1600)  # codes of Milvus: no such collection, index, alias
+SCHEMES = ("milvus", "milvuss")
+QUERY_SECONDS = 10.0  # of one call that answers a query
+_CONNECT_SECONDS = 3.0
+_PORT = 19530
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_FORMS = "use milvus://HOST:19530/NAME or milvuss://HOST:PORT/NAME"
+_MISSING = (100, 700, 1600)  # Milvus' codes: no such collection, index, alias
 _NOT_LOADED = 101
 _UNAUTHORISED = (1400, 1401)
 _BUSY = (2, 4, 8, 9)  # unavailable, too many requests, rate limit, quota
-# gRPC looks for a server that was away after up to two minutes, unless it is told otherwise
+# By default, gRPC waits up to two minutes before it looks again for a server that was away.
 _CHANNEL = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backoff_ms": 1000}
+
+
+@dataclass(frozen=True, slots=True)
+class MilvusAddress:
+    """The address of a store; `str` of it is fit for messages, since it never holds a secret."""
+
+    uri: str  # as the client takes it
+    name: str
+    database: str
+    shown: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read an address; raises StoreAddressError saying what is wrong with it."""
+        try:
+            parts = urlsplit(text)
+            port = parts.port or _PORT
+        except ValueError as error:
+            raise StoreAddressError(f"this is not the address of a store ({error}); {_FORMS}") from error
+        if parts.username is not None or parts.password is not None:
+            raise StoreAddressError(
+                f"the address of the store at {parts.hostname} holds credentials, which would end up in logs: "
+                "leave them out, and set PILOTLIGHT_MILVUS_TOKEN to USER:PASSWORD or to a token"
+            )
+        options = parse_qs(parts.query)
+        database = options.pop("database", [""])[-1]
+        folder, _, name = parts.path.rpartition("/")
+        if parts.scheme not in SCHEMES or parts.fragment or options or not _NAME.fullmatch(name):
+            raise StoreAddressError(
+                f"{text} names no store: {_FORMS}, where NAME is of letters, digits and _, and begins with no digit"
+            )
+        if not parts.hostname or folder:
+            raise StoreAddressError(f"{text} names no server and collection: {_FORMS}")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        return cls(f"{'https' if parts.scheme == 'milvuss' else 'http'}://{host}:{port}", name, database, text)
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def collection(self, generation_id: str) -> str:
+        """Return the collection with the passages of a generation; `records_of` names the one with its records."""
+        return f"{self.name}_{generation_id.replace('-', '_')}"
+
+    def generation_of(self, collection: str) -> str | None:
+        """Return the id of the generation whose passages a collection has, or None if it is another collection."""
+        day, mark, random = collection.removeprefix(f"{self.name}_").partition("_")
+        id = f"{day}-{random}"
+        return id if mark and is_generation_id(id) and self.collection(id) == collection else None
+
+
+def records_of(collection: str) -> str:
+    """Return the collection with the manifest of a generation and what belongs to it."""
+    return f"{collection}_records"
 
 
 class NotLoaded(StoreUnreachable):
@@ -25,36 +91,35 @@ class NotLoaded(StoreUnreachable):
 class MilvusConnection:
     """One connection, made with the first call; safe to share between threads, not to be carried over a fork."""
 
-    def __init__(self, address: MilvusAddress, token: str, seconds: Callable[[], float]) -> None:
-        """Take the address, credentials, and what says how many seconds the caller has left."""
+    def __init__(self, address: MilvusAddress, token: str, seconds_left: Callable[[], float]) -> None:
         self.address = address
         self._token = token
-        self._seconds = seconds
+        self._seconds_left = seconds_left
         self._lock = threading.Lock()
         self._client: Any = None
 
-    def call(self, method: str, *args: Any, most: float | None = ASKING, **kwargs: Any) -> Any:
+    def call(self, method: str, *args: Any, timeout: float | None = QUERY_SECONDS, **kwargs: Any) -> Any:
         """Call a method of `pymilvus.MilvusClient`.
 
         Args:
             method: its name.
             args: its arguments.
-            most: seconds that it may take, if the caller has so many left; None for as long as the server is at work.
+            timeout: seconds, if the caller has so many left; None for as long as the server is at work.
             kwargs: its arguments by name.
 
         Raises:
             StoreAddressError: the extra is not installed.
             StoreUnreachable: no answer, or not in time.
-            StoreRefused: the credentials are wrong, or the server will not do this.
+            StoreRefused: the credentials are wrong, or the server refuses the call.
             IndexMissing: there is no such collection or alias.
         """
         client = self._connected()
         from grpc import FutureTimeoutError, RpcError
         from pymilvus.exceptions import MilvusException
 
-        timeout = None if most is None else max(0.001, min(most, self._seconds()))
+        limit = None if timeout is None else max(0.001, min(timeout, self._seconds_left()))
         try:
-            return getattr(client, method)(*args, timeout=timeout, **kwargs)
+            return getattr(client, method)(*args, timeout=limit, **kwargs)
         except (MilvusException, RpcError, FutureTimeoutError) as error:
             raise self._translated(error, method) from error
 
@@ -80,21 +145,20 @@ class MilvusConnection:
             raise StoreAddressError(
                 f"{self.address} is in Milvus, whose client is not installed: pip install 'pilotlight[milvus]'"
             ) from error
-        for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they log whole tracebacks of what is raised, too
+        for name in ("pymilvus", "grpc._server"):  # they also log the traceback of what they raise
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        address = self.address
         try:
             client = MilvusClient(
-                address.uri,
+                self.address.uri,
                 token=self._token,
-                db_name=address.database,
-                timeout=max(0.001, min(CONNECTING, self._seconds())),
+                db_name=self.address.database,
+                timeout=max(0.001, min(_CONNECT_SECONDS, self._seconds_left())),
                 dedicated=True,
                 grpc_options=_CHANNEL,
             )
         except (MilvusException, RpcError, FutureTimeoutError) as error:
             raise self._translated(error, "connect") from error
-        # Otherwise it tries again until the time is over, and connects anew while all other threads wait.
+        # Otherwise it retries until the time is over, and reconnects while all other threads wait.
         client._handler._on_rpc_error = _give_up
         return client
 
@@ -102,29 +166,24 @@ class MilvusConnection:
         from grpc import RpcError, StatusCode
 
         code = error.code() if isinstance(error, RpcError) else getattr(error, "code", None)
-        if isinstance(error.__cause__, RpcError):  # connecting says no more than that it failed
+        if isinstance(error.__cause__, RpcError):  # the error of connecting has no code itself
             code = error.__cause__.code()
         details = error.details() if isinstance(error, RpcError) else getattr(error, "message", "")
-        said = " ".join(str(details or type(error).__name__).split())[:300]
+        message = " ".join(str(details or type(error).__name__).split())[:300]
         if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED, *_UNAUTHORISED):
             return StoreRefused(
-                f"{self.address} refuses the credentials ({said}): "
+                f"{self.address} refuses the credentials ({message}): "
                 "set PILOTLIGHT_MILVUS_TOKEN to USER:PASSWORD or to a token that may use it"
             )
         if code in _MISSING:
-            return IndexMissing(f"{self.address}: {said}")
+            return IndexMissing(f"{self.address}: {message}")
         if code == _NOT_LOADED:
-            return NotLoaded(f"{self.address}: {said}; try again in a moment")
-        if self.address.is_lite and method == "connect":
-            return StoreUnreachable(
-                f"{self.address} cannot be opened ({said}): is Milvus Lite installed (pip install milvus-lite), "
-                "and the file not open in another process?"
-            )
+            return NotLoaded(f"{self.address}: {message}; try again in a moment")
         if method == "connect" or code in _BUSY or not isinstance(code, int):
             return StoreUnreachable(
-                f"{self.address} does not answer in time ({said}): check the address, and that Milvus runs there"
+                f"{self.address} does not answer in time ({message}): check the address, and that Milvus runs there"
             )
-        return StoreRefused(f"{self.address} refuses to {method.replace('_', ' ')} ({said})")
+        return StoreRefused(f"{self.address} refuses to {method.replace('_', ' ')} ({message})")
 
 
 def _give_up(error: Exception) -> bool:

@@ -1,34 +1,29 @@
-"""Generations in Milvus: collections of their own each, and an alias that names the live one.
+"""Generations in Milvus: two collections each, and an alias that names the live one.
 
-A generation is complete once its manifest is written, which is last. What has none is never live, and goes with the
-next write. One process writes at a time, see `lease`.
+A generation is complete once its manifest is written, which is last, and live once the alias names it. One index folder
+publishes to a name: its writer lock keeps two of its builds apart.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
-from indexer.errors import IndexCorrupt, IndexMissing, StoreConflict, StoreRefused
+from indexer.errors import IndexCorrupt, IndexMissing, StoreRefused
 from indexer.generation.lexical.analysis import rules_for
-from indexer.generation.manifest import ANALYSIS, Counts, Manifest, corrupt, schema_version
+from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt, schema_version
 from indexer.generation.repetition import RepetitionCounter
 from indexer.publish.collections import Published
-from indexer.records import PageRecord
-from indexer.stores.digest import Digest
 from indexer.stores.milvus import schema
-from indexer.stores.milvus.address import MilvusAddress, records_of
-from indexer.stores.milvus.connection import MilvusConnection
-from indexer.stores.milvus.lease import WriterLease, writer_lease
-from indexer.stores.milvus.milvus_generation import MilvusGeneration, read_manifest, read_order
-from indexer.stores.store import ScannedDocument, check_counts
+from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
+from indexer.stores.milvus.milvus_generation import MilvusGeneration, read_manifest
+from indexer.stores.store import ScannedDocument
 
-CONTENT = "content"
-"""The one entry of `files` in the manifest of a generation here: the checksum of `indexer.stores.digest`."""
-_LOOKING = 3.0  # seconds to ask which generation is live
-_WRITING = 60.0  # of one call that takes rows, or makes or drops a collection
+CONTENT = "passages"  # the one entry of `files` in a manifest here: the checksum of `schema.digest`
+_ALIAS_SECONDS = 3.0  # to look up which generation is live
+_WRITE_SECONDS = 60.0  # of one call that takes rows, or makes or drops a collection
 _ROWS = 500  # of one call
 _CHARACTERS = 4_000_000  # of texts in one call: Milvus refuses messages of 64 MB
 
@@ -36,29 +31,25 @@ _CHARACTERS = 4_000_000  # of texts in one call: Milvus refuses messages of 64 M
 class MilvusStore:
     """A `Store` in Milvus; safe to share between threads."""
 
-    def __init__(self, milvus: MilvusConnection) -> None:
-        self._milvus = milvus
-        self._address = milvus.address
-        self.name = str(milvus.address)
-
-    @classmethod
-    def at(cls, url: str, *, token: str = "", seconds: Callable[[], float] = lambda: math.inf) -> Self:
-        """Take the address of a store; nothing is connected before the first call.
+    def __init__(self, url: str, *, token: str = "", seconds_left: Callable[[], float] = lambda: math.inf) -> None:
+        """Take the address; nothing is connected before the first call.
 
         Args:
-            url: see `indexer.stores.milvus.address`.
+            url: see `indexer.stores.milvus.connection`.
             token: USER:PASSWORD or a token.
-            seconds: says how many seconds the caller has left; asked before every call.
+            seconds_left: returns how many seconds the caller has left; called before every call.
 
         Raises:
             StoreAddressError: that is no such address.
         """
-        return cls(MilvusConnection(MilvusAddress.parse(url), token, seconds))
+        self._address = MilvusAddress.parse(url)
+        self._milvus = MilvusConnection(self._address, token, seconds_left)
+        self.name = str(self._address)
 
     def live_id(self) -> str:
         """Return the id of the live generation; one call, of three seconds at most."""
         try:
-            alias = self._milvus.call("describe_alias", self._address.name, most=_LOOKING)
+            alias = self._milvus.call("describe_alias", self._address.name, timeout=_ALIAS_SECONDS)
         except IndexMissing as error:
             raise IndexMissing(
                 f"there is no index in {self.name}; publish one with: pilotlight index --store {self.name}"
@@ -68,171 +59,128 @@ class MilvusStore:
             raise corrupt(self.name, f"names {collection}, which is no generation")
         return found
 
-    def ids(self) -> list[str]:
-        """Return the ids of the complete generations, the last one published first."""
-        return [described.id for described in self.published()]
-
     def published(self) -> list[Published]:
-        """Describe the complete generations, the last one published first; `bytes` are not known.
-
-        Several index folders may publish here, with clocks of their own, so the order is kept beside the ids.
-        """
-        try:
-            live = self.live_id()
-        except (IndexMissing, IndexCorrupt):
-            live = None
-        found = []
+        """Describe the complete generations, newest first; `bytes` are not known."""
+        live, found = self._live(), []
         for id in self._all():
             try:
                 manifest = read_manifest(self._milvus, id)
             except IndexMissing:  # it is not complete
                 continue
             except IndexCorrupt as error:
-                one = Published(id, id == live, None, None, None, None, str(error))
+                found.append(Published(id, id == live, None, None, None, None, str(error)))
             else:
                 counts = manifest.counts
-                one = Published(id, id == live, manifest.created_at, counts.documents, counts.chunks, None, "")
-            found.append((read_order(self._milvus, id), one))
-        return [one for _, one in sorted(found, key=lambda pair: (pair[0], pair[1].id), reverse=True)]
+                found.append(Published(id, id == live, manifest.created_at, counts.documents, counts.chunks, None, ""))
+        return found
 
     def open(self, generation_id: str | None = None) -> MilvusGeneration:
-        """Open a generation for searching; see `Store.open`."""
+        """Open the live generation for searching, or a given one; see `Store.open`."""
         return MilvusGeneration(self._milvus, generation_id or self.live_id())
 
-    def read(self, generation_id: str | None = None) -> MilvusGeneration:
-        """Open a generation to be copied; see `Store.read`."""
-        return self.open(generation_id)
-
-    def write(self, manifest: Manifest, entries: Iterable[ScannedDocument], pages: Iterable[PageRecord] = ()) -> None:
-        """Store a generation, which is not live yet; see `Store.write`."""
-        with writer_lease(self._milvus) as lease:
-            self._write(lease, manifest, entries, pages)
-
-    def _write(
-        self,
-        lease: WriterLease,
-        manifest: Manifest,
-        entries: Iterable[ScannedDocument],
-        pages: Iterable[PageRecord],
-    ) -> None:
+    def make_live(self, generation_id: str) -> None:
+        """Publish a complete generation: one change of the alias, before and after which every query is answered."""
+        self.open(generation_id)
+        name, collection, method = self._address.name, self._address.collection(generation_id), "alter_alias"
         try:
-            live = self.live_id()
+            self._milvus.call("describe_alias", name)
         except IndexMissing:
-            live = None
-        if manifest.id == live:
-            raise StoreConflict(f"generation {manifest.id} is live in {self.name} already; nothing was written")
-        there = [id for id in self.ids() if id != manifest.id]
-        order = 1 + max((read_order(self._milvus, id) for id in there), default=0)
-        kept = {*there, live}
-        for id in self._all():
-            if id not in kept:
-                self._drop(id)
+            method = "create_alias"
+        self._milvus.call(method, collection, name)
+
+    def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
+        """Store a generation, which is not live yet, in place of what an interrupted attempt left of it.
+
+        Everything of the manifest is kept but `files`. Raises IndexCorrupt if Milvus gives back other passages.
+        """
+        self.remove(manifest.id)
         collection = self._address.collection(manifest.id)
-        digest, repetition = Digest(), RepetitionCounter()
-        languages: Counter[str] = Counter()
+        repetition, languages = RepetitionCounter(), Counter[str]()
+
+        def counted() -> Iterator[ScannedDocument]:
+            for entry in documents:
+                languages[rules_for(entry.document.language)] += len(entry.chunks)
+                repetition.add(entry.document.title, (chunk.text for chunk in entry.chunks))
+                yield entry
+
         self._create(collection, schema.passages_schema(manifest.counts.dimension))
-        self._insert(lease, collection, self._passages(manifest, _counted(entries, languages), digest, repetition))
-        self._milvus.call("flush", collection, most=None)
-        self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), most=None)
+        digest = schema.digest(self._inserted(collection, schema.passages(counted())))
+        self._milvus.call("flush", collection, timeout=None)
+        self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), timeout=None)
         with suppress(StoreRefused):  # of Milvus Lite, which has no index of arrays and reads every row
-            self._milvus.call("create_index", collection, schema.filter_indexes(), most=None, sync=False)
-        self._milvus.call("load_collection", collection, most=None)
+            self._milvus.call("create_index", collection, schema.filter_indexes(), timeout=None, sync=False)
+        self._milvus.call("load_collection", collection, timeout=None)
         records = records_of(collection)
         self._create(records, schema.records_schema())
-        self._milvus.call("create_index", records, schema.records_indexes(), most=None, sync=False)
-        self._insert(lease, records, schema.page_records(pages))
-        self._insert(lease, records, schema.share_records(repetition.shares()))
-        self._insert(lease, records, schema.order_records(order))
+        self._milvus.call("create_index", records, schema.records_indexes(), timeout=None, sync=False)
+        for _ in self._inserted(records, schema.share_records(repetition.shares())):
+            pass
         written = replace(
             manifest,
-            files={CONTENT: digest.record()},
+            files={CONTENT: digest},
             languages=tuple(language for language, _ in languages.most_common()),
             schema_version=schema_version(restricted=manifest.is_restricted),
             analysis=ANALYSIS,
         )
-        lease.confirm()
-        self._milvus.call("insert", records, schema.manifest_records(written), most=_WRITING)  # at once, as the end
-        self._milvus.call("flush", records, most=None)
-        self._milvus.call("load_collection", records, most=None)
-
-    def make_live(self, generation_id: str) -> None:
-        """Publish a complete generation: one change of the alias, before and after which every query is answered."""
-        with writer_lease(self._milvus) as lease:
-            MilvusGeneration(self._milvus, generation_id)
-            self._switch(lease, generation_id)
-
-    def _switch(self, lease: WriterLease, generation_id: str) -> None:
-        name, collection = self._address.name, self._address.collection(generation_id)
+        self._milvus.call("insert", records, schema.manifest_records(written), timeout=_WRITE_SECONDS)  # in one call
+        self._milvus.call("flush", records, timeout=None)
+        self._milvus.call("load_collection", records, timeout=None)
         try:
-            self._milvus.call("describe_alias", name)
-            method = "alter_alias"
-        except IndexMissing:
-            method = "create_alias"
-        lease.confirm()
-        self._milvus.call(method, collection, name)
+            self.check(manifest.id)
+        except IndexCorrupt:
+            self.remove(manifest.id)
+            raise
 
-    def remove(self, generation_id: str) -> None:
-        """Remove a generation; raises StoreConflict if it is live, IndexMissing if it is not there."""
-        with writer_lease(self._milvus):
-            if generation_id not in self._all():
-                raise IndexMissing(f"there is no generation {generation_id!r} in {self.name}")
-            with suppress(IndexMissing):
-                if self.live_id() == generation_id:
-                    raise StoreConflict(f"generation {generation_id} is live in {self.name}; make another live first")
-            self._drop(generation_id)
+    def check(self, generation_id: str) -> FileRecord:
+        """Return the checksum of all passages. Raises IndexCorrupt if it, or their number, is not the manifest's."""
+        with closing(self.open(generation_id)) as generation:
+            found = schema.digest(generation.rows(schema.DIGESTED))
+            if generation.manifest.files.get(CONTENT, found) != found:
+                raise corrupt(self.name, f"has other passages in generation {generation_id} than were published")
+        return found
 
     def keep(self, most: int) -> None:
-        """Remove all but the newest generations; the live one is always kept."""
-        with writer_lease(self._milvus):
-            others = [described.id for described in self.published() if not described.live]
-            for id in others[most - 1 :]:
-                self._drop(id)
+        """Remove all but the newest generations; the live one is always kept, and what is newer than it."""
+        live = self._live()
+        older = [id for id in self._all() if live is not None and id < live]
+        for id in older[max(0, most - 1) :]:
+            self.remove(id)
+
+    def remove(self, generation_id: str) -> None:
+        """Remove what there is of a generation."""
+        if generation_id in self._all():
+            collection = self._address.collection(generation_id)
+            for name in (records_of(collection), collection):  # without its records, it is not complete any more
+                self._milvus.call("drop_collection", name, timeout=_WRITE_SECONDS)
 
     def close(self) -> None:
         """Close the connection; a later call makes another."""
         self._milvus.close()
 
+    def _live(self) -> str | None:
+        try:
+            return self.live_id()
+        except (IndexMissing, IndexCorrupt):
+            return None
+
     def _all(self) -> list[str]:
-        """Ids of all generations, whether or not they are complete, newest first."""
+        """Return the ids of all generations, complete or not, newest first."""
         names = self._milvus.call("list_collections")
         return sorted(filter(None, map(self._address.generation_of, names)), reverse=True)
 
     def _create(self, collection: str, fields: Any) -> None:
-        self._milvus.call("create_collection", collection, schema=fields, most=_WRITING)
+        self._milvus.call("create_collection", collection, schema=fields, timeout=_WRITE_SECONDS)
 
-    def _insert(self, lease: WriterLease, collection: str, rows: Iterable[dict[str, Any]]) -> None:
+    def _inserted(self, collection: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield rows, and insert them in batches."""
         batch: list[dict[str, Any]] = []
         size = 0
         for row in rows:
+            yield row
             batch.append(row)
             size += sum(len(value) for value in row.values() if isinstance(value, str))
             if len(batch) == _ROWS or size > _CHARACTERS:
-                lease.check()
-                self._milvus.call("insert", collection, batch, most=_WRITING)
+                self._milvus.call("insert", collection, batch, timeout=_WRITE_SECONDS)
                 batch, size = [], 0
         if batch:
-            self._milvus.call("insert", collection, batch, most=_WRITING)
-
-    def _passages(
-        self, manifest: Manifest, entries: Iterable[ScannedDocument], digest: Digest, repetition: RepetitionCounter
-    ) -> Iterator[dict[str, Any]]:
-        documents = chunks = 0
-        for entry in entries:
-            digest.add(entry)
-            repetition.add(entry.document.title, (chunk.text for chunk in entry.chunks))
-            yield from schema.passages(entry, documents, chunks)
-            documents += 1
-            chunks += len(entry.chunks)
-        check_counts(manifest, Counts(documents, chunks, manifest.counts.dimension), self.name)
-
-    def _drop(self, id: str) -> None:
-        collection = self._address.collection(id)
-        for name in (records_of(collection), collection):  # without its records, it is not complete any more
-            self._milvus.call("drop_collection", name, most=_WRITING)
-
-
-def _counted(entries: Iterable[ScannedDocument], languages: Counter[str]) -> Iterator[ScannedDocument]:
-    """Pass entries on, and count the passages that are stemmed by the rules of each language."""
-    for entry in entries:
-        languages[rules_for(entry.document.language)] += len(entry.chunks)
-        yield entry
+            self._milvus.call("insert", collection, batch, timeout=_WRITE_SECONDS)

@@ -1,28 +1,30 @@
 """A generation in Milvus: a collection of passages, and one of records that make it complete.
 
-docs/milvus.md explains every field. Whatever a hit needs stands with its passage, so that one call fetches it.
+All that a hit shows is stored with its passage, so that one call fetches it.
 """
 
+import hashlib
 import json
+import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from indexer.filter import terms_of
+from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm, terms_of
 from indexer.generation.catalogue import DocumentFacts, StoredDocument, StoredPassage, document_id
-from indexer.generation.document_database import StoredChunk, flat_metadata, metadata_from_flat
-from indexer.generation.manifest import Manifest
+from indexer.generation.document_database import StoredChunk, flat_metadata
+from indexer.generation.lexical.lexical_query import Clause, LexicalQuery
+from indexer.generation.lexical.lexical_writer import terms_of_chunk
+from indexer.generation.manifest import FileRecord, Manifest
 from indexer.generation.repetition import Shares
-from indexer.records import EVERYBODY, Chunk, Document, PageRecord, access_from_json
-from indexer.stores.milvus.milvus_query import number_of, words_of
 from indexer.stores.store import ScannedDocument
 
 SHOWN = ["row", "id", "url", "section", "text", "position", "about"]
-STORED = [*SHOWN, "document", "content_hash", "tokens", "signature", "vector"]
+DIGESTED = ["id", "url", "section", "text", "vector"]
 EXPLORED = 256  # nodes of HNSW that a search looks at, at least
 _HNSW_FROM = 2_000  # passages; fewer are compared one by one
 _LINKS, _BUILDING = 32, 128  # of a node in HNSW; nodes looked at when one is added
@@ -30,8 +32,11 @@ _K1, _B = 1.2, 0.75  # those of the embedded store
 _TEXT = 65_535  # bytes, the most that Milvus takes
 _PART = 60_000  # characters of a record
 SHARES = 1 << 40  # part of the first record that has shares
-ORDER = 1 << 41  # part of the record that has the place in the order of publishing
+ORDER = 1 << 41  # part of a record of older programs
 _MOST_TERMS = 4_096
+_PLAIN = re.compile(r"(?!0x)[a-z0-9]+")
+_ALL, _NONE = "row >= 0", "row < 0"  # expressions that are true of every passage, and of none
+
 _DOCUMENT = (
     "url", "source", "title", "content_hash", "etag", "last_modified", "fetched_at", "content_type", "language", "date"
 )  # fmt: skip
@@ -102,24 +107,13 @@ def filter_indexes() -> Any:
 def records_schema() -> Any:
     """Return the schema of the collection of records.
 
-    The manifest is in parts -1, -2, …, the pages in parts 0, 1, …, shares of repetition from part SHARES on,
-    and the place in the order of publishing in part ORDER.
+    The manifest is in parts -1, -2, …, and shares of repetition are in parts from SHARES up to ORDER.
     """
     from pymilvus import DataType, MilvusClient
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field("part", DataType.INT64, is_primary=True)
     schema.add_field("body", DataType.VARCHAR, max_length=_TEXT)
-    schema.add_field("unused", DataType.FLOAT_VECTOR, dim=2)  # there is no collection without a vector
-    return schema
-
-
-def lease_schema() -> Any:
-    """Return the schema of a collection that stays empty."""
-    from pymilvus import DataType, MilvusClient
-
-    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
-    schema.add_field("part", DataType.INT64, is_primary=True)
     schema.add_field("unused", DataType.FLOAT_VECTOR, dim=2)  # there is no collection without a vector
     return schema
 
@@ -133,27 +127,6 @@ def records_indexes() -> Any:
     return indexes
 
 
-def page_records(pages: Iterable[PageRecord]) -> Iterator[dict[str, Any]]:
-    """Yield pages as records."""
-    text, number = "", 0
-    for page in pages:
-        text += json.dumps(asdict(page)) + "\n"
-        while len(text) >= _PART:
-            yield _record(number, text[:_PART])
-            text, number = text[_PART:], number + 1
-    yield _record(number, text)
-
-
-def pages_in(bodies: Iterable[str]) -> Iterator[PageRecord]:
-    """Yield the pages of records, in their order. Raises ValueError, TypeError or KeyError if they are none."""
-    rest = ""
-    for body in bodies:
-        *lines, rest = (rest + body).split("\n")
-        for line in lines:
-            fields = json.loads(line)
-            yield PageRecord(**(fields | {"links": tuple(fields["links"])}))
-
-
 def share_records(shares: Shares) -> list[dict[str, Any]]:
     """Return the shares of all passages as records."""
     text = b64encode(shares.tobytes()).decode()
@@ -163,11 +136,6 @@ def share_records(shares: Shares) -> list[dict[str, Any]]:
 def shares_in(bodies: Iterable[str]) -> Shares:
     """Return the shares out of their records, in their order. Raises ValueError if they are none."""
     return np.frombuffer(b64decode("".join(bodies), validate=True), np.uint8)
-
-
-def order_records(order: int) -> list[dict[str, Any]]:
-    """Return the place of a generation in the order of publishing as a record."""
-    return [_record(ORDER, str(order))]
 
 
 def manifest_records(manifest: Manifest) -> list[dict[str, Any]]:
@@ -181,56 +149,36 @@ def manifest_in(bodies: Iterable[str]) -> bytes:
     return str(json.loads("".join(bodies))).encode("utf-8", "replace")
 
 
-def passages(entry: ScannedDocument, number: int, first_row: int) -> Iterator[dict[str, Any]]:
-    """Yield the passages of a document, of this number, as Milvus stores them."""
-    document = entry.document
-    about = {name: getattr(document, name) for name in _DOCUMENT} | {"metadata": flat_metadata(document)}
-    about |= {} if document.access == EVERYBODY else {"access": list(document.access)}
-    shared = {
-        "document": number,
-        "document_id": document_id(document.url),
-        "about": about,
-        "source": document.source,
-        "language": document.language or "",
-        "content_type": document.content_type,
-        "date": document.date or "",
-        "terms": [number_of(term) for term in terms_of(document)],
-    }
-    vectors = entry.vectors.tolist()
-    for offset, (chunk, signature) in enumerate(zip(entry.chunks, entry.signatures, strict=True)):
-        yield shared | {
-            "row": first_row + offset,
-            "id": chunk.id,
-            "position": chunk.position,
-            "url": chunk.url,
-            "section": chunk.section,
-            "text": chunk.text,
-            "content_hash": chunk.content_hash,
-            "tokens": chunk.tokens,
-            "signature": signature - (1 << 64) if signature >> 63 else signature,  # Milvus has no unsigned numbers
-            "words": words_of(chunk.title, chunk.section, chunk.text, document.language),
-            "vector": vectors[offset],
+def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
+    """Yield the passages of documents as Milvus stores them."""
+    row = 0
+    for number, (document, chunks, signatures, vectors) in enumerate(documents):
+        about = {name: getattr(document, name) for name in _DOCUMENT} | {"metadata": flat_metadata(document)}
+        shared = {
+            "document": number,
+            "document_id": document_id(document.url),
+            "about": about,
+            "source": document.source,
+            "language": document.language or "",
+            "content_type": document.content_type,
+            "date": document.date or "",
+            "terms": [number_of(term) for term in terms_of(document)],
         }
-
-
-def scanned_document(found: list[dict[str, Any]]) -> ScannedDocument:
-    """Return the document of all its passages, which have the fields STORED."""
-    about = found[0]["about"]
-    url, title = about["url"], about["title"]
-    metadata = metadata_from_flat(about["metadata"])
-    access = access_from_json(about.get("access"))
-    document = Document(sections=(), metadata=metadata, access=access, **{name: about[name] for name in _DOCUMENT})
-    chunks = [
-        Chunk(
-            document_url=url,
-            title=title,
-            embedded_text="",
-            **{name: row[name] for name in ("id", "url", "section", "text", "content_hash", "tokens", "position")},
-        )
-        for row in found
-    ]
-    vectors: npt.NDArray[np.float32] = np.array([row["vector"] for row in found], dtype=np.float32)
-    return ScannedDocument(document, chunks, [signature_of(row) for row in found], vectors)
+        for chunk, signature, vector in zip(chunks, signatures, vectors.tolist(), strict=True):
+            yield shared | {
+                "row": row,
+                "id": chunk.id,
+                "position": chunk.position,
+                "url": chunk.url,
+                "section": chunk.section,
+                "text": chunk.text,
+                "content_hash": chunk.content_hash,
+                "tokens": chunk.tokens,
+                "signature": signature - (1 << 64) if signature >> 63 else signature,  # Milvus' numbers are signed
+                "words": words_of(chunk.title, chunk.section, chunk.text, document.language),
+                "vector": vector,
+            }
+            row += 1
 
 
 def signature_of(row: Mapping[str, Any]) -> int:
@@ -271,5 +219,91 @@ def facts_of(row: Mapping[str, Any]) -> DocumentFacts:
     return DocumentFacts(*(row["about"][name] for name in DocumentFacts._fields))
 
 
+def digest(rows: Iterable[Mapping[str, Any]]) -> FileRecord:
+    """Return the checksum and size of the content of passages, which have the fields DIGESTED."""
+    sha, size = hashlib.sha256(), 0
+    for row in rows:
+        text = "\0".join(row[name] for name in DIGESTED[:-1]).encode("utf-8", "replace")
+        for block in (text, np.array(row["vector"], np.float16).tobytes()):
+            sha.update(block)
+            size += len(block)
+    return FileRecord(sha.hexdigest(), size)
+
+
 def _record(part: int, body: str) -> dict[str, Any]:
     return {"part": part, "body": body, "unused": [0.0, 0.0]}
+
+
+def words_of(title: str, section: str, text: str, language: str | None = None) -> str:
+    """Return the terms by which a chunk is found, with spaces between; what is too long for Milvus is left out."""
+    words = " ".join(map(_token, terms_of_chunk(title, section, text, language).split()))
+    return words if len(words) <= _TEXT else words[: _TEXT + 1].rpartition(" ")[0]
+
+
+def number_of(term: str) -> int:
+    """Return a number, 63 bits, in place of a term of a filter: none of its characters can mean anything to Milvus."""
+    return int.from_bytes(hashlib.sha256(term.encode("utf-8", "replace")).digest()[:8], "big") >> 1
+
+
+def expression(only: Filter) -> str:
+    """Return the expression that is true of the passages of the documents that a filter allows."""
+    return _all_of(only.conditions())
+
+
+def _all_of(conditions: Sequence[Condition]) -> str:
+    return " and ".join(map(_test, conditions)) or _ALL
+
+
+def _test(condition: Condition) -> str:
+    match condition:
+        case HasTerm(terms):
+            return f"array_contains_any(terms, [{', '.join(str(number_of(term)) for term in terms)}])"
+        case LacksTerm(term):
+            return f"not ({_test(HasTerm((term,)))})"
+        case Dated(first, last):  # which are days, checked when the filter was read
+            since = f'date >= "{first or "0000-00-00"}"'
+            return f'{since} and date <= "{last}"' if last else since
+        case AnyOf(alternatives):
+            return f"({' or '.join(f'({_all_of(each)})' for each in alternatives) or _NONE})"
+
+
+@dataclass(frozen=True, slots=True)
+class MilvusQuery:
+    """A query as Milvus is asked for it."""
+
+    text: str  # any of these words
+    phrases: tuple[tuple[str, ...], ...]  # and one reading of each of these, word after word
+    excluded: tuple[tuple[str, ...], ...]  # and no reading of any of these
+
+    @classmethod
+    def of(cls, wanted: LexicalQuery) -> "MilvusQuery":
+        """Put a query in the terms of Milvus, which has all fields of a passage in one."""
+        phrases, excluded = (tuple(map(_phrases, clauses)) for clauses in (wanted.required, wanted.excluded))
+        synonyms = (" ".join(map(_token, terms)) for readings in wanted.synonyms for terms in readings)
+        texts = (*(_token(term) for forms in wanted.words for term in forms), *synonyms, *chain(*phrases))
+        return cls(" ".join(dict.fromkeys(word for text in texts for word in text.split())), phrases, excluded)
+
+    def tests(self) -> Iterable[str]:
+        """Yield expressions that are true wherever all phrases are, and false wherever an excluded one is."""
+        for readings in self.phrases:
+            yield _either(readings)
+        for readings in self.excluded:
+            yield f"not ({_either(readings)})"
+
+    def matches(self, words: str) -> bool:
+        """Return whether what `words_of` gave holds all phrases."""
+        return all(any(f" {phrase} " in f" {words} " for phrase in readings) for readings in self.phrases)
+
+
+def _phrases(clause: Clause) -> tuple[str, ...]:
+    return tuple(" ".join(map(_token, terms)) for terms in clause.readings)
+
+
+def _either(readings: Sequence[str]) -> str:
+    """The expression that is true where all words of one of these are."""
+    tests = [" and ".join(f"text_match(words, '{word}')" for word in dict.fromkeys(one.split())) for one in readings]
+    return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"
+
+
+def _token(term: str) -> str:
+    return term if _PLAIN.fullmatch(term) else f"0x{term.encode('utf-8', 'replace').hex()}"

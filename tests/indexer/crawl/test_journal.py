@@ -77,7 +77,7 @@ def test_a_killed_crawl_is_not_begun_again(chained: Site, tmp_path: Path) -> Non
     subprocess.run(line, check=True, cwd=Path(__file__).parents[3])
     assert [path for path in chained.hits if path.startswith("/p")] == [f"/p{number}" for number in range(15, PAGES)]
     generation = Generation.open(index)
-    assert generation.document_count == PAGES
+    assert generation.manifest.counts.documents == PAGES
     assert list((index / BUILDING).iterdir()) == []
 
 

@@ -40,28 +40,28 @@ def generation(index):
 def test_every_document_once_with_all_its_passages(generation):
     documents = list(generation.documents())
     assert [document["title"] for document in documents] == [f"Page {number}" for number in range(PAGES)]
-    assert sum(len(document["passages"]) for document in documents) == generation.chunk_count
+    assert sum(len(document["passages"]) for document in documents) == generation.manifest.counts.chunks
     for document in documents:
         assert document["id"] == document_id(document["url"])
-        assert generation.document(document["id"]) == document
+        assert list(generation.documents(id=document["id"])) == [document]
     json.dumps(documents)
 
 
 @pytest.mark.parametrize("id", ["", "x", "0" * 32, "0" * 31, "-" + "0" * 31, "0x" + "0" * 30, "١" * 32])
 def test_unknown_id(generation, id):
-    assert generation.document(id) is None
-    assert generation.facts_by_id(id) is None
+    assert list(generation.documents(id=id)) == []
 
 
 def test_facts(generation):
-    facts = generation.catalogue.facts([0, 149, 9999])
-    assert sorted(fact.url.rpartition("/")[2] for fact in facts) == ["page000.md", "page149.md"]
+    facts = generation.facts([0, 149, 9999])
+    found = {number: fact.url.rpartition("/")[2] for number, fact in facts.items()}
+    assert found == {0: "page000.md", 149: "page149.md"}
 
 
 @pytest.mark.parametrize("name", ["documents.jsonl", "documents.jsonl.gz"])
 def test_export_as_json_lines(index, generation, tmp_path, name):
     file = tmp_path / name
-    assert export_documents(index, file).id == generation.id
+    assert export_documents(index, file).id == generation.manifest.id
     raw = gzip.decompress(file.read_bytes()) if name.endswith(".gz") else file.read_bytes()
     assert [json.loads(line) for line in raw.split(b"\n")[:-1]] == list(generation.documents())
 

@@ -20,7 +20,7 @@ def test_its_files_are_closed_with_it(work: Work, site: Site) -> None:
         for _ in range(3):
             generation = Generation.open(work.index)
             wanted = generation.read_query("cats slep")
-            assert len(generation.search_words(wanted, 1)[1]) == 1
+            assert len(generation.search_terms(wanted, 1).rows) == 1
             generation.close()
             del generation, wanted
         assert len(list(Path("/proc/self/fd").iterdir())) == before

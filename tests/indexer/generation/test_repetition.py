@@ -57,7 +57,7 @@ def docs(work: Work, docs: Path) -> Path:
 
 
 def repeating(generation: Generation) -> list[str]:
-    rows = np.flatnonzero(generation.repetition(np.arange(generation.chunk_count)))
+    rows = np.flatnonzero(generation.row_facts(np.arange(generation.manifest.counts.chunks)).repeated)
     return sorted(chunk.title for chunk in generation.chunks(rows))
 
 
@@ -104,7 +104,7 @@ def test_a_file_of_another_kind_is_refused(
     work: Work, docs: Path, shares: np.ndarray[tuple[int], np.dtype[np.uint8]], told: str
 ) -> None:
     work.build(str(docs))
-    folder = generation_folder(work.index, Generation.open(work.index).id)
+    folder = generation_folder(work.index, Generation.open(work.index).manifest.id)
     rewrite(folder, shares)
     with pytest.raises(IndexCorrupt, match=f"{REPETITION}: {told}"):
         Generation.open(work.index)
@@ -112,7 +112,7 @@ def test_a_file_of_another_kind_is_refused(
 
 def made_older(index: Path) -> Path:
     """Make the live generation one of a program that did not know of shares; return its folder."""
-    folder = generation_folder(index, Generation.open(index).id)
+    folder = generation_folder(index, Generation.open(index).manifest.id)
     manifest = read_manifest(folder)
     files = {name: record for name, record in manifest.files.items() if name != REPETITION}
     (folder / MANIFEST).write_bytes(replace(manifest, files=files).to_bytes())

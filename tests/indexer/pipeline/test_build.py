@@ -35,7 +35,7 @@ def run(index: Path, *sources: object, config: BuildConfig = CONFIG, full: bool 
 def best(index: Path, query: str) -> str:
     generation = Generation.open(index)
     try:
-        _, rows = generation.search(DummyEmbedder().encode([query], role="query")[0], 1)
+        _, rows = generation.search_vectors(DummyEmbedder().encode([query], role="query")[0], 1)
         return generation.chunks(rows)[0].text
     finally:
         generation.close()
@@ -52,7 +52,11 @@ def test_a_folder_becomes_a_searchable_generation(tmp_path: Path, docs: Path) ->
     assert best(index, "what do they eat? fish?").startswith("They eat fish.")
     generation = Generation.open(index)
     manifest = generation.manifest
-    assert (generation.id, generation.document_count, generation.chunk_count) == (report.generation, 3, 5)
+    assert (generation.manifest.id, generation.manifest.counts.documents, generation.manifest.counts.chunks) == (
+        report.generation,
+        3,
+        5,
+    )
     assert manifest.fingerprint == DummyEmbedder().fingerprint
     assert manifest.sources == [str(docs)]
     assert manifest.settings["chunk"] == {"tokens": 200, "overlap": 0}
@@ -106,7 +110,7 @@ def test_two_builds_of_the_same_site_are_the_same(tmp_path: Path, site: Site) ->
     for name in ("a", "b"):
         run(tmp_path / name, site.url)
         generation = Generation.open(tmp_path / name)
-        chunks = generation.chunks(range(generation.chunk_count))  # type: ignore[arg-type]
+        chunks = generation.chunks(range(generation.manifest.counts.chunks))  # type: ignore[arg-type]
         ids.append([(chunk.id, chunk.url) for chunk in chunks])
         generation.close()
     assert ids[0] == ids[1]
@@ -124,7 +128,7 @@ def test_long_documents_are_embedded_in_groups_and_rows_stay_in_step(tmp_path: P
     generation = Generation.open(tmp_path / "index")
     for row in (0, 255, 256, 257, report.chunks - 1):
         chunk = generation.chunks([row])[0]  # type: ignore[arg-type]
-        _, rows = generation.search(embedder.encode([f"{chunk.title}\n\n{chunk.text}"])[0], 1)
+        _, rows = generation.search_vectors(embedder.encode([f"{chunk.title}\n\n{chunk.text}"])[0], 1)
         assert rows.tolist() == [row]
     generation.close()
 
@@ -200,8 +204,8 @@ def test_an_open_generation_survives_its_removal(tmp_path: Path, docs: Path) -> 
     generation = Generation.open(index)
     for _ in range(3):
         run(index, docs, full=True)
-    assert not (index / "generations" / generation.id).exists()
-    _, rows = generation.search(DummyEmbedder().encode(["fish"])[0], 5)
+    assert not (index / "generations" / generation.manifest.id).exists()
+    _, rows = generation.search_vectors(DummyEmbedder().encode(["fish"])[0], 5)
     assert len(generation.chunks(rows)) == 5
     generation.close()
 
@@ -210,7 +214,7 @@ def test_a_given_generation_can_be_opened(tmp_path: Path, docs: Path) -> None:
     first = run(tmp_path / "index", docs).generation
     run(tmp_path / "index", docs, full=True)
     generation = Generation.open(tmp_path / "index", first)
-    assert generation.id == first
+    assert generation.manifest.id == first
     generation.close()
     for name in ("../../etc", "20260101T000000-000000", ""):
         with pytest.raises(IndexMissing, match="there is no generation"):

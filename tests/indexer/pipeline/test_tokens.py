@@ -16,7 +16,6 @@ from indexer.pipeline.progress import Progress
 from indexer.pipeline.removal import remove_sources
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.verification import problems_of, verify
-from indexer.stores.folder_store import FolderStore
 from tests.dummy import DummyEmbedder
 
 
@@ -47,7 +46,7 @@ class Kept:
         """The signs of the live generation, by the text of the passage; each is as the embedder makes it."""
         assert problems_of(verify(self.folder)) == []
         generation = Generation.open(self.index)
-        rows = np.arange(generation.chunk_count)
+        rows = np.arange(generation.manifest.counts.chunks)
         texts = [chunk.text for chunk in generation.chunks(rows)]
         assert generation.tokens is not None
         found = {text: generation.tokens.read(rows[i : i + 1])[0].tobytes() for i, text in enumerate(texts)}
@@ -98,9 +97,4 @@ def test_archives_and_copies_have_them(kept: Kept, tmp_path: Path) -> None:
     export_archive(kept.index, tmp_path / "archive.tar")
     kept.index = tmp_path / "imported"
     import_archive(kept.index, tmp_path / "archive.tar", keep_generations=2)
-    assert kept.tokens() == before
-    reading, target = FolderStore(kept.index).read(), FolderStore(tmp_path / "copy")
-    target.write(reading.manifest, reading.entries(), reading.pages())
-    target.make_live(reading.manifest.id)
-    kept.index = target.folder
     assert kept.tokens() == before

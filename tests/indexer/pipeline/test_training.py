@@ -34,9 +34,9 @@ def test_training_is_taken_over_until_much_has_changed(tmp_path: Path, monkeypat
         config = BuildConfig(vector_index="pq", full=full)
         build([str(folder)], index, embedder, config, progress=quiet())
         with closing(Generation.open(index)) as generation:
-            for row in (0, generation.chunk_count - 1):  # an old one and the newest
+            for row in (0, generation.manifest.counts.chunks - 1):  # an old one and the newest
                 [vector] = generation.vectors(np.array([row]))
-                assert row in generation.search(vector, 5)[1]
+                assert row in generation.search_vectors(vector, 5)[1]
             found: dict[str, int] = generation.manifest.settings["trained"]
             return found
 

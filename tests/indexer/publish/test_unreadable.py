@@ -139,6 +139,6 @@ def test_signatures_are_carried_over(index: Path, docs: Path, monkeypatch: pytes
     name = rebuild(index, docs)
     assert len(signed) == 1, "only of the new passage"
     monkeypatch.undo()
-    rows = Generation(index / "generations" / name).rows
+    rows = Generation(index / "generations" / name)._rows
     assert len(rows) == before + 1
     assert (rows["signature"] == 7).sum() == 1

@@ -64,7 +64,7 @@ class Found:
     def __init__(self, *hits):
         self.hits = hits
 
-    def search(self, request):
+    def answer_query(self, request):
         assert (request.per_document, request.k, request.mode) == (1, 100, "dense")
         hits = [make_hit(rank, url=url, duplicates=more) for rank, (url, *more) in enumerate(self.hits, start=1)]
         return Answer(request.query, hits, {}, "g")
@@ -90,8 +90,8 @@ def test_a_side_is_a_generation_or_settings():
     side = read_side(f"{ID},mode=dense,boost=source=a,b*2;age=30*2", SETTINGS, "B")
     assert (side.generation, side.mode) == (ID, "dense")
     assert side.settings.boost == "source=a,b*2;age=30*2"
-    side = read_side("model=/models/e5,query_prompt=query: ,fusion=rrf,tokens=yes", SETTINGS, "A")
-    assert (side.generation, side.fusion) == ("", "rrf")
+    side = read_side("model=/models/e5,query_prompt=query: ,mode=dense,tokens=yes", SETTINGS, "A")
+    assert (side.generation, side.mode) == ("", "dense")
     assert (side.settings.model, side.settings.query_prompt, side.settings.tokens) == ("/models/e5", "query: ", "yes")
 
 
@@ -102,7 +102,6 @@ def test_a_side_is_a_generation_or_settings():
         ("lively", "not 'lively'"),
         ("live,precision=int8", "A cannot have 'precision'; it can have mode, rerank, boost"),
         ("precision=int9", "precision in A must be one of"),
-        ("mode=dense,fusion=x", "fusion in A must be one of weighted, rrf"),
         ("rerank=perhaps", "rerank in A must be a yes-or-no"),
         ("live,rerank=yes", "set --rerank-model"),
     ],

@@ -40,10 +40,9 @@ def test_lexical_needs_no_vectors(folder):
     assert embedder.encoded == 0
 
 
-@pytest.mark.parametrize("fusion", ["weighted", "rrf"])
-def test_hybrid(folder, fusion):
-    scores = evaluate(read_dataset(folder), DummyEmbedder(), mode="hybrid", fusion=fusion)
-    assert (scores["mode"], scores["fusion"], scores["queries"]) == ("hybrid", fusion, 2)
+def test_hybrid(folder):
+    scores = evaluate(read_dataset(folder), DummyEmbedder())
+    assert (scores["mode"], scores["queries"]) == ("hybrid", 2)
     assert (scores["mrr@10"], scores["recall@100"]) == (0.75, 1.0)  # d0 is second for q2: it is found by meaning
 
 
@@ -54,15 +53,9 @@ def test_tokens(folder, mode, says):
     assert scores["mrr@10"] >= 0.5
 
 
-def test_the_default_is_what_serves(folder):
-    scores = evaluate(read_dataset(folder), DummyEmbedder())
-    assert (scores["mode"], scores["fusion"]) == ("hybrid", "weighted")
-
-
-@pytest.mark.parametrize("named", ["mode", "fusion"])
-def test_unknown_names(folder, named):
-    with pytest.raises(QueryError, match=f"{named} must be one of"):
-        evaluate(read_dataset(folder), DummyEmbedder(), **{named: "guess"})
+def test_an_unknown_mode(folder):
+    with pytest.raises(QueryError, match="mode must be one of"):
+        evaluate(read_dataset(folder), DummyEmbedder(), mode="guess")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ def retriever(tmp_path_factory: pytest.TempPathFactory) -> Retriever:
 
 
 def found(retriever: Retriever, fields: dict[str, Any], mode: str) -> set[int]:
-    answer = retriever.search(SearchRequest("cats", k=100, mode=mode, filter=Filter.parse(fields), per_document=0))
+    answer = retriever.answer_query(
+        SearchRequest("cats", k=100, mode=mode, filter=Filter.parse(fields), per_document=0)
+    )
     return {int(Path(hit.url.partition("#")[0]).stem) for hit in answer.hits}
 
 
@@ -60,7 +62,7 @@ def test_every_mode_finds_the_same(retriever: Retriever, mode: str) -> None:
 
 
 def test_hits_carry_what_was_filtered_by(retriever: Retriever) -> None:
-    [hit, *_] = retriever.search(
+    [hit, *_] = retriever.answer_query(
         SearchRequest("cats", filter=Filter.parse({"language": "de", "date": {"from": "2024-01-01"}}))
     ).hits
     assert (hit.language, hit.date, hit.content_type) == ("de", "2024-06-30", "text/markdown")

@@ -30,7 +30,7 @@ def retriever(site):
 def test_pages_make_up_the_whole(retriever, options):
     hits, offset, pages = [], 0, 0
     while offset is not None and pages < 12:
-        page = retriever.search(SearchRequest("vacuum alpha beta", k=20, offset=offset, **options))
+        page = retriever.answer_query(SearchRequest("vacuum alpha beta", k=20, offset=offset, **options))
         assert [hit.rank for hit in page.hits] == list(range(offset + 1, offset + 1 + len(page.hits)))
         assert page.next in (offset + 20, None)
         hits += page.hits
@@ -42,18 +42,18 @@ def test_pages_make_up_the_whole(retriever, options):
 
 
 def test_the_last_page_says_so(retriever):
-    page = retriever.search(SearchRequest("vacuum", k=100, offset=200, filter=None))
+    page = retriever.answer_query(SearchRequest("vacuum", k=100, offset=200, filter=None))
     while page.next is not None:
-        page = retriever.search(SearchRequest("vacuum", k=100, offset=page.next))
+        page = retriever.answer_query(SearchRequest("vacuum", k=100, offset=page.next))
     assert len(page.hits) < 100
-    assert retriever.search(SearchRequest("vacuum", k=10, offset=FURTHEST)).hits == []
-    assert retriever.search(SearchRequest("zebra", mode="lexical")).next is None
+    assert retriever.answer_query(SearchRequest("vacuum", k=10, offset=FURTHEST)).hits == []
+    assert retriever.answer_query(SearchRequest("zebra", mode="lexical")).next is None
 
 
 @pytest.mark.parametrize("offset", [-1, FURTHEST + 1, True, "1", 1.0])
 def test_bad_offset(retriever, offset):
     with pytest.raises(QueryError, match="offset must be a whole number from 0 to 1000"):
-        retriever.search(SearchRequest("vacuum", offset=offset))
+        retriever.answer_query(SearchRequest("vacuum", offset=offset))
 
 
 @pytest.mark.parametrize("offset", [0, 5, 40])
@@ -62,11 +62,11 @@ def test_a_page_is_fetched_at_once_and_judged_by_the_best_of_all(retriever, monk
     chunks, section = retriever.generation.chunks, retriever.generation.section
     monkeypatch.setattr(retriever.generation, "chunks", lambda rows: fetched.append(len(rows)) or chunks(rows))
     monkeypatch.setattr(retriever.generation, "section", lambda row: expanded.append(row) or section(row))
-    best = retriever.search(SearchRequest("vacuum alpha beta", k=60, expand="section")).hits
+    best = retriever.answer_query(SearchRequest("vacuum alpha beta", k=60, expand="section")).hits
     fetched.clear(), expanded.clear()
     judged = []
     monkeypatch.setattr("rag.query.retriever.is_close", lambda query, hits, close: judged.extend(hits) or True)
-    page = retriever.search(SearchRequest("vacuum alpha beta", k=20, offset=offset, expand="section"))
+    page = retriever.answer_query(SearchRequest("vacuum alpha beta", k=20, offset=offset, expand="section"))
     assert len(fetched) == 1
     assert len(expanded) == len(page.hits) == 20
     assert [hit.id for hit in page.hits] == [hit.id for hit in best[offset : offset + 20]]
@@ -75,9 +75,9 @@ def test_a_page_is_fetched_at_once_and_judged_by_the_best_of_all(retriever, monk
 
 
 def test_facets_count_documents(retriever):
-    assert retriever.search(SearchRequest("vacuum")).facets is None
-    first = retriever.search(SearchRequest("vacuum alpha", k=5, facets=True)).facets
-    assert first == retriever.search(SearchRequest("vacuum alpha", k=5, offset=5, facets=True)).facets
+    assert retriever.answer_query(SearchRequest("vacuum")).facets is None
+    first = retriever.answer_query(SearchRequest("vacuum alpha", k=5, facets=True)).facets
+    assert first == retriever.answer_query(SearchRequest("vacuum alpha", k=5, offset=5, facets=True)).facets
     [source] = first["source"]
     assert 50 < source["count"] <= 200
     assert {share["value"] for share in first["content_type"]} <= {"text/plain", "text/markdown"}
@@ -87,15 +87,17 @@ def test_sentences_are_told_where_no_word_matches(site):
     (site.source / "birds.md").write_text("# Birds\n\nSparrows sing at dawn. Owls hunt at night.\n", encoding="utf-8")
     site.build()
     retriever = Retriever.open(site.index, DummyEmbedder())
-    hits = retriever.search(SearchRequest("owls", k=4, sentences=True)).hits
+    hits = retriever.answer_query(SearchRequest("owls", k=4, sentences=True)).hits
     assert hits[0].highlights
     assert hits[0].sentence is None
     vector = retriever.embed(["owls hunt"], "query")[0]
     hit = next(
-        hit for hit in retriever.search(SearchRequest("zebra", k=4, sentences=True), vector).hits if "Owls" in hit.text
+        hit
+        for hit in retriever.answer_query(SearchRequest("zebra", k=4, sentences=True), vector).hits
+        if "Owls" in hit.text
     )
     assert hit.text[slice(*hit.sentence)] == "Owls hunt at night."
-    assert all(hit.sentence is None for hit in retriever.search(SearchRequest("zebra", k=4)).hits)
+    assert all(hit.sentence is None for hit in retriever.answer_query(SearchRequest("zebra", k=4)).hits)
 
 
 @pytest.mark.parametrize(("query", "embedded"), [("owls", 0), ("birds", 1 + 2)])
@@ -104,7 +106,7 @@ def test_a_search_by_words_embeds_only_where_a_hit_has_nothing_to_mark(site, que
     (site.source / "birds.md").write_text(text, encoding="utf-8")
     site.build()
     retriever = Retriever.open(site.index, DummyEmbedder())
-    answer = retriever.search(SearchRequest(query, mode="lexical", sentences=True))
+    answer = retriever.answer_query(SearchRequest(query, mode="lexical", sentences=True))
     [hit] = answer.hits
     assert bool(hit.highlights) is (embedded == 0)
     assert (hit.sentence is None) is (embedded == 0)
@@ -115,7 +117,7 @@ def test_a_search_by_words_embeds_only_where_a_hit_has_nothing_to_mark(site, que
 def test_a_vector_spares_the_model(retriever):
     vector = retriever.embed(["vacuum alpha"], "query")[0]
     before = retriever.embedder.encoded
-    answer = retriever.search(SearchRequest("vacuum alpha"), vector)
+    answer = retriever.answer_query(SearchRequest("vacuum alpha"), vector)
     assert retriever.embedder.encoded == before
-    assert answer.hits == retriever.search(SearchRequest("vacuum alpha")).hits
+    assert answer.hits == retriever.answer_query(SearchRequest("vacuum alpha")).hits
     assert answer.took_ms["embed"] == 0

@@ -22,7 +22,7 @@ def retriever(site):
 
 
 def test_the_right_passage_is_first(retriever):
-    answer = retriever.search(SearchRequest("partial index of a table", k=2))
+    answer = retriever.answer_query(SearchRequest("partial index of a table", k=2))
     assert [hit.rank for hit in answer.hits] == [1, 2]
     best = answer.hits[0]
     assert best.title == "Partial indexes"
@@ -32,33 +32,33 @@ def test_the_right_passage_is_first(retriever):
     assert best.scores["dense"] > answer.hits[1].scores["dense"]
     assert best.scores["lexical"] > 0
     assert answer.hits[1].scores["lexical"] is None
-    assert answer.generation == retriever.generation.id
+    assert answer.generation == retriever.generation.manifest.id
 
 
 def test_every_stage_is_timed(retriever):
-    took = retriever.search(SearchRequest("vacuum")).took_ms
+    took = retriever.answer_query(SearchRequest("vacuum")).took_ms
     assert list(took) == ["embed", "dense", "lexical", "fuse", "rerank", "sentences", "total"]
     assert took["total"] >= took["embed"] + took["dense"] - 0.002
 
 
 @pytest.mark.parametrize("takes_long", [False, True])
 def test_words_are_searched_apart_only_where_that_takes_long(retriever, monkeypatch, takes_long):
-    monkeypatch.setattr(type(retriever.generation), "words_take_long", takes_long)
+    monkeypatch.setattr(type(retriever.generation), "terms_take_long", takes_long)
     threads = []
-    search_words = retriever.generation.search_words
+    search_terms = retriever.generation.search_terms
 
     def spy(*args):
         threads.append(threading.current_thread())
-        return search_words(*args)
+        return search_terms(*args)
 
-    wanted = retriever.search(SearchRequest("partial index of a table")).hits
-    monkeypatch.setattr(retriever.generation, "search_words", spy)
-    assert retriever.search(SearchRequest("partial index of a table")).hits == wanted
+    wanted = retriever.answer_query(SearchRequest("partial index of a table")).hits
+    monkeypatch.setattr(retriever.generation, "search_terms", spy)
+    assert retriever.answer_query(SearchRequest("partial index of a table")).hits == wanted
     assert [thread is not threading.current_thread() for thread in threads] == [takes_long]
 
 
 def test_as_dict_is_the_rest_body(retriever):
-    body = retriever.search(SearchRequest("fsync", k=1)).as_dict()
+    body = retriever.answer_query(SearchRequest("fsync", k=1)).as_dict()
     assert set(body) == {
         "query", "hits", "next", "facets", "also_searched", "did_you_mean", "required", "excluded", "close", "reranked",
         "took_ms", "generation", "search_id",
@@ -73,15 +73,15 @@ def test_as_dict_is_the_rest_body(retriever):
 
 @pytest.mark.parametrize(("mode", "silent"), [("dense", "lexical"), ("lexical", "dense")])
 def test_one_search_alone(retriever, mode, silent):
-    hits = retriever.search(SearchRequest("dead tuples", k=3, mode=mode)).hits
+    hits = retriever.answer_query(SearchRequest("dead tuples", k=3, mode=mode)).hits
     assert hits[0].title == "Vacuum"
     assert all(hit.scores[silent] is None and hit.score == hit.scores[mode] for hit in hits)
     assert len(hits) == (3 if mode == "dense" else 1)  # only one has the words
 
 
 def test_words_that_are_nowhere(retriever):
-    assert retriever.search(SearchRequest("zebra", mode="lexical")).hits == []
-    assert len(retriever.search(SearchRequest("zebra")).hits) == 3  # some are nearest all the same
+    assert retriever.answer_query(SearchRequest("zebra", mode="lexical")).hits == []
+    assert len(retriever.answer_query(SearchRequest("zebra")).hits) == 3  # some are nearest all the same
 
 
 def test_copies_give_way_to_other_passages(site):
@@ -89,7 +89,9 @@ def test_copies_give_way_to_other_passages(site):
     for number in range(150):  # more than there are candidates at first
         (site.source / f"copy{number}.txt").write_text(f"{text} {'.' * number}", encoding="utf-8")
     site.build()
-    hits = Retriever.open(site.index, DummyEmbedder()).search(SearchRequest("dead tuples storage vacuum", k=4)).hits
+    hits = (
+        Retriever.open(site.index, DummyEmbedder()).answer_query(SearchRequest("dead tuples storage vacuum", k=4)).hits
+    )
     assert len(hits) == 4
     assert sum(hit.text.startswith(text) for hit in hits) == 1
     copied = next(hit for hit in hits if hit.text.startswith(text))
@@ -105,7 +107,7 @@ def test_few_of_one_document(site):
     retriever = Retriever.open(site.index, DummyEmbedder())
 
     def count(**arguments):
-        hits = retriever.search(SearchRequest("vacuum number", k=5, **arguments)).hits
+        hits = retriever.answer_query(SearchRequest("vacuum number", k=5, **arguments)).hits
         return sum("long.md" in hit.url for hit in hits)
 
     assert count() == 5
@@ -118,15 +120,17 @@ def test_variety(site):
         (site.source / f"alike{number}.txt").write_text(text, encoding="utf-8")
     site.build()
     retriever = Retriever.open(site.index, DummyEmbedder())
-    titles = {hit.title for hit in retriever.search(SearchRequest("vacuum dead tuples table", k=4, diversity=0.7)).hits}
+    titles = {
+        hit.title for hit in retriever.answer_query(SearchRequest("vacuum dead tuples table", k=4, diversity=0.7)).hits
+    }
     assert "Partial indexes" in titles
     assert "Partial indexes" not in {
-        hit.title for hit in retriever.search(SearchRequest("vacuum dead tuples table", k=4)).hits
+        hit.title for hit in retriever.answer_query(SearchRequest("vacuum dead tuples table", k=4)).hits
     }
 
 
 def test_k_may_pass_the_number_of_passages(retriever):
-    assert len(retriever.search(SearchRequest("table", k=50)).hits) == retriever.generation.chunk_count
+    assert len(retriever.answer_query(SearchRequest("table", k=50)).hits) == retriever.generation.manifest.counts.chunks
 
 
 @pytest.mark.parametrize(
@@ -150,12 +154,12 @@ def test_k_may_pass_the_number_of_passages(retriever):
 )
 def test_bad_queries_are_told(retriever, arguments, told):
     with pytest.raises(QueryError, match=told):
-        retriever.search(SearchRequest(**arguments))
+        retriever.answer_query(SearchRequest(**arguments))
 
 
 @pytest.mark.parametrize("query", ["\x00", "🙂", "' OR 1=1 --", "a" * 200])
 def test_odd_queries_are_answered(retriever, query):
-    assert retriever.search(SearchRequest(query, k=1)).hits
+    assert retriever.answer_query(SearchRequest(query, k=1)).hits
 
 
 def test_an_index_of_another_model_is_refused_by_field(site):
@@ -178,12 +182,12 @@ def test_a_hit_with_its_section(site, overlap):
     config = BuildConfig(chunk=ChunkConfig(tokens=40, overlap=overlap))
     build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
     retriever = Retriever.open(site.index, DummyEmbedder())
-    [hit] = retriever.search(SearchRequest("word50", k=1, mode="lexical", expand="section")).hits
+    [hit] = retriever.answer_query(SearchRequest("word50", k=1, mode="lexical", expand="section")).hits
     assert len(hit.text.split()) <= 40
     assert hit.section_text.split() == words
-    assert retriever.search(SearchRequest("word50", k=1, mode="lexical")).hits[0].section_text is None
+    assert retriever.answer_query(SearchRequest("word50", k=1, mode="lexical")).hits[0].section_text is None
     with pytest.raises(QueryError, match="expand must be one of none, section"):
-        retriever.search(SearchRequest("word50", expand="all"))
+        retriever.answer_query(SearchRequest("word50", expand="all"))
 
 
 def test_a_section_of_any_length_is_shown_in_part(site):
@@ -192,7 +196,7 @@ def test_a_section_of_any_length_is_shown_in_part(site):
     build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
     [hit] = (
         Retriever.open(site.index, DummyEmbedder())
-        .search(SearchRequest("word2500", k=1, mode="lexical", expand="section"))
+        .answer_query(SearchRequest("word2500", k=1, mode="lexical", expand="section"))
         .hits
     )
     assert 700 < len(hit.section_text.split()) <= 49 * 16
@@ -210,7 +214,7 @@ class TestTokens:
     @pytest.mark.parametrize("mode", ["hybrid", "dense"])
     def test_they_are_part_of_the_score(self, retriever, with_tokens, mode):
         request = SearchRequest("which rows of a table", mode=mode)
-        bare, both = retriever.search(request).hits, with_tokens.search(request).hits
+        bare, both = retriever.answer_query(request).hits, with_tokens.answer_query(request).hits
         assert [hit.scores["tokens"] for hit in bare] == [None] * 3
         scores = [hit.scores["tokens"] for hit in both]
         assert both[0].title == "Partial indexes"
@@ -219,14 +223,16 @@ class TestTokens:
 
     def test_words_alone_ask_for_none(self, retriever, with_tokens):
         request = SearchRequest("rows of a table", mode="lexical")
-        hits = with_tokens.search(request).hits
+        hits = with_tokens.answer_query(request).hits
         assert [hit.scores["tokens"] for hit in hits] == [None]
-        assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in retriever.search(request).hits]
+        assert [(hit.id, hit.score) for hit in hits] == [
+            (hit.id, hit.score) for hit in retriever.answer_query(request).hits
+        ]
 
     def test_a_given_vector_makes_no_difference(self, with_tokens):
         request = SearchRequest("rows of a table")
         vector = with_tokens.embedder.encode([request.query], role="query")[0]
-        assert with_tokens.search(request, vector).hits == with_tokens.search(request).hits
+        assert with_tokens.answer_query(request, vector).hits == with_tokens.answer_query(request).hits
 
     def test_a_passed_deadline_ends_the_comparison(self, with_tokens, monkeypatch):
         def late(*asked):
@@ -236,7 +242,7 @@ class TestTokens:
         def refuse():
             raise DeadlinePassed
 
-        search = with_tokens.generation.search
-        monkeypatch.setattr(with_tokens.generation, "search", late)
+        search = with_tokens.generation.search_vectors
+        monkeypatch.setattr(with_tokens.generation, "search_vectors", late)
         with pytest.raises(DeadlinePassed):
-            with_tokens.search(SearchRequest("rows of a table"))
+            with_tokens.answer_query(SearchRequest("rows of a table"))

@@ -16,7 +16,7 @@ def titles(site):
 
     def search(query: str, mode: str = "hybrid", **limits: str) -> list[str]:
         retriever = Retriever.open(site.index, DummyEmbedder(), Limits(**limits))
-        return [hit.title for hit in retriever.search(SearchRequest(query, mode=mode)).hits]
+        return [hit.title for hit in retriever.answer_query(SearchRequest(query, mode=mode)).hits]
 
     return search
 
@@ -36,7 +36,7 @@ def test_the_answer_says_how_the_query_was_read(site):
     retriever = Retriever.open(
         site.index, DummyEmbedder(), Limits(close=-1.0)
     )  # where nothing is, guesses are not marked
-    answer = retriever.search(SearchRequest('vacum "dead tuples" -title:durability'))
+    answer = retriever.answer_query(SearchRequest('vacum "dead tuples" -title:durability'))
     assert answer.also_searched == [{"typed": "vacum", "searched": ["vacuum"], "reason": "correction"}]
     assert (answer.required, answer.excluded) == (['"dead tuples"'], ["title:durability"])
     assert as_text(answer.as_dict()).splitlines()[:7:2] == [
@@ -51,7 +51,7 @@ def test_a_guess_is_not_marked_where_nothing_is_close(site):
     site.build()
     for close, marked in ((-1.0, {"vacuum", "reclaims"}), (2.0, {"reclaims"})):
         retriever = Retriever.open(site.index, DummyEmbedder(), Limits(close=close))
-        answer = retriever.search(SearchRequest("vacum reclaims zebras nowhere near anything", k=1))
+        answer = retriever.answer_query(SearchRequest("vacum reclaims zebras nowhere near anything", k=1))
         [hit] = answer.hits
         assert {hit.text[start:end].lower() for start, end in hit.highlights} == marked
         assert answer.close == (close < 1)
@@ -61,7 +61,7 @@ def test_what_the_model_has_a_token_for_is_no_mistake(site):
     site.build()
     retriever = Retriever.open(site.index, DummyEmbedder())
     assert "lovers" in KNOWN
-    also = retriever.search(SearchRequest("lovers of kovers")).also_searched
+    also = retriever.answer_query(SearchRequest("lovers of kovers")).also_searched
     assert also == [{"typed": "kovers", "searched": ["covers"], "reason": "correction"}]
 
 
@@ -85,7 +85,7 @@ def asked(site):
 
     def ask(query: str, path: str = "") -> tuple[str | None, list[str]]:
         only = {"path": str(site.source / path)} if path else None
-        answer = retriever.search(SearchRequest(query, filter=only))
+        answer = retriever.answer_query(SearchRequest(query, filter=only))
         return answer.did_you_mean, [word for also in answer.also_searched for word in also["searched"]]
 
     return ask

@@ -96,20 +96,6 @@ def test_originals_are_those_of_documents_and_of_what_holds_them(site, live):
         live.original("0" * 32)
 
 
-def test_an_original_is_found_without_the_passages_of_its_document(site, live, monkeypatch):
-    site.build()
-    live.start()
-    hit = live.search(SearchRequest("dead tuples", k=1)).hits[0]
-
-    def refuse(*_):
-        pytest.fail("passages were read")
-
-    monkeypatch.setattr("indexer.generation.catalogue.Catalogue._read", refuse)
-    name, file = live.original(hit.document)
-    with file:
-        assert file.read() == (site.source / name).read_bytes()
-
-
 def test_what_a_page_has_more_of_is_counted_and_can_be_had(site, live):
     parts = [
         f"## Part {part}\n\nAlpha facts: " + " ".join(f"word{part}x{place}" for place in range(60)) + ".\n"

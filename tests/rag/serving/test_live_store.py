@@ -6,15 +6,14 @@ from contextlib import closing
 
 import pytest
 
-from indexer.stores.folder_store import FolderStore
 from rag import deadline
-from rag.errors import DeadlinePassed, FingerprintMismatch, NotReady, SettingsError
+from rag.errors import DeadlinePassed, FingerprintMismatch, NotReady
 from rag.query.options import MODES
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
-from rag.serving.preflight import check_servable, in_one_process
-from rag.serving.publisher import copy
-from rag.serving.store_access import roll_back, store_at
+from rag.serving.preflight import check_servable
+from rag.serving.publisher import Publisher
+from rag.serving.store_access import milvus_at, roll_back
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import wait_for
@@ -41,8 +40,10 @@ def publish(site, place):
 
     def build(embedder=None, keep=2):
         site.build(embedder)
-        with closing(store_at(place)) as store:
-            return copy(FolderStore(site.index), store, keep=keep, step=lambda text: None).generation
+        with closing(milvus_at(place)) as store:
+            publisher = Publisher(store, keep=keep, quiet=True)
+            publisher(site.index)
+        return publisher.done["generation"]
 
     return build
 
@@ -69,7 +70,7 @@ def test_what_is_published_is_served(live, place, publish):
     assert len(list(live.documents())) == live.describe()["documents"] == 3
     second = publish()
     wait_for(lambda: live.status()["generation"] == second)
-    with closing(store_at(place)) as store:
+    with closing(milvus_at(place)) as store:
         roll_back(store)
     wait_for(lambda: live.status()["generation"] == first)
 
@@ -155,15 +156,6 @@ def test_a_generation_of_another_model_is_not_served(live, place, site, publish)
     publish(DummyEmbedder(name="other"))
     wait_for(lambda: "another embedder" in live.status()["reason"])
     assert live.search(SearchRequest("vacuum")).generation == good
-
-
-def test_a_file_is_served_by_one_process():
-    lite = {"store": "milvus+lite:///var/lib/pilotlight.db/docs"}
-    assert in_one_process(load(lite, {})).workers == 1
-    with pytest.raises(SettingsError, match="--workers 1"):
-        in_one_process(load(lite | {"workers": "2"}, {}))
-    elsewhere = load({"store": "milvus://127.0.0.1:19530/docs", "workers": "2"}, {})
-    assert in_one_process(elsewhere) == elsewhere
 
 
 def test_what_is_checked_before_a_server_starts(place, fresh_milvus, publish, capsys):

@@ -5,10 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from indexer.stores.folder_store import FolderStore
 from rag.serving.live import LiveRetriever
-from rag.serving.publisher import copy
-from rag.serving.store_access import store_at
+from rag.serving.publisher import Publisher
+from rag.serving.store_access import milvus_at
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for
@@ -40,8 +39,8 @@ def site(milvus, tmp_path_factory):
         text = f"# Page {number}\n\n{' '.join(words)}.\n\n## {words[3]} and {words[5]}\n\n{' '.join(words[::-2])}.\n"
         (site.source / f"page{number}.{'md' if number % 3 else 'html'}").write_text(text)
     site.build()
-    with closing(store_at(milvus.place("docs"))) as store:
-        copy(FolderStore(site.index), store, keep=2, step=lambda text: None)
+    with closing(milvus_at(milvus.place("docs"))) as store:
+        Publisher(store, keep=2, quiet=True)(site.index)
     return site
 
 

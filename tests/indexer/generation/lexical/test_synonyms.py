@@ -4,11 +4,11 @@ import os
 
 import pytest
 
+import rag.query.rules
 from indexer.errors import SynonymsError
 from indexer.generation.lexical.lexical_query import read_query
 from indexer.generation.lexical.synonyms import Synonyms
-from rag.query import synonyms_file
-from rag.query.synonyms_file import SynonymsFile
+from rag.query.rules import SynonymsFile
 
 RULES = r"""
 # rows have many names
@@ -48,7 +48,7 @@ def test_errors_name_file_and_line(line):
 
 
 def test_a_file_is_read_again_when_it_changes(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(synonyms_file, "_LOOKED_AT", 0.0)
+    monkeypatch.setattr(rag.query.rules, "_CHECK_SECONDS", 0.0)
     path = tmp_path / "rules.txt"
     path.write_text("row, tuple\n")
     rules = SynonymsFile(str(path))

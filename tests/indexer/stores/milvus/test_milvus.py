@@ -14,15 +14,16 @@ import grpc
 import numpy as np
 import pytest
 
-from indexer.errors import IndexCorrupt, IndexMissing, StoreRefused, StoreUnreachable
+from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreRefused, StoreUnreachable
+from indexer.generation.lexical.lexical_query import read_query
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.signature import signature
-from indexer.records import Chunk, Document, PageRecord
-from indexer.stores.digest import digest_of
+from indexer.records import Chunk, Document
 from indexer.stores.milvus import schema as milvus_schema
-from indexer.stores.milvus.milvus_store import CONTENT, MilvusStore
+from indexer.stores.milvus.connection import MilvusAddress
+from indexer.stores.milvus.milvus_store import MilvusStore
+from indexer.stores.milvus.schema import MilvusQuery, words_of
 from indexer.stores.store import ScannedDocument
-from rag.serving.store_access import older_ids, roll_back
 
 ID = "20260101T000000-000000"
 COLLECTION = "docs_20260101T000000_000000"
@@ -31,10 +32,10 @@ TOKEN = "root:a-secret"
 
 @pytest.fixture
 def store(milvus):
-    with closing(MilvusStore.at(milvus.place("docs"))) as store:
+    with closing(MilvusStore(milvus.place("docs"))) as store:
         yield store
         if COLLECTION in call(store, "list_collections"):
-            store._drop(ID)
+            store.remove(ID)
 
 
 @pytest.fixture
@@ -60,39 +61,30 @@ def entry(name, text="some words"):
     return ScannedDocument(document, [chunk], [signature(text)], np.eye(4, dtype=np.float32)[:1])
 
 
-def write(store, pages=()):
-    store.write(manifest(), [entry("a"), entry("b")], pages)
+def write(store):
+    store.write(manifest(), [entry("a"), entry("b")])
+
+
+def ids_of(store):
+    return [each.id for each in store.published()]
 
 
 def test_collections_of_other_stores_are_left_alone(live):
     address = live._address
     for other in ("docs", "docs_x_20260101T000000_000000", "docs_20260101T000000_000000_records", "other"):
         assert address.generation_of(other) is None
-    with closing(MilvusStore.at(address.shown + "_2026")) as other:
-        assert other.ids() == []
+    with closing(MilvusStore(address.shown + "_2026")) as other:
+        assert ids_of(other) == []
         write(other)
-        assert (other.ids(), live.ids()) == ([ID], [ID])
+        assert (ids_of(other), ids_of(live)) == ([ID], [ID])
         other.remove(ID)
-    assert live.open().chunk_count == 2
-
-
-def test_writers_with_clocks_of_their_own_are_kept_in_the_order_of_publishing(store):
-    ahead, behind, later = "20261128T000000-000000", ID, "20260102T000000-000000"
-    for id in (ahead, behind, later):
-        store.write(replace(manifest(), id=id), [entry("a"), entry("b")])
-        store.make_live(id)
-    assert store.ids() == [later, behind, ahead]
-    assert older_ids(store) == [behind, ahead]
-    store.keep(2)
-    assert store.ids() == [later, behind]
-    assert roll_back(store) == behind
-    store.remove(later)
+    assert live.open().manifest.counts.chunks == 2
 
 
 def test_a_closed_port(monkeypatch, caplog):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    store = MilvusStore.at(f"milvus://127.0.0.1:{port}/docs", token=TOKEN)
+    store = MilvusStore(f"milvus://127.0.0.1:{port}/docs", token=TOKEN)
     with pytest.raises(StoreUnreachable, match=rf"milvus://127.0.0.1:{port}/docs .*check the address") as caught:
         store.live_id()
     assert "a-secret" not in str(caught.value) + caplog.text
@@ -103,31 +95,31 @@ def test_a_port_that_never_answers():
         address = f"milvus://127.0.0.1:{silent.getsockname()[1]}/docs"
         start = time.monotonic()
         with pytest.raises(StoreUnreachable, match="in time"):
-            MilvusStore.at(address, seconds=lambda: 0.2).live_id()
+            MilvusStore(address, seconds_left=lambda: 0.2).live_id()
         assert time.monotonic() - start < 10  # far from the minutes that it would be without an end
 
 
 def test_a_server_that_goes_and_comes_back(fresh_milvus):
     left = 30.0
-    with closing(MilvusStore.at(fresh_milvus.place("docs"), seconds=lambda: left)) as store:
+    with closing(MilvusStore(fresh_milvus.place("docs"), seconds_left=lambda: left)) as store:
         write(store)
         store.make_live(ID)
         generation = store.open()
         fresh_milvus.hang()
         left = 0.3
         with pytest.raises(StoreUnreachable):
-            generation.search(np.eye(4, dtype=np.float32)[0], 1)
+            generation.search_vectors(np.eye(4, dtype=np.float32)[0], 1)
         fresh_milvus.wake()
         left = 30.0
-        assert len(generation.search(np.eye(4, dtype=np.float32)[0], 1)[1]) == 1
+        assert len(generation.search_vectors(np.eye(4, dtype=np.float32)[0], 1)[1]) == 1
         fresh_milvus.kill()
         with pytest.raises(StoreUnreachable):
-            generation.search_words(generation.read_query("words"), 1)
+            generation.search_terms(generation.read_query("words"), 1)
         fresh_milvus.start()
         until = time.monotonic() + 30
         while True:
             try:
-                found = generation.search_words(generation.read_query("words"), 9)[1]
+                found = generation.search_terms(generation.read_query("words"), 9).rows
             except StoreUnreachable:
                 assert time.monotonic() < until, "it never came back"
                 threading.Event().wait(0.05)
@@ -150,7 +142,7 @@ def test_wrong_credentials(caplog):
     server.start()
     try:
         with caplog.at_level(logging.DEBUG), pytest.raises(StoreRefused, match="PILOTLIGHT_MILVUS_TOKEN") as caught:
-            MilvusStore.at(f"milvus://127.0.0.1:{port}/docs", token=TOKEN).live_id()
+            MilvusStore(f"milvus://127.0.0.1:{port}/docs", token=TOKEN).live_id()
     finally:
         server.stop(None)
     assert said[0]  # they were sent
@@ -158,16 +150,33 @@ def test_wrong_credentials(caplog):
     assert said[0] not in str(caught.value) + caplog.text
 
 
-def test_what_a_killed_writer_left_goes_with_the_next_write(store):
-    call(store, "create_collection", "docs_20250101T000000_000000", schema=milvus_schema.passages_schema(4))
+def test_what_a_killed_writer_left_goes_with_later_ones(store):
+    older = "docs_20250101T000000_000000"
+    call(store, "create_collection", older, schema=milvus_schema.passages_schema(4))
     call(store, "create_collection", COLLECTION, schema=milvus_schema.passages_schema(4))
     call(store, "create_collection", f"{COLLECTION}_records", schema=milvus_schema.records_schema())
-    assert store.ids() == []
+    assert ids_of(store) == []
     with pytest.raises(IndexMissing):
         store.make_live(ID)
     write(store)
+    store.make_live(ID)
+    store.keep(1)
     assert sorted(call(store, "list_collections")) == [COLLECTION, f"{COLLECTION}_records"]
-    assert store.ids() == [ID]
+    assert ids_of(store) == [ID]
+
+
+def test_a_manifest_of_any_length_is_kept(store):
+    large = replace(manifest(), report={"failed": ["ü\n" * 50_000]})
+    store.write(large, [entry("a"), entry("b")])
+    assert replace(store.open(ID).manifest, files={}) == large
+
+
+def test_passages_that_differ_are_found(live):
+    row = call(live, "query", COLLECTION, filter="row == 0", output_fields=["*"])[0]
+    row = {name: value for name, value in row.items() if name != "sparse"}
+    call(live, "upsert", COLLECTION, [row | {"text": "other words"}])
+    with pytest.raises(IndexCorrupt, match="other passages"):
+        live.check(ID)
 
 
 @pytest.mark.parametrize(
@@ -223,9 +232,9 @@ def test_a_collection_in_the_place_of_the_alias(store):
 
 def test_a_generation_that_is_removed_while_it_is_open(live):
     generation = live.open()
-    live._drop(ID)
+    live.remove(ID)
     for use in (
-        lambda: generation.search_words(generation.read_query("words"), 1),
+        lambda: generation.search_terms(generation.read_query("words"), 1),
         lambda: generation.chunks(np.array([0])),
     ):
         with pytest.raises(IndexMissing):
@@ -235,46 +244,75 @@ def test_a_generation_that_is_removed_while_it_is_open(live):
 def test_a_text_that_is_too_long_for_milvus(store):
     with pytest.raises(StoreRefused, match=r"docs refuses to insert"):
         store.write(manifest(1), [entry("a", "word " * 20_000)])
-    assert store.ids() == []
-
-
-def test_large_pages_and_manifests_are_split(store):
-    links = tuple(f"https://t.test/{number}?ü" for number in range(5_000))
-    pages = [PageRecord(f"u{n}", "s", "r", None, "x", "h", links[:: n + 1], n == 1, "indexed") for n in range(4)]
-    large = replace(manifest(), report={"failed": ["ü\n" * 50_000]})
-    store.write(large, [entry("a"), entry("b")], pages)
-    with closing(store.read(ID)) as reading:
-        assert list(reading.pages()) == pages
-        assert replace(reading.manifest, files={}) == large
-        assert digest_of(reading) == reading.manifest.files[CONTENT].sha256
-
-
-def test_milvus_lite_is_a_file(tmp_path):
-    with closing(MilvusStore.at(f"milvus+lite://{tmp_path}/m.db/docs")) as store:
-        write(store)
-        store.make_live(ID)
-        assert store.open().search_words(store.open().read_query("words"), 1)[1].tolist() == [0]
-
-
-def test_a_file_of_milvus_lite_that_cannot_be_opened(tmp_path):
-    (tmp_path / "m.db").write_text("this is no database")
-    with pytest.raises(StoreUnreachable, match=r"m\.db/docs cannot be opened .*not open in another process"):
-        MilvusStore.at(f"milvus+lite://{tmp_path}/m.db/docs").live_id()
+    assert ids_of(store) == []
 
 
 def test_nothing_of_milvus_is_imported_without_need():
     code = """
 import sys
-import indexer.stores.folder_store, rag.commands.cli, rag.serving.live, rag.serving.store_access, web.app
+import indexer.stores.store, rag.commands.cli, rag.serving.live, rag.serving.store_access, web.app
 assert not {"pymilvus", "milvus_lite", "grpc"} & set(sys.modules)
 sys.modules["pymilvus"] = None
 from indexer.errors import StoreAddressError
+from indexer.stores.milvus.connection import MilvusAddress
 from indexer.stores.milvus.milvus_store import MilvusStore
 try:
-    MilvusStore.at("milvus://host/docs").live_id()
+    MilvusStore("milvus://host/docs").live_id()
 except StoreAddressError as error:
     print(error)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "pip install 'pilotlight[milvus]'" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "uri", "name", "database"),
+    [
+        ("milvus://host/docs", "http://host:19530", "docs", ""),
+        ("milvuss://host:443/docs?database=x", "https://host:443", "docs", "x"),
+        ("milvus://[::1]:1/_d", "http://[::1]:1", "_d", ""),
+    ],
+)
+def test_addresses(text, uri, name, database):
+    address = MilvusAddress.parse(text)
+    assert (address.uri, address.name, address.database, str(address)) == (uri, name, database, text)
+    assert address.generation_of(address.collection(ID)) == ID
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "milvus://host",
+        "milvus://host/1docs",
+        "milvus://host/a/b",
+        "milvus://host:port/docs",
+        "milvus:///docs",
+        "milvus://host/docs?index=x",
+        "milvus+lite:///a/m.db/docs",
+        "s3://bucket/docs",
+    ],
+)
+def test_what_is_no_address(text):
+    with pytest.raises(StoreAddressError, match=r"milvus://HOST:19530/NAME"):
+        MilvusStore(text)
+
+
+def test_credentials_in_an_address_are_refused_and_not_repeated():
+    with pytest.raises(StoreAddressError, match="PILOTLIGHT_MILVUS_TOKEN") as caught:
+        MilvusStore(f"milvus://{TOKEN}@host/docs")
+    assert "a-secret" not in str(caught.value)
+
+
+def test_words_are_tokens_for_any_tokenizer():
+    text = "Straße max_connections हिन्दी 東京都 0x41 C++ naïve"
+    words = words_of("Title", "Title › Section", text)
+    assert set(words) <= set("abcdefghijklmnopqrstuvwxyz0123456789 ")
+    for query in ("strasse", "MAX_CONNECTIONS", "हिन्दी", "東京", "0x41", '"naive"', "titles", '"हिन्दी 東京都"'):
+        wanted = MilvusQuery.of(read_query(query))
+        assert set(wanted.text.split()) <= set(words.split())
+        assert wanted.matches(words)
+    assert not MilvusQuery.of(read_query('"हिन्दी max_connections"')).matches(words)
+    long = words_of("", "", "東" * 20_000)
+    assert len(long) <= 65_535
+    assert set(long.split()) == set(words_of("", "", "東東").split())

@@ -1,7 +1,5 @@
 """Searches whose best candidates a cross-encoder reads anew."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from msgspec.structs import asdict, astuple
@@ -11,8 +9,6 @@ from rag.errors import RerankOff
 from rag.query.request import Limits, SearchRequest
 from rag.query.results import headed
 from rag.query.retriever import Retriever
-from rag.query.scoring.fusion import blended
-from rag.query.scoring.ranking import Ranking, extended, reranked, single
 from rag.rerank_queue import RerankQueue
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
@@ -44,12 +40,12 @@ def opened(site, model, **limits):
 
 
 def asked(retriever, **options):
-    return retriever.search(SearchRequest(QUERY, rerank=True, **options))
+    return retriever.answer_query(SearchRequest(QUERY, rerank=True, **options))
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
 def test_the_order_is_by_both(retriever, mode):
-    plain = retriever.search(SearchRequest(QUERY, mode=mode))
+    plain = retriever.answer_query(SearchRequest(QUERY, mode=mode))
     answer = asked(retriever, mode=mode)
     assert answer.reranked.scored == answer.reranked.candidates > 3
     scores = [hit.score for hit in answer.hits]
@@ -76,7 +72,7 @@ def test_what_could_not_be_shown_is_not_read(retriever, model):
 
 def test_no_more_than_the_depth_is_read_and_the_rest_follows(site, retriever, model):
     retriever = opened(site, model, rerank_depth=3)
-    plain = retriever.search(SearchRequest(QUERY, per_document=0, k=20))
+    plain = retriever.answer_query(SearchRequest(QUERY, per_document=0, k=20))
     answer = asked(retriever, per_document=0, k=20)
     assert astuple(answer.reranked) == (3, 3)
     ids, before = [hit.id for hit in answer.hits], [hit.id for hit in plain.hits]
@@ -112,7 +108,7 @@ def test_short_of_time_fewer_are_read_and_that_is_said(site, retriever, model):
     finally:
         deadline.lift()
     assert answer.reranked.scored == 0
-    assert [hit.id for hit in answer.hits] == [hit.id for hit in retriever.search(SearchRequest(QUERY)).hits]
+    assert [hit.id for hit in answer.hits] == [hit.id for hit in retriever.answer_query(SearchRequest(QUERY)).hits]
 
 
 def test_without_a_cross_encoder_it_is_refused(site, retriever):
@@ -124,25 +120,3 @@ def test_warming_finds_the_pace(retriever, model):
     retriever.warm()
     assert model.runs == [4]
     assert retriever._reranker._pace > 0
-
-
-def test_blended_scores_stay_in_their_range():
-    scores, logits = floats(2, 4, 6), floats(9, -1, 4)
-    assert blended(scores, logits) == pytest.approx([2 + 4 * 0.5, 2 + 4 * 0.25, 2 + 4 * 0.75])
-    assert blended(scores, logits, 0) == pytest.approx(scores)
-    assert blended(floats(), floats()).shape == (0,)
-    assert blended(floats(3), floats(-7)) == pytest.approx([3])
-    assert blended(floats(3, 3), floats(1, 2)) == pytest.approx([3, 3])  # the search saw no difference, nor any scale
-
-
-def test_a_ranking_keeps_what_was_read_first():
-    ranking = Ranking(np.arange(5), floats(9, 8, 7, 6, 5), floats(1, 2, 3, 4, 5), None)
-    found = reranked(ranking, np.array([0, 2, 3]), floats(0, 1, 10), floats(0.1, 0.2, 0.3))
-    assert found.rows.tolist() == [0, 3, 2, 1, 4]  # equal ones as they were
-    assert found.scores == pytest.approx([7.5, 7.5, 6 + 3 * (1 / 6 + 0.05), 6.65, 5])
-    assert np.array_equal(found.rerank, floats(0.1, 0.3, 0.2, np.nan, np.nan), equal_nan=True)
-    assert found.dense.tolist() == [1, 4, 3, 2, 5]
-    deeper = extended(found, single((floats(7, 1), np.array([2, 9])), is_dense=True))
-    assert deeper.rows.tolist() == [0, 3, 2, 1, 4, 9]
-    assert np.isnan(deeper.rerank[-1])
-    assert dataclasses.replace(found, rerank=None).rerank is None

@@ -1,26 +1,33 @@
-"""Rules of the operator that raise or lower passages by what their document is: the setting `boost`."""
+"""Rules of the operator: the settings `boost` and `synonyms`."""
 
+import logging
+import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from indexer.errors import SynonymsError
+from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
 from indexer.stores.store import Searchable
 from rag.errors import SettingsError
 from rag.query.filters import KEYS, Filter, FilterError, fields_of
-from rag.query.scoring.fusion import Rows, Scores, best_first
-from rag.query.scoring.ranking import Ranking
+from rag.query.ranking import Ranking, Rows, Scores
 
+_CHECK_SECONDS = 1.0  # between two looks at the file
 _AGE = "age"
 _LEAST, _MOST = 0.1, 10.0  # factors
+_log = logging.getLogger(__name__)
 
 
 class Boost(NamedTuple):
     """One rule: scores of passages of documents that match are multiplied."""
 
-    rule: str  # as it was written
+    rule: str  # as the operator wrote it
     only: Filter
     factor: float
 
@@ -62,28 +69,25 @@ class Boosts:
         """Whether there is a rule."""
         return bool(self.rules or self.days)
 
-    def apply(self, ranking: Ranking, generation: Searchable) -> Ranking:
-        """Rank anew by the rules; a passage that none matches keeps its score."""
-        if not self or not len(ranking.rows):
-            return ranking
-        factors = self._factors(generation, ranking.rows)
+    def apply(self, ranking: Ranking, generation: Searchable, *, explain: bool = False) -> Ranking:
+        """Rank by the rules; a passage that none matches keeps its score."""
+        factors = np.ones(len(ranking.rows), np.float32)
+        for _, of_rule in self.by_rule(generation, ranking.rows):
+            factors *= of_rule
         # a negative cosine goes the same way
         scores: Scores = np.asarray(ranking.scores + np.abs(ranking.scores) * (factors - 1), np.float32)
-        return ranking.ordered(best_first(scores), scores)
+        columns = {"boosted": scores} if explain else {}
+        return ranking.ordered(np.argsort(-scores, kind="stable"), scores, **columns)
 
     def by_rule(self, generation: Searchable, rows: Rows) -> Iterator[tuple[str, Scores]]:
         """Yield each rule, as it is written, with the factors that it gives to rows (n,); 1 where it does not apply."""
         for rule, only, factor in self.rules:
             yield rule, np.where(generation.matches(rows, only), np.float32(factor), np.float32(1))
         if self.days:
-            ages = _ages(generation.dates(rows))
+            numbers = generation.row_facts(rows).documents.tolist()
+            facts = generation.facts(sorted(set(numbers)))
+            ages = _ages([facts[number].date if number in facts else None for number in numbers])
             yield f"{_AGE}={self.days:g}*{self.by_age:g}", np.asarray(self.by_age ** (ages / self.days), np.float32)
-
-    def _factors(self, generation: Searchable, rows: Rows) -> Scores:
-        factors = np.ones(len(rows), np.float32)
-        for _, own in self.by_rule(generation, rows):
-            factors *= own
-        return factors
 
 
 def _ages(days: Sequence[str | None]) -> Scores:
@@ -98,3 +102,49 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
+
+
+class SynonymsFile:
+    """The rules of a file as it is now. Safe to share between threads."""
+
+    def __init__(self, path: str) -> None:
+        """Read it; an empty path is no file. Raises SynonymsError, which names the file and, for a rule, its line."""
+        self._path = Path(path).expanduser() if path else None
+        self._stamp: tuple[int, ...] = ()
+        self._rules = NO_SYNONYMS
+        self._looked = 0.0
+        if self._path:
+            self._stamp = self._stamp_of(self._path)
+            self._rules = self._read(self._path)
+            self._looked = time.monotonic()
+
+    def current(self) -> Synonyms:
+        """Return the rules; while a changed file cannot be read, those before the change, and the log says why."""
+        if self._path and time.monotonic() - self._looked >= _CHECK_SECONDS:
+            self._looked = time.monotonic()
+            try:
+                stamp = self._stamp_of(self._path)
+                if stamp != self._stamp:
+                    self._stamp = stamp
+                    self._rules = self._read(self._path)
+                    _log.info("synonyms were read again from %s", self._path)
+            except SynonymsError as error:
+                _log.warning("%s; the synonyms stay as they were", error)
+        return self._rules
+
+    @staticmethod
+    def _stamp_of(path: Path) -> tuple[int, ...]:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise SynonymsError(f"{path}: {error.strerror}") from error
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    @staticmethod
+    def _read(path: Path) -> Synonyms:
+        try:
+            return Synonyms.parse(path.read_text(encoding="utf-8-sig"), str(path))
+        except OSError as error:
+            raise SynonymsError(f"{path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise SynonymsError(f"{path}: it is not UTF-8 ({error.reason} at byte {error.start:,})") from error

@@ -1,7 +1,6 @@
 """Explanations: whoever reads one can make the score of it, however the ranking came about."""
 
 import os
-from datetime import date, timedelta
 from itertools import product
 
 import numpy as np
@@ -9,13 +8,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
+from rag.query.explain import in_words
 from rag.query.request import Limits, SearchRequest
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
-from rag.query.scoring.boosts import Boosts
-from rag.query.scoring.explanation import in_words
-from rag.query.scoring.ranking import Choice, extended, fused, interacted, lowered, reranked, single
-from rag.query.scoring.trace import Reading, Round, Trace
 from rag.rerank_queue import RerankQueue
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site
@@ -23,73 +19,7 @@ from tests.rag.explanations import about, recomputed
 from web.api.schemas import EXPLANATION
 from web.openapi import _components
 
-ROWS = 40
-BOOSTS = Boosts.parse("language=en*1.7; language=de*0.4; age=100*0.8")
-DAY = date.today()
 SCHEMA = Draft202012Validator({**EXPLANATION, "components": {"schemas": _components}})
-
-
-class Facts:
-    """The languages and dates of rows."""
-
-    def __init__(self, random):
-        self.languages = random.choice(["en", "de", "fr"], ROWS)
-        self.days = [str(DAY - timedelta(int(age))) for age in random.integers(0, 300, ROWS)]
-
-    def matches(self, rows, only):
-        return self.languages[rows] == only.language[0]
-
-    def dates(self, rows):
-        return [self.days[row] for row in rows]
-
-
-def found(random, depth, scores):
-    """The best of a random part of the rows."""
-    rows = np.sort(random.choice(ROWS, min(depth, ROWS), replace=False)).astype(np.int64)
-    order = np.lexsort((rows, -scores[rows]))
-    return scores[rows][order], rows[order]
-
-
-def joined(mode, has_tokens, dense, lexical, cosines, maxsim):
-    if mode == "lexical":
-        return single(lexical, is_dense=False)
-    if mode == "dense":
-        return interacted(dense, maxsim.__getitem__) if has_tokens else single(dense, is_dense=True)
-    return fused(dense, lexical, cosines.__getitem__, maxsim=maxsim.__getitem__ if has_tokens else None)
-
-
-@pytest.mark.parametrize(("mode", "has_tokens"), list(product(["dense", "lexical", "hybrid"], [False, True])))
-def test_random_rankings(mode, has_tokens):
-    random = np.random.default_rng([len(mode), has_tokens])
-    seen = dict.fromkeys(("boilerplate", "boosts", "rerank", "ceiling"), 0)
-    for _ in range(12):
-        facts, boosts = Facts(random), BOOSTS if random.random() < 0.7 else Boosts()
-        # of few values, for there to be equal ones
-        cosines, maxsim = (np.round(random.uniform(-0.4, 0.9, ROWS), 2).astype(np.float32) for _ in range(2))
-        bm25 = np.round(random.exponential(8, ROWS), 1).astype(np.float32) + np.float32(0.1)
-        repetition = (random.integers(0, 256, ROWS) * random.integers(0, 2, ROWS)).astype(np.uint8)
-        trace, ranking = Trace(), None
-        for depth in (9, 20, 40):
-            dense = found(random, depth, cosines) if mode != "lexical" else None
-            lexical = found(random, depth, bm25) if mode != "dense" else None
-            made = joined(mode, has_tokens, dense, lexical, cosines, maxsim)
-            low = lowered(made, repetition[made.rows])
-            boosted = boosts.apply(low, facts)
-            trace.rounds.append(Round(dense, lexical, made, repetition[made.rows], low, boosted))
-            is_first, ranking = ranking is None, extended(ranking, boosted)
-            if is_first and random.random() < 0.6:
-                read = np.sort(random.choice(len(ranking.rows), int(random.integers(0, 8)), replace=False))
-                logits = random.normal(0, 3, len(read)).astype(np.float32)
-                after = reranked(ranking, read, logits, logits / 2)
-                trace.reading = Reading(ranking, read, logits, after)
-                ranking = after
-        shown = list(range(len(ranking.rows)))
-        whys = trace.explain(ranking, Choice(np.array(shown), {}, {}), shown, shown, facts, boosts)
-        for index, why in enumerate(whys):
-            assert recomputed(why) == about(float(ranking.scores[index]))
-            for step in seen:
-                seen[step] += why[step] is not None
-    assert min(seen.values()) > 5, "every step was there"
 
 
 QUERY = "vacuum tupels of an indxe"  # corrected to tuples and index
@@ -125,8 +55,8 @@ def test_every_kind_of_search(index, boost):
     options = product(["dense", "lexical", "hybrid"], [False, True], [0.0, 0.4], [0, 98])
     for mode, rerank, diversity, offset in options:
         request = {"mode": mode, "rerank": rerank, "diversity": diversity, "offset": offset}
-        plain = retriever.search(SearchRequest(QUERY, **request))
-        answer = retriever.search(SearchRequest(QUERY, explain=True, **request))
+        plain = retriever.answer_query(SearchRequest(QUERY, **request))
+        answer = retriever.answer_query(SearchRequest(QUERY, explain=True, **request))
         assert len(answer.hits) == 10
         assert [replace(hit, explanation=None) for hit in answer.hits] == plain.hits, "nothing else is different"
         for hit in answer.hits:
@@ -140,13 +70,12 @@ def test_every_kind_of_search(index, boost):
                 assert (why[name] and why[name]["score"]) == hit.scores[name]
             assert (why["rerank"] and why["rerank"]["score"]) == hit.scores["rerank"]
             assert (why["folded"], why["left_out"]) == (len(hit.duplicates), hit.more)
-            assert (why["rank_before_diversity"] is None) == (not diversity)
             if not diversity:
                 assert why["rank"] >= hit.rank
             seen |= {name for name, value in why.items() if value}
             seen |= {why["ceiling"]["reason"]} if why["ceiling"] else set()
             assert all(text for _, text in in_words(why))
-    wanted = {"boilerplate", "rerank", "deeper", "matches", "rank_before_diversity"} | ({"boosts"} if boost else set())
+    wanted = {"boilerplate", "rerank", "deeper", "matches"} | ({"boosts"} if boost else set())
     assert wanted <= seen
     assert ("boosts" in seen) == bool(boost)
 
@@ -155,12 +84,12 @@ def test_the_ranks_of_each_search_are_its_own(index):
     retriever = opened(index)
     ranks = {}
     for mode in ("dense", "lexical"):
-        answer = retriever.search(SearchRequest(QUERY, mode=mode, k=40, per_document=0, explain=True))
+        answer = retriever.answer_query(SearchRequest(QUERY, mode=mode, k=40, per_document=0, explain=True))
         ranks[mode] = {hit.id: hit.explanation[mode]["rank"] for hit in answer.hits}
         if mode == "lexical" or retriever.generation.tokens is None:
             rising = [hit.explanation[mode]["rank"] for hit in answer.hits if not hit.explanation["boilerplate"]]
             assert rising == sorted(rising)
-    answer = retriever.search(SearchRequest(QUERY, k=40, per_document=0, explain=True))
+    answer = retriever.answer_query(SearchRequest(QUERY, k=40, per_document=0, explain=True))
     compared = 0
     for hit in answer.hits:
         for mode, by_id in ranks.items():
@@ -172,7 +101,9 @@ def test_the_ranks_of_each_search_are_its_own(index):
 
 def test_a_passage_that_no_word_of_the_query_is_in(site):
     site.build()
-    [best, other, _] = Retriever.open(site.index, DummyEmbedder()).search(SearchRequest("vacuum", explain=True)).hits
+    [best, other, _] = (
+        Retriever.open(site.index, DummyEmbedder()).answer_query(SearchRequest("vacuum", explain=True)).hits
+    )
     assert best.explanation["lexical"]["rank"] == 1
     assert other.explanation["lexical"] == {"score": None, "rank": None, "scaled": 0, "weight": 0.5, "contribution": 0}
     assert other.explanation["matches"] == []
@@ -187,7 +118,7 @@ def test_words_that_a_hit_owes_its_match_to(site, tmp_path):
     retriever = Retriever.open(site.index, DummyEmbedder(), Limits(synonyms=str(rules)))
 
     def matches(query, mode="lexical"):
-        hits = retriever.search(SearchRequest(query, mode=mode, explain=True)).hits
+        hits = retriever.answer_query(SearchRequest(query, mode=mode, explain=True)).hits
         return {
             hit.title: [
                 (one["typed"], one["searched"], one["reason"], one["fields"]) for one in hit.explanation["matches"]
@@ -221,7 +152,7 @@ def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
     lines = [f"## Part {n}\n\nVacuum {' '.join(f'word{n}x{place}' for place in range(99))}." for n in range(6)]
     (site.source / "long.md").write_text("# Long\n\n" + "\n\n".join(lines))
     site.build()
-    answer = Retriever.open(site.index, DummyEmbedder(), Limits(per_document=2)).search(
+    answer = Retriever.open(site.index, DummyEmbedder(), Limits(per_document=2)).answer_query(
         SearchRequest("vacuum reclaims storage", explain=True)
     )
     whys = {hit.title: hit.explanation for hit in answer.hits}
@@ -232,12 +163,3 @@ def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
     assert left_out > 0
     assert "stands for 1 duplicate" in dict(in_words(whys["Vacuum"]))["Place"]
     assert "place: " in as_text(answer.as_dict())
-
-
-def test_nothing_is_kept_and_nothing_said_unless_asked_for(site, monkeypatch):
-    site.build()
-    retriever = Retriever.open(site.index, DummyEmbedder())
-    monkeypatch.setattr("rag.query.retriever.Trace", lambda: pytest.fail("a trace was begun"))
-    monkeypatch.setattr("rag.query.retriever.explained", lambda *_: pytest.fail("hits were explained"))
-    body = retriever.search(SearchRequest("vacuum")).as_dict()
-    assert body["hits"][0]["explanation"] is None

@@ -1,0 +1,337 @@
+"""The lists of candidates that the searches found, turned into one order: pure functions on a few hundred rows.
+
+`fuse` joins the searches, `lower_boilerplate` and `rerank` change the order, `extend` adds what a deeper search found,
+and `choose` leaves out near-duplicates and passages above the limit of a document. Rows are int64, scores float32;
+"best first" is by score, and by row where scores are equal.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from embedder.protocol import Embedder
+from indexer.generation.generation import RowFacts, TermHits
+from indexer.generation.repetition import WHOLE
+from indexer.generation.signature import NEAR, distance
+from indexer.generation.tokens import TokenSource
+from rag import deadline
+from rag.query.options import BOILERPLATE, RERANK_WEIGHT
+
+Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
+VectorHits = tuple[Scores, Rows]
+
+MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
+_MIN_COVERAGE = 0.5  # of the query's idf that the best hit by words has, where words count as much as meaning
+_AHEAD = 3  # times k candidates compared at first: comparing all of them takes longer than the rest together
+_COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
+_SLICE = 64  # passages whose tokens are compared between two looks at the deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Candidates, best first; arrays of one length."""
+
+    rows: Rows
+    scores: Scores
+    columns: Mapping[str, Scores]
+    """Scores by part, NaN where a passage has none: dense (cosine), lexical (BM25, 0 where no word matches), tokens
+    (MaxSim), rerank. Rankings that are to be explained have more, see `explain`."""
+    first: int | None = None  # candidates before those that a deeper search added; None where there are no others
+
+    def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
+        """Return the candidates in another order (n,), with scores and columns (n,) by the present indices."""
+        reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
+        return Ranking(self.rows[order], scores[order], reordered)
+
+
+def fuse(
+    dense: VectorHits | None,
+    lexical: TermHits | None,
+    cosines: Callable[[Rows], Scores],
+    maxsim: Callable[[Rows], Scores] | None = None,
+    *,
+    explain: bool = False,
+) -> Ranking:
+    """Rank what one search found, or both, by a convex combination of scaled scores (Bruch, Gai and Ingber 2023).
+
+    Cosines and MaxSim are scaled so that the lowest is 0 and the highest 1, BM25 so that the highest is 1. Without
+    words, MaxSim alone ranks, the better order of the two.
+
+    Args:
+        dense: cosines and rows, best first.
+        lexical: BM25 scores and rows, best first.
+        cosines: returns the cosines of rows that the dense search did not find.
+        maxsim: returns the MaxSim of rows, where tokens are kept.
+        explain: whether to add the columns that explanations are made of.
+    """
+    if dense is None:
+        scores, rows = (lexical.scores, lexical.rows) if lexical else (np.empty(0, np.float32), np.empty(0, np.int64))
+        parts, weights, scaled = {"lexical": scores}, {"lexical": 1.0}, [scores]
+    elif lexical is None:
+        scores, rows = dense
+        parts, weights, scaled = {"dense": scores}, {"dense": 1.0}, [scores]
+        if maxsim is not None:
+            scores = maxsim(rows)
+            parts, weights, scaled = parts | {"tokens": scores}, {"dense": 0.0, "tokens": 1.0}, [*scaled, scores]
+    else:
+        rows = union(dense[1], lexical.rows)
+        by_meaning = aligned(rows, dense[1], dense[0], np.nan)
+        missing = np.isnan(by_meaning)
+        if missing.any():
+            by_meaning[missing] = cosines(rows[missing])
+        parts = {"dense": by_meaning, "lexical": aligned(rows, lexical.rows, lexical.scores, 0)}
+        weights = {"dense": 1.0, "lexical": trust_in_terms(lexical)}
+        if maxsim is not None:
+            parts["tokens"], weights["tokens"] = maxsim(rows), 1.0
+        most = parts["lexical"].max(initial=0)
+        scaled = [scale(scores) if name != "lexical" else scores / (most or 1) for name, scores in parts.items()]
+        total = sum(weights.values())
+        weighted = sum(weight * scores for weight, scores in zip(weights.values(), scaled, strict=True))
+        scores = np.asarray(weighted / total, np.float32)
+        weights = {name: weight / total for name, weight in weights.items()}
+    order = np.lexsort((rows, -scores)) if len(parts) > 1 else np.arange(len(rows))
+    columns = parts
+    if explain:
+        columns = parts | {"fused": scores}
+        found_by = {"dense": dense and dense[1], "lexical": lexical and lexical.rows}
+        for (name, values), own in zip(parts.items(), scaled, strict=True):
+            found = found_by.get(name)
+            found = rows[np.lexsort((rows, -values))] if found is None else found
+            columns[f"{name}_scaled"] = own
+            columns[f"{name}_weight"] = np.full(len(rows), weights[name], np.float32)
+            columns[f"{name}_rank"] = ranks_in(found, rows)
+    return Ranking(rows, scores, columns).ordered(order, scores)
+
+
+def trust_in_terms(lexical: TermHits) -> float:
+    """Return the weight of a search by words: less than 1 where even its best hit has less than half of the query.
+
+    How much of a query a passage has is its BM25 over `idf_sum`. The longer a query, and the more of its words are in
+    few passages or in none, the less of it has any passage; then the best BM25 says little, while the vector still
+    speaks for the whole. The weight is a prediction of query performance without judgements (Shtok et al. 2012).
+    """
+    if not len(lexical.scores) or lexical.idf_sum <= 0:
+        return 1.0
+    return min(1.0, float(lexical.scores.max()) / (_MIN_COVERAGE * lexical.idf_sum))
+
+
+def score_tokens(embedder: Embedder, query: Scores, tokens: TokenSource, rows: Rows) -> Scores:
+    """Return the MaxSim of a query's tokens, float32 (tokens, width), and passages by row. Raises DeadlinePassed."""
+    scores = np.zeros(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), _SLICE):
+        deadline.check()
+        some = slice(start, start + _SLICE)
+        scores[some] = embedder.maxsim(query[:MAX_QUERY_TOKENS], *tokens.gather(rows[some]))
+    return scores
+
+
+def lower_boilerplate(ranking: Ranking, repeated: npt.NDArray[np.uint8], *, explain: bool = False) -> Ranking:
+    """Rank passages of text that many pages share lower; `repeated` (n,) is of `indexer.generation.repetition`."""
+    if not repeated.any():
+        return ranking
+    share: Scores = np.asarray(repeated / WHOLE, np.float32)
+    scores: Scores = np.asarray(ranking.scores - np.abs(ranking.scores) * (BOILERPLATE * share), np.float32)
+    columns = {"repeated": share, "lowered": scores} if explain else {}
+    return ranking.ordered(np.argsort(-scores, kind="stable"), scores, **columns)
+
+
+def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores, *, explain: bool = False) -> Ranking:
+    """Rank what a cross-encoder has read before what it has not; its order is averaged with that of the search.
+
+    Replacing the one by the other is known to harm a strong list. Logits are averaged, and not what a sigmoid makes of
+    them, which has hardly any distance left between the good ones, nor between the bad.
+
+    Args:
+        ranking: candidates, best first.
+        read: indices (n,) of those that it has read, in order.
+        logits: their scores, (n,).
+        shown: the same as hits show them, (n,).
+        explain: whether to add the columns that explanations are made of.
+    """
+    count = len(ranking.rows)
+    columns = {"rerank": filled(count, read, shown)}
+    if not len(read):
+        return ranking.ordered(np.arange(count), ranking.scores, **columns)
+    before = ranking.scores[read]
+    low, high = before.min(), before.max()
+    parts = scale(before), scale(logits)
+    blend = np.asarray(low + (high - low) * ((1 - RERANK_WEIGHT) * parts[0] + RERANK_WEIGHT * parts[1]), np.float32)
+    order = np.concatenate([read[np.argsort(-blend, kind="stable")], np.setdiff1d(np.arange(count), read)])
+    scores = np.minimum(ranking.scores, blend.min())  # those that it has not read do not score better
+    if explain:
+        columns |= {"logit": filled(count, read, logits), "rank_before": np.arange(1, count + 1, dtype=np.float32)}
+        columns |= {"search_scaled": filled(count, read, parts[0]), "model_scaled": filled(count, read, parts[1])}
+        columns |= {"low": np.full(count, low), "high": np.full(count, high)}
+        columns["ceiling"] = filled(count, np.setdiff1d(np.arange(count), read), blend.min())
+    scores[read] = blend
+    return ranking.ordered(order, scores, **columns)
+
+
+def extend(ranking: Ranking | None, deeper: Ranking) -> Ranking:
+    """Return a ranking as it is, followed by what a deeper search found beyond it, none of which scores better."""
+    if ranking is None:
+        return deeper
+    new = ~np.isin(deeper.rows, ranking.rows)
+    least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
+    before, after = len(ranking.rows), int(new.sum())
+    columns = {
+        name: np.concatenate(
+            [
+                ranking.columns.get(name, np.full(before, np.nan, np.float32)),
+                deeper.columns[name][new] if name in deeper.columns else np.full(after, np.nan, np.float32),
+            ]
+        )
+        for name in ranking.columns.keys() | deeper.columns.keys()
+    }
+    if "fused" in columns:
+        ceiling = ranking.columns.get("ceiling", np.full(before, np.nan, np.float32))
+        columns["ceiling"] = np.concatenate([ceiling, np.full(after, least, np.float32)])
+        columns["deeper"] = np.arange(before + after) >= (ranking.first or before)
+    return Ranking(
+        np.concatenate([ranking.rows, deeper.rows[new]]),
+        np.concatenate([ranking.scores, np.minimum(deeper.scores[new], least)]),
+        columns,
+        before if ranking.first is None else ranking.first,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The candidates of a ranking that are shown, in order, and the near-duplicates that each stands for."""
+
+    indices: npt.NDArray[np.int64]
+    folded: dict[int, list[int]]  # by index into the ranking
+    left_out: dict[int, int]  # by document: passages that were compared, and are above its limit
+
+
+def choose(
+    ranking: Ranking,
+    facts: RowFacts,
+    vectors: Callable[[Rows], Scores],
+    *,
+    k: int,
+    per_document: int = 0,
+    diversity: float = 0.0,
+) -> Choice:
+    """Choose k candidates, or fewer if there are no more.
+
+    Args:
+        ranking: candidates, best first.
+        facts: of each.
+        vectors: returns unit vectors by row, float32 (n, dimension).
+        k: how many.
+        per_document: of one document at most; 0 for any number.
+        diversity: 0 keeps the order, 1 looks at variety alone (maximal marginal relevance); what a deeper search added
+            follows in its order.
+    """
+    count = len(ranking.rows)
+    compared = count if diversity else min(count, _AHEAD * k)
+    while True:
+        leaders = np.arange(compared, dtype=np.int64)
+        leaders[:_COMPARED] = collapse(facts.signatures[: min(compared, _COMPARED)])
+        is_leader = leaders == np.arange(compared)
+        chosen = np.flatnonzero(is_leader)
+        beyond = chosen[:0]
+        if per_document:
+            within = cap(facts.documents[chosen], per_document)
+            chosen, beyond = chosen[within], chosen[~within]
+        if len(chosen) >= k or compared == count:
+            break
+        compared = min(count, 4 * compared)
+    if diversity and len(chosen) > 1:
+        among = chosen if ranking.first is None else chosen[chosen < ranking.first]
+        scores = ranking.scores[among]
+        picked = mmr(vectors(ranking.rows[among]), scores / max(float(scores.max()), 1e-9), 1 - diversity, k)
+        chosen = np.concatenate([among[picked], chosen[len(among) :]])
+    folded: dict[int, list[int]] = {}
+    for index in np.flatnonzero(~is_leader).tolist():
+        folded.setdefault(int(leaders[index]), []).append(index)
+    documents, counts = np.unique(facts.documents[beyond], return_counts=True)
+    return Choice(chosen[:k], folded, dict(zip(documents.tolist(), counts.tolist(), strict=True)))
+
+
+def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> Rows:
+    """Return for each of n hits, best first, the index of the hit that stands for it: its own, or a near-duplicate's.
+
+    `signatures` uint64 (n,) are SimHashes; a hit is folded into the best one within `near` bits that is not folded
+    itself.
+    """
+    leaders = np.arange(len(signatures), dtype=np.int64)
+    alike = np.tril(distance(signatures[:, np.newaxis], signatures) <= near, -1)
+    for index in np.flatnonzero(alike.any(axis=1)):
+        before = np.flatnonzero(alike[index])
+        standing = before[leaders[before] == before]
+        if len(standing):
+            leaders[index] = standing[0]
+    return leaders
+
+
+def cap(documents: npt.NDArray[np.integer], most: int) -> npt.NDArray[np.bool_]:
+    """Return which of n hits, best first, are among the first `most` of their document, bool (n,)."""
+    order = np.argsort(documents, kind="stable")
+    arranged = documents[order]
+    place = np.arange(len(documents)) - np.searchsorted(arranged, arranged)
+    within = np.empty(len(documents), dtype=np.bool_)
+    within[order] = place < most
+    return within
+
+
+def mmr(vectors: Scores, relevance: Scores, lambda_: float, k: int) -> Rows:
+    """Return the indices of k hits by maximal marginal relevance (Carbonell and Goldstein 1998), in the order picked.
+
+    Each pick has the largest lambda_ * relevance - (1 - lambda_) * its largest similarity to a hit picked before.
+
+    Args:
+        vectors: float32 (n, dimension), of unit length.
+        relevance: float32 (n,), on the scale of similarities: from 0 to 1.
+        lambda_: 1 keeps the order of relevance, 0 looks at variety alone.
+        k: how many; all n if there are fewer.
+    """
+    picked: list[int] = []
+    nearest = np.zeros(len(relevance), dtype=np.float32)
+    left = lambda_ * relevance
+    for _ in range(min(k, len(relevance))):
+        best = int(np.argmax(left - (1 - lambda_) * nearest))
+        left[best] = -np.inf
+        similar = vectors @ vectors[best]
+        nearest = np.maximum(nearest, similar) if picked else similar
+        picked.append(best)
+    return np.array(picked, dtype=np.int64)
+
+
+def union(rows: Rows, others: Rows) -> Rows:
+    """Return the rows in either, ascending. `np.union1d` takes three times as long for so few."""
+    merged = np.concatenate([rows, others])
+    merged.sort()
+    is_first = np.ones(len(merged), dtype=np.bool_)
+    np.not_equal(merged[1:], merged[:-1], out=is_first[1:])
+    return merged[is_first]
+
+
+def aligned(candidates: Rows, rows: Rows, scores: Scores, absent: float) -> Scores:
+    """Return the scores of the candidates, ascending (n,): those of `rows`, which are among them, or `absent`."""
+    return filled(len(candidates), np.searchsorted(candidates, rows), scores, absent)
+
+
+def filled(count: int, indices: npt.NDArray[np.integer], scores: Scores, absent: float = np.nan) -> Scores:
+    """Return scores (count,), `absent` but at the indices."""
+    found = np.full(count, absent, dtype=np.float32)
+    found[indices] = scores
+    return found
+
+
+def ranks_in(found: Rows, rows: Rows) -> Scores:
+    """Return the place of each row in what a search found, from 1; NaN where it is not there."""
+    places = {row: place for place, row in enumerate(found.tolist(), 1)}
+    return np.array([places.get(row, np.nan) for row in rows.tolist()], np.float32)
+
+
+def scale(scores: Scores) -> Scores:
+    """Return scores (n,) scaled so that the lowest is 0 and the highest 1; all 1 if they are equal."""
+    if not len(scores):
+        return scores
+    lowest, highest = scores.min(), scores.max()
+    return (scores - lowest) / (highest - lowest) if highest > lowest else np.ones_like(scores)

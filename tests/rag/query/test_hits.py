@@ -1,0 +1,165 @@
+"""What hits say of themselves: whether they are close, their nearest sentences, how their documents divide."""
+
+import numpy as np
+import pytest
+from msgspec.structs import asdict
+
+from indexer.generation.catalogue import DocumentFacts
+from indexer.generation.lexical.lexical_query import read_query
+from rag.query.facets import FACETS, MOST, count_facets
+from rag.query.hits import coverage, is_close, nearest_sentences, split_sentences
+from rag.query.results import Hit, as_text
+from tests.dummy import DummyEmbedder
+from tests.web.fakes import make_hit
+
+EMBEDDER = DummyEmbedder(256)
+
+
+def hit(cosine: float | None, text: str = "Bread rises.", query: str = "") -> Hit:
+    words = [(text.index(word), text.index(word) + len(word)) for word in query.split() if word in text]
+    return make_hit(text=text, title="", section="", highlights=words, scores={"dense": cosine, "lexical": None})
+
+
+@pytest.mark.parametrize(
+    ("cosine", "text", "close"),
+    [
+        (0.41, "Nothing in common.", True),
+        (0.39, "Nothing in common.", False),
+        (0.33, "partial index", True),
+        (0.31, "partial index", False),
+        (0.33, "partial things", False),
+        (None, "partial things", True),
+        (None, "Nothing in common.", False),
+    ],
+)
+def test_by_cosine_and_words(cosine: float | None, text: str, close: bool) -> None:
+    query = "what is a partial index"
+    assert (
+        is_close(read_query(query).asked, [hit(0.1), hit(cosine, text, query)] if cosine else [hit(None, text, query)])
+        is close
+    )
+
+
+def test_the_threshold_can_be_set() -> None:
+    assert not is_close(read_query("bread").asked, [hit(0.6)], 0.7)
+    assert is_close(read_query("bread").asked, [hit(0.01)], 0.0)
+    assert not is_close(read_query("bread").asked, [])
+
+
+def test_words_of_title_and_headings_count() -> None:
+    assert coverage(read_query("partial index size").asked, make_hit(text="x", highlights=[])) == pytest.approx(2 / 3)
+    assert coverage(read_query("?!").asked, make_hit()) == 0
+
+
+def test_the_terminal_says_it() -> None:
+    answer = {"hits": [asdict(make_hit())], "close": False, "took_ms": {"total": 1.0, "embed": 0.5}}
+    assert as_text(answer).startswith("nothing close; nearest:")
+    assert not as_text(answer | {"close": True}).startswith("nothing")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (
+            "It burns gas. The flame is small! Is it lit now?",
+            ["It burns gas.", "The flame is small!", "Is it lit now?"],
+        ),
+        ("“It is always lit.” So he said, again.", ["“It is always lit.”", "So he said, again."]),
+        ("Version 17.2 of the manual. Ok.", ["Version 17.2 of the manual."]),
+        ("A heading line\n\n  an item of it\n", ["A heading line", "an item of it"]),
+        (
+            "小さな火はいつも燃えています。水をかけてはいけません！",
+            ["小さな火はいつも燃えています。", "水をかけてはいけません！"],
+        ),
+        ("no end of a sentence", ["no end of a sentence"]),
+        ("...", []),
+        ("", []),
+    ],
+)
+def test_sentences_and_lines_are_told_apart(text: str, sentences: list[str]) -> None:
+    assert [text[start:end] for start, end in split_sentences(text)] == sentences
+
+
+def nearest(query: str, texts: list[str]) -> list[str | None]:
+    vector = EMBEDDER.encode([query], role="query")[0]
+    spans = nearest_sentences(vector, texts, EMBEDDER.encode)
+    return [text[slice(*span)] if span else None for text, span in zip(texts, spans, strict=True)]
+
+
+def test_the_sentence_nearest_to_the_query_is_found_in_every_text_by_one_call() -> None:
+    calls: list[list[str]] = []
+
+    def encode(texts: list[str]) -> np.ndarray:
+        calls.append(texts)
+        return EMBEDDER.encode(texts)
+
+    texts = [
+        "Copper is a metal. Rain falls on hills.",
+        "Nothing to choose.",
+        "Hills are high and green. Copper wire conducts.",
+    ]
+    spans = nearest_sentences(EMBEDDER.encode(["rain hills"])[0], texts, encode)
+    assert spans == [(19, 39), None, (0, 25)]
+    assert len(calls) == 1
+    assert nearest("copper metal", texts[:1]) == ["Copper is a metal."]
+
+
+def test_only_the_first_sentences_of_a_passage_are_looked_at() -> None:
+    text = "Filler about nothing. " * 12 + "The needle in a haystack."
+    assert nearest("needle haystack", [text]) == ["Filler about nothing."]
+
+
+def test_without_a_choice_the_model_is_not_asked() -> None:
+    def refuse(texts: list[str]) -> np.ndarray:
+        raise AssertionError(texts)
+
+    assert nearest_sentences(np.zeros(4, np.float32), ["One sentence here.", ""], refuse) == [None, None]
+    assert nearest_sentences(np.zeros(4, np.float32), [], refuse) == []
+
+
+def facts(url: str, source: str = "https://a.example/", language: str | None = "en") -> DocumentFacts:
+    return DocumentFacts(url, source, language, "text/html", None)
+
+
+def pairs(documents: list[DocumentFacts], name: str) -> list[tuple[str, int]]:
+    return [(share["value"], share["count"]) for share in count_facets(documents)[name]]
+
+
+def test_values_are_counted_most_frequent_first() -> None:
+    found = [
+        facts("https://a.example/x", language="de"),
+        facts("https://a.example/y"),
+        facts("https://a.example/z"),
+        facts("file:///srv/b.md", "/srv", None),
+    ]
+    assert pairs(found, "language") == [("en", 2), ("de", 1)]
+    assert pairs(found, "source") == [("https://a.example/", 3), ("/srv", 1)]
+    assert pairs(found, "content_type") == [("text/html", 4)]
+
+
+def test_nothing_found_has_every_facet_empty() -> None:
+    assert count_facets([]) == {name: [] for name in FACETS}
+
+
+def test_only_the_most_frequent_values_are_named_and_equals_come_by_name() -> None:
+    found = [facts("https://a.example/", language=f"{letter}{other}") for letter in "zyx" for other in "cba" * 2]
+    assert pairs(found, "language")[:2] == [("xa", 2), ("xb", 2)]
+    many = [facts(f"https://a.example/{number}/") for number in range(50)]
+    assert len(pairs(many, "path")) == MOST
+
+
+def test_a_path_is_the_first_folder() -> None:
+    found = [facts(f"https://a.example{path}") for path in ("/", "/faq.html", "/docs/a", "/docs/17/b", "/blog/")]
+    assert pairs(found, "path") == [("/docs", 2), ("/blog", 1)]
+
+
+def test_folders_that_all_share_are_passed_over() -> None:
+    paths = ("/docs/en/17/a.html", "/docs/en/18/b.html", "/docs/en/18/x/c.html", "/docs/en/index.html")
+    found = [facts(f"https://a.example{path}") for path in paths]
+    assert pairs(found, "path") == [("/docs/en/18", 2), ("/docs/en/17", 1)]
+    assert pairs([facts("https://a.example/docs/a"), facts("https://a.example/docs/b")], "path") == []
+    assert pairs([facts("https://a.example/docs/17/a")], "path") == []
+
+
+def test_an_address_that_is_none_has_no_folder() -> None:
+    assert pairs([facts("http://[bad/docs/a"), facts("mailto:a"), facts("")], "path") == []
