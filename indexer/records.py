@@ -82,7 +82,7 @@ class PageBlocks(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PageReading:
     """The text of a page that was read together with its links."""
 
     content: Extraction | ParseError | None  # None if only its blocks are wanted
@@ -114,7 +114,7 @@ class Page:
     # SHA-256 hex of all that parsing reads of it: media type, charset, language, fragment, what is stated of it, and
     # body; taken once, when it is empty
     content_hash: str = ""
-    reading: Reading | None = field(default=None, compare=False, repr=False)  # None if it is still to be read
+    reading: PageReading | None = field(default=None, compare=False, repr=False)  # None if it is still to be read
 
     def __post_init__(self) -> None:
         if not self.content_hash:

@@ -10,7 +10,7 @@ from indexer.decoding import one_line
 from indexer.errors import FetchError, ParseError, counted
 from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import Lend, borrowed
-from indexer.records import Page, Reading
+from indexer.records import Page, PageReading
 from indexer.urls import normalise, origin
 
 _MARKUP = frozenset({"text/html", "application/xhtml+xml"})
@@ -34,7 +34,7 @@ class Links:
     leads_on: str = ""  # what it is if it is there to be followed, and not to be indexed
     leads_nowhere: str = ""  # why it has no links, if it has none
     is_drawn: bool = False  # whether scripts draw it
-    reading: Reading | None = None  # its text, if that is wanted
+    reading: PageReading | None = None  # its text, if that is wanted
 
 
 def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -> Links:

@@ -1,10 +1,14 @@
-"""The build: sources in, a published generation out. What has not changed since the live one is taken from it."""
+"""The build: sources in, a published generation out. Everything that is unchanged is taken from the live generation.
 
-from collections.abc import Iterable, Sequence
-from contextlib import closing, nullcontext
+`fetch → read → cut → embed → write → publish`: the first stages are iterators, see `workers.read_ahead`.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from embedder.protocol import Embedder
 from indexer import memory
@@ -14,8 +18,9 @@ from indexer.crawl.journal import Journal, base_of
 from indexer.crawl.sessions import Sessions
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
-from indexer.generation.layout import JOURNAL, REPOSITORIES
-from indexer.generation.manifest import ANALYSIS, SCHEMA_VERSION, TOKENS
+from indexer.generation.current import current_id
+from indexer.generation.layout import GENERATIONS, JOURNAL, REPOSITORIES
+from indexer.generation.manifest import ANALYSIS, SCHEMA_VERSION, TOKENS, read_manifest
 from indexer.generation.previous import (
     READER_VERSION,
     PreviousGeneration,
@@ -25,14 +30,12 @@ from indexer.generation.previous import (
     record_of,
     sections_of,
 )
-from indexer.pipeline.context import BuildContext
 from indexer.pipeline.draft import Draft, drafting, open_earlier
-from indexer.pipeline.lookahead import read_ahead
-from indexer.pipeline.machines import Machines, ToCome
+from indexer.pipeline.plan import Plan, reuse_of
 from indexer.pipeline.progress import READING, Progress
 from indexer.pipeline.report import BuildReport
-from indexer.pipeline.reuse import reuse_of
-from indexer.publish.source_settings import changes, credentialed, with_kept
+from indexer.pipeline.workers import Workers, read_ahead
+from indexer.publish.source_settings import changes, credentialed, with_kept, without
 from indexer.read.access_list import NOBODY
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import Unwanted
@@ -53,7 +56,7 @@ def build(
     config: BuildConfig,
     *,
     progress: Progress,
-    cluster: Machines | None = None,
+    cluster: Workers | None = None,
     is_brief: bool = False,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
@@ -67,9 +70,9 @@ def build(
     Args:
         sources: http or https addresses, repositories, buckets, folders or files: all that the index is to hold.
         index_dir: folder of the index; made if it is missing.
-        embedder: makes the vectors; its fingerprint goes into the index. Asked for nothing else while nothing is new.
+        embedder: makes the vectors; its fingerprint goes into the index. Not used while nothing is new.
         config: the settings: limits, chunk sizes, how many generations to keep, what to read again.
-        progress: told how far the build is; closed at the end.
+        progress: shows how far the build is; closed at the end.
         cluster: machines that read, cut and embed the pages; None means this one.
         is_brief: see `writer_lock`.
 
@@ -90,9 +93,6 @@ def build(
     for source in sources:
         refuse_secret(source)
     sources = list(dict.fromkeys(full_name(source) for source in sources))
-    refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
-    metadata = {full_name(source): {k: list(v) for k, v in given.items()} for source, given in config.metadata.items()}
-    config = replace(config, refresh=refresh, metadata=metadata)
     with (
         drafting(index_dir, config.keep_generations, progress, is_brief=is_brief) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
@@ -103,14 +103,12 @@ def build(
         before = earlier.manifest.sources if earlier.manifest else ()
         if not sources or pushed.count or SOURCE in (*sources, *before):
             sources = [*(source for source in sources if source != SOURCE), SOURCE]
-        if config.tokens is None:
-            config = replace(config, tokens=earlier.manifest is not None and TOKENS in earlier.manifest.files)
-        context = BuildContext(with_kept(config, sources, earlier.manifest), earlier, embedder, progress, ocr, cluster)
+        plan = _plan(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
         mirrors = Mirrors(index_dir / REPOSITORIES, config.credentials)
-        with closing(_Build(sources, folder, embedder, context, pushed, mirrors)) as work:
+        with closing(_Build(folder, embedder, plan, pushed, mirrors, journal)) as work:
             if config.full:
                 journal.drop()
-            report = work.run(index_dir, journal)
+            report = work.run(index_dir)
             journal.drop()
             mirrors.keep(sources)
         if last:
@@ -118,59 +116,129 @@ def build(
         return report
 
 
+def remove_sources(
+    sources: Sequence[str], index_dir: Path, *, keep_generations: int, progress: Progress
+) -> BuildReport:
+    """Publish the live generation without the documents of these sources. Nothing is fetched or embedded.
+
+    A page that another source leads to as well goes too, and comes back with the next build.
+
+    Args:
+        sources: as they were given when they were indexed.
+        index_dir: folder of the index.
+        keep_generations: how many to keep, the new one included.
+        progress: shows how far it is; closed at the end.
+
+    Raises:
+        SourceError: one of them is not a source of the index; the message lists those that are.
+        NothingToIndex: no document would be left.
+        IndexMissing, IndexCorrupt: there is no live generation, or it cannot be read.
+        BuildLocked: another build is writing this index.
+        IndexUnwritable: the folder cannot be written or is full.
+    """
+    removed = {full_name(source) for source in sources}
+    current_id(index_dir)  # so that no folder is made where there is no index
+    store = PushedStore(index_dir)
+    last = store.last()
+    with (
+        drafting(index_dir, keep_generations, progress) as folder,
+        closing(PreviousGeneration.open(index_dir)) as earlier,
+    ):
+        manifest = read_manifest(index_dir / GENERATIONS / current_id(index_dir))
+        left = [source for source in manifest.sources if source not in removed]
+        unknown = sorted(removed.difference(manifest.sources))
+        if unknown or not removed:
+            problem = f"{unknown[0]} is not a source of this index" if unknown else "no source was given"
+            raise SourceError(f"{problem}; its sources are: {', '.join(manifest.sources)}")
+        kind, tokens = manifest.settings["vector_index"], TOKENS in manifest.files
+        config = BuildConfig(keep_generations=keep_generations, vector_index=kind, tokens=tokens)
+        plan = Plan(config, earlier, progress, left)
+        with closing(Draft(folder, manifest.counts.dimension, plan, earlier)) as draft:
+            progress.phase(READING)
+            progress.found(manifest.counts.documents)
+            for number, url, source in earlier.documents():
+                if source in removed:
+                    plan.ledger.gone.add(url)
+                else:
+                    draft.carry(number, source)
+                    plan.ledger.unchanged += 1
+                progress.page()
+            if not draft.counts.documents:
+                raise NothingToIndex("without these sources the index would be empty; the live index has not changed")
+            for record in earlier.pages():
+                if record.source not in removed:
+                    draft.remember(record)
+            report = draft.publish(index_dir, manifest.fingerprint, without(manifest.settings, removed))
+            Mirrors(index_dir / REPOSITORIES).keep(left)
+        if SOURCE in removed:
+            store.clear(last)
+        return report
+
+
+def _plan(plan: Plan) -> Plan:
+    """Complete the plan of a build, and say what of the live generation cannot be taken over, and why."""
+    config, sources, live = plan.config, plan.sources, plan.earlier.manifest
+    refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
+    metadata = {
+        full_name(source): {name: list(values) for name, values in stated.items()}
+        for source, stated in config.metadata.items()
+    }
+    tokens = config.tokens if config.tokens is not None else live is not None and TOKENS in live.files
+    config = with_kept(replace(config, refresh=refresh, metadata=metadata, tokens=tokens), sources, live)
+    settings: dict[str, Any] = config.as_dict() | {"ocr": None if plan.ocr.obstacle else config.ocr.as_dict()}
+    settings |= {"reading": READER_VERSION}
+    settings |= {"metadata": config.metadata} if config.metadata else {}
+    settings |= {"model": dict(config.model)} if config.model else {}
+    if private := credentialed(config, sources, live):
+        settings["credentials"] = private
+    plan.ledger.settings = changes(config, live, plan.progress.message)
+    reuse = reuse_of(live, sources, config, settings, plan.embedder.fingerprint if plan.embedder else {})
+    if reuse.refusal:
+        plan.progress.message(reuse.refusal)
+    return replace(plan, config=config, settings=settings, reuse=reuse)
+
+
 class _Build:
-    """Takes what the sources give, and decides of each page what becomes of it in the draft."""
+    """The stages of a build, and the decision for each page: read, taken over, skipped or failed."""
 
     def __init__(
         self,
-        sources: Sequence[str],
         folder: Path,
         embedder: Embedder,
-        context: BuildContext,
+        plan: Plan,
         pushed: PushedReader,
         mirrors: Mirrors,
+        journal: Journal,
     ) -> None:
-        config, self._earlier, self._ledger = context.config, context.earlier, context.ledger
-        self._sources = sources
+        self._plan, self._earlier, self._ledger = plan, plan.earlier, plan.ledger
+        self._embedder = embedder
         self._pushed = pushed
         self._mirrors = mirrors
-        self._embedder = embedder
-        self._context = context
-        self._progress = context.progress
-        self._live = live = self._earlier.manifest
-        self._fingerprint = dict(embedder.fingerprint)
-        ocr = None if context.ocr.obstacle else config.ocr.as_dict()
-        self._settings = config.as_dict() | {"ocr": ocr, "reading": READER_VERSION}
-        self._settings |= {"metadata": config.metadata} if config.metadata else {}
-        self._settings |= {"model": dict(config.model)} if config.model else {}
-        if asked := credentialed(config, sources, live):
-            self._settings["credentials"] = asked
-        self._ledger.settings = changes(config, live, context.progress.message)
-        self._found_again: set[int] = set()  # documents of the earlier generation that are still there
-        reuse = reuse_of(live, sources, config, self._settings, self._fingerprint)
-        if reuse.refusal:
-            self._progress.message(reuse.refusal)
+        self._journal = journal
+        self._still_there: set[int] = set()  # documents of the earlier generation
+        live, reuse = plan.earlier.manifest, plan.reuse
         self._earlier.is_trusted = reuse.passages
-        self._has_vectors = reuse.vectors
         learnt = live.settings.get("templates") if live is not None and reuse.passages else None
-        self._templates = Templates(learnt, self._is_new, reads_text=context.cluster is None)
+        self._templates = Templates(learnt, self._is_new, reads_text=plan.cluster is None)
         dimension = live.counts.dimension if live is not None and reuse.vectors else 0
         vectors_from = self._earlier if dimension else PreviousGeneration.nothing()
-        self._draft = Draft(
-            folder,
-            dimension or embedder.dimension,
-            replace(context, earlier=vectors_from),
-            may_stay=reuse.everything,
-        )
+        self._draft = Draft(folder, dimension or embedder.dimension, plan, vectors_from, may_stay=reuse.everything)
 
     def close(self) -> None:
         """Release the files of the draft."""
         self._draft.close()
 
-    def run(self, index_dir: Path, journal: Journal) -> BuildReport:
+    def run(self, index_dir: Path) -> BuildReport:
         """Read the sources into the draft, and publish it unless nothing has changed; see `build`."""
-        self._read_sources(journal)
-        live = self._live
+        plan, live = self._plan, self._earlier.manifest
+        plan.progress.phase(READING)
+        with closing(self._pages()) as pages:  # whatever happens, fetchers and readers stop at once
+            for item, result in pages:
+                memory.check()
+                self._add_item(item, result)
+        for number, url, _ in self._earlier.documents():
+            if number not in self._still_there:
+                self._ledger.gone.add(url)
         if (
             live is not None
             and live.schema_version >= SCHEMA_VERSION
@@ -180,79 +248,69 @@ class _Build:
         ):
             return self._ledger.report(live.id, live.counts, published=False)
         self._draft.differ()
-        if not self._draft.counts.documents and self._sources != [SOURCE]:
-            journal.drop()  # all there is has been fetched
-            raise NothingToIndex(self._ledger.why_nothing(self._sources, is_live=live is not None))
-        self._draft.finish()
-        return self._draft.publish(
-            index_dir,
-            fingerprint=self._fingerprint,
-            settings=self._settings | {"templates": self._templates.kept(self._sources)},
-            sources=self._sources,
-        )
+        if not self._draft.counts.documents and plan.sources != [SOURCE]:
+            self._journal.drop()  # all there is has been fetched
+            raise NothingToIndex(self._ledger.why_nothing(plan.sources, is_live=live is not None))
+        settings = {**plan.settings, "templates": self._templates.kept(plan.sources)}
+        return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
 
-    def _read_sources(self, journal: Journal) -> None:
-        """Take what the sources give; what those have that need not be read is taken from the live generation."""
-        config = self._context.config
-        self._progress.phase(READING)
-        resting, rested = self._earlier.resting(self._sources, config.refresh or ()), set()
+    def _pages(self) -> Generator[tuple[Item, Parsed | ParseError | None], None, None]:
+        """Yield the items of all sources, with the results of pages that are read; resting sources come first."""
+        plan = self._plan
+        resting = self._earlier.resting(plan.sources, plan.config.refresh or ())
+        rested: set[str] = set()
         for record in self._earlier.pages() if resting else ():
             if record.source in resting and not self._pushed.has(record.url):
                 rested.add(record.url)
-                self._take(Known(record))
+                yield Known(record), None
         reading = Reading(
-            limits=config.crawl,
-            report_due=self._progress.found,
+            limits=plan.config.crawl,
+            report_due=plan.progress.found,
             earlier=self._earlier,
-            services=CrawlServices(self._ledger.traffic, journal, Sessions(config.credentials)),
+            services=CrawlServices(self._ledger.traffic, self._journal, Sessions(plan.config.credentials)),
             templates=self._templates,
             rested=rested,
             pushed=self._pushed,
             mirrors=self._mirrors,
-            no_images=self._context.ocr.obstacle,
+            no_images=plan.ocr.obstacle,
         )
-        items = read_sources([source for source in self._sources if source not in resting], reading)
-        fetching = partial(self._ledger.stopwatch.timed, "fetch")
-        ahead = read_ahead(items, self._is_new, config.chunk, self._context.ocr, self._context.cluster, fetching)
-        with closing(items), closing(ahead):  # whatever happens here, fetchers and readers stop at once
-            for item, parsed in ahead:
-                self._take(item, parsed)
-        for number, url, _ in self._earlier.documents():
-            if number not in self._found_again:
-                self._ledger.gone.add(url)
+        items = read_sources([source for source in plan.sources if source not in resting], reading)
+        watch = self._ledger.stopwatch
+        ahead = read_ahead(items, self._is_new, plan.config.chunk, plan.ocr, plan.cluster, watch)
+        with closing(items), closing(ahead):
+            yield from ahead
 
     def _is_new(self, page: Page) -> bool:
-        """Whether a page that was fetched has to be read."""
+        """Return whether a page that was fetched has to be read."""
         record = self._earlier.unchanging_page(page.url)
         return not page.noindex and (record is None or record.content_hash != page.content_hash)
 
-    def _take(self, item: Item, parsed: ToCome[Parsed] | None = None) -> None:
-        memory.check()
+    def _add_item(self, item: Item, result: Parsed | ParseError | None) -> None:
         if isinstance(item, Skip):
             self._ledger.skip(item)
             return
         if isinstance(item, Page):
             self._ledger.fetched += 1
-            self._page(item, parsed)
+            self._add_page(item, result)
         elif isinstance(item, Known):
-            self._known(item)
+            self._add_known(item)
         else:
             self._ledger.failures.append(item)
-        self._progress.page()
+        self._plan.progress.page()
 
-    def _page(self, page: Page, parsed: ToCome[Parsed] | None) -> None:
-        """Index a page, or find that it is not wanted or unchanged."""
+    def _add_page(self, page: Page, result: Parsed | ParseError | None) -> None:
+        """Index a page that was fetched, unless it is not wanted or unchanged."""
         record = self._earlier.unchanging_page(page.url)
         self._note(page.url, filter(None, [page.note]))
-        if parsed is not None:
-            outcome = self._read(page, parsed)
+        if result is not None:
+            outcome = self._add_read(page, result)
         elif page.noindex or record is None:
             outcome = self._skip(page.url, page.left_out)
         else:
-            outcome = self._same(replace(record, source=page.source))
+            outcome = self._repeat(replace(record, source=page.source))
         self._draft.remember(record_of(page, outcome))
 
-    def _known(self, known: Known) -> None:
+    def _add_known(self, known: Known) -> None:
         """Take over a page that was not read, because it is unchanged or out of reach."""
         record = known.record
         if known.kept is not None:
@@ -262,20 +320,20 @@ class _Build:
         elif is_indexed(record.outcome) and not self._earlier.is_trusted:
             outcome = self._cut_again(record)
         else:
-            outcome = self._same(record, is_kept=known.kept is not None)
-        if not self._earlier.is_trusted:  # it has to be read anew as soon as it can be, whatever its content is then
+            outcome = self._repeat(record, is_kept=known.kept is not None)
+        if not self._earlier.is_trusted:  # so that the next build reads it
             record = replace(record, etag=None, last_modified=None, content_hash=record.url)
         self._draft.remember(replace(record, outcome=outcome))
 
-    def _same(self, record: PageRecord, *, is_kept: bool = False) -> str:
-        """Do with a page what was done before; returns its outcome."""
+    def _repeat(self, record: PageRecord, *, is_kept: bool = False) -> str:
+        """Do with a page what the build before did; return its outcome."""
         if is_indexed(record.outcome):
             self._note(record.url, notes_of(record.outcome))
-            number, source = self._find_again(record.url)
+            number, source = self._keep(record.url)
             self._ledger.unchanged += not is_kept
             if source != record.source:  # another source leads to it than before
                 self._draft.differ()
-            if self._has_vectors:
+            if self._plan.reuse.vectors:
                 self._draft.carry(number, record.source)
             else:
                 self._embed_again(number, record.source)
@@ -285,28 +343,27 @@ class _Build:
             self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
         return record.outcome
 
-    def _read(self, page: Page, to_come: ToCome[Parsed]) -> str:
+    def _add_read(self, page: Page, result: Parsed | ParseError) -> str:
+        """Index a page that was read; return its outcome."""
         if page.source == SOURCE:
-            self._draft.differ()  # whatever comes of it has to be noted; and what is there is copied meanwhile
-        try:
-            with nullcontext() if self._context.cluster else self._ledger.stopwatch.timed("parse"):
-                parsed = to_come.result()  # what comes from a cluster brings its seconds with it
-        except Unwanted as error:
-            return self._skip(page.url, str(error))
-        except ParseError as error:
-            self._ledger.failures.append(Failure(page.url, str(error)))
-            return f"{_FAILED}{error}"
-        given = {name: tuple(values) for name, values in self._context.config.metadata.get(page.source, {}).items()}
-        document = replace(parsed.document, metadata={**given, **parsed.document.metadata})
-        self._ledger.stopwatch.add(parsed.seconds)
-        outcome = self._index(document, len(page.body), parsed.chunks)
+            self._draft.differ()  # its outcome has to be kept, whatever it is
+        if isinstance(result, Unwanted):
+            return self._skip(page.url, str(result))
+        if isinstance(result, ParseError):
+            self._ledger.failures.append(Failure(page.url, str(result)))
+            return f"{_FAILED}{result}"
+        stated = self._plan.config.metadata.get(page.source, {})
+        metadata = {name: tuple(values) for name, values in stated.items()} | dict(result.document.metadata)
+        document = replace(result.document, metadata=metadata)
+        self._ledger.stopwatch.add(result.seconds)
+        outcome = self._index(document, len(page.body), result.chunks)
         record = self._earlier.page(page.url)
         if not is_indexed(outcome):
             return outcome
         if record is None or not is_indexed(record.outcome):
             self._ledger.new.add(page.url)
             return outcome
-        self._find_again(page.url)
+        self._keep(page.url)
         if record.content_hash == page.content_hash:
             self._ledger.unchanged += 1
         else:
@@ -326,7 +383,7 @@ class _Build:
 
     def _cut_again(self, record: PageRecord) -> str:
         """Index a page that is out of reach from the passages there are of it."""
-        number, _ = self._find_again(record.url)
+        number, _ = self._keep(record.url)
         document, chunks, _ = self._earlier.read(number)
         page_notes = notes_of(record.outcome)
         return self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=page_notes))
@@ -363,14 +420,14 @@ class _Build:
         self._ledger.skip(Skip(url, reason))
         return f"{_SKIPPED}{reason}"
 
-    def _find_again(self, url: str) -> tuple[int, str]:
+    def _keep(self, url: str) -> tuple[int, str]:
         """Note that a document of the earlier generation is still there; return its number and source."""
         number, source = self._earlier.document(url)
-        self._found_again.add(number)
+        self._still_there.add(number)
         return number, source
 
     @cached_property
     def _chunker(self) -> Chunker:
         with self._ledger.stopwatch.timed("model"):
             self._embedder.count_tokens([""])  # which compiles and loads the model, if that has not been done yet
-        return Chunker(self._embedder, self._context.config.chunk)
+        return Chunker(self._embedder, self._plan.config.chunk)

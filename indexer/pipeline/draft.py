@@ -1,32 +1,47 @@
-"""A generation on its way: new documents go in, and ones of the earlier generation; it ends published or unused."""
+"""A generation in the making: documents and their vectors go in, made or taken over; it ends published or unused."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from embedder.late_interaction import DocumentTokens
+from embedder.protocol import encode_documents
+from indexer import memory
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.writer import GenerationWriter
-from indexer.pipeline.context import BuildContext
+from indexer.pipeline.plan import Plan
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
-from indexer.pipeline.vector_queue import VectorQueue
+from indexer.pipeline.workers import Pending
 from indexer.publish.collections import live_id
 from indexer.publish.lock import writer_lock
 from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start
 from indexer.records import Chunk, Document, PageRecord
 
-_DRIFT = 0.1  # share of the vectors that may have come or gone since an index was trained, until it is trained anew
+_DRIFT = 0.1  # share of the vectors that may change before the index is trained again
+_TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
+_AT_ONCE = 64  # chunks of these between two reports of progress
+_BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
+_PATIENCE = 5.0  # seconds
+_TO_MAKE = -1  # in place of the row of a vector that is not taken over
 
 
 @contextmanager
 def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
-    """Hold the writer lock and give a folder for a draft; afterwards remove it, if it is still there, and old ones.
+    """Hold the writer lock and yield a folder for a draft; then remove it, unless published, and old generations.
 
     Args:
         index_dir: folder of the index; made if it is missing.
@@ -52,7 +67,7 @@ def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool =
 
 
 def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
-    """Return what the live generation has for the next one: nothing, which is said, if it is damaged."""
+    """Return the live generation to take over from; an empty one if there is none, or if it is damaged."""
     try:
         return PreviousGeneration.open(index_dir)
     except IndexMissing:
@@ -63,47 +78,50 @@ def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
 
 
 class Draft:
-    """Keeps the files of a new generation and the vectors on their way in step."""
+    """Writes the documents of a new generation, and keeps the vectors that are still being made in step with them."""
 
-    def __init__(self, folder: Path, dimension: int, context: BuildContext, *, may_stay: bool = False) -> None:
-        """Take the folder to fill.
+    def __init__(
+        self, folder: Path, dimension: int, plan: Plan, earlier: PreviousGeneration, *, may_stay: bool = False
+    ) -> None:
+        """Open the files of a draft.
 
         Args:
             folder: as `publish.start` gave it; its name is the id of the generation.
             dimension: length of a vector.
-            context: the build; vectors of its earlier generation must be of its embedder.
+            plan: of the build.
+            earlier: generation that vectors are taken from; an empty one if it has those of another model.
             may_stay: whether the live generation is to stay if the draft turns out to be the same. Its documents are
                 copied only when something differs.
         """
         self._folder = folder
-        self._context = context
-        self._earlier = context.earlier
-        self._stopwatch = context.ledger.stopwatch
+        self._plan = plan
+        self._earlier = earlier
+        self._stopwatch = plan.ledger.stopwatch
         self._created = datetime.now(UTC)
-        config = context.config
-        self._writer = GenerationWriter(folder, dimension, vector_index=config.vector_index, tokens=bool(config.tokens))
-        self._vectors = VectorQueue(context, self._writer)
+        tokens = bool(plan.config.tokens)
+        self._writer = GenerationWriter(folder, dimension, vector_index=plan.config.vector_index, tokens=tokens)
+        self._vectors = _VectorQueue(plan, earlier, self._writer)
         self._to_copy: list[tuple[int, str]] | None = [] if may_stay else None  # None once something differs
 
     @property
     def counts(self) -> Counts:
-        """Numbers of documents and chunks added so far."""
+        """Return the numbers of documents and chunks added so far."""
         return self._writer.counts
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether it has what the live generation has and nothing else, unless something of that is missing here."""
+        """Return whether it has what the live generation has, as far as it was told."""
         live = self._earlier.manifest
         return self._to_copy is not None and (bool(self._to_copy) or (live is not None and not live.counts.documents))
 
     def differ(self) -> None:
-        """Note that it is not what the live generation is, and copy what was not copied for that reason."""
+        """Note that it differs from the live generation, and copy the documents that were not copied so far."""
         unchanged, self._to_copy = self._to_copy, None
         for document_id, source in unchanged or ():
             self.carry(document_id, source)
 
     def add(self, document: Document, chunks: Sequence[Chunk]) -> None:
-        """Add a document that was read anew; passages whose embedded text was there before keep their vectors."""
+        """Add a document that was read; passages whose embedded text was there before keep their vectors."""
         self.differ()
         with self._stopwatch.timed("write"):
             self._writer.add(document, chunks)
@@ -121,38 +139,33 @@ class Draft:
         self._vectors.put(chunks, rows)
 
     def remember(self, page: PageRecord) -> None:
-        """Note what the next build needs to know of a page."""
+        """Keep the record of a page for the next build."""
         self._writer.documents.remember(page)
 
-    def finish(self) -> None:
-        """Complete every file; raises VectorError if the vectors do not match the chunks."""
-        self._vectors.finish()
-        self._context.progress.phase("writing the index")
-        with self._stopwatch.timed("write"):
-            self._trained = self._training()
-            self._files = self._writer.finish()
+    def publish(self, index_dir: Path, fingerprint: dict[str, Any], settings: Mapping[str, Any]) -> BuildReport:
+        """Complete every file and make the draft the live generation; return the report.
 
-    def publish(
-        self,
-        index_dir: Path,
-        *,
-        fingerprint: dict[str, Any],
-        settings: dict[str, Any],
-        sources: Sequence[str],
-    ) -> BuildReport:
-        """Make the finished draft the live generation; see `indexer.publish.publish.publish`. Returns the report."""
-        self._context.progress.phase("publishing")
+        Raises:
+            VectorError: the vectors do not match the chunks.
+            IndexUnwritable: the folder cannot be written, or is full.
+        """
+        self._vectors.finish()
+        self._plan.progress.phase("writing the index")
+        with self._stopwatch.timed("write"):
+            trained = self._training()
+            files = self._writer.finish()
+        self._plan.progress.phase("publishing")
         with self._stopwatch.timed("publish"):
             manifest = Manifest(
                 id=self._folder.name,
                 created_at=self._created.isoformat(timespec="seconds"),
                 fingerprint=fingerprint,
                 counts=self.counts,
-                files=self._files,
+                files=files,
                 languages=self._writer.languages,
                 schema_version=self._writer.schema_version,
-                settings=settings | {"trained": self._trained},
-                sources=list(sources),
+                settings={**settings, "trained": trained},
+                sources=list(self._plan.sources),
                 report=self._report().as_dict(),  # can only know the time until now
             )
             publish(index_dir, self._folder, manifest)
@@ -164,13 +177,13 @@ class Draft:
         self._writer.close()
 
     def _training(self) -> dict[str, int]:
-        """Have the index of vectors train as the one before, unless much has changed since that was trained.
+        """Train the index of vectors like the one before, unless much has changed since that was trained.
 
         Returns how many vectors it was trained for, and how many have come or gone since.
         """
         count, live = self.counts.chunks, self._earlier.manifest
         before = live.settings.get("trained") if live is not None else None
-        if live is not None and before and not self._context.config.full:
+        if live is not None and before and not self._plan.config.full:
             gone = live.counts.chunks - self._vectors.carried
             changed = before["changed"] + self._vectors.embedded + max(0, gone)
             if changed <= _DRIFT * before["vectors"]:
@@ -180,6 +193,136 @@ class Draft:
 
     def _report(self) -> BuildReport:
         vectors = self._vectors
-        return self._context.ledger.report(
+        return self._plan.ledger.report(
             self._folder.name, self.counts, embedded=vectors.embedded, carried=vectors.carried
         )
+
+
+class _VectorQueue:
+    """Takes chunks in row order, and stores their vectors in the same order, block by block.
+
+    One block is embedded while the chunks of the next are read and cut, or as many as a cluster has room for, so memory
+    stays flat.
+    """
+
+    def __init__(self, plan: Plan, earlier: PreviousGeneration, store: GenerationWriter) -> None:
+        self._plan = plan
+        self._earlier = earlier
+        self._store = store
+        self._with_tokens = bool(plan.config.tokens)
+        self._stopwatch = plan.ledger.stopwatch
+        self._together = memory.share(_TOGETHER)
+        self._texts: list[str] = []
+        self._rows: list[int] = []
+        self._lengths: list[int] = []  # of the texts, in tokens
+        self._chunks_due = self._chunks_done = 0  # to be embedded
+        self._tokens_due = self._tokens_done = 0
+        self._lock = threading.Lock()  # for these counts
+        self._pending: deque[tuple[list[int], list[int], Pending[tuple[DocumentTokens, float]] | None]] = deque()
+        self.embedded = 0  # chunks so far
+        self.carried = 0
+
+    def put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
+        """Append chunks; one that has a row in the earlier generation takes its vector from there."""
+        for chunk, row in zip(chunks, rows, strict=True):
+            if row is None:
+                self._texts.append(chunk.embedded_text)
+                self._lengths.append(chunk.tokens)
+                self._chunks_due += 1
+                self._tokens_due += chunk.tokens
+            self._rows.append(_TO_MAKE if row is None else row)
+            if len(self._texts) >= self._together or len(self._rows) == _BLOCK:
+                self._start()
+        with self._lock:
+            waiting = self._chunks_due - self._chunks_done, self._tokens_due - self._tokens_done
+            self._plan.progress.waiting(*waiting)
+
+    def finish(self) -> None:
+        """Wait until the vectors of all chunks are stored."""
+        self._start()
+        while self._pending:
+            self._store_oldest()
+
+    def close(self) -> None:
+        """Wait a little for what is still being embedded: if the interpreter ends under it, it crashes."""
+        wait([made for *_, made in self._pending if isinstance(made, Future)], timeout=_PATIENCE)
+
+    def _start(self) -> None:
+        """Start to embed the texts that wait, once there is room."""
+        cluster = self._plan.cluster
+        while len(self._pending) >= (cluster.blocks if cluster else 1):
+            self._store_oldest()
+        if not self._rows:
+            return
+        made: Pending[tuple[DocumentTokens, float]] | None = None
+        if self._texts and cluster is not None:
+            made = cluster.encode(self._texts, tokens=self._with_tokens)
+        elif self._texts:
+            made = future = Future[tuple[DocumentTokens, float]]()
+            # A daemon, and not a pool, so that an interrupt need not wait for ever.
+            threading.Thread(target=self._encode, args=(self._texts, self._lengths, future), daemon=True).start()
+        self._pending.append((self._rows, self._lengths, made))
+        self._texts, self._rows, self._lengths = [], [], []
+
+    def _encode(self, texts: list[str], lengths: list[int], result: Future[tuple[DocumentTokens, float]]) -> None:
+        try:
+            embedder = self._plan.embedder
+            if embedder is None:
+                raise ValueError("there is nothing to embed with")
+            began = time.perf_counter()
+            self._count([])  # the model may be compiled before the first are embedded
+            made = []
+            order = np.argsort(lengths, kind="stable")[::-1]
+            for group in np.split(order, range(_AT_ONCE, len(texts), _AT_ONCE)):
+                made.append(encode_documents(embedder, [texts[i] for i in group], tokens=self._with_tokens))
+                self._count([lengths[i] for i in group])
+            result.set_result((DocumentTokens.joined(made).of(np.argsort(order)), time.perf_counter() - began))
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
+            result.set_exception(error)
+
+    def _count(self, lengths: list[int]) -> None:
+        """Count chunks of so many tokens each as embedded."""
+        with self._lock:
+            self._chunks_done += len(lengths)
+            self._tokens_done += sum(lengths)
+            self._plan.progress.chunks(
+                waiting=self._chunks_due - self._chunks_done,
+                embedded=self._chunks_done,
+                tokens=self._tokens_done,
+                tokens_waiting=self._tokens_due - self._tokens_done,
+            )
+
+    def _store_oldest(self) -> None:
+        rows, lengths, pending = self._pending[0]
+        made: DocumentTokens | None = None
+        if pending is not None:
+            made, seconds = pending.result()
+            self._stopwatch.add({"embed": seconds})
+            if self._plan.cluster is not None:
+                self._count(lengths)
+        self._pending.popleft()
+        with self._stopwatch.timed("write"):
+            vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), made)
+            self._store.add_vectors(vectors)
+            if self._with_tokens:
+                self._store.add_tokens(signs, counts)
+        count = 0 if made is None else len(made.vectors)
+        self.embedded += count
+        self.carried += len(rows) - count
+
+    def _in_order(self, rows: npt.NDArray[np.int64], made: DocumentTokens | None) -> DocumentTokens:
+        """Return the vectors of a block: those that were made stand between those of the rows taken over."""
+        is_made = rows == _TO_MAKE
+        if made is not None and is_made.all():
+            return made
+        there = rows[~is_made]
+        carried = DocumentTokens.without(self._earlier.vectors(there))
+        if self._with_tokens:
+            tokens = self._earlier.tokens(there)
+            if tokens is None:
+                raise LookupError("there are no earlier tokens")
+            carried = DocumentTokens(carried.vectors, *tokens)
+        if made is None:
+            return carried
+        places = np.argsort(np.argsort(is_made, kind="stable"), kind="stable")  # carried first, then made
+        return DocumentTokens.joined([carried, made]).of(places)

@@ -32,7 +32,7 @@ from indexer.read.html.template import MOST_BLOCKS
 from indexer.read.ocr.installation import NO_OCR, Ocr
 from indexer.read.ocr.pages import Scans, Spare, count_pages, nobody, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
-from indexer.records import AccessLists, Document, Extraction, Page, PageBlocks, Reading, Section
+from indexer.records import AccessLists, Document, Extraction, Page, PageBlocks, PageReading, Section
 
 __all__ = ["CONTENT_TYPES", "LinkList", "Unwanted", "content_type_of", "parse"]
 
@@ -66,7 +66,7 @@ class Parts:
 
     links: Mapping[str, Any]  # as `indexer.read.links.page_links` returns them, not checked
     is_drawn: bool
-    reading: Reading | None  # None for a page that only leads on, is not to be indexed, or is drawn
+    reading: PageReading | None  # None for a page that only leads on, is not to be indexed, or is drawn
 
 
 def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
@@ -90,7 +90,7 @@ def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
             raise
         content = error if wanted.text else None
     blocks = checked_blocks(parts["blocks"]) if parts.get("blocks") else None
-    reading = Reading(content, wanted.template, blocks) if content is not None or blocks is not None else None
+    reading = PageReading(content, wanted.template, blocks) if content is not None or blocks is not None else None
     return Parts(parts.get("links", {}), parts.get("is_drawn") is True, reading)
 
 

@@ -17,7 +17,7 @@ from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.read.html.template import MOST_BLOCKS, Template, read_template
 from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import borrowed
-from indexer.records import Item, Known, Page, PageBlocks, Reading
+from indexer.records import Item, Known, Page, PageBlocks, PageReading
 
 SAMPLE = 40  # pages
 _LARGEST, _MOST_ITEMS = 20_000_000, 200  # bytes of pages, and items, of a source that are waited for at most
@@ -59,7 +59,7 @@ class Templates:
         self._known = dict(kept or {})
         self._studied: set[str] = set()
         self._samples: dict[str, _Sample] = {}  # of sources that are being studied
-        self._readings: dict[str, Reading] = {}  # of pages that are given later, by the hash of their content
+        self._readings: dict[str, PageReading] = {}  # of pages that are given later, by the hash of their content
         self._is_new = is_new
         self._reads_text = reads_text
 
@@ -143,7 +143,7 @@ class Templates:
                     yield reading.blocks
 
 
-def _may_have(reading: Reading, template: str) -> bool:
+def _may_have(reading: PageReading, template: str) -> bool:
     """Return whether a page that was read without a template may have some of it."""
     if reading.template or reading.blocks is None or len(reading.blocks.blocks) == MOST_BLOCKS:
         return True

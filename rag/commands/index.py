@@ -16,8 +16,8 @@ from indexer import memory
 from indexer.config import OWN
 from indexer.errors import SourceError, counted
 from indexer.generation.previous import live_sources
+from indexer.pipeline.build import remove_sources
 from indexer.pipeline.progress import Progress, progress_for
-from indexer.pipeline.removal import remove_sources
 from indexer.publish.collections import list_collections
 from indexer.publish.publish import disk_errors, nothing_left, prepare
 from indexer.sources.addresses import address_kind, full_name, refuse_bare_host, refuse_secret
@@ -31,7 +31,7 @@ from rag.settings import SETTINGS, Settings, load, own_limits
 from rag.settings_file import ConfiguredSource, credentials_of
 
 if TYPE_CHECKING:
-    from indexer.pipeline.ray.driver import Cluster
+    from indexer.pipeline.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +149,10 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
     if not settings.ray:
         yield None
         return
-    from indexer.pipeline.ray.session import ray_session
+    from indexer.pipeline.ray_session import ray_session
 
     with ray_session(settings.ray):
-        from indexer.pipeline.ray.driver import Cluster
+        from indexer.pipeline.cluster import Cluster
 
         cores = settings.threads or 1  # of a task: processes next to each other do not wait for each other
         values = {setting.name: getattr(settings, setting.name) for setting in SETTINGS if setting.group == "embedder"}

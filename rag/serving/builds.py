@@ -28,7 +28,7 @@ from rag.settings import Settings
 from rag.settings_file import ConfiguredSource
 
 if TYPE_CHECKING:
-    from indexer.pipeline.ray.driver import Cluster
+    from indexer.pipeline.cluster import Cluster
 
 RETRY = 60.0  # seconds after which a source is tried again that could not be read
 

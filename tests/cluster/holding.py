@@ -18,7 +18,7 @@ from embedder.protocol import Role
 from indexer.config import BuildConfig
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from indexer.pipeline.ray.session import ray_session
+from indexer.pipeline.ray_session import ray_session
 from tests.dummy import DummyEmbedder
 
 
@@ -50,7 +50,7 @@ if __name__ == "__main__":
     source, folder = Path(sys.argv[1]), Path(sys.argv[2])
     try:
         with ray_session("local"):
-            from indexer.pipeline.ray.driver import Cluster
+            from indexer.pipeline.cluster import Cluster
 
             cluster = Cluster(partial(HoldingEmbedder, folder), DummyEmbedder().fingerprint)
             quiet = Progress(sys.stderr, "quiet")

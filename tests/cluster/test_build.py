@@ -19,8 +19,8 @@ from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import ClusterError, IndexMissing, NodeDiffers
 from indexer.generation.current import current_id
 from indexer.pipeline.build import build
+from indexer.pipeline.cluster import Cluster
 from indexer.pipeline.progress import Progress
-from indexer.pipeline.ray.driver import Cluster
 from tests.cluster.conftest import Machines, write
 from tests.cluster.holding import HoldingEmbedder
 from tests.dummy import DummyEmbedder
@@ -35,7 +35,7 @@ CONFIG = BuildConfig(chunk=ChunkConfig(tokens=40))
 
 @pytest.fixture(autouse=True)
 def _many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.pipeline.vector_queue._TOGETHER", 16)
+    monkeypatch.setattr("indexer.pipeline.draft._TOGETHER", 16)
 
 
 def make(index: Path, source: Path, cluster: Cluster | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -136,7 +136,7 @@ def test_processes_that_are_killed_cost_nothing_but_time(connected: Machines, pa
 def test_without_nodes_it_ends(
     connected: Machines, pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.pipeline.ray.driver._PATIENCE", 0.5)
+    monkeypatch.setattr("indexer.pipeline.cluster._PATIENCE", 0.5)
     cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
     monkeypatch.setattr(cluster, "_nodes", list)
     with pytest.raises(ClusterError, match="all nodes of the cluster that could run a task are lost"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import ClusterError
-from indexer.pipeline.ray.session import ray_session
+from indexer.pipeline.ray_session import ray_session
 from tests.rag.conftest import wait_for
 
 

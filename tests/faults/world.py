@@ -12,9 +12,8 @@ from indexer.config import BuildConfig
 from indexer.errors import IndexMissing
 from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, PUSHED
-from indexer.pipeline.build import build
+from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
-from indexer.pipeline.removal import remove_sources
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import prepare, roll_back
 from indexer.publish.verification import problems_of, verify

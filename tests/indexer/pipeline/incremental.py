@@ -14,9 +14,8 @@ import numpy as np
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.generation.current import current_id
 from indexer.generation.dense.vectors import VectorReader
-from indexer.pipeline.build import build
+from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
-from indexer.pipeline.removal import remove_sources
 from indexer.pipeline.report import BuildReport
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site, page, send

@@ -11,7 +11,7 @@ import pytest
 
 from indexer.generation.previous import PreviousGeneration
 from indexer.pipeline import build as build_module
-from indexer.pipeline import lookahead, vector_queue
+from indexer.pipeline import draft, workers
 from tests.indexer.pipeline.incremental import OLD, Versioned, Work, link, zoo
 from tests.indexer.server import Reply, Site, page, redirect
 
@@ -26,7 +26,7 @@ def test_an_unchanged_site_is_left_as_it_is(
     assert {group.reason: group.count for group in first.skipped}["a list of links"] == 1
     files = sorted(work.index.rglob("*"))
     site.hits.clear()
-    monkeypatch.setattr(lookahead, "parse", None)
+    monkeypatch.setattr(workers, "parse", None)
     monkeypatch.setattr(build_module, "Chunker", None)
     second = work.build(site.url)
     assert (second.published, second.generation, second.unchanged) == (False, first.generation, 4)
@@ -131,8 +131,8 @@ def test_a_header_that_newly_forbids_comes_with_304(work: Work, site: Site) -> N
 
 def test_vectors_stay_in_step_across_blocks(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made and carried vectors alternate, in blocks that end within documents."""
-    monkeypatch.setattr(vector_queue, "_TOGETHER", 3)
-    monkeypatch.setattr(vector_queue, "_BLOCK", 7)
+    monkeypatch.setattr(draft, "_TOGETHER", 3)
+    monkeypatch.setattr(draft, "_BLOCK", 7)
     source = tmp_path / "long.txt"
     paragraphs = [f"Paragraph {number} is about topic{number} and about subject{number}." for number in range(60)]
     source.write_text("\n\n".join(paragraphs))

@@ -17,7 +17,7 @@ from indexer import records
 from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.generation.current import current_id
-from indexer.pipeline import lookahead
+from indexer.pipeline import workers
 from indexer.read.parsing import parse
 from indexer.records import Document, Page
 from tests.indexer.pipeline.incremental import Versioned, Work, link, routes, zoo
@@ -162,7 +162,7 @@ def test_only_changed_files_are_parsed(work: Work, docs: Path, monkeypatch: pyte
         parsed.append(page.url)
         return parse(page, *given)
 
-    monkeypatch.setattr(lookahead, "parse", note)
+    monkeypatch.setattr(workers, "parse", note)
     (docs / "cats.html").touch()
     assert not work.build(docs).published
     assert parsed == []

@@ -11,9 +11,8 @@ from indexer.config import BuildConfig
 from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS
-from indexer.pipeline.build import build
+from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
-from indexer.pipeline.removal import remove_sources
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.verification import problems_of, verify
 from tests.dummy import DummyEmbedder

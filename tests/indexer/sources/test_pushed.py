@@ -8,8 +8,7 @@ import pytest
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.errors import NothingToIndex
 from indexer.generation.generation import Generation
-from indexer.pipeline.build import build
-from indexer.pipeline.removal import remove_sources
+from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.report import BuildReport
 from indexer.publish.publish import prepare, roll_back
 from indexer.records import Page, Stated

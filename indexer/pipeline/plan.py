@@ -1,24 +1,46 @@
-"""Decides how much of the live generation a build can take over."""
+"""The plan of a build: all that its stages need to know, and how much of the live generation it can take over."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from embedder.protocol import Embedder
 from indexer.config import BuildConfig
 from indexer.generation.manifest import TOKENS, Manifest
+from indexer.generation.previous import PreviousGeneration
+from indexer.pipeline.progress import Progress
+from indexer.pipeline.report import Ledger
+from indexer.pipeline.workers import Workers
 from indexer.publish.source_settings import are_kept
+from indexer.read.ocr.installation import NO_OCR, Ocr
 
 _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
 
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """How much a build can take over; nothing where there is no live generation."""
+    """The parts of the live generation that a build can take over; none where there is no live generation."""
 
-    passages: bool = False  # of a page that is the same: it would be cut into the same ones again
-    vectors: bool = False  # of passages that are the same: of the same model, and with tokens if those are wanted
-    everything: bool = False  # should every page turn out to be the same, the live generation can stay as it is
-    refusal: str = ""  # what differs, and what that costs, in one line
+    passages: bool = False  # of an unchanged page: it would be cut into the same ones again
+    vectors: bool = False  # of unchanged passages: they are of the same model, and have tokens if tokens are wanted
+    everything: bool = False  # the live generation stays as it is if every page turns out to be unchanged
+    refusal: str = ""  # one line that says what differs, and what that costs
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One build: its sources and settings, the live generation, who works for it, and what it reports to."""
+
+    config: BuildConfig
+    earlier: PreviousGeneration  # the live generation
+    progress: Progress
+    sources: Sequence[str] = ()  # by their full names
+    settings: Mapping[str, Any] = field(default_factory=dict)  # for the manifest
+    reuse: Reuse = Reuse()
+    embedder: Embedder | None = None  # None where nothing is embedded
+    ocr: Ocr = NO_OCR
+    cluster: Workers | None = None  # reads, cuts and embeds instead of this machine
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 def reuse_of(
@@ -56,13 +78,12 @@ def _refusal(models: str, cuts: str) -> str:
 
 
 def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that decide what passages a page is cut into, by the names that users know."""
-    chunk = settings.get("chunk", {})
+    """Return the settings that decide what passages a page is cut into, by the names that users know."""
     ocr = settings.get("ocr") or {}
-    read = {"reading": settings.get("reading"), "metadata": settings.get("metadata", {})}
-    read["ocr"] = "on" if ocr else "off"
-    parts = (("chunk", chunk), ("ocr", ocr))
-    return {f"{part}_{name}": value for part, given in parts for name, value in given.items()} | read
+    found = {f"chunk_{name}": value for name, value in settings.get("chunk", {}).items()}
+    found |= {f"ocr_{name}": value for name, value in ocr.items()}
+    reading = {"reading": settings.get("reading"), "metadata": settings.get("metadata", {})}
+    return found | reading | {"ocr": "on" if ocr else "off"}
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
