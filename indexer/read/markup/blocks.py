@@ -34,8 +34,7 @@ _PATH = re.compile(r"\S*[/\\]\S*|\S+\.\w{2,5}|\S*[$#]\S*")
 _COMPONENT = re.compile(r"</?[A-Z][\w.]*(?=[\s/>])|</?>")
 _ELEMENT = re.compile(r"</?([a-z][\w-]*)(?=[\s/>])")
 _TAG_PART = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`|[{}<>]")
-_END_RAW = re.compile(r"\{%-?\s{0,9}endraw\s{0,9}-?%\}")
-_END_COMMENT = re.compile(r"\{%-?\s{0,9}endcomment\s{0,9}-?%\}")
+_END_BLOCK = {kind: re.compile(rf"\{{%-?\s{{0,9}}end{kind}\s{{0,9}}-?%\}}") for kind in ("raw", "comment")}
 _ESCAPED = re.compile(r"\{\{([<%])/\*([^{}]*)\*/([>%])\}\}|\\(\{\{#)")
 _PLAIN_ATTRIBUTE = re.compile(r"\s[\w:-]+=(?:\"[^\"]*\"|'[^']*')")
 
@@ -58,18 +57,20 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
         return None if close < 0 else (close + 2, _words_of_shortcode(source[start : close + 2]))
     if opening.startswith("{%"):
         return _liquid(source, start, end, environment)
+    closer = ""  # of a comment
     if opening.startswith("{#") and opening[2:] in (" ", "-", "\n", "#"):
-        return _comment(source, "#}", start + 2, end, environment)
-    if opening == "{/*":
-        return _comment(source, "*/}", start + 3, end, environment)
-    if opening.startswith("%%") and not source[start - 1 : start].strip():
-        return _comment(source, "%%", start + 2, end, environment)
+        closer = "#}"
+    elif opening == "{/*":
+        closer = "*/}"
+    elif opening.startswith("%%") and not source[start - 1 : start].strip():
+        closer = "%%"
+    if closer:
+        close = _find(source, closer, start + len(closer), end, environment, _LONGEST_COMMENT)
+        return None if close < 0 else (close + len(closer), "")
     if opening.startswith("{") and environment.get(IS_MDX):
         close = _balanced(source, start, end, environment)
-        if close < 0:
-            return None
-        said = _QUOTED.fullmatch(source[start + 1 : close - 1].strip())
-        return close, _first(said) if said else ""
+        said = _QUOTED.fullmatch(source[start + 1 : close - 1].strip()) if close >= 0 else None
+        return None if close < 0 else (close, _first(said) if said else "")
     if found := _COMPONENT.match(source, start):
         close = found.end() if found[0][-1] == ">" else _balanced(source, start, end, environment)
         return None if close < 0 else (close, shown_words(source[start + 1 : close - 1]))
@@ -100,9 +101,8 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
         found = [_first(one) for one in _NAME_ARGUMENT.finditer(inside)]
     if is_tab and (items := _ITEMS.search(inside)):
         found += [_first(one) for one in _QUOTED.finditer(items[1])]
-    if is_positional and not found and name is not None:
-        words = _QUOTED.match(inside[name.end() :].lstrip())
-        said = _first(words) if words else ""
+    if is_positional and not found and name is not None and (words := _QUOTED.match(inside[name.end() :].lstrip())):
+        said = _first(words)
         found = [said] if (" " in said or said[:1].isupper()) and not _PATH.fullmatch(said) else []
     return ", ".join(" ".join(one.split()) for one in found)
 
@@ -129,16 +129,11 @@ def _liquid(source: str, start: int, end: int, environment: Environment) -> Tag 
     name = _NAME.match(inside)
     kind, after = name[1] if name else "", close + 2
     if kind in ("raw", "comment"):
-        ending = (_END_RAW if kind == "raw" else _END_COMMENT).search(source, after, min(end, after + _LONGEST_COMMENT))
+        ending = _END_BLOCK[kind].search(source, after, min(end, after + _LONGEST_COMMENT))
         if ending:
             return ending.end(), source[after : ending.start()] if kind == "raw" else ""
         _spend(environment, _LONGEST_COMMENT)
     return after, shown_words(inside, is_positional=not kind.startswith(("end", "include", "link", "post_url")))
-
-
-def _comment(source: str, closer: str, start: int, end: int, environment: Environment) -> Tag | None:
-    close = _find(source, closer, start, end, environment, _LONGEST_COMMENT)
-    return None if close < 0 else (close + len(closer), "")
 
 
 def _find(source: str, closer: str, start: int, end: int, environment: Environment, most: int = _LONGEST) -> int:
@@ -208,7 +203,6 @@ _SHOWS_TEMPLATES = frozenset({"", "md", "markdown", "mdx", "handlebars", "hbs", 
 _HIGHLIGHT = re.compile(r"\{(?:\{[<%]|%)-?[ ]*(highlight|codeblock|code-block)(?:[ ]++[\"']?([\w+-]*+))?[^{}\n]*+\}+$")
 _HIGHLIGHT_END = r"[ \t]*\{(?:\{[<%%]|%%)-?[ ]*(?:/|end)%s[ ]*-?[%%>]\}?\}[ \t]*$"
 _PREFORMATTED = frozenset({"script", "style", "pre", "textarea"})
-_HTML = re.compile(r"</?([a-z][\w-]*)(?=[\s/>])")
 _PARSES_WITHIN = re.compile(r"\smarkdown(?:=|[\s>]|$)")
 _LONGEST_MODULE = 400  # lines of an import or export
 
@@ -281,8 +275,8 @@ def _finish_fence(state: StateBlock, start: int) -> None:
     if directive or engine:
         language = directive[2] if directive and directive[2].isalnum() else ""
         token.content = "\n".join(_without_options(token.content.split("\n"))) if directive else token.content
-    title = shown_words(f" {info}") or next(iter(filter(None, _groups(_FILE_TITLE.search(info)))), "")
-    label = _BRACKETED.match(info)
+    file, label = _FILE_TITLE.search(info), _BRACKETED.match(info)
+    title = shown_words(f" {info}") or (_first(file) if file else "")
     lines = token.content.split("\n")
     if language not in _SHOWS_TEMPLATES and token.content.strip() and all(map(_INCLUDE.fullmatch, lines)):
         state.tokens.pop()
@@ -292,10 +286,6 @@ def _finish_fence(state: StateBlock, start: int) -> None:
         _push_text(state, said, is_literal=True)
         state.tokens.append(token)
     token.info, token.content = language, unescaped(token.content)
-
-
-def _groups(found: re.Match[str] | None) -> Sequence[str | None]:
-    return found.groups() if found else ()
 
 
 def _directive(state: StateBlock, name: str, argument: str, content: str, start: int) -> None:
@@ -440,7 +430,7 @@ def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read HTML; where Markdown is parsed within it, only its tags."""
     place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[start]
-    found = None if silent or not _begins_with(state, start, "<") else _HTML.match(state.src, place, limit)
+    found = None if silent or not _begins_with(state, start, "<") else _ELEMENT.match(state.src, place, limit)
     if found and found[1] not in _PREFORMATTED:
         tag = state.src[place : (state.src.find(">", place, limit) + 1) or limit]
         if state.env.get(IS_MDX) or _PARSES_WITHIN.search(tag):

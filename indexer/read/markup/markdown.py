@@ -281,6 +281,11 @@ def read(body: bytes, charset: str | None, *, is_mdx: bool = False) -> Extractio
     return Extraction(rendered.title or found.title, found.sections, rendered.declared)
 
 
+def read_mdx(body: bytes, charset: str | None) -> Extraction:
+    """Read the text of an MDX file, and the words in its components that a reader sees."""
+    return read(body, charset, is_mdx=True)
+
+
 def render(text: str, *, is_mdx: bool = False) -> Rendered:
     """Return Markdown as HTML; headings get the ids they name, else those GitHub would give them.
 

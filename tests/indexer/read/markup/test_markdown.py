@@ -3,7 +3,7 @@
 import pytest
 
 from indexer import notes
-from indexer.read.markup import markdown, mdx
+from indexer.read.markup import markdown
 from indexer.records import Extraction
 
 
@@ -160,7 +160,7 @@ def test_marks_of_dialects(text: str, shown: list[str], gone: list[str]) -> None
 
 @pytest.mark.parametrize(("text", "shown", "gone"), MDX)
 def test_mdx(text: str, shown: list[str], gone: list[str]) -> None:
-    found = sections_of(mdx.read(text.encode(), None))
+    found = sections_of(markdown.read_mdx(text.encode(), None))
     assert has_in_order(found, shown), found
     assert not [mark for mark in gone if mark in found], found
 
