@@ -7,12 +7,12 @@ text: a slip of the pen must not make a document public.
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date, time
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from markdown_it import MarkdownIt
@@ -265,13 +265,12 @@ _MOST_LINES = 200_000
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """A Markdown text as HTML."""
+class Rendered(NamedTuple):
+    """A Markdown text as HTML, with what its front matter declares."""
 
     html: str
-    title: str | None  # from the front matter
-    declared: Declared  # from there too
+    title: str | None
+    declared: Declared
 
 
 def read(body: bytes, charset: str | None, *, is_mdx: bool = False) -> Extraction:
@@ -287,16 +286,10 @@ def read_mdx(body: bytes, charset: str | None) -> Extraction:
 
 
 def render(text: str, *, is_mdx: bool = False) -> Rendered:
-    """Return Markdown as HTML; headings get the ids they name, else those GitHub would give them.
+    """Return Markdown as HTML, without its front matter; raises ParseError if it has too many lines.
 
-    Front matter is read and dropped.
-
-    Args:
-        text: in whatever dialect.
-        is_mdx: whether it is known to have JSX and expressions, which are told by an import or export otherwise.
-
-    Raises:
-        ParseError: it has too many lines.
+    Headings get the ids they name, else those GitHub would give them. An import or export of JavaScript at the
+    beginning tells MDX from Markdown.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.count("\n") > _MOST_LINES:
@@ -305,20 +298,12 @@ def render(text: str, *, is_mdx: bool = False) -> Rendered:
     is_mdx = is_mdx or begins_like_mdx(text)
     parser, env = (MDX_PARSER if is_mdx else PARSER), {IS_MDX: is_mdx}
     tokens = parser.parse(text, env)
-    taken: dict[str, int] = {}
+    taken: Counter[str] = Counter()
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open" and opening.attrGet("id") is None:
-            opening.attrSet("id", _slug(_plain(inline), taken))
+            words = (token.content for token in inline.children or () if token.type in ("text", "code_inline"))
+            slug = _NOT_IN_SLUG.sub("", "".join(words).strip().lower()).replace(" ", "-")
+            opening.attrSet("id", f"{slug}-{taken[slug]}" if taken[slug] else slug)
+            taken[slug] += 1
     html = parser.renderer.render(tokens, parser.options, env)
     return Rendered(html, title, declared)
-
-
-def _plain(inline: Token) -> str:
-    return "".join(token.content for token in inline.children or () if token.type in ("text", "code_inline"))
-
-
-def _slug(heading: str, taken: dict[str, int]) -> str:
-    slug = _NOT_IN_SLUG.sub("", heading.strip().lower()).replace(" ", "-")
-    count = taken.get(slug, 0)
-    taken[slug] = count + 1
-    return f"{slug}-{count}" if count else slug
