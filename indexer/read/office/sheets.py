@@ -1,7 +1,7 @@
-"""What the parts of an XLSX file say beside the values: formats of cells, errors, hidden rows, texts of shapes.
+"""Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as people see them.
 
-The reader of values gives none of these. A sheet has millions of cells, so its part is searched for those alone that
-have a format or an error, which is five times as fast as parsing it.
+Calamine reads the values of XLSX and XLS. Formats, errors, hidden rows and text boxes of XLSX come from its parts,
+which are searched instead of parsed: five times as fast for sheets of millions of cells. Of XLS, numbers are written in full.
 """
 
 import re
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
+from itertools import groupby, islice
 from typing import Any
 
 from lxml import etree
@@ -80,20 +81,17 @@ class SheetPart:
             return
         styles = b"|".join(b"%d" % style for style in self.codes) or b"-"
         wanted = rb'(?=[^<>]*?\b(?:s="(' + styles + rb')"|t="e"))'
-        last, codes, errors = b"", dict[int, str](), dict[int, str]()
-        for cell in re.finditer(rb"<(?:\w+:)?c\s" + wanted + _PLACE, self.data):
-            style, letters, row = cell.groups()
-            if row != last:
-                if last:
-                    yield int(last) - 1, codes, errors
-                last, codes, errors = row, {}, {}
-            column = _column(letters)
-            if style:
-                codes[column] = self.codes[int(style)]
-            if has_errors and (error := _ERROR.match(self.data, cell.start(), cell.start() + _NEAR)):
-                errors[column] = error[1].decode("utf-8", "replace")
-        if last:
-            yield int(last) - 1, codes, errors
+        cells = re.finditer(rb"<(?:\w+:)?c\s" + wanted + _PLACE, self.data)
+        for row, found in groupby(cells, key=lambda cell: cell[3]):
+            codes: dict[int, str] = {}
+            errors: dict[int, str] = {}
+            for cell in found:
+                column = _column(cell[2])
+                if cell[1]:
+                    codes[column] = self.codes[int(cell[1])]
+                if has_errors and (error := _ERROR.match(self.data, cell.start(), cell.start() + _NEAR)):
+                    errors[column] = error[1].decode("utf-8", "replace")
+            yield int(row) - 1, codes, errors
 
     def shapes(self) -> Iterator[str]:
         """Yield the paragraphs of text boxes on the sheet."""
@@ -360,50 +358,41 @@ def _shown_rows(sheet: Any, part: SheetPart, left: int) -> Iterator[list[str]]:
 
 
 def _sheet_text(rows: Iterable[list[str]], sheet: Sheet) -> str:
-    rows = _merged(rows, sheet.merged, sheet.width)
-    if sheet.hidden_rows:
-        rows = (row for place, row in enumerate(rows) if place not in sheet.hidden_rows)
-    if sheet.hidden_columns:
-        rows = (_without(row, sheet.hidden_columns) for row in rows)
-    return rows_to_text(rows)
+    hidden = {column for first, last in sheet.hidden_columns for column in range(max(0, first), min(last, _WIDEST) + 1)}
+    shown_rows = (
+        [cell for place, cell in enumerate(row) if place not in hidden] if hidden else row
+        for place, row in enumerate(_merged(rows, sheet.merged, sheet.width))
+        if place not in sheet.hidden_rows
+    )
+    return rows_to_text(shown_rows)
 
 
-def _without(row: Sequence[str], hidden: Sequence[tuple[int, int]]) -> list[str]:
-    return [cell for place, cell in enumerate(row) if not any(first <= place <= last for first, last in hidden)]
-
-
-def _merged(rows: Iterable[list[str]], ranges: Sequence[Range], width: int) -> Iterator[list[str]]:
+def _merged(rows: Iterable[list[str]], ranges: Iterable[Range], width: int) -> Iterator[list[str]]:
     """Yield the rows of a sheet of so many columns in which the text of a merged range stands in all its cells."""
-    waiting = sorted(ranges, reverse=True)
-    block: list[list[str]] = []  # rows that some ranges have in common
-    inside: list[Range] = []
-    first, last = 0, -1  # rows of the block
+    blocks: list[tuple[int, int, list[Range]]] = []  # first and last row, and the ranges in them
     left = _MOST_MERGED
-    for place, row in enumerate(rows):
-        if block and place > last:
-            yield from _spread(block, inside, first, width)
-            block, inside = [], []
-        while waiting and waiting[-1][0] <= place:
-            found = waiting.pop()
-            left -= (found[2] - found[0] + 1) * (found[3] - found[1] + 1)
-            if left < 0:
-                notes.add("a table with too many merged cells: only some were repeated")
-                waiting = []
-            elif found[0] == place:
-                first = first if block else place
-                last = max(last, found[2])
-                inside.append(found)
-        if inside:
-            block.append(row)
+    for merged in sorted(ranges):
+        top, start, bottom, end = merged
+        left -= (bottom - top + 1) * (end - start + 1)
+        if left < 0:
+            notes.add("a table with too many merged cells: only some were repeated")
+            break
+        if blocks and top <= blocks[-1][1]:
+            first, last, inside = blocks[-1]
+            inside.append(merged)
+            blocks[-1] = first, max(last, bottom), inside
         else:
-            yield row
-    if block:
-        yield from _spread(block, inside, first, width)
+            blocks.append((top, bottom, [merged]))
+    rows, place = iter(rows), 0
+    for first, last, inside in blocks:
+        yield from islice(rows, first - place)
+        yield from _spread(list(islice(rows, last + 1 - first)), inside, first, width)
+        place = last + 1
+    yield from rows
 
 
 def _spread(block: Sequence[list[str]], ranges: Iterable[Range], first: int, width: int) -> list[list[str]]:
     """Return rows with the merged ranges in them spread; `first` is the number of the first row."""
-    rows = [texts + [""] * (width - len(texts)) for texts in block]
     spans: dict[tuple[int, int], tuple[int, int]] = {}
     covered: set[tuple[int, int]] = set()
     for top, start, bottom, end in ranges:
@@ -411,12 +400,13 @@ def _spread(block: Sequence[list[str]], ranges: Iterable[Range], first: int, wid
         if places and covered.isdisjoint(places):
             spans[places[0]] = bottom - top + 1, end - start + 1
             covered.update(places)
+    covered.difference_update(spans)
     cells = [
         [
             Cell(text, *spans.get((row, column), (1, 1)))
-            for column, text in enumerate(texts)
-            if (row, column) in spans or (row, column) not in covered
+            for column, text in enumerate([*texts, *[""] * (width - len(texts))])
+            if (row, column) not in covered
         ]
-        for row, texts in enumerate(rows)
+        for row, texts in enumerate(block)
     ]
     return spread([*cells, [Cell("")] * width])[:-1]  # the last row says how wide the sheet is

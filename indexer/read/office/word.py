@@ -23,8 +23,7 @@ from indexer.records import Extraction
 
 _MAIN = "word/document.xml"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_DELETED_MARKS = (f"{W}del", f"{W}moveFrom")
-_DELETED = frozenset(_DELETED_MARKS)
+_DELETED = frozenset({f"{W}del", f"{W}moveFrom"})
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText"})
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
 _BODY = re.compile("</?body[^<>]*>", re.IGNORECASE)
@@ -32,7 +31,6 @@ _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _PARAGRAPH, _TABLE, _RUN, _TEXT = (f"{W}{name}" for name in ("p", "tbl", "r", "t"))
 _FIELD, _BOX = f"{W}fldChar", f"{W}txbxContent"
 _REFERENCES = frozenset({f"{W}footnoteReference", f"{W}endnoteReference"})
-_GOES_ON = tuple(f"{W}rPr/{mark}" for mark in _DELETED_MARKS)
 _BOXES = ("☐", "☒")
 _SIGNS = {
     f"{W}tab": " ",
@@ -105,8 +103,10 @@ class _Walker:
         self._is_hidden, self._after, self._fields = outer
         if is_plain:
             return f"<p>{text}</p>{beside}"
-        if _goes_on(properties):
-            self._carried = text
+        frame = properties.find(f"{W}framePr")
+        is_large_letter = frame is not None and frame.get(f"{W}dropCap", "none") != "none"
+        if is_large_letter or any(properties.find(f"{W}rPr/{mark}") is not None for mark in _DELETED):
+            self._carried = text  # it goes on in the next paragraph
             return beside
         level = self._styles.heading_level(properties)
         if level is None and label == "":
@@ -118,31 +118,35 @@ class _Walker:
     def _inserted(self, chunk: Any) -> str:
         """Return the HTML of a page that a program has put into the document; other documents are noted."""
         _, name = self._relations.get(chunk.get(f"{_R}id", ""), ("", ""))
-        end = name.rpartition(".")[2].lower()
-        if name in self._package and end in ("htm", "html", "xhtml", "mht", "mhtml"):
-            return f"<div>{_page(self._package.read(name), is_mail=end.startswith('mht'))}</div>"
-        notes.add("a document inside a document was not read")
-        return ""
+        kind = name.rpartition(".")[2].lower()
+        if name not in self._package or kind not in ("htm", "html", "xhtml", "mht", "mhtml"):
+            notes.add("a document inside a document was not read")
+            return ""
+        body, charset = self._package.read(name), None
+        if kind.startswith("mht"):  # packed as an e-mail is
+            part = email.message_from_bytes(body, policy=email.policy.default).get_body(("html",))
+            payload = part.get_payload(decode=True) if part is not None else b""
+            body = payload if isinstance(payload, bytes) else b""
+            charset = part.get_content_charset() if part is not None else None
+        pieces = _BODY.split(decode(body, charset, markup=True), 2)
+        return f"<div>{pieces[1] if len(pieces) > 1 else pieces[0]}</div>"
 
     def _table(self, table: Any) -> str:
         """Return a table whose cells name the rows and columns that they span."""
-        rows: list[list[_Cell]] = []
-        heads: list[bool] = []
+        rows: list[tuple[str, list[_Cell]]] = []
         above: dict[int, _Cell] = {}  # by column: cells that may go on below
         for row in _within(table, f"{W}tr"):
             properties = row.find(f"{W}trPr")
-            if properties is not None and (
-                properties.find(f"{W}del") is not None or switch(properties.find(f"{W}hidden"))
-            ):
+            deleted, hidden, before, head = (
+                properties.find(W + name) if properties is not None else None
+                for name in ("del", "hidden", "gridBefore", "tblHeader")
+            )
+            if deleted is not None or switch(hidden):
                 continue
-            indent = value_of(properties.find(f"{W}gridBefore")) if properties is not None else ""
+            indent = value_of(before)
             cells, above = self._cells(row, min(whole_number(indent, 0), _WIDEST), above)
-            rows.append(cells)
-            heads.append(properties is not None and bool(switch(properties.find(f"{W}tblHeader"))))
-        lines = (
-            "".join(cell.markup("th" if is_head else "td") for cell in cells)
-            for cells, is_head in zip(rows, heads, strict=True)
-        )
+            rows.append(("th" if switch(head) else "td", cells))
+        lines = ("".join(cell.markup(tag) for cell in cells) for tag, cells in rows)
         return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     def _cells(self, row: Any, column: int, above: dict[int, "_Cell"]) -> tuple[list["_Cell"], dict[int, "_Cell"]]:
@@ -175,7 +179,8 @@ class _Walker:
                 continue
             is_shown = not self._fields or all(self._fields)
             if tag == _TEXT and is_shown:
-                yield escape(_readable(child, node))
+                fonts = node.find(f"{W}rPr/{W}rFonts") if is_private(child.text or "") else None
+                yield escape(readable(child.text or "", fonts.get(f"{W}ascii", "") if fonts is not None else ""))
             elif tag == _RUN and is_shown:
                 if not self._styles.is_hidden(child, self._is_hidden):
                     yield from self._inline(child)
@@ -236,35 +241,6 @@ class _Cell:
     def markup(self, tag: str) -> str:
         spans = ((name, count) for name, count in (("colspan", self.columns), ("rowspan", self.rows)) if count > 1)
         return f"<{tag}{''.join(f' {name}={count}' for name, count in spans)}>{self.html}</{tag}>"
-
-
-def _goes_on(properties: Any) -> bool:
-    """Return whether the text of a paragraph goes on in the next: its end is deleted, or it is a large first letter."""
-    frame = properties.find(f"{W}framePr")
-    if frame is not None and frame.get(f"{W}dropCap", "none") != "none":
-        return True
-    return any(properties.find(mark) is not None for mark in _GOES_ON)
-
-
-def _readable(text: Any, run: Any) -> str:
-    """Return the text of a run; its characters may be those of a font of signs."""
-    shown = text.text or ""
-    if not is_private(shown):
-        return shown
-    fonts = run.find(f"{W}rPr/{W}rFonts")
-    return readable(shown, fonts.get(f"{W}ascii", "") if fonts is not None else "")
-
-
-def _page(body: bytes, *, is_mail: bool) -> str:
-    """Return the body of a page of the web, which may be packed as an e-mail is."""
-    charset = None
-    if is_mail:
-        part = email.message_from_bytes(body, policy=email.policy.default).get_body(("html",))
-        payload = part.get_payload(decode=True) if part is not None else b""
-        body = payload if isinstance(payload, bytes) else b""
-        charset = part.get_content_charset() if part is not None else None
-    pieces = _BODY.split(decode(body, charset, markup=True), 2)
-    return pieces[1] if len(pieces) > 1 else pieces[0]
 
 
 def _children(node: Any) -> Iterator[Any]:
