@@ -1,7 +1,7 @@
 """Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as people see them.
 
 Calamine reads the values of XLSX and XLS. Formats, errors, hidden rows and text boxes of XLSX come from its parts,
-which are searched instead of parsed: five times as fast for sheets of millions of cells. Of XLS, numbers are written in full.
+which are searched instead of parsed: five times as fast for large sheets. Of XLS, numbers are written in full.
 """
 
 import re
