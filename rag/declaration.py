@@ -1,6 +1,6 @@
 """Settings: how one is declared at its field, what it is called, and how its value is read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ from rag.errors import SettingsError
 
 TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}
 WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_CLOSE = 0.6  # of `difflib`, 1 being equal
 
 T = TypeVar("T", str, int, float, bool)
 
@@ -67,3 +68,24 @@ _READERS: dict[type, Callable[[object], object]] = {
     float: lambda value: float(str(value)),
     bool: lambda value: WORDS[str(value).lower()],
 }
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Name what is nearest to a word, to be added to an error; empty where nothing is near."""
+    near = nearest(word, known)
+    return f", did you mean {near}?" if near else ""
+
+
+def refuse_unknown(names: Iterable[str], known: Sequence[str], where: str) -> None:
+    """Raise SettingsError for the first name that is not known, saying where it stands and what was meant."""
+    for name in names:
+        if name not in known:
+            meant = did_you_mean(name, known) or f"; use one of: {', '.join(known)}"
+            raise SettingsError(f"{where}: unknown name {name[:40]!r}{meant}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return what is nearest to a word; None where nothing is near."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=_CLOSE)), None)

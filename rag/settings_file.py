@@ -1,5 +1,6 @@
 """`pilotlight.toml`: settings, and the sources of an index with what each is read like."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,18 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from indexer.config import OWN, CrawlLimits, own_names
-from indexer.credentials import Credential
+from indexer.credentials import Basic, Credential, InEnvironment, InFile, Place, site_of
 from indexer.errors import ConfigError, SourceError
 from indexer.read.extraction import collect
 from indexer.sources.addresses import address_kind, full_name, refuse_secret
-from rag.credential_tables import read_credentials
+from rag.declaration import refuse_unknown
 from rag.errors import SettingsError
-from rag.removed import SOURCE_KEYS, refuse_names
+from rag.removed import CREDENTIAL_KEYS, SOURCE_KEYS, refuse_names
 from rag.settings import BY_NAME, SETTINGS, Settings, own_limits
-from rag.suggestions import refuse_unknown
 
 _TABLES = ("settings", "source", "credentials", "access")
 _KEYS = ("url", "path", "collection", "metadata")
+_CREDENTIAL_KEYS = ("origin", "bearer", "basic", "headers", "cookies")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# headers that the crawler sets itself, or that frame a message
+_RESERVED = frozenset(
+    "host connection content-length content-type transfer-encoding te trailer upgrade expect cookie user-agent accept "
+    "accept-encoding if-none-match if-modified-since range proxy-authorization".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ def read_settings_file(path: Path) -> SettingsFile:
         if (key := (source.source, source.collection)) in seen:
             raise SettingsError(f"{path}: {source.source} is given twice for the same collection")
         seen.add(key)
-    credentials = read_credentials(content.get("credentials", []), path.absolute().parent, str(path))
+    credentials = _credentials(content.get("credentials", []), path.absolute().parent, str(path))
     if credentials or "access" in content:  # which the server and its jobs read again
         if "rules" in settings:
             raise SettingsError(f"{path}: give either rules or [[credentials]] and [[access]], not both")
@@ -149,4 +157,79 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
     value = table[key]
     if not isinstance(value, str) or not value.strip():
         raise SettingsError(f"{where}: {key} must be a text, not {value!r}")
+    return value
+
+
+def _credentials(tables: object, folder: Path, path: str) -> tuple[Credential, ...]:
+    """Read the tables, with relative paths from a folder. No secret is read, and no value quoted.
+
+    Raises SettingsError naming the file, the place in it and what is allowed.
+    """
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SettingsError(f"{path}: credentials must be a list of tables: write [[credentials]]")
+    credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in enumerate(tables, 1))
+    for number, one in enumerate(credentials):
+        if any(one.origin == other.origin for other in credentials[:number]):
+            raise SettingsError(f"{path}: credentials for {one.origin} are given twice")
+    return credentials
+
+
+def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credential:
+    refuse_names(table, where, CREDENTIAL_KEYS)
+    refuse_unknown(table, _CREDENTIAL_KEYS, where)
+    try:
+        site = site_of(table["origin"] if isinstance(table.get("origin"), str) else "")
+    except ConfigError as error:
+        raise SettingsError(f"{where}: {error}") from None
+    where = f"{where} ({site})"
+    headers = _subtable(table.get("headers", {}), f"{where}: headers")
+    if any(not _HEADER.fullmatch(name) or name.lower() in _RESERVED for name in headers):
+        raise SettingsError(f"{where}: headers has a name that no header can have, or one that the crawler sets itself")
+    ways = [name for name in ("bearer", "basic") if name in table]
+    ways += [name for name in headers if name.lower() == "authorization"]
+    if len(ways) > 1:
+        raise SettingsError(f"{where}: {' and '.join(ways)} would both be the header Authorization: give one")
+
+    def place(name: str, value: object) -> Place:
+        return _place(value, folder, f"{where}: {name}")
+
+    basic = None
+    if "basic" in table:
+        fields = _subtable(table["basic"], f"{where}: basic", ("user", "password"))
+        if missing := [name for name in ("user", "password") if name not in fields]:
+            raise SettingsError(f"{where}: basic needs {', '.join(missing)}")
+        user = fields["user"] if isinstance(fields["user"], str) else place("basic.user", fields["user"])
+        if isinstance(user, str) and (not user or ":" in user):
+            raise SettingsError(f"{where}: basic.user must be a name, without a colon")
+        basic = Basic(user, place("basic.password", fields["password"]))
+    return Credential(
+        origin=site,
+        bearer=place("bearer", table["bearer"]) if "bearer" in table else None,
+        basic=basic,
+        headers={name: place(f"headers.{name}", value) for name, value in headers.items()},
+        cookies=place("cookies", table["cookies"]) if "cookies" in table else None,
+    )
+
+
+def _place(value: object, folder: Path, where: str) -> Place:
+    """Read `{env = "NAME"}` or `{file = "PATH"}`; a secret itself is refused, and not quoted."""
+    if isinstance(value, str):
+        advice = 'as others may read this file: write {env = "VARIABLE"} or {file = "PATH"}'
+        raise SettingsError(f"{where} must not hold the secret itself, {advice}")
+    fields = _subtable(value, where, ("env", "file"))
+    if len(fields) != 1 or not all(isinstance(text, str) and text for text in fields.values()):
+        raise SettingsError(f'{where} must be {{env = "VARIABLE"}} or {{file = "PATH"}}')
+    if "env" in fields and not _VARIABLE.fullmatch(fields["env"]):
+        raise SettingsError(f"{where}.env must be the name of a variable, not what is in it")
+    try:
+        return InEnvironment(fields["env"]) if "env" in fields else InFile(folder / Path(fields["file"]).expanduser())
+    except RuntimeError:
+        raise SettingsError(f"{where}: a path begins with ~ and the name of a user who does not exist") from None
+
+
+def _subtable(value: object, where: str, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise SettingsError(f"{where} must be a table")
+    if known:
+        refuse_unknown(value, known, where)
     return value

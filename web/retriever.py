@@ -6,11 +6,11 @@ from typing import Any, BinaryIO, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rag.document_sections import Section
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
+from rag.serving.live import Section
 
 Role = Literal["query", "document"]
 Vectors = npt.NDArray[np.float32]  # (n, dim)

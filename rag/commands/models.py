@@ -2,15 +2,21 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from embedder.config import PRECISIONS
 from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
+from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs
+from embedder.protocol import Embedder, Role
 from indexer.errors import IndexerError, IndexMissing
 from indexer.generation.current import current_id
 from indexer.generation.layout import DEFAULT, GENERATIONS
@@ -18,7 +24,6 @@ from indexer.generation.manifest import Manifest, read_manifest
 from indexer.publish.collections import list_collections, live_id, size_of
 from rag.clock import StepTimer
 from rag.errors import CollectionMissing
-from rag.lazy_embedder import LazyEmbedder
 from rag.query.served_model import check_fingerprint
 from rag.settings import Settings
 
@@ -44,6 +49,63 @@ def described(manifest: Manifest) -> dict[str, Any]:
         "chunks": manifest.counts.chunks,
         "bytes": size_of(manifest),
     }
+
+
+class LazyEmbedder:
+    """An embedder that is loaded once it is needed; what its plan tells is known before."""
+
+    def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
+        self._plan = plan
+        self._load = load
+        self._lock = threading.Lock()
+        self._loaded: Embedder | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._plan.spec.dimension
+
+    @property
+    def max_length(self) -> int:
+        """Longest input in tokens, special tokens included."""
+        return self._plan.spec.max_length
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Flat mapping of everything that changes a vector."""
+        return self._plan.fingerprint
+
+    def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
+        """Return the tokens of each text; loads the embedder."""
+        return self._embedder().count_tokens(texts, role=role)
+
+    def has_word(self, word: str) -> bool:
+        """Return whether the model has a token for a whole word; loads the embedder."""
+        return self._embedder().has_word(word)
+
+    def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
+        """Embed texts as float32 (n, dim); loads the embedder."""
+        return self._embedder().encode(texts, role=role)
+
+    def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries with their tokens; loads the embedder."""
+        return self._embedder().encode_query_tokens(texts)
+
+    def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
+        """Embed documents with their tokens; loads the embedder."""
+        return self._embedder().encode_document_tokens(texts)
+
+    def maxsim(
+        self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
+    ) -> Floats:
+        """Score passages by their tokens; loads the embedder."""
+        return self._embedder().maxsim(query, signs, starts, counts)
+
+    def _embedder(self) -> Embedder:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._load()
+            return self._loaded
 
 
 def lazy_embedder(settings: Settings, *, quiet: bool = False) -> LazyEmbedder:

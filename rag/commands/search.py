@@ -15,14 +15,13 @@ from indexer.filter import Filter
 from rag.commands import models
 from rag.commands.models import published
 from rag.commands.verb import PATH, WHOLE, Result, Value, verb
-from rag.declaration import read_value
+from rag.declaration import did_you_mean, read_value
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.evaluation.dataset import Judgements, read_dataset, read_questions
 from rag.insights.judgements import LEAST, judged_questions, write_dataset
 from rag.query.filters import DAYS, KEYS, LISTS, METADATA, fields_of, key_of
 from rag.query.request import OPTIONS, Limits, SearchRequest
 from rag.settings import Settings
-from rag.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from rag.evaluation.comparison import Side
@@ -79,9 +78,9 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
     settings = models.as_built(settings)
     plans = models.plans(settings)
     with models.verifying(plans):
+        from rag.query.rerank_queue import RerankQueue
         from rag.query.results import as_text
         from rag.query.retriever import Retriever
-        from rag.rerank_queue import RerankQueue
         from rag.serving.live import load_embedder, load_reranker
         from rag.serving.store_access import chosen_store
 
@@ -210,8 +209,8 @@ def _search_index(
     settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: Judgements
 ) -> "list[tuple[dict[str, Any], Run]]":
     from rag.evaluation.comparison import DEPTH, LIVE, missing, relevant, search_index
+    from rag.query.rerank_queue import RerankQueue
     from rag.query.retriever import Retriever
-    from rag.rerank_queue import RerankQueue
     from rag.serving.live import load_embedder, load_reranker
     from rag.serving.store_access import chosen_store
 

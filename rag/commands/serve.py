@@ -53,9 +53,9 @@ def serve(settings: Settings) -> Result | None:
     plans = models.plans(settings)
     plan = plans[0]
     with models.verifying(plans):
-        from rag.serving import preflight
+        from rag.serving import store_access
     # In a process of its own: what libraries open does not survive the fork of the workers.
-    check = get_context("fork").Process(target=_check, args=(preflight.check_servable, settings, plan.fingerprint))
+    check = get_context("fork").Process(target=_check, args=(store_access.check_servable, settings, plan.fingerprint))
     check.start()
     become_server: Callable[[], NoReturn] = import_module("web.server").main
     check.join()

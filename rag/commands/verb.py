@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from indexer.generation.layout import CURRENT
-from rag.declaration import Setting, read_value
+from rag.declaration import Setting, did_you_mean, read_value
 from rag.errors import UsageError
 from rag.removed import flag_hint
 from rag.settings import BY_NAME, SETTINGS, Settings, load
-from rag.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

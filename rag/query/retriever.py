@@ -36,10 +36,10 @@ from rag.query.ranking import (
     score_tokens,
 )
 from rag.query.request import USUAL, Limits, SearchRequest
+from rag.query.rerank_queue import RerankQueue
 from rag.query.results import AlsoSearched, Answer, RerankCounts, headed
 from rag.query.rules import Boosts, SynonymsFile
 from rag.query.served_model import check_fingerprint
-from rag.rerank_queue import RerankQueue
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets

@@ -5,24 +5,22 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from embedder.errors import PilotlightError
 from embedder.protocol import CrossEncoder, Embedder
+from indexer import memory
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
 from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.publish.verification import SelfCheck
-from indexer.stores.store import FolderStore, Searchable, Store
-from rag import heap
+from indexer.stores.store import FolderStore, Store
 from rag.query.request import Limits
+from rag.query.rerank_queue import RerankQueue
 from rag.query.retriever import Retriever
 from rag.query.served_model import ServedModel
-from rag.rerank_queue import RerankQueue
 from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
 
@@ -46,13 +44,11 @@ class ServedCollection:
         self.away = False  # whether its store could not be asked when it was last tried
         self.reason = LOADING  # what is wrong, or still to come; else empty
         self.missing = False  # whether nothing was ever built there
-        self.refused: tuple[str | None, tuple[int, ...]] | None = (
-            None  # the generation that could not be opened; it is not tried again
-        )
+        self.refused: tuple[str | None, int] | None = None  # generation that cannot be opened
         self.suspect = False  # whether a search has found it damaged
         self.round: Iterator[int] = iter(())  # over the files of what is served
         self.rounds = 0.0  # when the next one may begin
-        self.files: list[SelfCheck] = []  # of what is served from folders
+        self.files: SelfCheck | None = None  # of what is served from a folder
 
     @property
     def serving(self) -> Retriever | None:
@@ -140,7 +136,7 @@ class Follower:
         while True:
             if self._has_swapped:  # and the generation before has been closed meanwhile, as a rule
                 self._has_swapped = False
-                heap.trim()
+                memory.trim()
             try:
                 self._refresh()
             except Exception:
@@ -209,14 +205,13 @@ class Follower:
 
     def _check(self, name: str, store: Store, served: ServedCollection) -> None:
         """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
-        if not served.files or served.retriever is None:
+        if served.files is None or served.retriever is None:
             return
         manifest = served.retriever.generation.manifest
         try:
-            for files in served.files:
-                files.sizes()
+            served.files.sizes()
             if served.suspect or time.monotonic() >= served.rounds:
-                served.round = chain.from_iterable(files.contents() for files in served.files)
+                served.round = iter(served.files.contents())
                 served.rounds = time.monotonic() + ROUND_SECONDS
             budget = math.inf if served.suspect else CHECKED_BYTES
             served.suspect = False
@@ -227,7 +222,7 @@ class Follower:
             served.refused = (manifest.id, _mark(store, manifest.id))
             self._fall_back(name, store, served)
             if served.retriever is damaged:
-                served.retriever, served.files = None, []
+                served.retriever = served.files = None
             raise IndexCorrupt(f"{error}{_instead(served)}") from error
 
     def _fall_back(self, name: str, store: Store, served: ServedCollection) -> None:
@@ -263,7 +258,8 @@ class Follower:
         return self.model
 
     def _serve(self, name: str, served: ServedCollection, retriever: Retriever) -> None:
-        files = [SelfCheck(part.folder, part.manifest) for part in _parts(retriever.generation)]
+        generation = retriever.generation
+        files = SelfCheck(generation.folder, generation.manifest) if isinstance(generation, Generation) else None
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             served.reason, served.retriever, served.missing = "", retriever, False
@@ -285,20 +281,11 @@ def _instead(served: ServedCollection) -> str:
     return f"; meanwhile generation {retriever.generation.manifest.id} is served" if retriever else ""
 
 
-def _parts(generation: Searchable) -> Sequence[Generation]:
-    """Return what is open in folders of this machine."""
-    return [generation] if isinstance(generation, Generation) else []
-
-
-def _folders(store: Store, generation_id: str) -> list[Path]:
-    """Return the folders of a generation, of each part one; none where it is on another machine."""
-    return [store.folder / GENERATIONS / generation_id] if isinstance(store, FolderStore) else []
-
-
-def _mark(store: Store, live: str | None) -> tuple[int, ...]:
+def _mark(store: Store, live: str | None) -> int:
     """Return a mark that changes when a generation is repaired under its name, so that it is tried again."""
+    if not isinstance(store, FolderStore):
+        return 0
     try:
-        folders = [store.folder / CURRENT] if isinstance(store, FolderStore) and not live else []
-        return tuple(os.stat(path).st_ino for path in folders or (_folders(store, live) if live else []))
-    except (OSError, IndexMissing):
-        return ()
+        return os.stat(store.folder / GENERATIONS / live if live else store.folder / CURRENT).st_ino
+    except OSError:
+        return 0

@@ -1,7 +1,10 @@
 """A retriever that loads in the background and follows the index: new generations are swapped in under traffic."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
@@ -13,9 +16,9 @@ from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError,
 from indexer.filter import Filter
 from indexer.generation.layout import DEFAULT
 from indexer.generation.manifest import Manifest
+from indexer.generation.overlap import once
 from indexer.sources.folder_tree import open_original
 from rag import deadline
-from rag.document_sections import Section, by_section
 from rag.errors import (
     CollectionMissing,
     DeadlinePassed,
@@ -33,11 +36,15 @@ from rag.query.results import Answer, Relevance, Suggestion
 from rag.query.retriever import Retriever
 from rag.query.served_model import Embedding, ServedModel, runs
 from rag.serving.follower import LOADING, Follower, MakeEmbedder, MakeReranker
-from rag.serving.search_outcomes import SearchOutcomes
 from rag.settings import Settings
 
 Found = TypeVar("Found")
+Section = tuple[str, list[dict[str, Any]]]  # heading path, and passages
 
+OUTCOMES = 20  # searches whose outcomes are remembered, for OUTCOME_S
+FEWEST_OUTCOMES = 5  # for a judgement
+FAILING_SHARE = 0.5  # of failed searches from which a worker is not ready
+OUTCOME_S = 30.0
 LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
 
 
@@ -54,6 +61,28 @@ def load_reranker(settings: Settings) -> CrossEncoder | None:
     from embedder.reranker import Reranker
 
     return Reranker(config)
+
+
+class SearchOutcomes:
+    """The outcomes of the latest searches. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: deque[tuple[float, bool]] = deque(maxlen=OUTCOMES)
+
+    def note(self, *, failed: bool) -> None:
+        """Note whether a search failed."""
+        with self._lock:
+            self._latest.append((time.monotonic(), failed))
+
+    def trouble(self) -> str:
+        """Return what is wrong if too many have failed; else empty."""
+        since = time.monotonic() - OUTCOME_S
+        with self._lock:
+            latest = [failed for at, failed in self._latest if at >= since]
+        if len(latest) < FEWEST_OUTCOMES or sum(latest) < FAILING_SHARE * len(latest):
+            return ""
+        return f"{sum(latest)} of the last {len(latest)} searches failed; see the log"
 
 
 class LiveRetriever:
@@ -293,3 +322,18 @@ def _begun(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The same documents, the first of them read: what cannot be read at all is told before an answer begins."""
     first = next(documents, None)
     return documents if first is None else chain([first], documents)
+
+
+def by_section(document: Mapping[str, Any], settings: Mapping[str, Any], whole: str = "") -> Iterator[Section]:
+    """Yield the sections of a document, in reading order.
+
+    Args:
+        document: as `LiveRetriever.document` gives it.
+        settings: those of its build.
+        whole: id of a passage that keeps its text. What others share with the one before is left out of the later one.
+    """
+    for name, group in groupby(document["passages"], key=lambda passage: str(passage["section"])):
+        passages = list(group)
+        kept = next((place for place, passage in enumerate(passages) if passage["id"] == whole), None)
+        texts = once([passage["text"] for passage in passages], settings, kept)
+        yield name, [passage | {"text": text} for passage, text in zip(passages, texts, strict=True) if text]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
+from indexer import memory
 from indexer.errors import BuildLocked
 from indexer.generation.current import current_id
 from indexer.generation.layout import GENERATIONS
@@ -22,7 +23,6 @@ from indexer.pipeline.report import BuildReport
 from indexer.publish.collections import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore
-from rag import heap
 from rag.query.served_model import check_fingerprint
 from rag.serving.pushed_queue import pushed_folders
 from rag.settings import Settings
@@ -65,7 +65,7 @@ class PushedBuilder:
                     if self._try(name, folder):
                         worked = time.monotonic()
                     gc.collect()  # a build refers to itself in a circle, and holds the vectors of the generation before
-                    heap.trim()
+                    memory.trim()
             elif not is_needed():
                 return
             else:

@@ -1,11 +1,14 @@
 """Access to the stores that the settings name: folders of the index, or a name in Milvus."""
 
 import os
+import sys
+from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError
-from indexer.generation.current import generation_folder
+from embedder.errors import PilotlightError
+from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreError, StoreUnreachable
+from indexer.generation.current import current_id, generation_folder
 from indexer.generation.layout import DEFAULT
 from indexer.publish.collections import list_collections
 from indexer.publish.publish import roll_back as roll_back_folder
@@ -13,6 +16,7 @@ from indexer.publish.verification import Check, verify
 from indexer.stores.store import FolderStore, Store
 from rag import deadline
 from rag.errors import SettingsError
+from rag.query.served_model import check_fingerprint
 from rag.settings import Settings
 
 if TYPE_CHECKING:
@@ -115,6 +119,45 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
         Check("counts", True, f"{manifest.counts.documents:,} documents, {manifest.counts.chunks:,} chunks"),
         Check("content", True, f"SHA-256 {digest.sha256[:12]}…"),
     ]
+
+
+def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> None:
+    """Raise what is wrong if no collection could be served by the embedder of this fingerprint.
+
+    A store that cannot be reached may come back, so that is only said, on stderr.
+    """
+    stores = stores_of(settings)
+    if not stores:
+        current_id(settings.index_dir)  # says that there is no index, and how to make one
+    wrong: list[PilotlightError] = []
+    try:
+        if any(_can_serve(store, fingerprint, wrong) for store in stores.values()):
+            return
+    except StoreUnreachable as error:
+        print(f"pilotlight: {error}; the server starts, and will answer once the store does", file=sys.stderr)
+        return
+    finally:
+        for store in stores.values():
+            store.close()
+    raise wrong[0]
+
+
+def _can_serve(store: Store, fingerprint: Mapping[str, object], wrong: list[PilotlightError]) -> bool:
+    """Whether a store has a generation for the server to answer from; adds what is wrong with those before it.
+
+    Raises StoreError: the others could not be asked either.
+    """
+    for generation_id in (None, *older_ids(store)):
+        try:
+            with closing(store.open(generation_id)) as generation:
+                check_fingerprint(generation.manifest, fingerprint)
+        except StoreError:
+            raise
+        except PilotlightError as error:
+            wrong.append(error)
+        else:
+            return True
+    return False
 
 
 def _seconds_left() -> float:

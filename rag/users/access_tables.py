@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from indexer.generation.layout import is_collection_name
+from rag.declaration import refuse_unknown
 from rag.errors import SettingsError
 from rag.query.filters import Filter, FilterError
 from rag.serving.scope import MUST_BE_WHOLE
-from rag.suggestions import refuse_unknown
 
 _WHO = ("user", "group", "everybody")
 _KEYS = (*_WHO, "collections", "filter", "role", "everything")

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Role
 from indexer.generation.catalogue import DocumentFacts, document_id
-from rag.document_sections import Section, by_section
 from rag.errors import (
     CollectionMissing,
     DocumentMissing,
@@ -28,6 +27,7 @@ from rag.query.filters import Filter
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, Hit, Relevance, Suggestion
 from rag.query.served_model import Embedding
+from rag.serving.live import Section, by_section
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
 MODEL = "all-MiniLM-L6-v2"

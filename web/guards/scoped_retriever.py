@@ -10,12 +10,12 @@ from typing import Any, BinaryIO, TypeVar
 
 from flask import current_app
 
-from rag.document_sections import Section
 from rag.errors import CollectionMissing
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
+from rag.serving.live import Section
 from rag.serving.scope import Scope
 from web.guards.callers import caller
 from web.retriever import Embedding, Retriever, Role

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from rag.query.explain import in_words
 from rag.query.request import Limits, SearchRequest
+from rag.query.rerank_queue import RerankQueue
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
-from rag.rerank_queue import RerankQueue
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site
 from tests.rag.explanations import about, recomputed

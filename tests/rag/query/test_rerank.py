@@ -7,9 +7,9 @@ from msgspec.structs import asdict, astuple
 from rag import deadline
 from rag.errors import RerankOff
 from rag.query.request import Limits, SearchRequest
+from rag.query.rerank_queue import RerankQueue
 from rag.query.results import headed
 from rag.query.retriever import Retriever
-from rag.rerank_queue import RerankQueue
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
 QUERY = "the storage that fsync and vacuum and rows have"

@@ -1,6 +1,5 @@
 """Jobs, each a real process; two `JobManager` over one folder are two workers of a server."""
 
-import signal
 import sys
 import time
 from pathlib import Path
@@ -8,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from indexer.generation.current import current_id
-from indexer.generation.layout import JOBS, collection_dir
+from indexer.generation.layout import JOBS
 from indexer.publish.lock import writer_lock
 from indexer.read.allowed_places import is_below, places
-from rag.errors import JobConflict, JobMissing, JobRefused
+from rag.errors import JobConflict, JobRefused
 from rag.serving.job_manager import KEPT, JobManager
 from rag.settings import load
 
@@ -51,24 +50,6 @@ def test_a_job_builds_and_says_so(site, jobs):
     }  # fmt: skip
     assert done["created_at"] <= done["ended_at"]
     assert jobs.all() == own_only(site).all() == [done]
-
-
-def test_without_sources_those_of_the_index_are_read_again(site, jobs):
-    with pytest.raises(JobConflict, match="sources must name what to read"):
-        jobs.start()
-    site.build()
-    with pytest.raises(JobConflict, match="add needs sources"):
-        jobs.start(add=True)
-    (site.source / "new.md").write_text("# New\n\nA page that was not there before.\n")
-    done = ended(own_only(site), own_only(site).start())
-    assert (done["state"], done["report"]["new"]["count"]) == ("done", 1)
-
-
-def test_another_collection(site, jobs):
-    done = ended(jobs, jobs.start(sources=[str(site.source)], collection="manuals"))
-    assert current_id(collection_dir(site.index, "manuals")) == done["report"]["generation"]
-    with pytest.raises(JobRefused, match="collection"):
-        jobs.start(sources=[str(site.source)], collection="../x")
 
 
 @pytest.mark.parametrize("source", ["a\0b", "/etc/\0", "http://docs.example/\r\nHost: x", "\ud800", "\x1b[2J"])
@@ -151,22 +132,6 @@ def test_cancel_leaves_the_index_as_it_is(site, jobs):
         other.cancel(job["id"])
 
 
-def test_a_signal_that_was_ignored_by_the_server_stops_a_job(site, jobs):
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        job = hold_up(site, jobs)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    jobs.cancel(job["id"])
-    assert ended(jobs, job)["state"] == "cancelled"
-
-
-def test_a_job_that_fails_says_why(site, jobs):
-    done = ended(jobs, jobs.start(sources=[str(site.source / "nowhere")]))
-    assert done["state"] == "failed"
-    assert "nowhere" in done["error"]
-
-
 def test_a_process_that_dies(site, jobs):
     (site.source / "crash").touch()
     job = ended(jobs, jobs.start(sources=[str(site.source)]))
@@ -174,13 +139,6 @@ def test_a_process_that_dies(site, jobs):
     assert "process died" in job["error"]
     (site.source / "crash").unlink()
     assert ended(jobs, jobs.start(sources=[str(site.source)]))["state"] == "done"
-
-
-@pytest.mark.parametrize("job_id", ["", "x", "..", "20261121T000000-000000", "a\x00b", "x" * 300])
-def test_unknown_job(jobs, job_id):
-    for ask in (jobs.get, jobs.cancel):
-        with pytest.raises(JobMissing):
-            ask(job_id)
 
 
 def test_old_jobs_are_forgotten(site, jobs):

@@ -1,6 +1,5 @@
 """Following the index: what a running server does when generations come, are broken, do not fit, or change back."""
 
-import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +8,7 @@ import pytest
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import drop_collection
 from indexer.publish.publish import roll_back
-from rag.errors import CollectionMissing, NotReady, RerankOff
+from rag.errors import CollectionMissing, NotReady
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.settings import load
@@ -49,24 +48,6 @@ def test_a_query_waits_for_a_process_that_is_starting(site):
         assert not live.ready
         go.set()
         assert answer.result(timeout=30).generation == generation
-    live.close()
-
-
-def test_the_wait_for_loading_is_bounded(site, monkeypatch):
-    monkeypatch.setattr("rag.serving.live.LOADING_SECONDS", 0.01)
-    go = threading.Event()
-    site.build()
-
-    def slowly(settings):
-        assert go.wait(30)
-        return DummyEmbedder()
-
-    live = LiveRetriever(load({"index": str(site.index)}, {}), slowly)
-    live.start()
-    for name in ("default", "manuals"):
-        with pytest.raises(NotReady, match="loading"):
-            live.search(SearchRequest("vacuum", collection=name))
-    go.set()
     live.close()
 
 
@@ -139,18 +120,6 @@ def test_a_server_that_starts_on_a_broken_generation_serves_the_one_before(site,
     assert live.status()["reason"] == ""
 
 
-def test_what_was_rolled_back_from_is_not_served_instead(site, live):
-    good, bad = site.build(), site.build()
-    roll_back(site.index)
-    (site.index / "generations" / good / "vectors.faiss").write_bytes(b"nonsense")
-    live.start()
-    with pytest.raises(NotReady, match=r"vectors\.faiss"):
-        live.search(SearchRequest("vacuum"))
-    roll_back(site.index, bad)
-    wait_for(lambda: live.ready)
-    assert live.search(SearchRequest("vacuum")).generation == bad
-
-
 def test_a_repaired_generation_is_tried_again(site, live, tmp_path):
     first = site.build()
     export_archive(site.index, tmp_path / "backup.tar")
@@ -204,20 +173,6 @@ def test_collections_are_served_beside_one_another(site, live):
         live.search(SearchRequest("vacuum", collection="faq"))
 
 
-def test_one_embedder_for_all_of_them(site, monkeypatch):
-    made = []
-    for name in ("default", "a", "b"):
-        site.build(collection=name)
-    live = LiveRetriever(
-        load({"index": str(site.index)}, {}), lambda settings: made.append(DummyEmbedder()) or made[-1]
-    )
-    live.start()
-    for name in ("default", "a", "b"):
-        assert live.search(SearchRequest("vacuum", k=1, collection=name)).hits
-    assert len(made) == 1
-    live.close()
-
-
 def test_collections_come_and_go(site, live):
     site.build()
     live.start()
@@ -264,18 +219,6 @@ def test_an_index_without_a_default_collection(site, live):
         live.search(SearchRequest("vacuum"))
 
 
-def test_a_default_collection_that_loses_its_name_is_served_on(site, live):
-    generation = site.build()
-    site.build(collection="manuals")
-    live.start()
-    wait_for(lambda: live.ready)
-    (site.index / "CURRENT").unlink()
-    wait_for(lambda: "no index" in live.status()["reason"])
-    assert live.search(SearchRequest("vacuum")).generation == generation
-    shutil.rmtree(site.index / "generations")
-    assert live.search(SearchRequest("vacuum")).generation == generation
-
-
 def test_a_cross_encoder_serves_searches_and_whoever_asks(site):
     site.build()
     settings = load({"index": str(site.index), "rerank_model": "dummy-cross"}, {})
@@ -299,15 +242,3 @@ def test_a_cross_encoder_serves_searches_and_whoever_asks(site):
     assert len(models) == 1
     assert live.rerank("vacuum", []).logits.shape == (0,)
     live.close()
-
-
-def test_without_a_cross_encoder_nothing_is_reranked(site, live):
-    site.build()
-    live.start()
-    wait_for(lambda: live.ready)
-    with pytest.raises(RerankOff):
-        live.rerank("vacuum", ["a"])
-    with pytest.raises(RerankOff):
-        live.search(SearchRequest("vacuum", rerank=True))
-    assert live.ready  # which says nothing about us
-    assert "rerank_model" not in live.status()

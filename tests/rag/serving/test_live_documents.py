@@ -5,10 +5,9 @@ from unittest.mock import ANY
 
 import pytest
 
-from rag.errors import DocumentMissing, ModelMissing, NotReady, OriginalMissing
+from rag.errors import DocumentMissing, OriginalMissing
 from rag.query.filters import Filter
 from rag.query.request import SearchRequest
-from tests.dummy import DummyEmbedder
 from tests.rag.conftest import wait_for
 
 
@@ -37,28 +36,6 @@ def test_documents_are_of_one_generation(site, live):
     wait_for(lambda: live.status()["generation"] == newest)
     assert {document["generation"] for document in documents} == {first}
     assert len(list(live.documents())) == 4
-
-
-def test_vectors_and_tokens(site, live):
-    with pytest.raises(NotReady):
-        live.embed(["a"])
-    site.build()
-    live.start()
-    texts = [f"text number {number}" for number in range(70)]  # more than one run of the model takes
-    assert live.embed(texts).vectors.shape == (70, 64)
-    assert (live.embed(texts, "query").vectors == DummyEmbedder().encode(texts)).all()
-    assert live.embed([]).vectors.shape == (0, 64)
-    assert live.embed(["one two", "three"])[1:] == (7, "all-MiniLM-L6-v2")
-    with pytest.raises(ModelMissing, match="no model 'other' here; there are: all-MiniLM-L6-v2"):
-        live.embed(["a"], model="other")
-
-
-def test_describe(site, live):
-    generation = site.build()
-    live.start()
-    described = live.describe()
-    assert (described["generation"], described["sources"]) == (generation, [str(site.source)])
-    assert described["report"]["new"]["count"] == 3
 
 
 def test_whether_nothing_was_ever_built(site, live):

@@ -11,9 +11,8 @@ from rag.errors import DeadlinePassed, FingerprintMismatch, NotReady
 from rag.query.options import MODES
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
-from rag.serving.preflight import check_servable
 from rag.serving.publisher import Publisher
-from rag.serving.store_access import milvus_at, roll_back
+from rag.serving.store_access import check_servable, milvus_at, roll_back
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import wait_for

@@ -3,14 +3,12 @@
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from indexer.errors import BuildLocked
 from indexer.generation.generation import Generation
 from indexer.generation.layout import collection_dir
 from indexer.publish.lock import writer_lock
@@ -119,24 +117,3 @@ def test_settings_of_the_index_are_kept(site: Site, settings: Settings, queue: P
     assert (report.fetched, report.embedded, report.documents) == (1, 1, 4)
     with closing(Generation.open(site.index)) as live:
         assert live.manifest.settings["chunk"]["tokens"] == 200
-
-
-def test_others_wait_for_a_moment(site: Site) -> None:
-    """Who writes for a moment, again and again, must not have a build refused."""
-    site.build()
-    held, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with writer_lock(site.index, is_brief=True):
-            held.set()
-            go_on.wait(30)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait(30)
-    with pytest.raises(BuildLocked), writer_lock(site.index, is_brief=True):
-        pass  # which comes again by itself
-    threading.Timer(0.1, go_on.set).start()
-    with writer_lock(site.index):
-        assert go_on.is_set()
-    holder.join()

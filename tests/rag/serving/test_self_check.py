@@ -11,8 +11,7 @@ from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS, read_manifest
 from indexer.publish.verification import SelfCheck
 from rag.errors import NotReady
 from rag.query.request import SearchRequest
-from rag.serving import search_outcomes
-from rag.serving.search_outcomes import LEAST, SearchOutcomes
+from rag.serving.live import FEWEST_OUTCOMES
 from tests.rag.conftest import Site, wait_for
 
 
@@ -52,20 +51,6 @@ def test_a_damaged_generation_is_left_for_the_one_before(site: Site, live, damag
     assert status["ready"]
     assert name in status["reason"]
     assert f"meanwhile generation {first} is served" in status["reason"]
-
-
-@pytest.mark.parametrize(("damage", "name"), FAULTS)
-def test_without_another_generation_it_is_not_ready(site: Site, live, damage, name) -> None:
-    only = site.build()
-    live.start()
-    wait_for(lambda: live.ready)
-    damage(site.index / GENERATIONS / only / name)
-    wait_for(lambda: not live.ready)
-    assert name in live.status()["reason"]
-    with pytest.raises(NotReady):
-        live.search(SearchRequest("partial index"))
-    site.build()
-    wait_for(lambda: live.ready)  # the next one is taken as ever
 
 
 def test_a_search_that_meets_damage_is_not_ready_and_has_it_looked_at(site: Site, live, monkeypatch) -> None:
@@ -108,22 +93,12 @@ def test_searches_that_fail_take_the_worker_out_and_time_brings_it_back(site: Si
         raise EmbedderError("no memory")
 
     monkeypatch.setattr(model, "encode", broken)
-    for _ in range(LEAST):
+    for _ in range(FEWEST_OUTCOMES):
         with pytest.raises(EmbedderError):
             live.search(SearchRequest("partial index"))
     assert not live.ready
-    assert f"{LEAST} of the last {LEAST} searches failed" in live.status()["reason"]
+    assert f"{FEWEST_OUTCOMES} of the last {FEWEST_OUTCOMES} searches failed" in live.status()["reason"]
     monkeypatch.setattr(model, "encode", real)
-    for _ in range(LEAST + 1):
+    for _ in range(FEWEST_OUTCOMES + 1):
         live.search(SearchRequest("partial index"))
     assert live.ready
-
-
-def test_failures_are_forgotten_in_time(monkeypatch) -> None:
-    latest = SearchOutcomes()
-    for number in range(LEAST):
-        assert latest.trouble() == ""
-        latest.note(failed=number > 0)
-    assert latest.trouble()
-    monkeypatch.setattr(search_outcomes, "REMEMBERED_S", 0.0)
-    assert latest.trouble() == ""

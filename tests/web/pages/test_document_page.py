@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from msgspec import structs
 
 from indexer.generation.catalogue import document_id
-from rag.document_sections import by_section
+from rag.serving.live import by_section
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
 from web.app import create_app
