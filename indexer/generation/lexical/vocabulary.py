@@ -1,18 +1,14 @@
 """The words of a generation as they are written, to correct words of a query that are not among them.
 
-A word is found by what is left of it and of the other one when a letter or two are taken out of each: words with few
-edits between them have such a rest in common (symmetric deletions, Garbe 2012). Two letters are taken out of frequent
-words only, which keeps the table small, and a rare word is seldom what two mistakes were meant to be.
-
 Arrays mapped into memory, ordered by length of the word: `word-lengths.npy`; `word-counts.npy`, the passages that have
-it; `word-folded.npy` and `word-written.npy`, its letters without and with accents, one after the other;
-`word-hashes.npy`, in ascending order, and `word-places.npy`: the hash of each rest, and the word that it is of.
+it; `word-folded.npy` and `word-written.npy`, its letters without and with accents, one word after the other. A word
+with few edits has most letters in common, which 32 bits a word tell; only then its edits are counted. Two edits are
+looked for in frequent words alone: a rare word is seldom the one that was meant.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
-from itertools import chain, combinations
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,17 +19,15 @@ from indexer.generation.lexical.analysis import cached_method, fold, fold_case, 
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import read_array
 
-FILES = tuple(f"word-{name}.npy" for name in ("lengths", "counts", "folded", "written", "hashes", "places"))
-_TYPES = (np.uint8, np.uint32, np.uint16, np.uint16, np.uint32, np.uint32)
+FILES = tuple(f"word-{name}.npy" for name in ("lengths", "counts", "folded", "written"))
+_TYPES = (np.uint8, np.uint32, np.uint16, np.uint16)
 SHORTEST, LONGEST = 3, 24  # letters of a word; names and numbers are not corrected
 _ONE_EDIT, _TWO_EDITS = 4, 8  # letters from which so many may be wrong
 _MOST_WORDS = 1 << 19  # the most frequent ones
-_FREQUENT = 1 << 16  # of these, those that two mistakes may have been meant to be
+_FREQUENT = 1 << 16  # of these, those in which two edits are looked for
 _MOST_COUNTED = 1 << 21  # spellings counted at a time while a generation is written
-_MOST_COMPARED = 200  # words that share a rest with one that is looked up, the most frequent ones
 _MANY = 10_000
 _REMEMBERED = 4096
-_MULTIPLIER = 0x9E3779B97F4A7C15
 
 Letters = npt.NDArray[np.uint16]
 
@@ -81,8 +75,7 @@ class VocabularyWriter:
         letters = _letters("".join(words))
         accented = _letters("".join(spellings[word][1] for word in words))
         passages = np.array([counts[word] for word in words], np.uint32)
-        hashes, places = _table(lengths, letters, np.array(order, np.int64) < _FREQUENT)
-        arrays: list[npt.NDArray[Any]] = [lengths, passages, letters, accented, hashes, places]
+        arrays: list[npt.NDArray[Any]] = [lengths, passages, letters, accented]
         for name, array in zip(FILES, arrays, strict=True):
             np.save(folder / name, array, allow_pickle=False)
 
@@ -96,10 +89,9 @@ class Vocabulary:
         for name, array, kind in zip(FILES, arrays, _TYPES, strict=True):
             if array.dtype != kind or array.ndim != 1:
                 raise corrupt(folder / name, "is an array of another kind")
-        self._lengths, self._counts, self._folded, self._written, self._hashes, self._places = arrays
+        self._lengths, self._counts, self._folded, self._written = arrays
         self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.uint32)])
-        fits = len(self._counts) == len(self._lengths) and len(self._hashes) == len(self._places)
-        if not fits or not len(self._folded) == len(self._written) == self._starts[-1]:
+        if len(self._counts) != len(self._lengths) or not len(self._folded) == len(self._written) == self._starts[-1]:
             raise corrupt(folder / FILES[0], "does not match the other words")
         self._known = cached_method(self._corrections, _REMEMBERED)
 
@@ -127,23 +119,35 @@ class Vocabulary:
                 return tuple(sorted(found, key=lambda each: (each.edits, -each.passages, each.word)))
         return ()
 
-    def _within(self, word: str, edits: int) -> Iterator[Correction]:
-        """Yield the words that share a rest with a word, of which so many letters are taken out."""
+    @cached_property
+    def _masks(self) -> npt.NDArray[np.uint32]:
+        """The letters of each word, one of 32 bits for each."""
+        bits = np.uint32(1) << (self._folded & 31).astype(np.uint32)
+        return np.bitwise_or.reduceat(bits, self._starts[:-1]) if len(bits) else bits
+
+    @cached_property
+    def _least_count(self) -> int:
+        """The passages that a word must have for two edits to be looked for."""
+        if len(self._counts) <= _FREQUENT:
+            return 0
+        return int(np.partition(self._counts, -_FREQUENT)[-_FREQUENT])
+
+    def _within(self, word: str, most: int) -> Iterator[Correction]:
+        """Yield the words that differ from a word in at most so many edits."""
         letters = _letters(word)
-        hashes = np.concatenate([_hashes(letters[kept]) for kept in _rests(len(word), edits)])
-        first, last = np.searchsorted(self._hashes, hashes), np.searchsorted(self._hashes, hashes, side="right")
-        there = np.flatnonzero(last > first)
-        if not len(there):
-            return
-        ranges = zip(first[there].tolist(), last[there].tolist(), strict=True)
-        places = np.unique(np.concatenate([self._places[start:end] for start, end in ranges]))
-        places = places[places < len(self._counts)]
-        counts = self._counts[places]
-        for best in np.argsort(counts)[::-1][:_MOST_COMPARED].tolist():
-            start, end = self._starts[places[best] : places[best] + 2].tolist()
-            if abs(end - start - len(word)) <= edits:
-                other = _text(self._folded[start:end])
-                yield Correction(_text(self._written[start:end]), _edits(word, other), int(counts[best]))
+        first, last = np.searchsorted(self._lengths, [len(word) - most, len(word) + most + 1])
+        mask = np.bitwise_or.reduce(np.uint32(1) << (letters & 31).astype(np.uint32))
+        are_alike = np.bitwise_count(self._masks[first:last] ^ mask) <= 2 * most  # an edit changes two bits at most
+        if most > 1:
+            are_alike &= self._counts[first:last] >= self._least_count
+        places = np.flatnonzero(are_alike) + first
+        starts, lengths = self._starts[places].astype(np.int64), self._lengths[places].astype(np.int64)
+        columns = np.arange(len(word) + most)[:, np.newaxis]
+        others = self._folded[np.minimum(starts + columns, len(self._folded) - 1)]
+        edits = _edits(letters, others, lengths, most)
+        for near in np.flatnonzero(edits <= most).tolist():
+            written = self._written[starts[near] : starts[near] + lengths[near]]
+            yield Correction(_text(written), int(edits[near]), int(self._counts[places[near]]))
 
 
 def is_word(folded: str) -> bool:
@@ -163,39 +167,6 @@ def _is_derived(word: str, other: str) -> bool:
     return longer.startswith(shorter) or longer.endswith(shorter)
 
 
-def _table(
-    lengths: npt.NDArray[np.uint8], folded: Letters, is_frequent: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-    """Return the hash of every rest, ascending, and the word that it is of, both uint32 of one length."""
-    found = [np.empty(0, np.uint64)]
-    first = start = 0
-    for length, count in enumerate(np.bincount(lengths).tolist()):
-        words = folded[start : start + count * length].reshape(count, length)
-        places = np.arange(first, first + count, dtype=np.uint64)
-        for kept in chain(*_rests(length, 2)) if count else ():
-            of = slice(None) if len(kept) >= length - 1 else is_frequent[first : first + count]
-            found.append(_hashes(words[of][:, kept]).astype(np.uint64) << np.uint64(32) | places[of])
-        first, start = first + count, start + count * length
-    table = np.concatenate(found)
-    table.sort()
-    return (table >> np.uint64(32)).astype(np.uint32), table.astype(np.uint32)
-
-
-@cache
-def _rests(length: int, edits: int) -> list[npt.NDArray[np.intp]]:
-    """The places of the letters that are left of a word: (ways, length) with none taken out, with one, and so on."""
-    sizes = range(length, max(length - edits, 1) - 1, -1)
-    return [np.array(list(combinations(range(length), size)), np.intp) for size in sizes]
-
-
-def _hashes(words: Letters) -> npt.NDArray[np.uint32]:
-    """Return a hash of words of one length (n, length), uint32 (n,): the upper half of a polynomial."""
-    total = np.full(len(words), words.shape[1], np.uint64)
-    for column in words.T:
-        total = (total + column) * np.uint64(_MULTIPLIER)
-    return (total >> np.uint64(32)).astype(np.uint32)
-
-
 def _letters(text: str) -> Letters:
     return np.frombuffer(text.encode("utf-16-le"), np.uint16)
 
@@ -204,19 +175,25 @@ def _text(letters: Letters) -> str:
     return letters.tobytes().decode("utf-16-le", "replace")
 
 
-def _edits(one: str, other: str) -> int:
-    """Return the edits between two words: their optimal string alignment distance (Damerau 1964)."""
-    while one and other and one[0] == other[0]:
-        one, other = one[1:], other[1:]
-    while one and other and one[-1] == other[-1]:
-        one, other = one[:-1], other[:-1]
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        earlier, before, row = before, row, [i]
-        for j, its in enumerate(other, 1):
-            least = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != its))
-            if i > 1 and j > 1 and letter == other[j - 2] and its == one[i - 2]:
-                least = min(least, earlier[j - 2] + 1)
-            row.append(least)
-    return row[-1]
+def _edits(word: Letters, others: Letters, lengths: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int8]:
+    """Return the edits between a word and others, their optimal string alignment distance (Damerau 1964); int8 (n,).
+
+    Args:
+        word: its letters.
+        others: (len(word) + most, n), the letters of each word in a column, with any letters after its own.
+        lengths: of the others, (n,).
+        most: edits that are counted; more are told as `most` + 1.
+    """
+    far = most + 1
+    earlier = row = np.full((len(others) + 1, len(lengths)), far, np.int8)
+    row[:far] = np.arange(far)[:, np.newaxis]
+    for i, letter in enumerate(word, 1):
+        before, row = row, np.full_like(row, far)
+        row[0] = min(i, far)
+        for j in range(max(1, i - most), min(len(others), i + most) + 1):
+            row[j] = np.minimum(before[j - 1] + (others[j - 1] != letter), np.minimum(before[j], row[j - 1]) + 1)
+            if i > 1 and j > 1:
+                is_exchanged = (others[j - 2] == letter) & (others[j - 1] == word[i - 2])
+                row[j] = np.where(is_exchanged, np.minimum(row[j], earlier[j - 2] + 1), row[j])
+        earlier = before
+    return row[lengths, np.arange(len(lengths))]

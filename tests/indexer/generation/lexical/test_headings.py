@@ -96,7 +96,9 @@ def test_nothing_is_found_in_nothing(tmp_path):
 def test_files_that_do_not_fit_are_refused(folder, tmp_path):
     for name in FILES:
         np.save(tmp_path / name, np.load(folder / name))
-    np.save(tmp_path / FILES[3], np.full_like(np.load(folder / FILES[3]), 999))
+    uses = np.load(folder / FILES[2])
+    uses["name"] = 999
+    np.save(tmp_path / FILES[2], uses)
     with pytest.raises(IndexCorrupt, match="does not match"):
         Headings(tmp_path)
     np.save(tmp_path / FILES[0], np.zeros(3))
