@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
-from indexer.generation.catalogue import Catalogue, DocumentFacts
-from indexer.generation.current import current_id, generation_folder
+from indexer.generation.arrays import open_tokens, read_rows
 from indexer.generation.dense.vectors import VectorReader
-from indexer.generation.document_database import DocumentReader, StoredChunk
-from indexer.generation.layout import GENERATIONS
+from indexer.generation.documents import Catalogue, DocumentFacts, DocumentReader, StoredChunk
+from indexer.generation.layout import GENERATIONS, current_id, generation_folder
 from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
-from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
+from indexer.generation.lexical.query_words import NO_SYNONYMS, Synonyms
+from indexer.generation.likeness import Shares, joined, read_shares
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -30,10 +30,6 @@ from indexer.generation.manifest import (
     corrupt,
     read_manifest,
 )
-from indexer.generation.overlap import joined
-from indexer.generation.repetition import Shares, read_shares
-from indexer.generation.rows import read_rows
-from indexer.generation.tokens import open_tokens
 from indexer.rowset import ScoredRows
 
 MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does

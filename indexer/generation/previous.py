@@ -17,12 +17,10 @@ import numpy.typing as npt
 from embedder.late_interaction import Signs
 from indexer import notes
 from indexer.filter import access_of
-from indexer.generation.current import current_id, generation_folder
-from indexer.generation.document_database import SCHEMA, metadata_from_json, open_read_only
-from indexer.generation.layout import GENERATIONS
+from indexer.generation.arrays import TokenReader, open_tokens, read_rows
+from indexer.generation.documents import SCHEMA, metadata_from_json, open_read_only
+from indexer.generation.layout import GENERATIONS, current_id, generation_folder
 from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS, Manifest, check_files, corrupt, read_manifest
-from indexer.generation.rows import read_rows
-from indexer.generation.tokens import TokenReader, open_tokens
 from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Readers, Section
 
 if TYPE_CHECKING:

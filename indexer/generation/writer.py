@@ -9,9 +9,11 @@ import numpy.typing as npt
 from embedder.late_interaction import Signs
 from indexer.errors import VectorError
 from indexer.filter import terms_of
+from indexer.generation.arrays import RowWriter, TokenWriter
 from indexer.generation.dense.vectors import VectorWriter
-from indexer.generation.document_database import DocumentWriter
+from indexer.generation.documents import DocumentWriter
 from indexer.generation.lexical.lexical_writer import LexicalWriter
+from indexer.generation.likeness import RepetitionCounter, signature
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -25,10 +27,6 @@ from indexer.generation.manifest import (
     record_file,
     schema_version,
 )
-from indexer.generation.repetition import RepetitionCounter
-from indexer.generation.rows import RowWriter
-from indexer.generation.signature import signature
-from indexer.generation.tokens import TokenWriter
 from indexer.records import EVERYBODY, Chunk, Document
 
 

@@ -18,8 +18,7 @@ from indexer.crawl.journal import Journal, base_of
 from indexer.crawl.sessions import Sessions
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
-from indexer.generation.current import current_id
-from indexer.generation.layout import GENERATIONS, JOURNAL, REPOSITORIES
+from indexer.generation.layout import GENERATIONS, JOURNAL, REPOSITORIES, current_id
 from indexer.generation.manifest import ANALYSIS, SCHEMA_VERSION, TOKENS, read_manifest
 from indexer.generation.previous import (
     READER_VERSION,

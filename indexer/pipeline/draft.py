@@ -26,8 +26,7 @@ from indexer.pipeline.plan import Plan
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.pipeline.workers import Pending
-from indexer.publish.collections import live_id
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import live_id, writer_lock
 from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start
 from indexer.records import Chunk, Document, PageRecord
 

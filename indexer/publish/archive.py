@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import IO, TypeVar, cast
 
 from indexer.errors import ArchiveError, IndexCorrupt
-from indexer.generation.current import current_id, generation_folder
 from indexer.generation.generation import Generation
-from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir
+from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir, current_id, generation_folder
 from indexer.generation.manifest import (
     LARGEST,
     MANIFEST,
@@ -34,8 +33,7 @@ from indexer.generation.manifest import (
     read_manifest,
     unreadable,
 )
-from indexer.publish.collections import size_of
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import size_of, writer_lock
 from indexer.publish.publish import (
     check_space,
     disk_errors,

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.errors import BuildLocked, IndexCorrupt, IndexMissing, IndexUnwritable
-from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
 from indexer.generation.layout import (
     BUILDING,
@@ -30,10 +29,10 @@ from indexer.generation.layout import (
     OF_OLDER_VERSIONS,
     PUSHED,
     REPOSITORIES,
+    current_id,
 )
 from indexer.generation.manifest import MANIFEST, Manifest, is_generation_id, read_manifest
-from indexer.publish.collections import generation_ids, live_id, older_ids, size_of
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import generation_ids, live_id, older_ids, size_of, writer_lock
 from indexer.publish.verification import problems_of, verify
 
 _OURS = frozenset(

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from indexer.errors import IndexMissing
-from indexer.generation.current import current_id
-from indexer.generation.document_database import open_read_only
-from indexer.generation.layout import GENERATIONS, PUSHED
+from indexer.generation.documents import open_read_only
+from indexer.generation.layout import GENERATIONS, PUSHED, current_id
 from indexer.generation.manifest import DOCUMENTS
 from indexer.publish.publish import sync
 from indexer.records import Page, Stated

@@ -12,15 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.filter import Filter
-from indexer.generation.catalogue import DocumentFacts
-from indexer.generation.current import current_id
-from indexer.generation.document_database import StoredChunk
+from indexer.generation.arrays import TokenSource
+from indexer.generation.documents import DocumentFacts, StoredChunk
 from indexer.generation.generation import Generation, RowFacts, TermHits
+from indexer.generation.layout import current_id
 from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_query import LexicalQuery
-from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
+from indexer.generation.lexical.query_words import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import Manifest
-from indexer.generation.tokens import TokenSource
 from indexer.publish.collections import Published, list_generations
 from indexer.publish.publish import roll_back
 from indexer.records import Chunk, Document

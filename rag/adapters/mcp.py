@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from embedder.errors import PilotlightError
 from indexer.errors import counted
-from indexer.generation.catalogue import document_id, is_document_id
+from indexer.generation.documents import document_id, is_document_id
 from rag.answer.prompt import delimited, neutralise
 from rag.client.results import Document, document_of
 from rag.insights.recorder import Recorder

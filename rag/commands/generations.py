@@ -10,8 +10,7 @@ import click
 
 from embedder.errors import PilotlightError
 from indexer.errors import IndexMissing, counted
-from indexer.generation.current import current_id
-from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir
+from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir, current_id
 from indexer.generation.manifest import read_manifest
 from indexer.publish.archive import export_archive, export_documents, import_archive
 from indexer.publish.collections import drop_collection, list_collections

@@ -18,8 +18,7 @@ from embedder.engines.plan import Plan
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs
 from embedder.protocol import Embedder, Role
 from indexer.errors import IndexerError, IndexMissing
-from indexer.generation.current import current_id
-from indexer.generation.layout import DEFAULT, GENERATIONS
+from indexer.generation.layout import DEFAULT, GENERATIONS, current_id
 from indexer.generation.manifest import Manifest, read_manifest
 from indexer.publish.collections import list_collections, live_id, size_of
 from rag.clock import StepTimer

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import permutation_test
 
-from indexer.generation.catalogue import document_id
+from indexer.generation.documents import document_id
 from indexer.generation.manifest import is_generation_id
 from rag.declaration import read_value
 from rag.errors import SettingsError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
-    from indexer.generation.catalogue import DocumentFacts
+    from indexer.generation.documents import DocumentFacts
 
 MOST = 10  # values of a facet, the most frequent ones
 FACETS = ("source", "language", "content_type", "path")  # each is also the name of a filter, which takes its values

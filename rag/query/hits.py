@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from indexer.generation.catalogue import document_id
+from indexer.generation.documents import document_id
 from indexer.generation.generation import RowFacts
 from indexer.generation.lexical.analysis import rules_for, terms_in, terms_of_word
 from indexer.generation.lexical.highlights import matching, sought_by, spans

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder
+from indexer.generation.arrays import TokenSource
 from indexer.generation.generation import RowFacts, TermHits
-from indexer.generation.repetition import WHOLE
-from indexer.generation.signature import NEAR, distance
-from indexer.generation.tokens import TokenSource
+from indexer.generation.likeness import NEAR, WHOLE, distance
 from rag import deadline
 from rag.query.options import BOILERPLATE, RERANK_WEIGHT
 
@@ -129,7 +128,7 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenSource, rows: R
 
 
 def lower_boilerplate(ranking: Ranking, repeated: npt.NDArray[np.uint8], *, explain: bool = False) -> Ranking:
-    """Rank passages of text that many pages share lower; `repeated` (n,) is of `indexer.generation.repetition`."""
+    """Rank passages of text that many pages share lower; `repeated` (n,) is of `indexer.generation.likeness`."""
     if not repeated.any():
         return ranking
     share: Scores = np.asarray(repeated / WHOLE, np.float32)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self, get_args, get_type_hints
 
-from indexer.generation.lexical.query_syntax import parse_query
+from indexer.generation.lexical.query_words import parse_query
 from rag.errors import QueryError
 from rag.query.filters import Filter
 from rag.query.options import (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from indexer.errors import SynonymsError
-from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
+from indexer.generation.lexical.query_words import NO_SYNONYMS, Synonyms
 from indexer.stores.store import Searchable
 from rag.errors import SettingsError
 from rag.query.filters import KEYS, Filter, FilterError, fields_of

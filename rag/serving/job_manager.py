@@ -28,11 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from indexer.errors import BuildLocked, SourceError
-from indexer.generation.current import current_id
-from indexer.generation.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, is_collection_name
+from indexer.generation.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, current_id, is_collection_name
 from indexer.generation.manifest import is_generation_id, read_manifest
-from indexer.publish.collections import live_id
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import live_id, writer_lock
 from indexer.publish.publish import disk_errors, prepare
 from indexer.read.allowed_places import is_below, places
 from indexer.sources.addresses import full_name, refuse_secret

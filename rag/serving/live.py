@@ -15,8 +15,8 @@ from embedder.text_embedder import TextEmbedder
 from indexer.errors import FilterError, IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
 from indexer.generation.layout import DEFAULT
+from indexer.generation.likeness import once
 from indexer.generation.manifest import Manifest
-from indexer.generation.overlap import once
 from indexer.sources.folder_tree import open_original
 from rag import deadline
 from rag.errors import (

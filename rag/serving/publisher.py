@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedder.errors import PilotlightError
-from indexer.generation.current import current_id, generation_folder
+from indexer.generation.layout import current_id, generation_folder
 from indexer.generation.manifest import TOKENS, read_manifest
 from indexer.pipeline.report import BuildReport
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import writer_lock
 from indexer.stores.store import scan
 from rag.clock import StepTimer
 from rag.errors import NotPublished

@@ -14,8 +14,7 @@ from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
 from indexer import memory
 from indexer.errors import BuildLocked
-from indexer.generation.current import current_id
-from indexer.generation.layout import GENERATIONS
+from indexer.generation.layout import GENERATIONS, current_id
 from indexer.generation.manifest import Manifest, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for

@@ -24,7 +24,7 @@ from typing import Any
 
 from indexer.decoding import one_line
 from indexer.errors import IndexUnwritable
-from indexer.generation.catalogue import document_id
+from indexer.generation.documents import document_id
 from indexer.generation.layout import COLLECTIONS, DEFAULT, PUSHED, collection_dir, is_collection_name
 from indexer.publish.collections import live_id
 from indexer.publish.publish import check_space, disk_errors, prepare

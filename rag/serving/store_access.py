@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from embedder.errors import PilotlightError
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreError, StoreUnreachable
-from indexer.generation.current import current_id, generation_folder
-from indexer.generation.layout import DEFAULT
+from indexer.generation.layout import DEFAULT, current_id, generation_folder
 from indexer.publish.collections import list_collections
 from indexer.publish.publish import roll_back as roll_back_folder
 from indexer.publish.verification import Check, verify

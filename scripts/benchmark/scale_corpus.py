@@ -21,7 +21,7 @@ from benchmark.corpus import read_chunks
 from embedder.protocol import Embedder
 from indexer.generation.manifest import Manifest
 from indexer.generation.writer import GenerationWriter
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import writer_lock
 from indexer.publish.publish import prepare, publish, start
 from indexer.records import Chunk, Document
 

@@ -17,7 +17,7 @@ import pytest
 
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import ClusterError, IndexMissing, NodeDiffers
-from indexer.generation.current import current_id
+from indexer.generation.layout import current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.cluster import Cluster
 from indexer.pipeline.progress import Progress

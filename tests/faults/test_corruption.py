@@ -16,8 +16,8 @@ import pytest
 import tantivy
 
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
-from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
+from indexer.generation.layout import current_id
 from indexer.generation.lexical import headings, vocabulary
 from indexer.generation.manifest import read_manifest
 from indexer.publish.verification import problems_of, verify

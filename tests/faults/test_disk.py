@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import BuildLocked, IndexUnwritable
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import writer_lock
 from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Undisturb, of_every_kind
 from tests.faults.world import ACTIONS, World, assert_tidy, live, rebuild, state
 
@@ -66,7 +66,7 @@ def test_a_disk_that_is_too_full_to_begin(
 HOLD = """
 import sys
 from pathlib import Path
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import writer_lock
 with writer_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -20,9 +20,9 @@ import tantivy
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation import manifest as manifests
-from indexer.generation.current import current_id
 from indexer.generation.dense.index_kinds import new_store
 from indexer.generation.generation import Generation
+from indexer.generation.layout import current_id
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import MANIFEST, read_manifest, record_file
 from rag.query.options import MODES

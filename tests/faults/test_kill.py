@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import IndexCorrupt
-from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
+from indexer.generation.layout import current_id
 from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Outcome, Undisturb, of_every_kind
 from tests.faults.world import ACTIONS, World, assert_tidy, content, live, rebuild, state
 

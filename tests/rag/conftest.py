@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.generation.current import current_id
-from indexer.generation.layout import GENERATIONS, collection_dir
+from indexer.generation.layout import GENERATIONS, collection_dir, current_id
 from indexer.generation.manifest import MANIFEST, VECTORS, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for

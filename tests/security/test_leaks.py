@@ -13,7 +13,7 @@ import httpx
 import pytest
 from flask.testing import FlaskClient
 
-from indexer.generation.catalogue import document_id
+from indexer.generation.documents import document_id
 from rag.client.client import Client
 from rag.errors import KeysError
 from rag.query.filters import Filter

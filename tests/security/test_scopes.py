@@ -7,7 +7,7 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
-from indexer.generation.current import current_id
+from indexer.generation.layout import current_id
 from indexer.generation.manifest import read_manifest
 from indexer.read.allowed_places import is_below
 from indexer.records import Page

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Role
-from indexer.generation.catalogue import DocumentFacts, document_id
+from indexer.generation.documents import DocumentFacts, document_id
 from rag.errors import (
     CollectionMissing,
     DocumentMissing,

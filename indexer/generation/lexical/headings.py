@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from indexer.generation.arrays import read_array
 from indexer.generation.lexical.analysis import bare_words, cached_method, fold
 from indexer.generation.manifest import corrupt
-from indexer.generation.rows import read_array
 from indexer.records import SEPARATOR
 from indexer.rowset import RowSet
 

@@ -23,7 +23,7 @@ from indexer.generation.lexical.analysis import (
     words_within,
 )
 from indexer.generation.lexical.lexical_query import LexicalQuery, Readings, readings_of
-from indexer.generation.lexical.query_syntax import parse_query
+from indexer.generation.lexical.query_words import parse_query
 
 _REST = re.compile(r"\w*", re.ASCII)  # of a word
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying

@@ -30,9 +30,7 @@ from indexer.generation.lexical.headings import FILES as HEADING_FILES
 from indexer.generation.lexical.headings import Heading, Headings, typed_words
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
-from indexer.generation.lexical.query_syntax import parse_query
-from indexer.generation.lexical.stop_words import Rules
-from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
+from indexer.generation.lexical.query_words import NO_SYNONYMS, Rules, Synonyms, parse_query
 from indexer.generation.lexical.vocabulary import FILES, Vocabulary
 from indexer.generation.manifest import ANALYSIS, corrupt
 from indexer.rowset import RowSet, ScoredRows

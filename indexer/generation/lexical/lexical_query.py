@@ -1,6 +1,6 @@
 """What a query asks for, in terms: its syntax, the languages of the index, corrections and synonyms.
 
-A query is text, never a language: `query_syntax` says what little of it means something, and reading it never fails.
+A query is text, never a language: `query_words` has the little syntax that it has, and reading it never fails.
 """
 
 import re
@@ -21,9 +21,18 @@ from indexer.generation.lexical.analysis import (
     words,
     words_within,
 )
-from indexer.generation.lexical.query_syntax import FIELDS, ParsedQuery, Part, parse_query
-from indexer.generation.lexical.stop_words import Passages, Rules, are_telling, telling_pairs
-from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
+from indexer.generation.lexical.query_words import (
+    FIELDS,
+    NO_SYNONYMS,
+    ParsedQuery,
+    Part,
+    Passages,
+    Rules,
+    Synonyms,
+    are_telling,
+    parse_query,
+    telling_pairs,
+)
 
 _LONGEST_PHRASE = 32  # words
 _REMEMBERED = 1 << 14  # words
@@ -38,7 +47,7 @@ class Clause(NamedTuple):
     """A word or phrase that must be found, or must not be."""
 
     readings: Readings  # any of these, term after term
-    field: str  # one of the values of `query_syntax.FIELDS`; empty for anywhere
+    field: str  # one of the values of `query_words.FIELDS`; empty for anywhere
     text: str  # as it was typed
     rules: tuple[tuple[str, frozenset[str]], ...] = ()  # `Rules` of readings of one term
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from indexer.generation.arrays import read_array
 from indexer.generation.lexical.analysis import cached_method, fold, fold_case, has_sign, is_spaceless, words_within
 from indexer.generation.manifest import corrupt
-from indexer.generation.rows import read_array
 
 FILES = tuple(f"word-{name}.npy" for name in ("lengths", "counts", "folded", "written"))
 _TYPES = (np.uint8, np.uint32, np.uint16, np.uint16)

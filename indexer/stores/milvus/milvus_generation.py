@@ -10,18 +10,15 @@ import numpy.typing as npt
 
 from indexer.errors import IndexMissing
 from indexer.filter import Filter
-from indexer.generation.catalogue import DocumentFacts, is_document_id
+from indexer.generation.arrays import DTYPE
 from indexer.generation.dense.vectors import check_query_vector
-from indexer.generation.document_database import AROUND, StoredChunk, texts_around
+from indexer.generation.documents import AROUND, DocumentFacts, StoredChunk, is_document_id, texts_around
 from indexer.generation.lexical.analysis import ENGLISH
 from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_query import LexicalQuery, read_query
-from indexer.generation.lexical.stop_words import shares_by_order
-from indexer.generation.lexical.synonyms import NO_SYNONYMS, Synonyms
+from indexer.generation.lexical.query_words import NO_SYNONYMS, Synonyms, shares_by_order
+from indexer.generation.likeness import Shares, joined
 from indexer.generation.manifest import Manifest, corrupt, parse_manifest
-from indexer.generation.overlap import joined
-from indexer.generation.repetition import Shares
-from indexer.generation.rows import DTYPE
 from indexer.rowset import ScoredRows
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusConnection, NotLoaded, records_of

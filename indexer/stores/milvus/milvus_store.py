@@ -13,8 +13,8 @@ from typing import Any
 
 from indexer.errors import IndexCorrupt, IndexMissing, StoreRefused
 from indexer.generation.lexical.analysis import rules_for
+from indexer.generation.likeness import RepetitionCounter
 from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt, schema_version
-from indexer.generation.repetition import RepetitionCounter
 from indexer.publish.collections import Published
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of

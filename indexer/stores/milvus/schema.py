@@ -15,12 +15,18 @@ from typing import Any
 import numpy as np
 
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm, terms_of
-from indexer.generation.catalogue import DocumentFacts, StoredDocument, StoredPassage, document_id
-from indexer.generation.document_database import StoredChunk, flat_metadata
+from indexer.generation.documents import (
+    DocumentFacts,
+    StoredChunk,
+    StoredDocument,
+    StoredPassage,
+    document_id,
+    flat_metadata,
+)
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery
 from indexer.generation.lexical.lexical_writer import terms_of_chunk
+from indexer.generation.likeness import Shares
 from indexer.generation.manifest import FileRecord, Manifest
-from indexer.generation.repetition import Shares
 from indexer.stores.store import ScannedDocument
 
 SHOWN = ["row", "id", "url", "section", "text", "position", "about"]

@@ -8,7 +8,7 @@ import pytest
 
 from indexer.config import BuildConfig
 from indexer.errors import ArchiveError, IndexMissing
-from indexer.generation.catalogue import document_id
+from indexer.generation.documents import document_id
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for

@@ -4,7 +4,7 @@ import pytest
 
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
-from indexer.generation.overlap import joined, once, shared
+from indexer.generation.likeness import joined, once, shared
 from indexer.records import Document, Section
 from tests.dummy import DummyEmbedder
 

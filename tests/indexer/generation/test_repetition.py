@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt
-from indexer.generation.current import generation_folder
 from indexer.generation.generation import Generation
+from indexer.generation.layout import generation_folder
+from indexer.generation.likeness import TITLES, WHOLE, RepetitionCounter
 from indexer.generation.manifest import MANIFEST, REPETITION, read_manifest, record_file
-from indexer.generation.repetition import TITLES, WHOLE, RepetitionCounter
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.verification import problems_of, verify
 from tests.indexer.pipeline.incremental import Work
@@ -44,7 +44,7 @@ def test_white_space_and_case_do_not_count() -> None:
 
 
 def test_blocks_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.generation.repetition._BLOCK", 3)
+    monkeypatch.setattr("indexer.generation.likeness._BLOCK", 3)
     documents = [(f"Type {number}", [COPY, f"A\nB {number}\nC", ""]) for number in range(TITLES)]
     assert shares_of(*documents) == [1.0, 0.4, 0.0] * TITLES
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.generation.rows import DTYPE, read_array
+from indexer.generation.arrays import DTYPE, read_array
 
 
 def test_two_threads_never_parse_a_head_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

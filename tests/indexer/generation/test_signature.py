@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from indexer.generation.signature import NEAR, distance, signature
+from indexer.generation.likeness import NEAR, distance, signature
 
 WORDS = [f"word{number}" for number in range(3_000)]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt, VectorError
-from indexer.generation.tokens import TokenReader, TokenWriter
+from indexer.generation.arrays import TokenReader, TokenWriter
 
 COUNTS = [3, 0, 1, 5]
 

@@ -14,13 +14,13 @@ from indexer.errors import (
     SourceError,
     VectorError,
 )
-from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
+from indexer.generation.layout import current_id
 from indexer.generation.manifest import read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import writer_lock
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site
 

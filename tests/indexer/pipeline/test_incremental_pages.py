@@ -16,7 +16,7 @@ import pytest
 from indexer import records
 from indexer.config import CrawlLimits
 from indexer.errors import SourceError
-from indexer.generation.current import current_id
+from indexer.generation.layout import current_id
 from indexer.pipeline import workers
 from indexer.read.parsing import parse
 from indexer.records import Document, Page
@@ -224,8 +224,8 @@ def test_looking_up_what_is_known_of_a_page_opens_no_vectors_and_no_words(work: 
         "from pathlib import Path\n"
         "from indexer.config import CrawlLimits\n"
         "from indexer.crawl.crawler import crawl\n"
-        "from indexer.generation.current import current_id, generation_folder\n"
-        "from indexer.generation.document_database import open_read_only\n"
+        "from indexer.generation.layout import current_id, generation_folder\n"
+        "from indexer.generation.documents import open_read_only\n"
         "from indexer.generation.previous import PreviousGeneration\n"
         "from indexer.generation.manifest import DOCUMENTS, read_manifest\n"
         "from indexer.source_context import SourceContext\n"

@@ -9,7 +9,7 @@ import pytest
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
-from indexer.generation.current import current_id
+from indexer.generation.layout import current_id
 from indexer.generation.manifest import Manifest
 from indexer.generation.previous import READER_VERSION, live_sources
 from indexer.pipeline import build as build_module

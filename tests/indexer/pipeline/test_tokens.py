@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
+from indexer.generation.layout import current_id
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress

@@ -12,13 +12,12 @@ import pytest
 
 from indexer.config import BuildConfig
 from indexer.errors import ArchiveError, BuildLocked, ConfigError, IndexCorrupt, IndexMissing, IndexUnwritable
-from indexer.generation.current import current_id
+from indexer.generation.layout import current_id
 from indexer.generation.manifest import read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.collections import generation_ids, list_collections
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import generation_ids, list_collections, writer_lock
 from indexer.publish.verification import problems_of, verify
 from tests.dummy import DummyEmbedder
 

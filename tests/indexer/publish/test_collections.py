@@ -11,13 +11,11 @@ import pytest
 
 from indexer.config import BuildConfig
 from indexer.errors import BuildLocked, ConfigError, IndexCorrupt, IndexMissing, IndexUnwritable
-from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
-from indexer.generation.layout import collection_dir
+from indexer.generation.layout import collection_dir, current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from indexer.publish.collections import drop_collection, generation_ids, list_collections, list_generations
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import drop_collection, generation_ids, list_collections, list_generations, writer_lock
 from indexer.publish.publish import prepare, roll_back
 from tests.dummy import DummyEmbedder
 
@@ -111,7 +109,7 @@ def test_a_lock_of_a_folder_that_was_dropped(index: Path, monkeypatch: pytest.Mo
         (index / "lock").touch()
         return real(handle)
 
-    monkeypatch.setattr("indexer.publish.lock.os.fstat", dropped)
+    monkeypatch.setattr("indexer.publish.collections.os.fstat", dropped)
     with pytest.raises(BuildLocked, match="just been dropped"), writer_lock(index):
         pass
 

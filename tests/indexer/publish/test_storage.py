@@ -10,8 +10,7 @@ import pytest
 
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter, terms_of
-from indexer.generation.catalogue import Catalogue
-from indexer.generation.document_database import DocumentReader, DocumentWriter, StoredChunk
+from indexer.generation.documents import Catalogue, DocumentReader, DocumentWriter, StoredChunk
 from indexer.records import Chunk, Document, PageRecord
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexUnreadable
-from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
+from indexer.generation.layout import current_id
 from indexer.generation.manifest import read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from indexer.generation.catalogue import document_id
+from indexer.generation.documents import document_id
 from indexer.publish.publish import prepare
 from rag.commands.cli import main
 from rag.errors import InsightsError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec.structs import asdict
 
-from indexer.generation.catalogue import DocumentFacts
+from indexer.generation.documents import DocumentFacts
 from indexer.generation.lexical.lexical_query import read_query
 from rag.query.facets import FACETS, MOST, count_facets
 from rag.query.hits import coverage, is_close, nearest_sentences, split_sentences

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from indexer.generation.catalogue import DocumentFacts
+from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import RowFacts, TermHits
 from rag.errors import SettingsError
 from rag.query.ranking import (

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
-from indexer.generation.current import current_id
-from indexer.generation.layout import collection_dir
+from indexer.generation.layout import collection_dir, current_id
 from indexer.pipeline.progress import Progress, progress_for
 from rag.serving.builds import BuildOrder, SourceBuilds
 from rag.settings import Settings, load

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.generation.current import current_id
-from indexer.generation.layout import JOBS
-from indexer.publish.lock import writer_lock
+from indexer.generation.layout import JOBS, current_id
+from indexer.publish.collections import writer_lock
 from indexer.read.allowed_places import is_below, places
 from rag.errors import JobConflict, JobRefused
 from rag.serving.job_manager import KEPT, JobManager

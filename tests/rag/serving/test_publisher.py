@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexMissing, StoreAddressError, StoreUnreachable
-from indexer.generation.current import current_id
 from indexer.generation.generation import Generation
-from indexer.generation.repetition import TITLES
+from indexer.generation.layout import current_id
+from indexer.generation.likeness import TITLES
 from indexer.pipeline.progress import progress_for
 from indexer.stores.store import scan
 from rag.commands.generations import rollback

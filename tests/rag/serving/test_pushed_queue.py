@@ -11,7 +11,7 @@ import pytest
 
 from indexer.generation.generation import Generation
 from indexer.generation.layout import collection_dir
-from indexer.publish.lock import writer_lock
+from indexer.publish.collections import writer_lock
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from rag.errors import FingerprintMismatch
 from rag.query.request import SearchRequest

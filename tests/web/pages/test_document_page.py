@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 from msgspec import structs
 
-from indexer.generation.catalogue import document_id
+from indexer.generation.documents import document_id
 from rag.serving.live import by_section
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from indexer.generation.lexical.query_syntax import parse_query
+from indexer.generation.lexical.query_words import parse_query
 
 
 @pytest.mark.parametrize(

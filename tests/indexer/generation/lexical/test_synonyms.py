@@ -7,7 +7,7 @@ import pytest
 import rag.query.rules
 from indexer.errors import SynonymsError
 from indexer.generation.lexical.lexical_query import read_query
-from indexer.generation.lexical.synonyms import Synonyms
+from indexer.generation.lexical.query_words import Synonyms
 from rag.query.rules import SynonymsFile
 
 RULES = r"""
