@@ -27,7 +27,7 @@ from rag.serving.api_keys import check_exposure, is_loopback
 from rag.settings import Settings, load
 from web.compiled_templates import compile_page
 from web.guards.cors import parse_origins
-from web.observe import logs, traces
+from web.observe import logs
 from web.observe.worker_folder import FOLDER_VARIABLE, make_folder
 from web.problems import MEDIA_TYPE, problem
 from web.security_headers import SECURITY_HEADERS
@@ -218,12 +218,12 @@ def main() -> NoReturn:
     """Serve with settings from the environment. Exits with 2 and one line for an unusable setting."""
     try:
         settings = load()
-        traces.check()
+        logs.check_tracing()
         parse_origins(settings.cors_origins)
         check_exposure(settings)
     except RagError as error:
         _refuse(str(error))
-    logs.configure(settings)
+    logs.configure(settings.log_format)
     if not is_loopback(settings.host) and not settings.proxies:
         log.warning("without a reverse proxy (--proxies 0), serve %s to a trusted network only", settings.host)
     serve(settings)

@@ -1,29 +1,32 @@
-"""The server's log: a line for each request and each event, for people or, as JSON, for machines."""
+"""The server's log, for people or, as JSON, for machines; and traces, where the environment names a collector.
+
+    OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318 pilotlight serve
+
+The other variables of OpenTelemetry work as its documentation says. The extra `pilotlight[otel]` brings the library.
+"""
 
 import json
 import logging
+import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from importlib.util import find_spec
+from typing import Any
 
-from flask import g, has_request_context
+from flask import Flask, g, has_request_context
 from gunicorn.glogging import Logger
 
-QUERY_CHARS = 300  # of a query that is logged: a line longer than a pipe takes at once would mix with another worker's
+from rag.errors import SettingsError
+
+COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # never traced
+_TRACING = "opentelemetry.instrumentation.flask"
 _FIELDS = "fields"  # attribute of a record that carries them
 _PLAIN = re.compile(r"[\w.:/@%+,-]+", re.ASCII)
 
 requests = logging.getLogger("pilotlight.request")
-
-
-class Options(Protocol):
-    """The settings of the log."""
-
-    @property
-    def log_format(self) -> str:
-        """Either text or json."""
 
 
 class TextFormatter(logging.Formatter):
@@ -72,10 +75,10 @@ class ServerLogger(Logger):  # type: ignore[misc]
             super().exception(msg, *args, **options)
 
 
-def configure(options: Options) -> None:
+def configure(log_format: str) -> None:
     """Send everything to standard error in the format that is set: our own lines from INFO on, others' warnings."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if options.log_format == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], force=True)
     logging.getLogger().setLevel(logging.WARNING)
     logging.getLogger("pilotlight").setLevel(logging.INFO)
@@ -97,3 +100,40 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 def _quoted(value: object) -> str:
     text = str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def check_tracing() -> bool:
+    """Return whether requests are traced. Raises SettingsError where a collector is named without the library."""
+    collector = next((name for name in COLLECTORS if os.environ.get(name)), None)
+    if collector is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    try:
+        is_installed = find_spec(_TRACING) is not None
+    except ModuleNotFoundError:  # a parent of it is missing
+        is_installed = False
+    if not is_installed:
+        raise SettingsError(
+            f"{collector} is set, but traces need pip install 'pilotlight[otel]': install it or unset it"
+        )
+    return True
+
+
+def start_tracing(app: Flask) -> Callable[[], None]:
+    """Trace the requests of an application where that is wanted; return the function that sends what is still held."""
+    if not check_tracing():
+        return lambda: None
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.instrumentation.flask import FlaskInstrumentor
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    def hide(span: Any, status: str, headers: object) -> None:
+        if span and span.is_recording():
+            span.set_attributes({name: "" for name in PRIVATE if name in span.attributes})
+
+    named = bool(os.environ.get("OTEL_SERVICE_NAME"))
+    provider = TracerProvider(resource=Resource.create({} if named else {"service.name": "pilotlight"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    FlaskInstrumentor().instrument_app(app, response_hook=hide, tracer_provider=provider)  # type: ignore[no-untyped-call]
+    return provider.shutdown

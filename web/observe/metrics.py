@@ -1,15 +1,21 @@
 """Measurements of the server, for Prometheus at `/metrics` and for the status page.
 
-Workers count into files of a folder they share (see `worker_folder`); whichever is asked adds them up.
+Workers count into files of a folder that they share (see `worker_folder`); each adds up those of all.
 """
 
 import os
+import sqlite3
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from flask import Blueprint, Response, current_app
 from prometheus_client import (
     CollectorRegistry,
@@ -21,11 +27,10 @@ from prometheus_client import (
     multiprocess,
     values,
 )
-from prometheus_client.metrics_core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from rag.query.results import Answer
-from web.observe.gauges import IndexCollector, PushedCollector, Status, Waiting, WorkerCollector
-from web.observe.throughput import Minute, Throughput
 from web.observe.worker_folder import FOLDER_VARIABLE, claim_number
 from web.openapi import Content, operation
 
@@ -37,10 +42,62 @@ SECONDS = (
 BATCH_TEXTS = (1, 2, 4, 8, 16, 32)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
+MINUTES = 60
 _READINESS = "/readyz"  # its 503 is an answer, and no failure
+_IDLE = {"dense": "lexical", "lexical": "dense"}  # the stage that a mode leaves out
+_PUSHED = {  # name of the metric: field of `PushedQueue.waiting`
+    "waiting": ("queued", "Changes that wait to be indexed."),
+    "failed": ("failed", "Documents that could not be read."),
+    "oldest_wait_seconds": ("oldest_seconds", "How long the first of the changes waits."),
+}
+Status = Callable[[], dict[str, Any]]
+Waiting = Callable[[], dict[str, dict[str, Any]]]
 
 blueprint = Blueprint("metrics", __name__)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # which the files of several processes do not have either
+
+
+class Minute(NamedTuple):
+    """The searches and errors of one minute."""
+
+    start: int  # seconds since 1970
+    searches: int
+    errors: int  # requests answered with a status of 500 or more
+
+
+class Throughput:
+    """Counts into a ring of minutes, which is a file of 1.5 kB where workers see each other's."""
+
+    def __init__(self, folder: Path | None, number: int) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        shape = (MINUTES, 3)  # minute since 1970, searches, errors
+        if folder is None:
+            self._rows = np.zeros(shape, np.int64)
+            return
+        path = folder / f"minutes-{number}.ring"
+        self._rows = np.memmap(path, np.int64, "r+" if path.exists() else "w+", shape=shape)
+
+    def add(self, *, searches: int = 0, errors: int = 0) -> None:
+        """Count something that happens now."""
+        minute = int(time.time()) // 60
+        with self._lock:
+            row = self._rows[minute % MINUTES]
+            if row[0] != minute:
+                row[:] = minute, 0, 0
+            row[1:] += searches, errors
+
+    def last_hour(self) -> list[Minute]:
+        """Return the last sixty minutes, oldest first; the last one is not over yet."""
+        rows = self._rows
+        if self._folder is not None:
+            rings = [np.fromfile(path, np.int64).reshape(-1, 3) for path in self._folder.glob("minutes-*.ring")]
+            rows = np.concatenate(rings)
+        now = int(time.time()) // 60
+        return [
+            Minute(minute * 60, *map(int, rows[rows[:, 0] == minute, 1:].sum(axis=0)))
+            for minute in range(now - MINUTES + 1, now + 1)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +139,7 @@ class Metrics:
         self._children: dict[tuple[Any, ...], Any] = {}  # looking them up in the client takes longer than counting
         if folder:
             multiprocess.MultiProcessCollector(self._collected, str(folder))  # type: ignore[no-untyped-call]
-        self._collected.register(IndexCollector(status))
-        self._collected.register(WorkerCollector(folder))
-        if waiting is not None:
-            self._collected.register(PushedCollector(waiting))
+        self._collected.register(_StateCollector(status, waiting))
 
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
         """Count one search that was answered."""
@@ -132,15 +186,11 @@ class Metrics:
     def overview(self) -> Overview:
         """Return the distribution of each stage's time, over modes and collections, and the last hour's searches."""
         stages: dict[str, dict[float, float]] = {stage: {} for stage in STAGES}
-        for metric in self._metrics("pilotlight_search_stage_seconds"):
-            for sample in metric.samples:
-                if sample.name.endswith("_bucket"):
-                    counts, bound = stages[sample.labels["stage"]], float(sample.labels["le"])
-                    counts[bound] = counts.get(bound, 0) + sample.value
+        for sample in (sample for metric in self._collected.collect() for sample in metric.samples):
+            if sample.name == "pilotlight_search_stage_seconds_bucket":
+                counts, bound = stages[sample.labels["stage"]], float(sample.labels["le"])
+                counts[bound] = counts.get(bound, 0) + sample.value
         return Overview({stage: _apart(counts) for stage, counts in stages.items()}, self._throughput.last_hour())
-
-    def _metrics(self, name: str) -> Iterator[Metric]:
-        return (metric for metric in self._collected.collect() if metric.name == name)
 
     def _count_graphs(self) -> None:
         dynamo = sys.modules.get("torch._dynamo.utils")  # only where the engine `compile` has loaded it
@@ -165,7 +215,42 @@ class Metrics:
         return Histogram(f"pilotlight_{name}", text, labels.split(), registry=self._registry, buckets=buckets)
 
 
-_IDLE = {"dense": "lexical", "lexical": "dense"}  # the stage that a mode leaves out
+class _StateCollector(Collector):
+    """The generations that this worker serves, and the pushed documents that are not indexed yet."""
+
+    def __init__(self, status: Status, waiting: Waiting | None) -> None:
+        self._status = status
+        self._waiting = waiting
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges of `Retriever.status` and `PushedQueue.waiting`."""
+        status = self._status()
+        yield _gauge("ready", "Whether the server is ready.", {(): bool(status.get("ready"))})
+        build = {"version": metadata.version("pilotlight")}
+        build |= {name: str(status.get(name, "")) for name in ("model", "engine", "precision")}
+        yield _gauge("build_info", "What is running.", {tuple(build.values()): 1}, *build)
+        served = {each["name"]: each for each in status.get("collections", ()) if each.get("generation")}
+        info = {(name, each["generation"]): 1 for name, each in served.items()}
+        yield _gauge("index_info", "Which generation is served.", info, "collection", "generation")
+        created = {(name,): datetime.fromisoformat(each["created_at"]).timestamp() for name, each in served.items()}
+        yield _gauge("index_created_timestamp_seconds", "When the generation was built.", created, "collection")
+        for unit in ("documents", "chunks"):
+            counts = {(name,): each[unit] for name, each in served.items()}
+            yield _gauge(f"index_{unit}", f"Number of {unit} of the generation that is served.", counts, "collection")
+        try:
+            pushed = self._waiting() if self._waiting else {}
+        except (OSError, sqlite3.Error):  # a disk that is full or failing says so elsewhere
+            return
+        for metric, (field, text) in _PUSHED.items():
+            counts = {(name,): facts[field] for name, facts in pushed.items()}
+            yield _gauge(f"pushed_{metric}", text, counts, "collection")
+
+
+def _gauge(name: str, text: str, samples: Mapping[Any, float], *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"pilotlight_{name}", text, labels=labels)
+    for values_of_labels, value in samples.items():
+        family.add_metric(values_of_labels, value)
+    return family
 
 
 def _count_into(folder: Path, number: int) -> None:

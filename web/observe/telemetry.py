@@ -1,4 +1,4 @@
-"""Telemetry of every request: a number to find it by, counts and times, a line of the log, and a trace where wanted."""
+"""Telemetry of every request: its id, counts and times, a line of the log, and a trace where a collector is named."""
 
 import logging
 import re
@@ -9,7 +9,7 @@ from typing import Any
 from flask import Flask, Response, current_app, g, has_app_context, has_request_context, request
 
 from rag.query.results import Answer
-from web.observe import logs, metrics, traces
+from web.observe import logs, metrics
 from web.observe.metrics import NO_ROUTE, Metrics
 from web.retriever import Pushes, Retriever
 
@@ -21,34 +21,30 @@ _QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", 
 class Telemetry:
     """Metrics, logs and traces of one application."""
 
-    def __init__(self, counted: Metrics, traced: traces.Traces | None) -> None:
-        self.metrics = counted
-        self.traces = traced
+    def __init__(self, app: Flask, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.stop_tracing = logs.start_tracing(app)
 
     def begin(self) -> None:
-        """Note a request before anything else looks at it."""
+        """Note a request, before any other hook."""
         g.began = time.perf_counter()
         given = request.headers.get(HEADER, "")
         g.request_id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
         g.searches = []
         self.metrics.began()
-        if self.traces:
-            self.traces.begin()
 
     def end(self, response: Response) -> Response:
-        """Note the answer, after everything else has had its say."""
+        """Note the answer, after all other hooks."""
         response.headers[HEADER] = g.request_id
         seconds = time.perf_counter() - g.began
         route = request.url_rule.rule if request.url_rule else NO_ROUTE
         self.metrics.answered(request.method, route, response.status_code, seconds)
         self._log(route, response.status_code, seconds)
-        if self.traces:
-            self.traces.end(route, response.status_code)
         return response
 
     def leave(self, error: BaseException | None) -> None:
         """Note that a request is over, however it ended."""
-        if "began" in g:  # not where a page is made for a request that nobody sent, as `refusals` does
+        if "began" in g:  # not in a context that a test makes
             self.metrics.ended()
 
     def searched(self, answer: Answer, *, mode: str, collection: str, k: int) -> None:
@@ -58,13 +54,10 @@ class Telemetry:
             return
         found: dict[str, Any] = {"collection": collection, "mode": mode, "k": k, "hits": len(answer.hits)}
         g.searches.append(found)
-        if self.traces:
-            self.traces.searched(answer, mode, collection, k)
 
     def close(self) -> None:
-        """Send what is still held."""
-        if self.traces:
-            self.traces.close()
+        """Send the traces that are still held."""
+        self.stop_tracing()
 
     def _log(self, route: str, status: int, seconds: float) -> None:
         level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
@@ -84,9 +77,9 @@ class Telemetry:
 
 
 def install(app: Flask, retriever: Retriever, pushes: Pushes | None) -> None:
-    """Watch an application. Call it before anything else adds hooks, so that what these refuse is seen too."""
+    """Watch an application. Comes before all other hooks, so that requests which they refuse are counted too."""
     counted = Metrics(lambda: retriever.status(), pushes.waiting if pushes else None)
-    telemetry = Telemetry(counted, traces.start())
+    telemetry = Telemetry(app, counted)
     app.extensions["metrics"] = counted
     app.extensions["telemetry"] = telemetry
     app.register_blueprint(metrics.blueprint)

@@ -75,16 +75,3 @@ def claim_number(folder: Path) -> WorkerNumber:
         held.flush()
         return WorkerNumber(number, held)
     raise AssertionError("there is always another number")
-
-
-def workers(folder: Path) -> dict[int, int]:
-    """Return the process ids of the workers that are alive, by their number."""
-    alive = {}
-    for path in folder.glob(_MARK.format("*")):
-        with path.open(encoding="ascii") as mark:
-            try:
-                fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if process := mark.read():
-                    alive[int(path.stem.partition("-")[2])] = int(process)
-    return dict(sorted(alive.items()))

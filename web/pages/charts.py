@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from rag.insights.report import Group
-from web.observe.throughput import Minute
+from web.observe.metrics import Minute
 
 HUNDREDTHS = 100.0  # width of a row's drawing, and height of a column's
 SHARES = (0.5, 0.95, 0.99)

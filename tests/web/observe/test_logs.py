@@ -110,7 +110,7 @@ def test_text_quotes_what_is_not_plain() -> None:
 def test_the_server_logs_in_the_format_that_is_set(form: str) -> None:
     code = (
         "import logging, types\nfrom gunicorn.config import Config\nfrom web.observe import logs\n"
-        f"logs.configure(types.SimpleNamespace(log_format={form!r}))\n"
+        f"logs.configure({form!r})\n"
         "logging.getLogger('pilotlight').info('listening on %s', 'here')\n"
         "logging.getLogger('other').info('chatter')\n"
         "logs.ServerLogger(Config()).warning('watch out')\n"

@@ -24,9 +24,9 @@ from tests.dummy import DummyEmbedder
 from tests.web.fakes import FakeRetriever
 from tests.web.test_server import Running, until
 from web.app import create_app
-from web.observe import throughput
+from web.observe import metrics as module
 from web.observe.metrics import SECONDS, STAGES, Metrics
-from web.observe.worker_folder import claim_number, workers
+from web.observe.worker_folder import claim_number
 
 TOOK = {"embed": 2.0, "dense": 0.7, "lexical": 0.4, "fuse": 0.1, "total": 3.1}
 
@@ -85,10 +85,6 @@ def test_the_index_and_the_process_are_described(client: FlaskClient, retriever:
     assert found['pilotlight_index_documents{collection="default"}'] == 3
     assert found['pilotlight_index_chunks{collection="default"}'] == 9
     assert any(name.startswith("pilotlight_build_info{") and 'engine="native"' in name for name in found)
-    assert 10e6 < found['pilotlight_worker_resident_memory_bytes{worker="0"}'] < 100e9
-    assert found['pilotlight_worker_threads{worker="0"}'] >= 1
-    assert found['pilotlight_worker_open_files{worker="0"}'] >= 3
-    assert found['pilotlight_worker_cpu_seconds_total{worker="0"}'] > 0
     assert not any('collection="x"' in name for name in found)
 
 
@@ -148,13 +144,13 @@ def test_the_stage_a_mode_leaves_out_is_not_counted() -> None:
 
 def test_overview_has_what_the_status_page_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = Metrics(lambda: {})
-    monkeypatch.setattr(throughput.time, "time", lambda: 1_000_000_000.0)  # in the minute that began 40 s before
+    monkeypatch.setattr(module.time, "time", lambda: 1_000_000_000.0)  # in the minute that began 40 s before
     metrics.searched(answer(embed=1.5), "hybrid", "default")
     metrics.searched(answer(embed=1.5), "hybrid", "notes")
     metrics.searched(answer(embed=99_000.0), "dense", "default")
     metrics.answered("GET", "/", 500, 0.1)
     metrics.answered("GET", "/readyz", 503, 0.1)  # which says that a start is under way, as it should
-    monkeypatch.setattr(throughput.time, "time", lambda: 1_000_000_060.0)
+    monkeypatch.setattr(module.time, "time", lambda: 1_000_000_060.0)
     metrics.searched(answer(embed=0.0, dense=0.0), "lexical", "default")
     overview = metrics.overview()
     assert set(overview.stages) == set(STAGES)
@@ -165,7 +161,7 @@ def test_overview_has_what_the_status_page_draws(monkeypatch: pytest.MonkeyPatch
     assert len(overview.minutes) == 60
     assert overview.minutes[-2:] == [(999_999_960, 3, 1), (1_000_000_020, 1, 0)]
     assert sum(minute.searches for minute in overview.minutes) == 4
-    monkeypatch.setattr(throughput.time, "time", lambda: 1_000_003_600.0)
+    monkeypatch.setattr(module.time, "time", lambda: 1_000_003_600.0)
     assert sum(minute.searches for minute in metrics.overview().minutes) == 1  # what is older has gone
 
 
@@ -181,9 +177,7 @@ def test_counting_a_search_costs_microseconds() -> None:
 def test_workers_have_numbers_and_a_dead_one_gives_its_number_back(tmp_path: Path) -> None:
     first, second = claim_number(tmp_path), claim_number(tmp_path)
     assert (first.number, second.number) == (0, 1)
-    assert workers(tmp_path) == {0: os.getpid(), 1: os.getpid()}
     first.held.close()
-    assert workers(tmp_path) == {1: os.getpid()}
     again = claim_number(tmp_path)
     assert again.number == 0
     again.held.close()
@@ -217,14 +211,11 @@ def kill_one_and_count(running: Running) -> None:
     before = scrape()
     assert before[searched] == answered
     assert before["pilotlight_http_requests_in_progress"] == 1  # this one
-    assert {name for name in before if name.startswith("pilotlight_worker_threads")} == {
-        f'pilotlight_worker_threads{{worker="{number}"}}' for number in (0, 1)
-    }
     children = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(running.process.pid)], capture_output=True, text=True, check=True
     )
     os.kill(int(children.stdout.split()[0]), signal.SIGKILL)
-    until(lambda: 'pilotlight_worker_threads{worker="1"}' in scrape() and scrape()[searched] >= answered)
+    until(lambda: len(running.workers()) == 2 and scrape()[searched] >= answered)
     running.make_ready()
     for _ in range(20):
         search()

@@ -7,8 +7,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from tests.web.fakes import FakeRetriever
-from web.observe.metrics import Overview
-from web.observe.throughput import Minute
+from web.observe.metrics import Minute, Overview
 from web.pages.charts import age, durations, histogram, quantiles, throughput
 
 REPORT = {
