@@ -8,10 +8,8 @@ from functools import partial
 from indexer.crawl.answers import Unavailable
 from indexer.crawl.fetch import Traffic, Turns
 from indexer.crawl.links import Links, read_links
-from indexer.crawl.render.browser import Browser
-from indexer.crawl.render.drawing import Drawn, Order
-from indexer.crawl.render.installation import check_installed
-from indexer.crawl.render.resources import Budget, Resources
+from indexer.crawl.render.browser import Browser, check_installed
+from indexer.crawl.render.resources import Budget, Drawn, Order, Resources
 from indexer.crawl.robots import Robots
 from indexer.crawl.sessions import Sessions
 from indexer.errors import FetchError
@@ -110,7 +108,7 @@ class Renderer:
                 body=page.body,
                 seconds=self._limits.render_timeout,
                 delay=self._delay,
-                most=self._limits.max_bytes,
+                max_length=self._limits.max_bytes,
                 load=partial(self._resources.load, budget=budget),
             ),
             self._stop,

@@ -1,21 +1,28 @@
-"""Pages of the browser, each drawing one document after another; runs in the browser's process.
+"""Pages of Chromium, each drawing one document after another. Imported only to draw, as it loads Playwright.
 
 Nothing is let through to the network: the document is the one that the crawler has fetched, its scripts and data come
-from the crawler, and the rest has no part in its text.
+from the crawler, and no other resource is part of its text.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Request, Route, async_playwright
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import BrowserContext, CDPSession, Page, Playwright, Request, Route, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
-from indexer.crawl.render.drawing import MOST_ASKED
+from embedder.errors import PilotlightError
+from indexer.crawl.answers import Unavailable
+from indexer.crawl.render.resources import MAX_REQUESTS, Drawn, Order, ScriptRequest
 
 _FLAGS = [
-    # Requests that get past the interception end here: no name resolves, and all is sent to a proxy that is none.
+    # Requests that get past the interception end here: no name resolves, and the proxy does not exist.
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--proxy-server=http://nowhere.invalid:1",
     "--proxy-bypass-list=<-loopback>",
@@ -30,17 +37,19 @@ _FLAGS = [
     "--blink-settings=imagesEnabled=false",
     "--js-flags=--max-old-space-size=512",  # MB
 ]
-_LOADED = frozenset({"script", "xhr", "fetch"})
-_MOST_MOVES = 20
+_LAUNCHER = Path(__file__).with_name("chromium.sh")  # takes the network away
+_LOADED = frozenset({"script", "xhr", "fetch"})  # resource types that the crawler fetches
+_MAX_MOVES = 20
 _QUIET = 300  # milliseconds without a change after which a document is taken
 _RESTLESS = 2_000  # milliseconds after the last answer in which it may go on changing
-_LAST = 3.0  # seconds to read a document whose time is up
+_LAST = 3.0  # seconds to read a document whose time is up, or to clear it
 _STORAGE = 10_000_000  # bytes that a site may store while it is drawn
 _LIFE = 50  # documents before a page is replaced
-_TELLING = ("FATAL", "No usable sandbox", "error while loading", "not permitted")  # in what Chromium logs
-_SIZE = {"width": 1280, "height": 4000}  # what comes into view is drawn by many only then
+_MAX_FOLDER = 48  # characters of the folder for temporary files: Chromium has sockets below it
+_LOG_MARKS = ("FATAL", "No usable sandbox", "error while loading", "not permitted")  # of lines in Chromium's log
+_SIZE = {"width": 1280, "height": 4000}  # a tall view, as many pages draw only what is in view
 
-# Resolves when nothing has changed for so long, or when it is time to take what is there.
+# Resolves when nothing has changed for so long, or when it is time to take the document as it is.
 _WAIT = """([quiet, restless]) => new Promise(done => {
   let still = 0;
   const end = () => { watch.disconnect(); clearTimeout(still); clearTimeout(last); done(true); };
@@ -50,7 +59,7 @@ _WAIT = """([quiet, restless]) => new Promise(done => {
   if (document.readyState === "complete") again(); else addEventListener("load", again);
 })"""
 
-# The document as HTML, with what stands in open shadow trees; null where it is too long. Shadow trees are put in place
+# The document as HTML, with the content of open shadow trees; null where it is too long. Shadow trees are put in place
 # in a copy that runs no scripts.
 _TAKE = """([most, address]) => {
   const root = document.documentElement, hosts = [];
@@ -82,171 +91,136 @@ _TAKE = """([most, address]) => {
 }"""
 
 
-async def launched(program: str, *, sandbox: bool) -> Browser:
-    """Return the browser, started; raises an error of Playwright, or ImportError."""
+async def launch(program: str) -> tuple[Playwright, Chromium]:
+    """Start Chromium, with neither the environment nor the network of the build. Raises an error of Playwright."""
+    folder = tempfile.gettempdir()
+    environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    environment["TMPDIR"] = folder if len(folder) < _MAX_FOLDER else "/tmp"  # noqa: S108 - Chromium makes its own folder
+    environment |= {"HOME": "/nonexistent", "PILOTLIGHT_CHROMIUM": program}
     playwright = await async_playwright().start()
-    return await playwright.chromium.launch(
-        executable_path=program,
-        args=_FLAGS,
-        chromium_sandbox=sandbox,
-        handle_sigint=False,
-        handle_sigterm=False,
-        handle_sighup=False,
-    )
+    try:
+        chromium = await playwright.chromium.launch(
+            executable_path=_LAUNCHER if os.access(_LAUNCHER, os.X_OK) else program,
+            args=_FLAGS,
+            env={**environment},
+            chromium_sandbox=os.geteuid() != 0,
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+        )
+    except BaseException:
+        await playwright.stop()
+        raise
+    return playwright, chromium
 
 
-def first_line(error: Exception) -> str:
+def brief(error: Exception) -> str:
     """Return the line of an error that says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines()]
-    marked = [line for line in lines if any(word in line for word in _TELLING)]
+    marked = [line for line in lines if any(word in line for word in _LOG_MARKS)]
     return (marked or [line for line in lines if line] or [type(error).__name__])[0][:300]
 
 
-class Tabs:
-    """Divides documents among a few pages."""
-
-    def __init__(self, browser: Browser, pages: int, send: Callable[..., None]) -> None:
-        self._send = send
-        self._idle: asyncio.Queue[_Tab] = asyncio.Queue()
-        for _ in range(pages):
-            self._idle.put_nowait(_Tab(browser, self._ask))
-        self._running: dict[int, asyncio.Task[None]] = {}
-        self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
-        self._count = 0
-
-    def take(self, fields: dict[str, Any], body: bytes) -> None:
-        """Take a document to draw, the answer to a request, or word that a document is wanted no more."""
-        if "draw" in fields:
-            task = asyncio.create_task(self._draw(fields, body))
-            self._running[fields["draw"]] = task
-        elif "cancel" in fields:
-            if (running := self._running.get(fields["cancel"])) is not None:
-                running.cancel()
-        elif (waiting := self._asked.pop(fields["answer"], None)) is not None and not waiting.done():
-            waiting.set_result((fields, body))
-
-    async def _draw(self, order: dict[str, Any], body: bytes) -> None:
-        tab = await self._idle.get()
-        number = order["draw"]
-        try:
-            drawn = await tab.draw(order, body)
-            self._send({"drawn": number, "late": drawn.late, "moves": drawn.moves}, drawn.html)
-        except PlaywrightError as error:
-            self._send({"failed": number, "why": first_line(error), "lost": True})
-        except _TooLong as error:
-            self._send({"failed": number, "why": str(error), "lost": False})
-        finally:
-            del self._running[number]
-            await tab.clear()
-            self._idle.put_nowait(tab)
-
-    async def _ask(self, document: int, request: Request) -> tuple[dict[str, Any], bytes]:
-        self._count += 1
-        answer: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
-        self._asked[self._count] = answer
-        fields = {"ask": self._count, "for": document, "url": request.url, "kind": request.resource_type}
-        self._send(fields | {"headers": request.headers})
-        return await answer
-
-
-class _TooLong(Exception):
-    """A document that is longer than one may be."""
-
-
-class _Drawn:
+class _Document:
     """A document while it is drawn."""
 
-    def __init__(self, number: int, url: str, content_type: str, body: bytes, end: asyncio.Timeout, more: float):
-        self.number, self.url, self.content_type, self.body = number, url, content_type, body
-        self.html, self.late = b"", False
-        self.moves: list[str] = []  # where its scripts wanted to go
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.end = asyncio.timeout(order.seconds)
+        self.moves: list[str] = []  # addresses that its scripts lead to
         self.is_open = False
-        self.asked = self.waiting = 0
+        self.requests = self.pending = 0
         self.idle = asyncio.Event()
         self.idle.set()
-        self._end, self._more = end, more
+        self.failure: PilotlightError | None = None  # which ends the crawl
 
-    def began(self) -> bool:
-        """Note a request; False if there were too many."""
-        self.asked += 1
-        if self.asked > MOST_ASKED:
+    def begin_request(self) -> bool:
+        """Count a request; return False if there were too many."""
+        self.requests += 1
+        if self.requests > MAX_REQUESTS:
             return False
-        self.waiting += 1
+        self.pending += 1
         self.idle.clear()
-        if self._more and (until := self._end.when()) is not None:
-            self._end.reschedule(until + self._more)  # the crawler waits before it asks
+        if self.order.delay and (until := self.end.when()) is not None:
+            self.end.reschedule(until + self.order.delay)  # the crawler waits before each request
         return True
 
-    def ended(self) -> None:
+    def end_request(self) -> None:
         """Note that a request has its answer."""
-        self.waiting -= 1
-        if not self.waiting:
+        self.pending -= 1
+        if not self.pending:
             self.idle.set()
 
+    def fail(self, failure: PilotlightError) -> None:
+        """End the drawing at once."""
+        self.failure = failure
+        self.end.reschedule(0)
 
-class _Tab:
-    """One page of the browser, with a profile of its own that holds nothing from one document to the next."""
 
-    def __init__(
-        self, browser: Browser, ask: Callable[[int, Request], Awaitable[tuple[dict[str, Any], bytes]]]
-    ) -> None:
-        self._browser = browser
-        self._ask = ask
+class Tab:
+    """One page of Chromium, with a profile of its own that keeps nothing from one document to the next."""
+
+    def __init__(self, chromium: Chromium, loaders: ThreadPoolExecutor) -> None:
+        self._chromium = chromium
+        self._loaders = loaders
         self._context: BrowserContext | None = None
         self._page: Page | None = None
         self._tools: CDPSession | None = None
-        self._drawn: _Drawn | None = None
+        self._document: _Document | None = None
         self._count = 0
 
-    async def draw(self, order: dict[str, Any], body: bytes) -> _Drawn:
-        """Draw one document; what is there when its time is up is taken, and called late."""
-        page = await self._opened()
-        end = asyncio.timeout(order["seconds"])
-        drawn = self._drawn = _Drawn(order["draw"], order["url"], order["type"], body, end, order["delay"])
+    async def draw(self, order: Order) -> Drawn:
+        """Draw one document; when its time is up, it is taken as it is, and called late.
+
+        Raises:
+            Unavailable: its scripts never end, or make too much of it.
+            PilotlightError: an error of `load`.
+            playwright.async_api.Error: anything else.
+        """
+        page = await self._open()
+        document = self._document = _Document(order)
         self._count += 1
+        is_late = False
         try:
-            async with end:
-                await self._quota(drawn.url)
-                await page.goto(drawn.url, wait_until="commit", timeout=0)
-                asked = -1
-                while asked != drawn.asked or drawn.waiting:
-                    asked = drawn.asked
-                    await drawn.idle.wait()
+            async with document.end:
+                await self._send("Storage.overrideQuotaForOrigin", order.url, quotaSize=_STORAGE)
+                await page.goto(order.url, wait_until="commit", timeout=0)
+                seen = -1
+                while seen != document.requests or document.pending:
+                    seen = document.requests
+                    await document.idle.wait()
                     await page.evaluate(_WAIT, [_QUIET, _RESTLESS])
         except TimeoutError:
-            drawn.late = True
+            is_late = True
+        if document.failure is not None:
+            raise document.failure
         try:
             async with asyncio.timeout(_LAST):
-                html = await page.evaluate(_TAKE, [order["most"], drawn.url])
+                html = await page.evaluate(_TAKE, [order.max_length, order.url])
         except TimeoutError:
-            self._count = _LIFE  # it hangs
-            raise _TooLong("its scripts never end") from None
+            self._count = _LIFE  # the page hangs
+            raise Unavailable("it cannot be drawn: its scripts never end") from None
         if html is None:
-            raise _TooLong(f"its scripts made more than {order['most']:,} characters of it")
-        drawn.html = str(html).encode("utf-8", "replace")
-        return drawn
+            raise Unavailable(f"it cannot be drawn: its scripts made more than {order.max_length:,} characters of it")
+        return Drawn(str(html).encode("utf-8", "replace"), tuple(document.moves), is_late)
 
     async def clear(self) -> None:
-        """Leave nothing of the last document, nor any script of it running."""
-        drawn, self._drawn = self._drawn, None
+        """Remove all of the last document, with its scripts."""
+        document, self._document = self._document, None
         try:
-            if self._page is None or drawn is None or self._count >= _LIFE or self._page.is_closed():
+            if self._page is None or document is None or self._count >= _LIFE or self._page.is_closed():
                 await self._close()
                 return
             async with asyncio.timeout(_LAST):
-                await self._page.goto(drawn.url, timeout=0)  # there is nothing there any more, see `_answer`
-                await self._context.clear_cookies()  # type: ignore[union-attr]  # opened with the page
-                where = urlsplit(drawn.url)
-                await self._tools.send(  # type: ignore[union-attr]
-                    "Storage.clearDataForOrigin",
-                    {"origin": f"{where.scheme}://{where.netloc}", "storageTypes": "all"},
-                )
+                await self._page.goto(document.order.url, timeout=0)  # an empty page now, see `_answer`
+                await self._page.context.clear_cookies()
+                await self._send("Storage.clearDataForOrigin", document.order.url, storageTypes="all")
         except (PlaywrightError, TimeoutError):
             await self._close()
 
-    async def _opened(self) -> Page:
+    async def _open(self) -> Page:
         if self._page is None:
-            context = self._context = await self._browser.new_context(
+            context = self._context = await self._chromium.new_context(
                 service_workers="block", accept_downloads=False, viewport=_SIZE, timezone_id="UTC"
             )
             await context.route("**/*", self._route)
@@ -263,59 +237,61 @@ class _Tab:
                 async with asyncio.timeout(_LAST):
                     await context.close()
             except (PlaywrightError, TimeoutError):
-                return  # the browser's own end takes it along
+                return  # it ends with the browser
 
-    async def _quota(self, url: str) -> None:
+    async def _send(self, command: str, url: str, **arguments: Any) -> None:
+        """Send a command of the DevTools protocol about an origin."""
+        assert self._tools is not None  # noqa: S101 - opened with the page
         where = urlsplit(url)
-        await self._tools.send(  # type: ignore[union-attr]  # opened with the page
-            "Storage.overrideQuotaForOrigin",
-            {"origin": f"{where.scheme}://{where.netloc}", "quotaSize": _STORAGE},
-        )
+        await self._tools.send(command, {"origin": f"{where.scheme}://{where.netloc}", **arguments})
 
     async def _route(self, route: Route, request: Request) -> None:
-        """Answer a request of the browser, or refuse it."""
         try:
             await self._answer(route, request)
         except PlaywrightError:
-            return  # whoever asked is gone
+            return  # the page is gone
 
     async def _answer(self, route: Route, request: Request) -> None:
-        drawn, kind = self._drawn, request.resource_type
+        """Answer a request of the browser, or refuse it."""
+        document, kind = self._document, request.resource_type
         if not request.url.startswith(("http://", "https://")):
             await route.abort()
-        elif drawn is None:  # an empty page of the same site, for which the browser needs no other process
+        elif document is None:  # an empty page of the same site, for which the browser needs no other process
             await (route.fulfill(content_type="text/html", body="") if kind == "document" else route.abort())
         elif kind == "document":
-            await self._open(route, request, drawn)
+            await self._navigate(route, request, document)
         elif kind == "stylesheet":
             await route.fulfill(status=200, content_type="text/css", body="")  # scripts may wait until it is loaded
         elif kind in _LOADED and request.method == "GET":
-            await self._load(route, request, drawn)
+            await self._load(route, request, document)
         else:
             await route.abort()
 
-    async def _open(self, route: Route, request: Request, drawn: _Drawn) -> None:
-        page = self._page
-        if page is None or request.frame != page.main_frame:
+    async def _navigate(self, route: Route, request: Request, document: _Document) -> None:
+        if self._page is None or request.frame != self._page.main_frame:
             await route.abort()
-        elif not drawn.is_open:
-            drawn.is_open = True
-            await route.fulfill(status=200, content_type=drawn.content_type, body=drawn.body)
-        else:  # a script leads elsewhere, which is for the crawler to follow
-            if request.method == "GET" and len(drawn.moves) < _MOST_MOVES:
-                drawn.moves.append(request.url)
+        elif not document.is_open:
+            document.is_open = True
+            await route.fulfill(status=200, content_type=document.order.content_type, body=document.order.body)
+        else:  # a script leads elsewhere, which the crawler may follow
+            if request.method == "GET" and len(document.moves) < _MAX_MOVES:
+                document.moves.append(request.url)
             await route.abort("aborted")  # leaves the document as it is
 
-    async def _load(self, route: Route, request: Request, drawn: _Drawn) -> None:
-        if not drawn.began():
+    async def _load(self, route: Route, request: Request, document: _Document) -> None:
+        if not document.begin_request():
             await route.abort()
             return
+        load: Callable[[ScriptRequest], Any] = document.order.load
+        wanted = ScriptRequest(request.url, request.resource_type == "script", request.headers)
         try:
-            fields, body = await self._ask(drawn.number, request)
-            if drawn is not self._drawn or "status" not in fields:
+            resource = await asyncio.get_running_loop().run_in_executor(self._loaders, load, wanted)
+            if document is not self._document or resource is None:
                 await route.abort()
             else:
-                headers = fields["headers"] | {"content-type": fields["type"]}
-                await route.fulfill(status=fields["status"], headers=headers, body=body)
+                headers = {**resource.headers, "content-type": resource.content_type}
+                await route.fulfill(status=resource.status, headers=headers, body=resource.body)
+        except PilotlightError as error:
+            document.fail(error)
         finally:
-            drawn.ended()
+            document.end_request()

@@ -17,9 +17,9 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import Unavailable
 from indexer.crawl.crawler import CrawlServices, crawl
-from indexer.crawl.render import browser as browser_module
+from indexer.crawl.render import tabs
 from indexer.crawl.render.browser import Browser
-from indexer.crawl.render.drawing import Ask, Given, Order
+from indexer.crawl.render.resources import Order, Resource, ScriptRequest
 from indexer.errors import FetchError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
@@ -29,17 +29,13 @@ from tests.indexer.server import Reply, Site, redirect
 pytestmark = pytest.mark.browser
 NEAR = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",), render="auto")
 ROOT = Path(__file__).parents[4]
-NO_NAMESPACE = (  # as where the kernel does not allow one: the browser's own flags must do
-    "import sys; sys.path[:] = sys.argv[1:]; import indexer.crawl.render.containment as held; "
-    "held.leave_network = lambda: False; from indexer.crawl.render.browser_main import main; main()"
-)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser in the network of the test, so that nothing but what this program does keeps it from there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(browser_module, "_START", NO_NAMESPACE)
+        patch.setattr(tabs, "_LAUNCHER", Path("/nowhere"))
         found = Browser()
         yield found
         found.close()
@@ -233,10 +229,7 @@ def test_a_browser_that_is_killed_is_replaced(browser: Browser) -> None:
     lost = b"<script>document.title = 'A'</script>"
     order = Order("https://docs.test/", "text/html", lost, 10.0, 0.0, 10_000, lambda ask: None)
     assert b"<title>A</title>" in browser.draw(order, threading.Event()).html
-    process = browser._process
-    assert process is not None
-    process._process.kill()
-    process._listener.join()
+    kill_chromium()
     assert b"<title>A</title>" in browser.draw(order, threading.Event()).html
     stopped = threading.Event()
     stopped.set()
@@ -247,12 +240,11 @@ def test_a_browser_that_is_killed_is_replaced(browser: Browser) -> None:
 def test_a_document_in_whose_middle_the_browser_is_killed_is_drawn_again(browser: Browser) -> None:
     asked = []
 
-    def load(ask: Ask) -> Given:
+    def load(ask: ScriptRequest) -> Resource:
         asked.append(ask.url)
         if len(asked) == 1:
-            assert browser._process is not None
-            browser._process._process.kill()
-        return Given(200, "text/javascript", b"document.title = 'Drawn'")
+            kill_chromium()
+        return Resource(200, "text/javascript", b"document.title = 'Drawn'")
 
     body = b"<script src=/a.js></script>"
     order = Order("https://docs.test/", "text/html", body, 10.0, 0.0, 10_000, load)
@@ -276,6 +268,7 @@ for item in crawl(SourceContext(sys.argv[1], limits)):
 
 
 def test_nothing_outlives_a_build_that_is_killed(site: Site, tmp_path: Path) -> None:
+    """It runs in a network of its own, too, where the kernel allows one."""
     stuck = threading.Event()
     site.routes["/"] = "<p>Start</p><a href=/stuck>x</a>"
     site.routes["/stuck"] = shell()
@@ -285,40 +278,60 @@ def test_nothing_outlives_a_build_that_is_killed(site: Site, tmp_path: Path) -> 
         site.stopping.wait(60)
 
     site.routes["/app.js"] = keep
+    (tmp_path / "t").mkdir()
     build = subprocess.Popen(
         [sys.executable, "-c", _BUILD, site.url], cwd=ROOT, stdout=subprocess.PIPE,
-        env=os.environ | {"PATH": f"{os.environ['PATH']}:{tmp_path}"},  # which all that it starts can be told by
+        env=os.environ | {"TMPDIR": str(tmp_path / "t")},
     )  # fmt: skip
     assert stuck.wait(60)
-    below = {pid for pid in started_by(tmp_path) if pid != build.pid}
-    folders = {folder for pid in below for folder in temporary(pid)}
-    handles = [os.pidfd_open(pid) for pid in below]
-    assert len(below) > 3, "Chromium's processes, and what drives them"
+    below = descendants(build.pid)
+    handles = {pid: os.pidfd_open(pid) for pid in below}
+    browser = {pid for pid in below if "chrom" in os.readlink(f"/proc/{pid}/exe")}
+    assert len(browser) > 1, "Chromium's processes"
+    may_isolate = subprocess.run(["unshare", "--net", "--map-current-user", "true"], check=False).returncode == 0
+    here = os.readlink("/proc/self/ns/net")
+    assert may_isolate == all(os.readlink(f"/proc/{pid}/ns/net") != here for pid in browser)
     build.send_signal(signal.SIGKILL)
     build.communicate()
-    deadline = time.monotonic() + 30
-    for handle in handles:
+    deadline = time.monotonic() + 40
+    for handle in handles.values():
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)
         assert waiting.poll(max(0.0, deadline - time.monotonic()) * 1_000), "a process is still there"
         os.close(handle)
-    assert list(started_by(tmp_path)) == []
-    assert len(folders) == 1
-    assert not any(map(os.path.exists, folders))
+    assert list((tmp_path / "t").iterdir()) == []
 
 
-def temporary(pid: int) -> list[str]:
-    """Where a process has its temporary files."""
-    told = Path(f"/proc/{pid}/environ").read_text().split("\0")
-    return [line.removeprefix("TMPDIR=") for line in told if line.startswith("TMPDIR=")]
-
-
-def started_by(folder: Path) -> Iterator[int]:
-    """Processes that have this folder in their environment."""
-    for path in Path("/proc").glob("[0-9]*"):
+def kill_chromium() -> None:
+    """Kill the processes of Chromium below this one, and wait for their end."""
+    handles = []
+    for pid in descendants(os.getpid()):
         try:
-            told = (path / "environ").read_bytes()
+            is_chromium = b"--proxy-server=" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            if is_chromium:
+                handles.append(os.pidfd_open(pid))
+                os.kill(pid, signal.SIGKILL)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    assert handles
+    for handle in handles:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        assert waiting.poll(10_000)
+        os.close(handle)
+
+
+def descendants(process: int) -> set[int]:
+    """Living processes below one."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
         except OSError:
             continue
-        if str(folder).encode() in told:
-            yield int(path.name)
+        if state not in "ZX":
+            parents[int(path.parent.name)] = int(parent)
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent == process or parent in found} - found:
+        found |= more
+    return found

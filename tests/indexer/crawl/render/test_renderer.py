@@ -14,9 +14,9 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import Unavailable
 from indexer.crawl.crawler import CrawlServices, crawl
-from indexer.crawl.render import installation
+from indexer.crawl.render import browser as browser_module
 from indexer.crawl.render.browser import Browser
-from indexer.crawl.render.drawing import Ask, Drawn, Order
+from indexer.crawl.render.resources import Drawn, Order, ScriptRequest
 from indexer.errors import ConfigError, RendererMissing
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
@@ -46,7 +46,7 @@ class Drawer:
             raise Unavailable("the browser was lost")
         text = self.text
         if self.data:
-            given = order.load(Ask(order.url.rpartition("/")[0] + self.data, False, {}))
+            given = order.load(ScriptRequest(order.url.rpartition("/")[0] + self.data, False, {}))
             text = given.body.decode() if given else ""
         html = order.body.decode().replace("<div id=root></div>", f"<div id=root>{text}</div>")
         return Drawn(html.encode(), self.moves, self.is_late)
@@ -157,10 +157,10 @@ def test_scripts_that_were_refused_are_told(site: Site, drawer: Drawer) -> None:
 
 def test_what_is_missing_says_so_before_anything_is_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.routes["/"] = WRITTEN
-    monkeypatch.setattr(installation, "find_spec", lambda name: None)
+    monkeypatch.setattr(browser_module, "find_spec", lambda name: None)
     with pytest.raises(RendererMissing, match=r"pip install 'pilotlight\[render\]'"):
         list(crawl(SourceContext(site.url, AUTO)))
-    monkeypatch.setattr(installation, "find_spec", importlib.util.find_spec)
+    monkeypatch.setattr(browser_module, "find_spec", importlib.util.find_spec)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(RendererMissing, match="apt-get install chromium"):
         list(crawl(SourceContext(site.url, AUTO)))
@@ -197,7 +197,7 @@ def test_pages_that_need_no_script_load_and_start_nothing(site: Site) -> None:
         "def note(self, args, *a, **kw):\n    started.append(args)\n    real(self, args, *a, **kw)\n"
         "subprocess.Popen.__init__ = note\n"
         "pages = list(crawl(SourceContext(sys.argv[1], CrawlLimits(allow_private=True, render='auto'))))\n"
-        "browsers = [args for args in started if 'browser_main' in str(args)]\n"
+        "browsers = [args for args in started if 'chromium' in str(args)]\n"
         "print(json.dumps([len(pages), 'playwright' in sys.modules, len(browsers)]))"
     )
     root = Path(__file__).parents[4]

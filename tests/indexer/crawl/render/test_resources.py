@@ -7,8 +7,7 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.fetch import Turns
-from indexer.crawl.render.drawing import Ask, Given
-from indexer.crawl.render.resources import Budget, Resources
+from indexer.crawl.render.resources import Budget, Resource, Resources, ScriptRequest
 from indexer.crawl.robots import Robots
 from indexer.crawl.sessions import Sessions
 from indexer.credentials import Credential, InEnvironment
@@ -48,8 +47,8 @@ def make(site: Site) -> Iterator[Make]:
         one.close()
 
 
-def load(resources: Resources, url: str, *, script: bool = False, left: int = 10**6, **headers: str) -> Given | None:
-    return resources.load(Ask(url, script, headers), Budget(left))
+def load(resources: Resources, url: str, *, script: bool = False, left: int = 10**6, **headers: str) -> Resource | None:
+    return resources.load(ScriptRequest(url, script, headers), Budget(left))
 
 
 def test_an_answer_has_what_the_page_may_see_of_it(site: Site, make: Make) -> None:
@@ -58,7 +57,7 @@ def test_an_answer_has_what_the_page_may_see_of_it(site: Site, make: Make) -> No
     open_to_all = {"Access-Control-Allow-Origin": "*", "Set-Cookie": "sid=secret", "X-Own": "1"}
     site.routes["/data"] = Reply(b"{}", 200, JSON | open_to_all)
     given = load(make(), f"{site.url}/data", accept="application/json", origin="http://a.test", cookie="sid=of-page")
-    assert given == Given(200, "application/json; charset=utf-8", b"{}", {"access-control-allow-origin": "*"})
+    assert given == Resource(200, "application/json; charset=utf-8", b"{}", {"access-control-allow-origin": "*"})
     assert seen[0]["Accept"] == "application/json"
     assert seen[0]["Origin"] == "http://a.test"
     assert "Cookie" not in seen[0]
@@ -125,9 +124,9 @@ def test_limits(site: Site, make: Make) -> None:
     site.routes["/app.js"] = site.routes["/data"] = Reply(b"x" * 1_000)
     resources, budget = make(max_bytes=2_000), Budget(1_500)
     for _ in range(4):
-        resources.load(Ask(f"{site.url}/app.js", True, {}), budget)
+        resources.load(ScriptRequest(f"{site.url}/app.js", True, {}), budget)
     assert site.hits == ["/app.js"], "a script is loaded once"
-    assert resources.load(Ask(f"{site.url}/data", False, {}), budget) is None, "but counts for each page"
+    assert resources.load(ScriptRequest(f"{site.url}/data", False, {}), budget) is None, "but counts for each page"
     site.routes["/large"] = Reply(b"x" * 3_000)
     assert load(resources, f"{site.url}/large") is None
     assert sorted(skip.reason.partition(": ")[2] for skip in resources.refused()) == [
@@ -138,7 +137,7 @@ def test_limits(site: Site, make: Make) -> None:
 def test_what_is_unavailable_is_remembered_for_the_page(site: Site, make: Make) -> None:
     site.routes["/data"] = Reply(b"", 503)
     budget = Budget(1_000)
-    assert make().load(Ask(f"{site.url}/data", False, {}), budget) is None
+    assert make().load(ScriptRequest(f"{site.url}/data", False, {}), budget) is None
     assert budget.unavailable.endswith("/data: HTTP 503")
 
 
