@@ -5,6 +5,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,37 +54,18 @@ class Characters:
     from_the_right: bool = False
     filled: tuple[Word, ...] = ()  # in boxes that lie on the page
     notes: tuple[str, ...] = ()
+    is_picture: bool = False  # shows something, but has no text
 
 
 def read_page(document: Any, index: int) -> Characters:
     """Return what is on a page; nothing where it is damaged, since a page among good ones fails alone."""
-    try:
-        page = document[index]
-    except pypdfium2.PdfiumError:
-        return Characters("")
-    try:
-        text_page = page.get_textpage()
-        try:
+    with suppress(pypdfium2.PdfiumError), closing(document[index]) as page:
+        with closing(page.get_textpage()) as text_page:
             found = _characters(page, text_page)
-        finally:
-            text_page.close()
-        return _with_annotations(found, *read_annotations(document, page))
-    except pypdfium2.PdfiumError:
-        return Characters("")
-    finally:
-        page.close()
-
-
-def shows_something(document: Any, index: int) -> bool:
-    """Return whether there is anything on a page, such as the picture of one."""
-    try:
-        page = document[index]
-    except pypdfium2.PdfiumError:
-        return False
-    try:
-        return bool(pdfium.FPDFPage_CountObjects(page))
-    finally:
-        page.close()
+        found = _with_annotations(found, *read_annotations(document, page))
+        is_blank = not found.words and not found.text.strip()
+        return replace(found, is_picture=is_blank and bool(pdfium.FPDFPage_CountObjects(page)))
+    return Characters("")
 
 
 def _characters(page: Any, text_page: Any) -> Characters:
@@ -91,7 +73,10 @@ def _characters(page: Any, text_page: Any) -> Characters:
     text = _all_text(text_page, count) if 0 < count <= _MOST_CHARACTERS else ""
     if not text:
         return Characters(_simple(text_page)) if count else _empty(page)
-    if _is_unmapped(text_page, text):
+    strange = len(_STRANGE.findall(text))  # numbers of glyphs instead of letters, or letters that only a font knows
+    sample = range(0, len(text), 1 + len(text) // 20) if 0 < 5 * strange <= len(text) else ()
+    unmapped = sum(pdfium.FPDFText_HasUnicodeMapError(text_page, place) == 1 for place in sample)
+    if 5 * strange > len(text) or 2 * unmapped > len(sample):
         notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
     reader = _Reader(page, text_page, text)
     frames: Frames = {}
@@ -107,24 +92,17 @@ def _characters(page: Any, text_page: Any) -> Characters:
         return Characters(_simple(text_page))
     made: list[Characters] = []
     for turn, (from_the_right, words) in sorted(frames.items(), key=lambda frame: -len(frame[1][1])):
-        drawn = drawn_lines(page, _TURNS[turn or 0]) if not made or len(words) >= 6 else ()
-        rules = map(_in_mirror, drawn) if from_the_right else drawn
-        kept = tuple(spaced_words(words))
-        found = Characters("", kept, tuple(rules), _height(page, turn or 0), turn=turn or 0)
-        made.append(replace(found, from_the_right=from_the_right))
+        rules = tuple(drawn_lines(page, _TURNS[turn or 0]) if not made or len(words) >= 6 else ())
+        if from_the_right:
+            rules = tuple(
+                Rule(-line.right, -line.left, line.y) if isinstance(line, Rule) else line._replace(x=-line.x)
+                for line in rules
+            )
+        height = _height(page, turn or 0)
+        made.append(Characters("", tuple(spaced_words(words)), rules, height, (), (), turn or 0, from_the_right))
     if not made:  # all of it lies outside the visible page
         return _empty(page)
     return replace(made[0], aside=tuple(word.text for word in aside), turned=tuple(made[1:]))
-
-
-def _is_unmapped(text_page: Any, text: str) -> bool:
-    """Return whether a page has numbers of glyphs instead of letters, or letters that only its font knows."""
-    strange = len(_STRANGE.findall(text))
-    if not strange or 5 * strange > len(text):
-        return bool(strange)
-    sample = range(0, len(text), 1 + len(text) // 20)
-    unmapped = sum(pdfium.FPDFText_HasUnicodeMapError(text_page, place) == 1 for place in sample)
-    return bool(2 * unmapped > len(sample))
 
 
 def _empty(page: Any) -> Characters:
@@ -145,12 +123,8 @@ def _with_annotations(found: Characters, boxes: Sequence[Filled], opened: Sequen
         (left, right), (bottom, top) = (sorted(values) for values in zip(*corners, strict=True))
         if found.from_the_right:
             left, right = -right, -left
-        words += (Word(*piece) for piece in pieces(Filled(text, left, bottom, right, top), usual))
+        words += pieces(Filled(text, left, bottom, right, top), usual)
     return replace(found, filled=tuple(words), notes=tuple(opened))
-
-
-def _in_mirror(line: Rule | Upright) -> Rule | Upright:
-    return Rule(-line.right, -line.left, line.y) if isinstance(line, Rule) else line._replace(x=-line.x)
 
 
 def _height(page: Any, turn: int) -> tuple[float, float]:

@@ -18,7 +18,7 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.errors import ParseError
-from indexer.read.pdf.characters import read_page, shows_something
+from indexer.read.pdf.characters import read_page
 from indexer.read.pdf.layout import NEAR, are_twins, running
 from indexer.read.pdf.lines import HYPHEN
 from indexer.read.pdf.paragraphs import HYPHENS, Block, Hyphens, Page, laid_out
@@ -88,7 +88,7 @@ def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
     for index in range(count + NEAR):
         if index < count:
             found = read_page(document, index)
-            if not (found.words or found.text.strip()) and shows_something(document, index):
+            if found.is_picture:
                 scanned.append(index + 1)
             near[index] = Page(found)
         page = index - NEAR

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pypdfium2.raw as pdfium
 
 from indexer import notes
+from indexer.read.pdf.lines import Word
 
 _THIN = 3.0  # points: what is drawn lower than this is a line
 _LONG = 5.0  # points: and longer than this
@@ -145,16 +146,6 @@ class Filled(NamedTuple):
     top: float
 
 
-class Piece(NamedTuple):
-    """A word of a text in a box, with its place there."""
-
-    text: str
-    left: float
-    right: float
-    base: float
-    size: float
-
-
 def read_annotations(document: Any, page: Any) -> tuple[list[Filled], list[str]]:
     """Return the texts that stand in boxes on a page, and its notes, which a viewer shows when they are opened."""
     filled: list[Filled] = []
@@ -189,19 +180,14 @@ def _value(form: Any, annotation: Any) -> str:
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
     if kind in _BOXES:
         return "☒" if pdfium.FPDFAnnot_IsChecked(form, annotation) else "☐"
-    is_hidden = kind == pdfium.FPDF_FORMFIELD_TEXTFIELD and (
-        pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD
-    )
-    if is_hidden or kind not in (pdfium.FPDF_FORMFIELD_TEXTFIELD, *_CHOICES):
+    chosen: list[str] = []
+    if kind in _CHOICES:
+        options = range(min(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 1_000))
+        selected = (option for option in options if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, option))
+        chosen = [_string(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, option)) for option in selected]
+    elif kind != pdfium.FPDF_FORMFIELD_TEXTFIELD or pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD:
         return ""
-    chosen = list(_chosen(form, annotation)) if kind in _CHOICES else []
     return ", ".join(chosen) or _string(partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation))
-
-
-def _chosen(form: Any, annotation: Any) -> Iterator[str]:
-    for option in range(min(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 1_000)):
-        if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, option):
-            yield _string(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, option))
 
 
 def _string(call: Callable[..., int]) -> str:
@@ -216,7 +202,7 @@ def _string(call: Callable[..., int]) -> str:
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
 
 
-def pieces(filled: Filled, usual: float | None) -> Iterator[Piece]:
+def pieces(filled: Filled, usual: float | None) -> Iterator[Word]:
     """Yield the words of a text in a box, wrapped to fit into it, near the size that the page's text has."""
     width, height = filled.right - filled.left, filled.top - filled.bottom
     size = min(usual or 10.0, max(0.8 * height, 1.0))
@@ -231,5 +217,5 @@ def pieces(filled: Filled, usual: float | None) -> Iterator[Piece]:
     for number, line in enumerate(lines):
         left = filled.left
         for word in line.split():
-            yield Piece(word, left, left + step * len(word), base - _STEP * size * number, size)
+            yield Word(word, left, left + step * len(word), base - _STEP * size * number, size)
             left += step * (len(word) + 1)
