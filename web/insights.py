@@ -7,7 +7,7 @@ from rag.insights.recorder import Recorder
 from rag.insights.store import Via
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
-from web.guards.callers import caller
+from web.guards.scoped_retriever import caller
 from web.observe.metrics import Metrics
 
 TYPING = "X-Pilotlight-Typing"  # a request of a page's script, while somebody may go on typing

@@ -21,8 +21,7 @@ from rag.errors import KeysError
 from rag.serving.api_keys import KeyRing, is_loopback
 from rag.serving.scope import EVERYTHING, NOTHING, UNLISTED, Scope
 from rag.settings import Settings
-from web.guards.callers import Caller, caller
-from web.guards.scoped_retriever import sees_all
+from web.guards.scoped_retriever import Caller, caller, sees_all
 from web.guards.token_buckets import TokenBuckets
 from web.observe.worker_folder import shared_file
 from web.openapi import operation_of
@@ -77,32 +76,12 @@ class Access:
                 raise TooManyRequests(BARRED, retry_after=math.ceil(wait)) from error
             raise
 
-    def knows(self, authorization: bytes | None, head: bytes = b"", address: str = "") -> bool:
-        """Return whether a request may read something, by its head, which has come from an address.
-
-        It may have an Authorization header. What a stranger is told is said when the request is whole.
-        """
-        try:
-            if self._users and self._users.knows(head, address):
-                return True
-            keys = self._ring.keys()
-            if self._anonymous == "read" or (self._is_open_to_this_machine and keys is None):
-                return True
-            key = _key_of(authorization.decode("latin-1"), "read") if authorization else None
-            return key is not None and self._ring.find(key) is not None
-        except KeysError:
-            return False  # which says why when it is asked again
-
     def origins(self) -> frozenset[str]:
         """Return the origins whose pages have a key; none while the file of keys cannot be used."""
         try:
             return frozenset(origin for key in self._ring.keys() or () for origin in key.origins)
         except KeysError:
             return frozenset()  # which says why when a key is looked for
-
-    def is_barred(self, address: str) -> bool:
-        """Return whether an address has been refused so often that its keys are not looked at."""
-        return self._refused.wait(network_of(address)) > 0
 
     def _check(self, role: str) -> None:
         g.caller = self._caller(role)

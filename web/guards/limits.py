@@ -9,14 +9,14 @@ from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooMa
 from rag import deadline
 from rag.errors import DeadlinePassed
 from rag.settings import Settings
-from web.guards.access import network_of, role_of
-from web.guards.callers import caller
+from web.guards.access import PUBLIC, network_of, role_of
+from web.guards.scoped_retriever import caller
 from web.guards.token_buckets import TokenBuckets
 from web.observe.worker_folder import shared_file
 
 BUCKETS = "rate-limits"
 BUSY = "The server is overloaded: try again."
-UNCOUNTED = frozenset({"health.livez", "health.readyz", "metrics.show", "static", "embed.script"})
+UNCOUNTED = PUBLIC | {"health.livez", "health.readyz", "metrics.show"}  # endpoints
 
 
 def register_queue(app: Flask, most: int) -> None:

@@ -1,14 +1,14 @@
-"""The one place where a scope is enforced: every request of a caller is ANDed with the filter of its scope.
+"""The caller of a request, and the one place where its scope is enforced: a filter that is ANDed to every request.
 
 Routes get their retriever from `visible`, and call `may_write` before they change a collection. Documents outside a
 scope are answered like documents that do not exist. Scores and counts of words are those of the whole collection.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeVar
 
-from flask import current_app
+from flask import current_app, g
 
 from rag.errors import CollectionMissing
 from rag.query.filters import Filter
@@ -16,14 +16,39 @@ from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
 from rag.serving.live import Section
-from rag.serving.scope import Scope
-from web.guards.callers import caller
+from rag.serving.scope import EVERYTHING, NOTHING, Scope
 from web.retriever import Embedding, Retriever, Role
 
 Found = TypeVar("Found")
 
 OUTSIDE = "is none that this caller may write"  # whether or not it exists
 FACTS = ("generation", "created_at", "documents", "chunks")  # of the default collection, in a status
+USER = "user:"  # before the name of a user in that of a caller; no key has a colon in its name
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The caller that a request comes from."""
+
+    name: str  # of the key, or `user:` and that of the user; empty without either
+    role: str | None  # None: may see what everybody may
+    is_shown: bool = False  # its key stands in pages, so that many share it
+    scope: Scope = EVERYTHING  # what it may see
+    writes: Scope = NOTHING  # what it may change
+
+    @property
+    def shown(self) -> str:
+        """What it is called in an answer to it."""
+        user = self.name.removeprefix(USER)
+        return f"The key {user!r}" if user == self.name else f"The user {user!r}"
+
+
+NOBODY = Caller("", None)
+
+
+def caller() -> Caller:
+    """Return who makes the request under way."""
+    return g.get("caller", NOBODY)  # type: ignore[no-any-return]  # g has no types
 
 
 def visible(retriever: Retriever) -> Retriever:

@@ -58,14 +58,6 @@ class TokenBuckets:
             finally:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
-    def wait(self, caller: str, now: float | None = None) -> float:
-        """Return the seconds until a caller's bucket has a token, taking none; 0 if it has one.
-
-        It takes no lock: a bucket that changes meanwhile may be told as it was before.
-        """
-        now = time.monotonic() if now is None else now
-        return max(0.0, self._find(_digest(caller))[1] - now - self._slack)
-
     def _find(self, digest: bytes) -> tuple[int, float]:
         """Return the place of a bucket, or that of the fullest among those where it may be, and when it is full."""
         first = int.from_bytes(digest[:4], "little")

@@ -1,15 +1,106 @@
-"""Users as callers: whom a trusted proxy names, with what the rules give them."""
+"""Users as callers: named by a trusted reverse proxy in headers, with the rights that the rules give them.
 
+Anybody can send such headers, so they are believed of named peers only: by the address of the connection itself, which
+no header can change, by a secret that the proxy adds, or by both.
+"""
+
+import hmac
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from flask import request
-from werkzeug.exceptions import Forbidden
+from werkzeug.exceptions import Forbidden, Unauthorized
 
 from rag.errors import SettingsError
 from rag.settings import Settings
-from rag.users.directory import Directory, User
-from web.guards.callers import USER, Caller
-from web.guards.proxy_users import ProxyUsers
+from rag.users.directory import LONGEST, MOST_GROUPS, Directory, User
+from web.guards.scoped_retriever import USER, Caller
+
+_HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # no _, which WSGI cannot tell from -
+_LEAST_SECRET = 16  # characters
+_SECRET_HEADER = "X-Proxy-Secret"  # noqa: S105 - its name
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class ProxyUsers:
+    """Reads who a request comes from; of no use unless `user_header` is set."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Take the settings; raises SettingsError for some that cannot be."""
+        self._networks = tuple(map(_network, _parts(settings.user_proxies)))
+        self._secret = settings.proxy_secret
+        if not self._networks and not self._secret:
+            raise SettingsError(
+                "--user-header needs --user-proxies, the networks that proxies connect from, or a proxy_secret that "
+                "they send: anybody else could write that header"
+            )
+        if self._secret and len(self._secret) < _LEAST_SECRET:
+            raise SettingsError(f"proxy_secret needs at least {_LEAST_SECRET} characters, preferably random")
+        names = (settings.user_header, settings.groups_header, _SECRET_HEADER)
+        for name in names:
+            if not _HEADER.fullmatch(name):
+                raise SettingsError(f"{name[:80]!r} is not the name of a header, such as X-Forwarded-User")
+        if len({name.lower() for name in names}) < len(names):
+            raise SettingsError(f"user_header, groups_header and {_SECRET_HEADER} must differ")
+        keys = [f"HTTP_{name.upper().replace('-', '_')}" for name in names]
+        self._user, self._groups, self._secret_header = keys
+        self._shown = settings.user_header
+
+    def user_of(self, environ: Mapping[str, Any]) -> User | None:
+        """Return the user whom a trusted proxy names; None where it names none, or is none.
+
+        Raises Unauthorized for a name that cannot be one: then nobody knows who asks.
+        """
+        before = environ.get("werkzeug.proxy_fix.orig", environ)  # of the connection, whatever X-Forwarded-For says
+        if not environ.get(self._user) or not self._is_trusted(environ, str(before.get("REMOTE_ADDR") or "")):
+            return None
+        name = _text(environ[self._user])
+        if name is None or "," in name:  # as where a second header of the name came through
+            raise Unauthorized(f"The proxy hands over a {self._shown} that is not the name of one user.")
+        groups = [_text(part) for part in str(environ.get(self._groups, "")).split(",") if part.strip()]
+        if None in groups or len(groups) > MOST_GROUPS:
+            raise Unauthorized(f"The proxy hands over groups that cannot be read, or more than {MOST_GROUPS}.")
+        return User(name, tuple(dict.fromkeys(filter(None, groups))))
+
+    def _is_trusted(self, environ: Mapping[str, Any], address: str) -> bool:
+        if self._networks and not any(_is_within(address, network) for network in self._networks):
+            return False
+        if not self._secret:
+            return True
+        given = str(environ.get(self._secret_header, "")).encode("latin-1", "replace")
+        return hmac.compare_digest(given, self._secret.encode())
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise SettingsError(f"--user-proxies: {text[:80]!r} is not an address or a network: {error}") from None
+
+
+def _is_within(address: str, network: Network) -> bool:
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:  # of a Unix socket there is none
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found) in network
+
+
+def _text(value: str) -> str | None:
+    """Return what a header says, of which WSGI gives each byte as a character; None if it is no text for a name."""
+    try:
+        text = value.encode("latin-1").decode("utf-8").strip()
+    except UnicodeError:
+        return None
+    return text if text and len(text) <= LONGEST and text.isprintable() else None
 
 
 class Users:
@@ -32,10 +123,6 @@ class Users:
         if user is not None and role == "write" and _is_from_another_site():
             raise Forbidden("A page of another site may not change anything in the name of a user.")
         return None if user is None else self._with_rights(user)
-
-    def knows(self, head: bytes, address: str) -> bool:
-        """Return whether a head that has come from an address names a user."""
-        return self._proxies.is_named(head, address)
 
     def _with_rights(self, user: User) -> Caller:
         rights = self._directory.rights(user)

@@ -13,7 +13,7 @@ from flask import Flask, g
 from flask.testing import FlaskClient
 
 from tests.web.fakes import FakeRetriever
-from web.guards.access import Caller
+from web.guards.scoped_retriever import Caller
 from web.observe import logs
 
 
