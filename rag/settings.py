@@ -31,15 +31,9 @@ class Settings:
     index: str = setting("pilotlight-index", "folder of the index", "index")
     collection: str = setting("default", "name of the collection", "index")
     rules: str = setting(
-        "",
-        "file of [[credentials]] for sites and of [[access]] for users; empty = that of --config",
-        "index",
+        "", "file of [[credentials]] for sites and of [[access]] for users; empty = that of --config", "index"
     )
-    store: str = setting(
-        "",
-        "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index",
-        "store",
-    )
+    store: str = setting("", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", "store")
     keep_generations: int = setting(2, "generations to keep, including the live one", "build", low=1, high=1000)
     tokens: str = setting(
         "auto",
@@ -64,10 +58,7 @@ class Settings:
         0, "numbers to keep of each vector, for models trained for it; 0 = all", "embedder", low=0, high=65_536
     )
     engine: str = setting(
-        "auto",
-        "how to run the model; auto = native if it supports the model, else aot",
-        "embedder",
-        choices=ENGINES,
+        "auto", "how to run the model; auto = native if it supports the model, else aot", "embedder", choices=ENGINES
     )
     precision: str = setting(
         "auto",
@@ -84,9 +75,7 @@ class Settings:
     )
     cache_dir: str = setting("", "private folder for compiled models; empty = ~/.cache/pilotlight", "embedder")
     rerank_model: str = setting(
-        "",
-        "cross-encoder that ranks the best candidates again, a folder or NAME@COMMIT; empty = none",
-        "rerank",
+        "", "cross-encoder that ranks the best candidates again, a folder or NAME@COMMIT; empty = none", "rerank"
     )
     max_pages: int = setting(10_000, "most pages to fetch from one site", "crawl", low=1, high=100_000_000)
     timeout: float = setting(20.0, "seconds to wait for one page, including redirects", "crawl", low=0.01, high=86_400)

@@ -1,5 +1,6 @@
 """`doctor`: this machine, this model and this index, and what is slow or broken about them."""
 
+import json
 import os
 import platform
 from collections.abc import Iterable, Iterator
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
 
-from embedder import cpu, environment
+from embedder import cpu
 from embedder.cache import check_private
 from embedder.engines.library import find_compiler
 from embedder.engines.package import is_built, needs_compiler
@@ -45,10 +46,10 @@ def doctor(settings: Settings) -> Result:
     """Show what is in use, and what about it is slow or broken."""
     report = examine(settings)
     lines = []
-    for part, value in report.items():
-        if isinstance(value, dict):
-            lines.append(part)
-            lines += [f"  {name.replace('_', ' '):<24} {_word(fact)}" for name, fact in value.items()]
+    for part, facts in report.items():
+        if isinstance(facts, dict):
+            words = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
+            lines += [part, *(f"  {name.replace('_', ' '):<24} {word}" for name, word in words.items())]
     lines += [f"warning: {warning}" for warning in report["warnings"]] or ["no problems found"]
     return report, "\n".join(lines)
 
@@ -63,16 +64,10 @@ def examine(settings: Settings) -> dict[str, Any]:
         "versions": {name: metadata.version(name) for name in ("pilotlight", "faiss-cpu", "tokenizers")}
         | {"torch": torch_version() or None, "python": platform.python_version()}
         | {name: version() or None for name, version, _ in _PROGRAMS.values()},
-        "environment": {
-            name: os.environ.get(name)
-            for name in environment.defaults(processor.machine, processor.isa if processor.forced else "")
-        },
     }
     warnings += processor.notes
     if not processor.has_bf16:
         warnings.append("this CPU has no fast bf16 instructions: fp32 is used; int8 is two to three times as fast")
-    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit() and int(threads) < processor.cores:
-        warnings.append(f"OMP_NUM_THREADS={threads} limits the model to fewer than the {processor.cores} cores here")
     found: list[Plan] = []
     with _warning(warnings):
         found = plans(as_built(settings))
@@ -87,12 +82,9 @@ def examine(settings: Settings) -> dict[str, Any]:
     with _warning(warnings):
         if settings.render != "off":
             check_installed()
-    installed = ocr.is_installed()
-    report["ocr"] = {"tesserocr": metadata.version("tesserocr") if installed else None}
     with _warning(warnings):
         scans = ocr.find(settings.ocr_config())
-        report["ocr"]["languages"] = scans.obstacle or scans.config.languages
-        warnings += [scans.obstacle] if installed and scans.obstacle and settings.ocr != "off" else []
+        report["ocr"] = {"use": scans.obstacle or ", ".join(scans.config.languages)}
     report["credentials"] = {}
     with _warning(warnings):
         for credential in credentials_of(settings):
@@ -115,8 +107,6 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
         warnings.append(f"{plan.spec.name} is not compiled yet: the first index or serve does it")
     if find_compiler() is None and (plan.engine == "compile" if key is None else needs_compiler(key)):
         warnings.append("there is no C++ compiler: apt-get install g++")
-    if plan.engine != "native" and plan.config.engine == "auto":
-        warnings.append(f"native does not support {plan.spec.name}: {plan.obstacle}")
     facts = {"model": plan.spec.name, "folder": str(plan.spec.folder), "dimension": plan.spec.dimension}
     return facts | {name: getattr(plan, name) for name in ("engine", "precision", "threads")}
 
@@ -173,17 +163,3 @@ def _warning(warnings: list[str]) -> Iterator[None]:
         yield
     except PilotlightError as error:
         warnings.append(str(error))
-
-
-def _flag(setting: tuple[str, str]) -> str:
-    return f"--{setting[0].replace('_', '-')} {setting[1] or repr('')}"
-
-
-def _word(value: object) -> str:
-    if isinstance(value, dict):  # sources, with the settings that are kept with them
-        return ", ".join(" ".join([source, *map(_flag, own.items())]) for source, own in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
-    if value is None or value == "":
-        return "none"
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)

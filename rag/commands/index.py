@@ -57,9 +57,7 @@ class IndexRequest:
 )
 @click.option("--add", is_flag=True, help="add these sources to those of the live index")
 @click.option(
-    "--watch",
-    is_flag=True,
-    help="keep running and re-read folders and files when they change; others are read once",
+    "--watch", is_flag=True, help="keep running and re-read folders and files when they change; others are read once"
 )
 @click.option("--full", is_flag=True, help="reprocess unchanged pages too")
 @click.option("--quiet", is_flag=True, help="show no progress")

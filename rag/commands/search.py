@@ -43,14 +43,7 @@ def option(name: str, help: str, flag: str = "") -> Callable[[Command], Command]
 _MODE = option("mode", "how to search: hybrid (default), dense or lexical")
 
 
-@verb(
-    "index",
-    "store",
-    "embedder",
-    "rerank",
-    "serve",
-    without=("host", "port", "workers", "log_format"),
-)
+@verb("index", "store", "embedder", "rerank", "serve", without=("host", "port", "workers", "log_format"))
 @click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
 @option("k", "hits to return (default: 10)", "-k")
 @_MODE

@@ -1,10 +1,9 @@
 """A verb of the command line: how it is declared, and what all of them do around their own work."""
 
 import json
-import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from indexer.generation.layout import CURRENT
 from rag.declaration import Setting, did_you_mean, read_value
 from rag.errors import UsageError
 from rag.removed import flag_hint
-from rag.settings import BY_NAME, SETTINGS, Settings, load
+from rag.settings import SETTINGS, Settings, load
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -67,11 +66,6 @@ class Given:
 
     flags: Mapping[str, object]
     file: "SettingsFile | None"  # the one that --config names
-
-    def names(self, settings: Collection[str]) -> bool:
-        """Return whether any of these settings is given, by a flag, a variable or the file."""
-        names = {*self.flags, *(self.file.settings if self.file else ())}
-        return any(name in names or BY_NAME[name].variable in os.environ for name in settings)
 
     def settings(self, without: Sequence[str] = ()) -> Settings:
         """Return the settings, as if some flags had not been given. Raises SettingsError."""

@@ -4,7 +4,6 @@ import http.client
 import json
 import signal
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -67,17 +66,6 @@ def test_requests_in_flight_are_answered_and_readyz_says_that_it_drains(running:
         running.raw(b"GET /livez HTTP/1.1\r\n\r\n")
 
 
-def test_idle_connections_do_not_hold_it_up(running: Running) -> None:
-    idle = [http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S) for _ in range(10)]
-    for connection in idle[:5]:
-        assert readiness(connection)[0] == 200
-    for connection in idle[5:]:
-        connection.connect()
-    assert running.stop() == (0, "")
-    for connection in idle:
-        connection.close()
-
-
 def test_workers_of_a_server_that_was_killed_answer_what_is_under_way_and_go(running: Running) -> None:
     workers = running.workers()
     idle = http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S)
@@ -94,32 +82,6 @@ def test_workers_of_a_server_that_was_killed_answer_what_is_under_way_and_go(run
     idle.close()
 
 
-def test_workers_of_a_server_that_was_killed_go_although_clients_keep_asking(running: Running) -> None:
-    workers, served = running.workers(), threading.Event()
-
-    def keep_asking() -> None:
-        with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S)) as connection:
-            while readiness(connection)[0]:  # a connection that is closed is opened again, and refused at the end
-                served.set()
-
-    with ThreadPoolExecutor(2) as pool:
-        clients = [pool.submit(keep_asking) for _ in range(2)]
-        assert served.wait(DEADLINE_S)
-        running.process.kill()
-        until(lambda: not any(_lives(worker) for worker in workers))
-        assert all(isinstance(client.exception(DEADLINE_S), OSError) for client in clients)
-
-
-def test_what_workers_share_is_gone_afterwards(running: Running) -> None:
-    text = Path(f"/proc/{running.process.pid}/environ").read_text()
-    assert "PROMETHEUS_MULTIPROC_DIR" not in text  # it is made by the server itself
-    held = {Path(link).resolve() for link in Path(f"/proc/{_worker(running)}/fd").iterdir()}
-    shared = {path.parent for path in held if path.suffix == ".db"}
-    assert len(shared) == 1
-    assert running.stop() == (0, "")
-    assert not shared.pop().exists()
-
-
 def _listens(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S).close()
@@ -133,8 +95,3 @@ def _lives(pid: int) -> bool:
         return bool(Path(f"/proc/{pid}/cmdline").read_bytes())  # empty once it has ended and nobody has asked how
     except FileNotFoundError:
         return False
-
-
-def _worker(running: Running) -> str:
-    pid = running.process.pid
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]

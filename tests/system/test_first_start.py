@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.model, pytest.mark.longest]
 run = partial(conftest.run, python=sys.executable)  # as what was imported before is part of a first start
 
 
-@pytest.mark.parametrize("engine", ["aot", "compile", "native", "eager"])
+@pytest.mark.parametrize("engine", ["aot", "native"])
 def test_index_search_and_serve(engine: str, one_layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = PACKAGED if engine == "native" else str(one_layer)
     try:

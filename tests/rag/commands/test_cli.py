@@ -73,7 +73,6 @@ def test_flags_stay_with_the_source_they_were_given_with(run: Run, site: Site) -
     again = run("index", "--json")
     assert (again["documents"], again["published"], again["settings"]) == (1, False, [])
     assert kept(run) == {site.url: {"include": "/cats", "allow_private": "yes"}}
-    assert f"{site.url} --allow-private yes --include /cats" in run("doctor")[1]
 
 
 def test_a_flag_is_for_the_sources_named_with_it(run: Run, site: Site, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from rag.serving.builds import BuildOrder, SourceBuilds
 from rag.settings import Settings, load
 from rag.settings_file import ConfiguredSource
 from tests.dummy import DummyEmbedder
-from tests.indexer.server import Reply, Site
+from tests.indexer.server import Site
 
 CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
 HUNG = 30  # seconds, after which a test that waits for a change that never comes fails
@@ -100,29 +100,6 @@ def test_a_watched_folder_is_followed(tmp_path: Path, notes: Path) -> None:
     assert work.as_dict() == {"runs": 3, "published": 3, "failed": 0}
     assert list(documents(tmp_path / "index")) == [(notes / "dogs.txt").as_uri()]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-
-
-def test_what_cannot_be_read_keeps_nothing_else_and_is_tried_again(
-    tmp_path: Path, notes: Path, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rag.serving.builds.RETRY", 0.1)
-    good = site.routes["/"]
-
-    def recover() -> None:
-        site.routes["/"] = good
-
-    def change() -> None:
-        site.hits.clear()
-        (notes / "cats.txt").unlink()
-
-    site.routes["/"] = Reply(b"", 503, {})
-    work, said = watch(tmp_path, str(notes), site.url, steps=[lambda: None, recover, change])
-    assert "1 new" in said[0]
-    assert "failed, will retry" in said[1]
-    assert "1 new, 0 changed, 0 gone, 1 unchanged" in said[2]
-    assert "0 new, 0 changed, 1 gone, 1 unchanged" in said[3]
-    assert work.as_dict() == {"runs": 4, "published": 3, "failed": 1}
-    assert site.hits == [], "only the folder had changed"
 
 
 def test_a_folder_that_is_taken_away_and_put_back(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:

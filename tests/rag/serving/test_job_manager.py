@@ -2,15 +2,14 @@
 
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from indexer.generation.layout import JOBS, current_id
+from indexer.generation.layout import current_id
 from indexer.publish.collections import writer_lock
 from indexer.read.allowed_places import is_below, places
 from rag.errors import JobConflict, JobRefused
-from rag.serving.job_manager import KEPT, JobManager
+from rag.serving.job_manager import JobManager
 from rag.settings import load
 
 RUNNER = (sys.executable, "-m", "tests.rag.serving.job_dummy")
@@ -138,16 +137,3 @@ def test_a_process_that_dies(site, jobs):
     assert "process died" in job["error"]
     (site.source / "crash").unlink()
     assert ended(jobs, jobs.start(sources=[str(site.source)]))["state"] == "done"
-
-
-def test_old_jobs_are_forgotten(site, jobs):
-    folder = site.index / JOBS
-    for number in range(KEPT + 5):
-        old = folder / f"20200101T000000-{number:06x}"
-        old.mkdir(parents=True)
-        (old / "job.json").write_text("{}")
-        (old / "end.json").write_text(f'{{"id": "{old.name}", "state": "done"}}')
-    newest = ended(jobs, jobs.start(sources=[str(site.source)]))
-    assert len(jobs.all()) == KEPT
-    assert jobs.all()[0]["id"] == newest["id"]
-    assert not Path(folder / "20200101T000000-000000").exists()

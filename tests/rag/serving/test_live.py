@@ -93,17 +93,6 @@ def test_a_broken_generation_leaves_the_good_one_serving(site, live):
     assert live.status()["reason"] == ""
 
 
-def test_rolling_back_from_a_broken_generation(site, live):
-    good = site.build()
-    live.start()
-    wait_for(lambda: live.ready)
-    site.publish_broken()
-    wait_for(lambda: "vectors.faiss" in live.status()["reason"])
-    assert roll_back(site.index) == good
-    wait_for(lambda: live.status()["reason"] == "")
-    assert live.status()["generation"] == good
-
-
 @pytest.mark.parametrize("broken", ["vectors.faiss", "CURRENT"])
 def test_a_server_that_starts_on_a_broken_generation_serves_the_one_before(site, live, broken):
     good, bad = site.build(), site.build()
@@ -188,35 +177,6 @@ def test_collections_come_and_go(site, live):
     with pytest.raises(CollectionMissing):
         live.search(SearchRequest("vacuum", collection="manuals"))
     assert live.search(SearchRequest("vacuum")).hits
-
-
-def test_a_collection_that_cannot_be_served_leaves_the_others_alone(site, live):
-    site.build()
-    site.build(DummyEmbedder(name="other"), collection="foreign")
-    broken = site.build(collection="broken")
-    (site.index / "collections" / "broken" / "generations" / broken / "vectors.faiss").write_bytes(b"nonsense")
-    (site.index / "collections" / "lost").mkdir()
-    (site.index / "collections" / "lost" / "CURRENT").write_text("nonsense")
-    good = site.build(collection="good")
-    live.start()
-    wait_for(lambda: collection(live, "good") and collection(live, "good")["ready"])
-    wait_for(lambda: "does not name" in collection(live, "lost")["reason"])
-    assert "another embedder" in collection(live, "foreign")["reason"]
-    assert "vectors.faiss" in collection(live, "broken")["reason"]
-    assert live.search(SearchRequest("vacuum", collection="good")).generation == good
-    with pytest.raises(NotReady, match="another embedder"):
-        live.search(SearchRequest("vacuum", collection="foreign"))
-    assert live.status()["reason"] == ""
-
-
-def test_an_index_without_a_default_collection(site, live):
-    generation = site.build(collection="manuals")
-    live.start()
-    wait_for(lambda: live.ready)
-    assert live.search(SearchRequest("vacuum", collection="manuals")).generation == generation
-    assert "generation" not in live.status()
-    with pytest.raises(CollectionMissing, match="there are: manuals"):
-        live.search(SearchRequest("vacuum"))
 
 
 def test_a_cross_encoder_serves_searches_and_whoever_asks(site):

@@ -26,26 +26,6 @@ def test_a_hit_leads_to_its_document_in_every_generation(site, live):
             live.document(unknown)
 
 
-def test_documents_are_of_one_generation(site, live):
-    first = site.build()
-    live.start()
-    wait_for(lambda: live.ready)
-    documents = live.documents()
-    (site.source / "new.md").write_text("# New\n\nfresh page\n")
-    newest = site.build()
-    wait_for(lambda: live.status()["generation"] == newest)
-    assert {document["generation"] for document in documents} == {first}
-    assert len(list(live.documents())) == 4
-
-
-def test_whether_nothing_was_ever_built(site, live):
-    live.start()
-    wait_for(lambda: live.status()["missing"])
-    site.build()
-    wait_for(lambda: live.ready)
-    assert live.status()["missing"] is False
-
-
 def test_originals_are_those_of_documents_and_of_what_holds_them(site, live):
     with zipfile.ZipFile(site.source / "old notes.zip", "w") as archive:
         archive.writestr("deep/zebra.md", "# Zebras\n\nStripes of the zebra, in an archive.\n")
