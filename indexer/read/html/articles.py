@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice, takewhile
 from operator import is_not
+from typing import NamedTuple
 
 from indexer.read.html.html_tree import Element, HtmlTree
 from indexer.read.html.noise import is_noise
@@ -61,8 +62,7 @@ _ARTICLE = re.compile(r'"@type"[\s:\[]*"\w*(?:Article|BlogPosting|Review)"')
 _SIGNED = frozenset("aside div footer form header p section span time ul".split())  # elements that may be a sign
 
 
-@dataclass(slots=True)
-class Publication:
+class Publication(NamedTuple):
     """What a page says to others about itself."""
 
     is_published: bool = False  # shown by other sites, or followed by readers
@@ -71,7 +71,7 @@ class Publication:
 
 def publication(tree: HtmlTree) -> Publication:
     """Look for what a page says about itself to sites that show it, to search engines, and to readers of feeds."""
-    found = Publication()
+    is_published = is_article = False
     signs = 0
     for element in tree.elements:
         attributes = element.attributes
@@ -81,23 +81,22 @@ def publication(tree: HtmlTree) -> Publication:
         if name == "meta":
             key = attributes.get("property", "") or attributes.get("name", "")
             if key.startswith(("og:", "article:", "fb:", "twitter:")):
-                found.is_published = True
-                found.is_article |= key.startswith("article:") or attributes.get("content") == "article"
+                is_published = True
+                is_article |= key.startswith("article:") or attributes.get("content") == "article"
         elif name == "link":
-            found.is_published |= attributes.get("type", "") in ("application/rss+xml", "application/atom+xml")
+            is_published |= attributes.get("type", "") in ("application/rss+xml", "application/atom+xml")
         elif name == "script":
             signs += attributes.get("src", "").startswith(("http:", "https:", "//"))
             if attributes.get("type", "") == "application/ld+json":
-                found.is_published = True
-                found.is_article |= _ARTICLE.search(element.text()) is not None
+                is_published = True
+                is_article |= _ARTICLE.search(element.text()) is not None
         elif "itemtype" in attributes or "itemprop" in attributes:
-            found.is_published = True
+            is_published = True
         elif name in _SIGNED:
             kind, is_dated = kind_of(element), _is_named(attributes.get("class", ""), _DATED)
             signs += kind in ("comments", "strong")
-            found.is_article |= kind == "comments" or is_dated
-    found.is_published |= signs >= 2
-    return found
+            is_article |= kind == "comments" or is_dated
+    return Publication(is_published or signs >= 2, is_article)
 
 
 def kind_of(element: Element) -> str:
@@ -289,9 +288,9 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
     for around in islice(part.parents, _NEAR):
         if inner is start or id(around) not in sizes:
             break
-        before = takewhile(partial(is_not, inner), around.children)
-        blocks = [node for node in before if isinstance(node, Element) and id(node) in sizes]
-        leads = [lead for node in blocks for lead in (node, *node.elements()) if _is_lead(lead, sizes)]
+        blocks = [node for node in takewhile(partial(is_not, inner), around.children) if isinstance(node, Element)]
+        nodes = (node for block in blocks if id(block) in sizes for node in (block, *block.elements()))
+        leads = [node for node in nodes if _is_lead(node, sizes)]
         if sum(sizes[id(lead)].own for lead in leads) > 0.3 * sizes[id(part)].prose:
             break
         found[:0] = leads
@@ -339,19 +338,26 @@ def _is_edge(element: Element, sizes: Sizes) -> bool:
     size = sizes[id(element)]
     if element.name in _HEADINGS or size.prose:
         return False
-    if size.own == size.text and element.name in ("div", "section"):
+    if (size.own == size.text and element.name in ("div", "section")) or size.own_linked >= _LINKED * size.own:
         return True
-    if size.own_linked >= _LINKED * size.own or kind_of(element):
-        return True
-    return any(node.name == "time" for node in islice(element.elements(), _NEAR))
+    return bool(kind_of(element)) or any(node.name == "time" for node in islice(element.elements(), _NEAR))
 
 
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
     """Remove boxes whose names say that they are furniture, but none that hold most of the page, alone or together."""
     is_prose = sizes[id(start)].prose >= _ENOUGH
-    total = _weight(sizes[id(start)], is_prose)
+
+    def weight(element: Element) -> int:
+        size = sizes[id(element)]
+        return size.prose if is_prose else size.bare
+
+    def stays(removed: int, kind: str) -> bool:
+        """Return whether most of a page stays without so much of it; of one with long comments, enough."""
+        return total - removed >= _MOST * total or (kind == "comments" and total - removed >= _ENOUGH)
+
+    total = weight(start)
     boxes: list[tuple[Element, Element, str]] = []
-    weights = Counter[str]()
+    weights = Counter[str]()  # by class, or id
     todo = [start]
     while todo:
         element = todo.pop()
@@ -360,32 +366,19 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
                 continue
             size = sizes[id(node)]
             kind = "" if size.is_titled else kind_of(node)
-            if (
-                kind
-                and _is_furniture(kind, size, is_article=is_article)
-                and _stays(total, _weight(size, is_prose), kind)
-            ):
+            if kind and _is_furniture(kind, size, is_article=is_article) and stays(weight(node), kind):
                 boxes.append((element, node, kind))
-                weights[_names(node)] += _weight(size, is_prose)
+                weights[node.get("class") or node.get("id")] += weight(node)
             else:
                 todo.append(node)
     gone: dict[int, Element] = {}  # by the id of a box, what it is in
     left = total
     for parent, box, kind in boxes:
-        weight = _weight(sizes[id(box)], is_prose)
-        if _stays(total, weights[_names(box)], kind) and _stays(total, total - left + weight, kind):
+        if stays(weights[box.get("class") or box.get("id")], kind) and stays(total - left + weight(box), kind):
             gone[id(box)] = parent
-            left -= weight if kind != "comments" else 0
+            left -= weight(box) if kind != "comments" else 0
     for parent in {id(parent): parent for parent in gone.values()}.values():
         parent.children = [node for node in parent.children if id(node) not in gone]
-
-
-def _names(element: Element) -> str:
-    return element.get("class") or element.get("id")
-
-
-def _stays(total: int, weight: int, kind: str) -> bool:
-    return total - weight >= _MOST * total or (kind == "comments" and total - weight >= _ENOUGH)
 
 
 def _is_furniture(kind: str, size: Size, *, is_article: bool) -> bool:
@@ -396,24 +389,17 @@ def _is_furniture(kind: str, size: Size, *, is_article: bool) -> bool:
     return is_short and (kind == "poster" or (is_article and not (size.is_headed and not size.linked)))
 
 
-def _weight(size: Size, is_prose: bool) -> int:
-    return size.prose if is_prose else size.bare
-
-
 def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:
     """Return the element that holds nearly all of a part; outside of articles, only links may stand around it."""
     whole = sizes[id(part)]
     for node in part.children:
-        if isinstance(node, Element) and node.name in _BLOCKS and id(node) in sizes and node.name not in _OPAQUE:
-            inner = sizes[id(node)]
-            if inner.prose and inner.prose >= 0.85 * whole.prose:
-                around = whole.text - inner.text
-                is_way = (
-                    inner.prose == whole.prose
-                    and inner.is_titled == whole.is_titled
-                    and whole.linked - inner.linked >= 0.4 * around
-                )
-                return node if is_way or (is_article and inner.bare >= _MOST * whole.bare) else None
+        if isinstance(node, str) or node.name not in _BLOCKS or id(node) not in sizes or node.name in _OPAQUE:
+            continue
+        inner = sizes[id(node)]
+        if inner.prose and inner.prose >= 0.85 * whole.prose:
+            is_all = inner.prose == whole.prose and inner.is_titled == whole.is_titled
+            is_way = is_all and whole.linked - inner.linked >= 0.4 * (whole.text - inner.text)
+            return node if is_way or (is_article and inner.bare >= _MOST * whole.bare) else None
     return None
 
 
