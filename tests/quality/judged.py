@@ -1,10 +1,8 @@
 """Collections with questions whose right answers are known: what is searched, what is asked, what counts as found.
 
 Questions of manuals were written from the manuals, before any search was run over them, and name the pages and anchors
-that answer them. Others are made by rule, from texts that say themselves what belongs together: a FAQ's question and
-its answer, the beginning of an abstract and the rest of it. No text of another project is kept here: manuals come from
-Debian's packages, abstracts from a folder in BEIR's layout. Half of each collection's questions are held out: they are
-only measured, and nothing is chosen by them.
+that answer them. No text of another project is kept here: manuals come from Debian's packages. Half of each
+collection's questions are held out: they are only measured, and nothing is chosen by them.
 """
 
 import hashlib
@@ -23,8 +21,6 @@ from tests.quality.packages import NotFetched, fetch
 HALVES = ("development", "held-out")
 POSTGRESQL = Path("/usr/share/doc/postgresql-doc-15/html")
 PYTHON = Path("/usr/share/doc/python3.11/html")
-LEAD = 3  # sentences of an abstract that are the query; the rest, at least as many, answers it
-ASKED, SEARCHED = 300, 2_000  # abstracts
 _HERE = Path(__file__).parent
 _HANDBOOK = {
     "debian": "debian-handbook",
@@ -36,14 +32,7 @@ _REFERENCE = {
     "fr": "01424cba9bfa2e13166da22d3d692d33a22ec7d8ef935ec81fd8802746087f65",
     "es": "a59b68c96f83d3cf29a476c847aee38364764603ea62eee592791e0a843a269e",
 }
-_FAQ = {
-    "": "427426e0cfa6888622fc1d72631071cb4b5a1f86ccde722e7820bcef284de5d0",
-    "-de": "e9a8d8234f4b182660d521f80f50cea87f797b4541005a3d64fab7777766f6de",
-    "-fr": "e83cbcc28106fc35f6665a6b0c54c2bd66db481de409764ce35b715baca510df",
-}
 _SECTION = re.compile(r"^(section|chapter|article|book|part|preface|appendix|sect\d|refsect\d)$")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
-_NUMBER = re.compile(r"^(Chapter|Kapitel|Chapitre)?\s*[\d.]+\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +71,11 @@ class Collection:
     index: str = ""  # the collection whose index is asked, if it is another one's, of the same files
 
 
-def collections(work: Path, scifact: Path | None, names: Iterable[str]) -> Iterator[Collection]:
-    """Prepare the collections named, or all; says which are not to be had here and why.
-
-    Args:
-        work: folder for packages and for the files of collections that are made by rule.
-        scifact: folder of the dataset in BEIR's layout, for `abstracts`.
-        names: of NAMES; none for all.
-    """
+def collections(work: Path, names: Iterable[str]) -> Iterator[Collection]:
+    """Prepare the collections named, or all; says which cannot be had here and why. `work` is for packages."""
     for name in names or NAMES:
         try:
-            yield _MADE[name](name, work, scifact)
+            yield _MADE[name](name, work)
         except NotFetched as missing:
             print(f"{name}: left out, {missing}")
 
@@ -184,12 +167,12 @@ def _installed(folder: Path) -> Path:
     return folder
 
 
-def _postgresql(name: str, work: Path, scifact: Path | None) -> Collection:
+def _postgresql(name: str, work: Path) -> Collection:
     files = sorted(_installed(POSTGRESQL).glob("*.html"))
     return _written(name, {"": POSTGRESQL}, files, seen=True)
 
 
-def _python(name: str, work: Path, scifact: Path | None) -> Collection:
+def _python(name: str, work: Path) -> Collection:
     """Tutorial, HOWTOs, FAQ, usage, and a third of the library's pages, chosen by their names before any question."""
     folders = [_installed(PYTHON) / folder for folder in ("tutorial", "howto", "faq", "using")]
     pages = [page for folder in folders for page in sorted(folder.glob("*.html"))]
@@ -198,7 +181,7 @@ def _python(name: str, work: Path, scifact: Path | None) -> Collection:
     return replace(_written(name, {"": PYTHON}, pages), index="python")
 
 
-def _translated(name: str, work: Path, scifact: Path | None) -> Collection:
+def _translated(name: str, work: Path) -> Collection:
     """Debian's handbook and reference in a language."""
     language, place = {"german": ("de", "de-DE"), "french": ("fr", "fr-FR"), "spanish": ("es", "es-ES")}[name]
     reference = {"debian": f"debian-reference-{language}", "version": "2.100", "sha256": _REFERENCE[language]}
@@ -209,66 +192,12 @@ def _translated(name: str, work: Path, scifact: Path | None) -> Collection:
     return _written(name, folders, [page for folder in folders.values() for page in sorted(folder.glob("*.html"))])
 
 
-def _faq(name: str, work: Path, scifact: Path | None) -> Collection:
-    """Questions of Debian's FAQ, in English with those of Python's; the answers alone are searched, a file each."""
-    suffix = {"faq": "", "faq-german": "-de", "faq-french": "-fr"}[name]
-    package = {"debian": f"debian-faq{suffix}", "version": "11.1", "sha256": _FAQ[suffix]}
-    folder = fetch(package, work) / "usr/share/doc/debian/FAQ" / suffix.strip("-")
-    pages = sorted(folder.glob(f"*.{suffix.strip('-') or 'en'}.html"))
-    if not suffix:
-        pages += sorted((_installed(PYTHON) / "faq").glob("*.html"))
-    return _made(name, work, [pair for page in pages for pair in _questions_of(page)])
-
-
-def _questions_of(page: Path) -> Iterator[tuple[str, str]]:
-    """Questions and answers of a page: sections whose headings end in a question mark, without sections in them."""
-    for section in parsed(page.read_bytes()).find_all(_is_section):
-        heading = _heading(section)
-        if heading is None or section.find(_is_section):
-            continue
-        question = _NUMBER.sub("", " ".join(heading.get_text(" ").split()).removesuffix("¶").strip())
-        if question.endswith("?"):
-            yield question, _without_heading(section)
-
-
-def _abstracts(name: str, work: Path, scifact: Path | None) -> Collection:
-    """The first sentences of an abstract, and the rest of it, which answers; titles and judgements are not used."""
-    if scifact is None:
-        raise NotFetched("--scifact names no folder")
-    rows = map(json.loads, (scifact / "corpus.jsonl").read_text(encoding="utf-8").splitlines())
-    drawn = sorted(rows, key=lambda row: hashlib.sha256(row["_id"].encode()).digest())
-    abstracts = [_SENTENCE.split(row["text"].strip()) for row in drawn]
-    long = [sentences for sentences in abstracts if len(sentences) >= 2 * LEAD][:SEARCHED]
-    pairs = [(" ".join(sentences[:LEAD]), " ".join(sentences[LEAD:])) for sentences in long]
-    return _made(name, work, pairs[:ASKED] + [("", text) for _, text in pairs[ASKED:]])
-
-
-def _made(name: str, work: Path, pairs: Sequence[tuple[str, str]]) -> Collection:
-    """A collection of question and text, a file each; without a question, a text is only searched."""
-    folder = work / "texts" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{number:05}.txt" for number in range(len(pairs))]
-    asked: dict[str, list[Answer]] = {}  # a question may stand in two FAQs
-    for file, (question, text) in zip(files, pairs, strict=True):
-        if not file.is_file() or file.read_text(encoding="utf-8") != text:
-            file.write_text(text, encoding="utf-8")
-        if question:
-            asked.setdefault(question, []).append(Answer(file.as_uri()))
-    halves = halved(list(asked))
-    questions = [Question(question, tuple(answers), halves[question]) for question, answers in asked.items()]
-    return Collection(name, tuple(files), tuple(questions), 1)
-
-
-_MADE: Mapping[str, Callable[[str, Path, Path | None], Collection]] = {
+_MADE: Mapping[str, Callable[[str, Path], Collection]] = {
     "postgresql": _postgresql,
     "python": _python,
     "python-long": _python,
     "german": _translated,
     "french": _translated,
     "spanish": _translated,
-    "faq": _faq,
-    "faq-german": _faq,
-    "faq-french": _faq,
-    "abstracts": _abstracts,
 }
 NAMES = tuple(_MADE)

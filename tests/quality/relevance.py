@@ -1,6 +1,6 @@
 """How well searches answer questions whose answers are known, in every mode, beside another checkout.
 
-    python -m tests.quality.relevance --work FOLDER [--scifact FOLDER] [--against CHECKOUT] [COLLECTION ...]
+    python -m tests.quality.relevance --work FOLDER [--against CHECKOUT] [COLLECTION ...]
 
 Every collection of `tests/quality/judged.py` that can be had here is indexed once, by each checkout with its own code,
 below the folder of --work: to index anew, remove `here` or `against` in it. Each checkout's server is then asked every
@@ -33,7 +33,6 @@ def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("names", nargs="*", metavar="COLLECTION", help=f"of {', '.join(NAMES)} (default: all)")
     asked.add_argument("--work", type=Path, required=True, help="folder for packages and indexes, kept")
-    asked.add_argument("--scifact", type=Path, help="folder of SciFact in BEIR's layout")
     asked.add_argument("--against", type=Path, help="folder of another checkout")
     asked.add_argument("--options", type=json.loads, default={}, help="of a request, as a JSON object")
     given = asked.parse_args()
@@ -41,7 +40,7 @@ def main() -> int:
         asked.error(f"no collection is called {', '.join(sorted(unknown))}")
     work = given.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    chosen = list(collections(work, given.scifact, given.names))
+    chosen = list(collections(work, given.names))
     trees = [(given.against.resolve(), work / "against")] if given.against else []
     with ExitStack() as stack:
         ports = [stack.enter_context(server(tree, folder, chosen)) for tree, folder in [*trees, (HERE, work / "here")]]
