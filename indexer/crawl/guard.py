@@ -1,7 +1,7 @@
 """The one way out to the network: HTTP connections only to addresses that have been checked.
 
-A name is resolved once, every address it has is judged, and the connection goes to a judged address, so there
-is no second look-up that could answer differently. Redirects are not followed here: each hop is a new request.
+A name is resolved once, all its addresses are checked, and the connection goes to a checked address, so there is no
+second look-up that could answer differently. Redirects are not followed here: each hop is a new request.
 """
 
 import ipaddress
@@ -37,7 +37,7 @@ _SOCKET_OPTION = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tup
 
 
 def refusal(address: IPv4Address | IPv6Address) -> str | None:
-    """Say why an address is not a plain public one, or None if it is."""
+    """Return why an address is not a plain public one, or None if it is."""
     if address.is_unspecified:
         return "unspecified"
     if address.is_loopback:
@@ -57,7 +57,7 @@ def refusal(address: IPv4Address | IPv6Address) -> str | None:
 
 
 def resolve(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> list[str]:
-    """Addresses of a host, all of them judged.
+    """Return the addresses of a host, all of them checked.
 
     Raises:
         NotWanted: one of them is neither public nor in a network that is allowed; True allows all, a tuple those named.
@@ -120,11 +120,11 @@ class GuardedBackend(httpcore.NetworkBackend):
         self._aborted = False
 
     def set_deadline(self, at: float) -> None:
-        """End of this thread's next requests, in seconds of `time.monotonic`."""
+        """Set the end of this thread's next requests, in seconds of `time.monotonic`."""
         self._deadline.at = at
 
     def remaining(self, timeout: float | None) -> float:
-        """Seconds this thread may still wait, at most `timeout`; raises httpcore.ReadTimeout if none are left."""
+        """Return the seconds left to this thread, at most `timeout`. Raises httpcore.ReadTimeout if none are left."""
         left = self._deadline.at - time.monotonic()
         if left <= 0:
             raise httpcore.ReadTimeout("the page took too long")

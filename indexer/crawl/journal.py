@@ -1,6 +1,6 @@
-"""The journal of a crawl: if it is interrupted, the next build need not fetch again what is in it.
+"""The journal of a crawl: answers that the next build need not fetch again if this one is interrupted.
 
-One SQLite file beside the drafts, made with the first page and removed when the build that wants it ends well.
+One SQLite file next to the drafts, made with the first page and removed when the build succeeds.
 """
 
 import hashlib
@@ -35,20 +35,20 @@ _SELECT = "SELECT url, body, content_type, charset, headers, fetched_at FROM ans
 
 
 def base_of(live: Manifest | None, credentials: Sequence[Credential]) -> str:
-    """Return what pages of a journal hold for: until a build has ended, or sites are asked in another way."""
-    told = f"/{hashlib.sha256(repr(sorted(map(repr, credentials))).encode()).hexdigest()}" if credentials else ""
-    return f"{live.id if live else ''}{told}"
+    """Return the base of a journal: its answers hold until a build ends, or credentials change."""
+    digest = f"/{hashlib.sha256(repr(sorted(map(repr, credentials))).encode()).hexdigest()}" if credentials else ""
+    return f"{live.id if live else ''}{digest}"
 
 
 class Journal:
-    """Answers of sites by the address that was asked; safe to share between fetcher threads."""
+    """Answers of sites by requested address. Safe to share between fetcher threads."""
 
     def __init__(self, path: Path, base: str) -> None:
-        """Open what an interrupted crawl left.
+        """Open the journal of an interrupted crawl.
 
         Args:
-            path: of the file; nothing is made before the first answer is stored.
-            base: what was live, see `base_of`. What was fetched over another base is of no use.
+            path: of the file; it is made with the first answer.
+            base: see `base_of`; answers over another base are dropped.
         """
         self._path = path
         self._base = base
@@ -57,13 +57,13 @@ class Journal:
         if path.exists():
             try:
                 found = self._connect().execute("SELECT base FROM crawl").fetchall()
-            except sqlite3.Error:  # cut off in a power failure: it is only a saving
+            except sqlite3.Error:  # cut off by a power failure: only time is lost
                 found = []
             if found != [(base,)]:
                 self.drop()
 
     def get(self, url: str) -> Answer | None:
-        """Return what the address gave, if that is not too long ago. Raises sqlite3.Error."""
+        """Return the answer of an address, unless it is too old. Raises sqlite3.Error."""
         with self._lock:
             if self._database is None:
                 return None
@@ -75,7 +75,7 @@ class Journal:
         return Answer(final, body, content_type, charset, httpx.Headers(raw), fetched_at, is_fresh=False)
 
     def put(self, url: str, answer: Answer) -> None:
-        """Store what the address gave; it is there for the next build from now on. Raises sqlite3.Error."""
+        """Store the answer of an address, for the next build too. Raises sqlite3.Error."""
         # byte for byte: servers send headers in any encoding or none
         headers = json.dumps([(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers.raw])
         row = (answer.url, answer.body, answer.content_type, answer.charset, headers, answer.fetched_at)
@@ -84,13 +84,13 @@ class Journal:
             database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (url, time.time(), *row))
 
     def forget(self, url: str) -> None:
-        """Forget what the address gave. Raises sqlite3.Error."""
+        """Remove the answer of an address. Raises sqlite3.Error."""
         with self._lock:
             if self._database is not None:
                 self._database.execute("DELETE FROM answers WHERE requested = ?", (url,))
 
     def drop(self) -> None:
-        """Forget everything."""
+        """Remove the journal."""
         self.close()
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
@@ -105,7 +105,7 @@ class Journal:
     def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._database = database
-        # Safe when the process is killed, which is what it is for; a page need not wait for the disk.
+        # safe when the process is killed, which is its purpose; a page need not wait for the disk
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")
         database.executescript(_SCHEMA)

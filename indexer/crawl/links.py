@@ -1,4 +1,4 @@
-"""Links that a crawler takes from a page, and whether it may use them."""
+"""The links of a page, and whether it may be indexed and its links followed."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -28,11 +28,11 @@ class Links:
 
     urls: tuple[str, ...]  # normalised, on the page's own site
     noindex: bool = False
-    canonical: str | None = None  # where the page says it belongs, on its own site; None if here
+    canonical: str | None = None  # canonical address on the same site; None if it is the page's own
     asks_password: bool = False  # whether it has a field for one
-    refresh: str | None = None  # where it sends its readers before they have read it, normalised; None if nowhere else
-    leads_on: str = ""  # what it is if it is there to be followed, and not to be indexed
-    leads_nowhere: str = ""  # why it has no links, if it has none
+    refresh: str | None = None  # normalised address that it sends readers to before they have read it
+    leads_on: str = ""  # kind of a page whose links are followed and which is not indexed, such as a frameset
+    leads_nowhere: str = ""  # why it has no links
     is_drawn: bool = False  # whether scripts draw it
     reading: PageReading | None = None  # its text, if that is wanted
 
@@ -41,7 +41,7 @@ def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -
     """Find the links of a page to its own site (same scheme, host and port), and its robots directives.
 
     Args:
-        page: what was fetched.
+        page: as it was fetched.
         lend: gives the process that reads it.
         wanted: the parts that are read together with the links.
 
@@ -61,7 +61,7 @@ def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -
 
 
 def _links(page: Page, answer: Mapping[str, Any]) -> Links:
-    """Links of what a reader found; it has read what a stranger wrote, and nothing that it says is trusted."""
+    """Return the links in the answer of a reader, which is not trusted: it has parsed a stranger's page."""
     directives = {str(word) for word in answer["directives"]}
     noindex = bool(directives & {"noindex", "none"})
     nofollow = bool(directives & {"nofollow", "none"})
@@ -100,7 +100,7 @@ def _why_nowhere(answer: Mapping[str, Any], found: int, *, nofollow: bool) -> st
 
 
 def _is_markdown(page: Page) -> bool:
-    """Whether a page is Markdown, by its media type or, for servers that call it plain text, by its name."""
+    """Return whether a page is Markdown, by its media type or, for servers that call it plain text, by its name."""
     if page.content_type in ("text/markdown", "text/mdx"):
         return True
     return page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))

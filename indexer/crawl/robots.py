@@ -1,7 +1,7 @@
 """robots.txt of one site (RFC 9309): 4xx means no rules, 5xx and silence mean hands off.
 
-Which lines are for this crawler is decided here, by product tokens; Protego reads only those, so that many groups with
-many rules take no more memory than the file.
+The lines for this crawler are selected here, by product tokens; Protego reads only those, so that many groups with many
+rules take no more memory than the file.
 """
 
 import re
@@ -15,8 +15,8 @@ from indexer.crawl.fetch import Fetcher, Request
 from indexer.errors import FetchError, NotWanted
 from indexer.urls import origin
 
-_MOST = 500 * 1024  # bytes read; RFC 9309, 2.5
-_LONGEST_DELAY = 60.0  # seconds
+_MAX_BYTES = 500 * 1024  # bytes read; RFC 9309, 2.5
+_MAX_DELAY = 60.0  # seconds
 _AGENT = re.compile(r"user[ -]?agent(?:\s*:|\s)(.*)", re.IGNORECASE)
 _RULE = re.compile(  # which ends a list of agents; with the misspellings that Protego knows
     r"(?:diss?all?ow|diasllow|disallaw|allow|crawl[ -]delay|request[ -]rate|visit[ -]time)(?=[\s:])", re.IGNORECASE
@@ -32,9 +32,9 @@ class Robots:
 
     @property
     def delay(self) -> float:
-        """Seconds the site asks to leave between requests."""
-        asked = self._rules.crawl_delay("*") or 0.0
-        return min(max(asked, 0.0), _LONGEST_DELAY)
+        """Return the seconds between requests that the site asks for."""
+        delay = self._rules.crawl_delay("*") or 0.0
+        return min(max(delay, 0.0), _MAX_DELAY)
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Robots:
         return tuple(dict.fromkeys(self._rules.sitemaps))
 
     def allows(self, url: str) -> bool:
-        """Whether the address may be fetched."""
+        """Return whether the address may be fetched."""
         return self._rules.can_fetch(url, "*")
 
 
@@ -53,7 +53,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
         FetchError: the site cannot be reached, fails on robots.txt, or has it elsewhere, so nothing may be fetched.
     """
     try:
-        request = Request(scope=partial(_stays, site), types=None, cut_at=_MOST, may_be_missing=True)
+        request = Request(scope=partial(_check_redirect, site), types=None, cut_at=_MAX_BYTES, may_be_missing=True)
         answer = fetcher.get(f"{site}/robots.txt", request)
     except FetchError as error:
         if is_missing(error):
@@ -62,15 +62,15 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error
         raise
     text = answer.body.decode("utf-8-sig", "replace")
-    if len(answer.body) == _MOST:  # the beginning of a rule forbids more than the rule
+    if len(answer.body) == _MAX_BYTES:  # the beginning of a rule forbids more than the rule
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     return Robots(text, user_agent)
 
 
 def _for_everybody(text: str, user_agent: str) -> str:
-    """Return the sitemaps of a robots.txt, and a group for everybody with the rules that are for one user agent.
+    """Return the sitemaps of a robots.txt, and a group for everybody with the rules for one user agent.
 
-    Those are the rules of all groups that name it or, if none does, of all groups for `*`. Empty and unknown lines do
+    The rules are those of all groups that name it or, if none does, of all groups for `*`. Empty and unknown lines do
     not end a group.
     """
     name = product_token(user_agent)
@@ -96,7 +96,8 @@ def _for_everybody(text: str, user_agent: str) -> str:
     return "\n".join([*sitemaps, "User-agent: *", *(ours if is_named else others)])
 
 
-def _stays(site: str, url: str) -> None:
+def _check_redirect(site: str, url: str) -> None:
+    """Raise NotWanted for a redirect to another site than the same one over https."""
     here, there = urlsplit(site), urlsplit(url)
     if origin(url) != site and not (there.scheme == "https" and there.netloc == here.netloc):
         raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")

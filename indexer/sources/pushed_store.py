@@ -105,7 +105,7 @@ class PushedStore:
 
     @property
     def is_there(self) -> bool:
-        """Whether anything was ever sent."""
+        """Return whether anything was ever sent."""
         return self._path.exists()
 
     def put(self, page: Page) -> Change:
@@ -286,7 +286,7 @@ class PushedReader:
 
     @property
     def count(self) -> int:
-        """Number of documents."""
+        """Return the number of documents."""
         return int(self._database.execute("SELECT documents FROM totals").fetchone()[0])
 
     def last(self) -> int:

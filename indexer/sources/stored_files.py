@@ -26,11 +26,11 @@ class StoredFile(Protocol):
 
     @property
     def path(self) -> bytes:
-        """Steps with / between them."""
+        """Return the steps, with / between them."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the bytes of its content."""
 
 
 T = TypeVar("T", bound=StoredFile)

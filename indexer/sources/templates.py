@@ -207,7 +207,7 @@ class _Sample:
 
 
 def is_html(item: Item) -> TypeGuard[Page]:
-    """Whether an item is an HTML page to be read, which may have a template."""
+    """Return whether an item is an HTML page to be read, which may have a template."""
     if not isinstance(item, Page) or item.noindex:
         return False
     return reader_of(effective_type(item.content_type, urlsplit(item.url).path)) == HTML

@@ -1,4 +1,4 @@
-"""Folders and files under observation: which of them has changed, told when it has been quiet for a moment."""
+"""Folders and files under observation: which have changed, reported when it has been quiet for a moment."""
 
 import queue
 import threading
@@ -10,9 +10,9 @@ from watchfiles import Change, watch
 from indexer.errors import SourceError
 from indexer.read.access_list import FILE
 
-_QUIET = 300  # ms without a change after which a run of changes is told
-_LONGEST = 5_000  # ms after which it is told in any case
-_BEGINS = 10.0  # seconds that it may take to begin; a large tree takes one
+_QUIET = 300  # milliseconds without a change after which changes are reported
+_MAX_WAIT = 5_000  # milliseconds after which they are reported in any case
+_START = 10.0  # seconds to begin; a large tree takes one
 
 
 class Watcher:
@@ -25,13 +25,13 @@ class Watcher:
     def __init__(self, sources: Iterable[str], ignored: Path) -> None:
         """Begin to observe folders and files."""
         self._ignored = ignored.expanduser().absolute()
-        self._told: queue.Queue[str | SourceError] = queue.Queue()
+        self._events: queue.Queue[str | SourceError] = queue.Queue()
         self._threads: dict[str, tuple[threading.Thread, threading.Event]] = {}
         for source in sources:
             self.renew(source)
 
     def renew(self, source: str) -> None:
-        """Begin anew to observe a source, which may have been taken away and put back."""
+        """Observe a source again, which may have been removed and put back."""
         self._end(source)
         root = Path(source).expanduser().absolute()
         if not root.exists():
@@ -42,21 +42,21 @@ class Watcher:
         )
         self._threads[source] = (thread, stop)
         thread.start()
-        began.wait(_BEGINS)
+        began.wait(_START)
 
     def wait(self, seconds: float | None) -> set[str]:
-        """Sources that have changed; none after so many seconds. None waits until something changes.
+        """Return the sources that have changed; none after so many seconds. None waits until something changes.
 
         Raises SourceError if one cannot be observed any more.
         """
         changed: set[str] = set()
         try:
-            told = self._told.get(timeout=seconds)
+            event = self._events.get(timeout=seconds)
             while True:
-                if isinstance(told, SourceError):
-                    raise told
-                changed.add(told)
-                told = self._told.get_nowait()
+                if isinstance(event, SourceError):
+                    raise event
+                changed.add(event)
+                event = self._events.get_nowait()
         except queue.Empty:
             return changed
 
@@ -86,7 +86,7 @@ class Watcher:
             for changes in watch(
                 root if is_folder else root.parent,  # editors replace a file, which ends a watch on the file itself
                 watch_filter=concerns,
-                debounce=_LONGEST,
+                debounce=_MAX_WAIT,
                 step=_QUIET,
                 rust_timeout=_QUIET,
                 yield_on_timeout=True,  # the first of these says that it has begun
@@ -96,8 +96,9 @@ class Watcher:
             ):
                 began.set()
                 if changes:
-                    self._told.put(source)
+                    self._events.put(source)
         except (OSError, RuntimeError) as error:
-            self._told.put(SourceError(f"cannot watch {source}: {error}; have systemd or cron run index again instead"))
+            advice = "have systemd or cron run index again instead"
+            self._events.put(SourceError(f"cannot watch {source}: {error}; {advice}"))
         finally:
             began.set()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.credentials import Credential, InEnvironment, InFile, site_of
+from indexer.credentials import InEnvironment, InFile, site_of
 from indexer.errors import ConfigError, CredentialsError, SourceError
 from tests.indexer.pipeline.incremental import Work
 
@@ -58,12 +58,6 @@ def test_origins_that_secrets_may_be_sent_to(text: str) -> None:
 def test_origins_that_they_may_not(text: str) -> None:
     with pytest.raises(ConfigError):
         site_of(text)
-
-
-def test_a_credential_says_what_it_has_and_where() -> None:
-    given = Credential("https://a.test", bearer=InEnvironment("TOKEN"), headers={"X": InFile(Path("/x"))})
-    assert given.kinds() == ("bearer token", "headers")
-    assert [str(place) for place in given.places()] == ["variable TOKEN", "file /x"]
 
 
 @pytest.mark.parametrize("source", ["https://me:s3cret@a.test/", "HTTP://s3cret@a.test"])

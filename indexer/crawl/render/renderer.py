@@ -146,7 +146,7 @@ def _has_script(page: Page) -> bool:
 
 
 def _mode_of(live: Manifest, source: str) -> str:
-    """Which pages of a source were drawn in the build of a generation."""
+    """Return which pages of a source were drawn in the build of a generation."""
     crawl = live.settings.get("crawl", {})
     mode = crawl.get("own", {}).get(source, {}).get("render") or crawl.get("render") or _OFF
     return str(mode)

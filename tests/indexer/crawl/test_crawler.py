@@ -170,13 +170,6 @@ def test_markdown_sites_are_followed(site: Site, limits: CrawlLimits) -> None:
     assert "/pic.png" not in site.hits
 
 
-def test_start_below_the_root(site: Site, limits: CrawlLimits) -> None:
-    site.routes["/docs/"] = page(link("a", "/other"))
-    site.routes["/docs/a"] = page("a")
-    site.routes["/other"] = page("other")
-    assert run(site, limits, "/docs/")[0] == ["/docs/", "/docs/a", "/other"]
-
-
 @pytest.mark.parametrize(
     ("route", "reason"),
     [
@@ -193,25 +186,12 @@ def test_a_start_page_that_cannot_be_read(site: Site, limits: CrawlLimits, route
     assert str(caught.value).startswith(f"cannot read {site.url}/: ")
 
 
-def test_a_start_page_that_robots_forbids(site: Site, limits: CrawlLimits) -> None:
-    site.routes["/robots.txt"] = "User-agent: *\nDisallow: /\n"
-    with pytest.raises(SourceError, match=r"robots\.txt disallows it"):
-        run(site, limits)
-    assert site.hits == ["/robots.txt"]
-
-
 def test_a_site_whose_robots_fails_is_left_alone(site: Site, limits: CrawlLimits) -> None:
     site.pages(index="x")
     site.routes["/robots.txt"] = Reply(b"", 503)
     with pytest.raises(SourceError, match=r"robots\.txt answers HTTP 503"):
         run(site, limits)
     assert "/" not in site.hits
-
-
-@pytest.mark.parametrize("url", ["http://", "http://:80/", "http://a b/", "https://[/"])
-def test_addresses_that_make_no_sense(url: str, limits: CrawlLimits) -> None:
-    with pytest.raises(SourceError, match="not a valid http or https address"):
-        list(crawl(SourceContext(url, limits)))
 
 
 def test_stopping_early_ends_the_threads(site: Site, limits: CrawlLimits) -> None:
@@ -231,14 +211,6 @@ def test_stopping_early_ends_the_threads(site: Site, limits: CrawlLimits) -> Non
     assert asked.wait(5)
     items.close()  # type: ignore[attr-defined]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("fetch")]
-
-
-def test_known_due_pages_are_told(site: Site, limits: CrawlLimits) -> None:
-    site.pages(index=link("/a", "/b"), a=link("/c"), b="b", c="c")
-    told: list[int] = []
-    list(crawl(SourceContext(site.url, limits, report_due=told.append)))
-    assert told[0] == 3
-    assert told[-1] == 4
 
 
 def canonical(target: str, body: str) -> str:

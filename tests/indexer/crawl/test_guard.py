@@ -9,7 +9,7 @@ from indexer.crawl import guard
 from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.errors import NotWanted, SourceError
-from indexer.records import Failure, Page, Skip
+from indexer.records import Page, Skip
 from indexer.source_context import SourceContext
 from tests.indexer.server import Site, redirect
 
@@ -142,15 +142,6 @@ def test_proxy_variables_are_ignored(
     assert sentinel.hits == []
 
 
-def test_a_name_that_does_not_resolve_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*args: object, **kw: object) -> None:
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", nothing)
-    with pytest.raises(SourceError, match=r"^cannot read http://no\.test/: cannot resolve no\.test: Name or service"):
-        list(crawl(SourceContext("http://no.test/", PUBLIC)))
-
-
 def test_unix_sockets_are_never_opened(limits: CrawlLimits) -> None:
     with Fetcher(limits):
         backend = guard.GuardedBackend(allow_private=True)
@@ -170,9 +161,3 @@ def closing(body: str) -> Any:
         handler.close_connection = True
 
     return reply
-
-
-def test_failures_are_records_not_skips(site: Site, limits: CrawlLimits) -> None:
-    site.pages(index='<a href="/gone">x</a> start')
-    items = list(crawl(SourceContext(site.url, limits)))
-    assert items[1:] == [Failure(f"{site.url}/gone", "HTTP 404")]

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -89,16 +88,6 @@ def test_a_crawl_that_ends_leaves_none(chained: Site, work: Work) -> None:
     assert chained.hits.count("/p7") == 1
 
 
-def test_everything_anew_means_everything(chained: Site, work: Work, tmp_path: Path) -> None:
-    (work.index / BUILDING).mkdir(parents=True)
-    (work.index / "lock").touch()
-    left = Journal(work.index / BUILDING / JOURNAL, "")
-    left.put(f"{chained.url}/p3", answer(page("<p>an old story</p>").encode(), f"{chained.url}/p3"))
-    left.close()
-    work.build(f"{chained.url}/p0", full=True)
-    assert "/p3" in chained.hits
-
-
 def test_what_a_redirect_led_to_is_checked_again(site: Site, work: Work) -> None:
     site.routes["/"] = page("<p>Start of a site with <a href='/there'>a page</a> elsewhere.</p>")
     site.routes["/robots.txt"] = Reply(b"User-agent: *\nDisallow: /secret", headers={"Content-Type": "text/plain"})
@@ -151,22 +140,3 @@ def test_a_damaged_file_is_only_a_saving_lost(tmp_path: Path, content: bytes) ->
     assert journal.get("http://a.test/x") == answer()
     journal.drop()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_many_threads(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / JOURNAL, "")
-    failed: list[sqlite3.Error] = []
-
-    def store(number: int) -> None:
-        try:
-            journal.put(f"http://a.test/{number}", answer(str(number).encode()))
-        except sqlite3.Error as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=store, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    assert {journal.get(f"http://a.test/{number}").body for number in range(20)} == {str(n).encode() for n in range(20)}

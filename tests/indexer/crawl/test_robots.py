@@ -53,12 +53,6 @@ def test_server_errors_mean_hands_off(site: Site, status: int) -> None:
         rules(site)
 
 
-def test_redirected_rules_are_read(site: Site) -> None:
-    site.routes["/robots.txt"] = redirect("/rules")
-    site.routes["/rules"] = "User-agent: *\nDisallow: /\n"
-    assert not rules(site).allows(f"{site.url}/x")
-
-
 def test_only_the_first_500_kib_count(site: Site) -> None:
     padding = "# padding\n" * 60_000
     site.routes["/robots.txt"] = f"User-agent: *\nDisallow: /early\n{padding}Disallow: /late\n"
@@ -159,9 +153,3 @@ def test_more_than_five_redirects_mean_hands_off(site: Site) -> None:
     site.routes["/robots.txt"] = redirect("/0")
     with pytest.raises(FetchError, match="more than 5 redirects"):
         rules(site)
-
-
-def test_rubbish_is_no_rules() -> None:
-    robots = Robots("\ufffd\x00 <html> ::: \nCrawl-delay: soon\nDisallow /x", AGENT)
-    assert robots.allows("http://h.test/x")
-    assert robots.delay == 0.0

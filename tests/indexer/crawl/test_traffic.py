@@ -2,7 +2,6 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -27,19 +26,6 @@ def test_retry_after_is_waited_for_and_does_not_count_as_time_of_the_page(site: 
     began = time.monotonic()
     assert get(site, limits=CrawlLimits(allow_private=True, timeout=0.7)) == b"well"
     assert time.monotonic() - began >= 1
-
-
-def test_retry_after_may_be_a_date(site: Site) -> None:
-    busy_once(site, formatdate(time.time() + 1.9, usegmt=True))
-    began = time.monotonic()
-    assert get(site) == b"well"
-    assert 0.5 < time.monotonic() - began < 3
-
-
-@pytest.mark.parametrize("value", ["", "soon", "-1", "Mon, 99 Foo 2026", f"Fri, 31 Dec {'9' * 20} 23:59:59 GMT"])
-def test_retry_after_that_makes_no_sense_is_nothing(site: Site, value: str) -> None:
-    busy_once(site, value)
-    assert get(site) == b"well"
 
 
 def test_a_site_that_asks_for_an_hour_is_left_alone_at_once(site: Site) -> None:

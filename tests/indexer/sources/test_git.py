@@ -19,7 +19,6 @@ from indexer.source_context import SourceContext
 from indexer.sources.addresses import GitAddress
 from indexer.sources.git import read_repository
 from indexer.sources.git_mirror import Git, version
-from indexer.sources.templates import SAMPLE
 from tests.dummy import DummyEmbedder
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site, redirect
@@ -58,21 +57,6 @@ def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
 
 
 # Addresses
-
-
-@pytest.mark.parametrize(
-    ("source", "remote", "ref"),
-    [
-        ("git+https://code.test/team/docs.git", "https://code.test/team/docs.git", "HEAD"),
-        ("git+https://Code.test:443/docs@v1.2", "https://code.test/docs", "v1.2"),
-        ("git+https://code.test:8443/docs@release/2", "https://code.test:8443/docs", "release/2"),
-        ("git+file:///srv/my%20docs@main", "/srv/my docs", "main"),
-        ("GIT+file:///srv/@home/docs@HEAD", "/srv/@home/docs", "HEAD"),
-    ],
-)
-def test_addresses(source: str, remote: str, ref: str) -> None:
-    address = GitAddress.read(source)
-    assert (address.remote, address.ref) == (remote, ref)
 
 
 @pytest.mark.parametrize(
@@ -208,15 +192,6 @@ def test_only_what_has_changed_is_read_and_embedded(repository: Repository, work
     assert fresh.content() == work.content()
 
 
-def test_history_that_was_written_anew(repository: Repository, work: Work) -> None:
-    work.build(repository.source)
-    repository.git("checkout", "--quiet", "--orphan", "other")
-    repository.commit(cats__md="# Cats\n\nOther cats.")
-    repository.git("branch", "--force", "main", "other")
-    assert work.build(f"{repository.source}").fetched == 1
-    assert work.embedded == 1
-
-
 def test_a_template_gives_addresses_with_lines(repository: Repository, work: Work) -> None:
     code = "import os\n\n\ndef first() -> int:\n    return 1\n\n\ndef second() -> int:\n    return 2\n"
     commit = repository.commit_files({"a.py": code * 20})
@@ -244,21 +219,6 @@ def test_a_template_gives_addresses_with_lines(repository: Repository, work: Wor
         + [f"https://code.test/blob/{commit}/{name}" for name in names if name != "cats.md"]
     )
     assert built("")[0] == 3
-
-
-def test_what_is_kept_is_kept(repository: Repository, work: Work) -> None:
-    limits = CrawlLimits(own={repository.source: {"link_template": TEMPLATE, "include": ("/docs/",)}})
-    assert work.build(repository.source, limits=limits).documents == 1
-    assert not work.build(repository.source, limits=CrawlLimits()).published
-
-
-def test_templates_of_pages_are_learnt(repository: Repository, work: Work) -> None:
-    around = "<nav><p>The menu of all pages</p></nav><header><p>Welcome to the manual of this zoo</p></header>"
-    pages = {f"{n}.html": f"<h1>Page {n}</h1>{around}<p>Text number {n} of many." for n in range(SAMPLE + 5)}
-    repository.commit_files(pages)
-    work.build(repository.source)
-    assert "Welcome to the manual" not in str(work.content())
-    assert not work.build(repository.source).published
 
 
 # What cannot be read
@@ -356,25 +316,6 @@ def test_a_damaged_copy_is_made_anew(site: GitSite, repository: Repository, work
         pack.write_bytes(content[:20] + bytes(len(content) - 40) + content[-20:])
     repository.commit(cats__md="# Cats\n\nCats hunt at night.")
     assert run(work, source).embedded == 1
-
-
-def test_a_copy_whose_damage_shows_late_leaves_the_live_index(
-    site: GitSite, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = f"{site.source}/repository/.git"
-    run(work, source)
-    live = (work.index / "CURRENT").read_text()
-    with monkeypatch.context() as patch:
-        patch.setattr("indexer.sources.git._entries_of", broken)
-        with pytest.raises(SourceError, match="removed: build again"):
-            run(work, source)
-    assert not (work.index / "repositories").exists()
-    assert (work.index / "CURRENT").read_text() == live
-    assert not run(work, source).published
-
-
-def broken(*_: object) -> None:
-    raise SourceError("not a tree object")
 
 
 @pytest.mark.parametrize(

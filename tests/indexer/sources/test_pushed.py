@@ -214,18 +214,6 @@ def test_what_was_pushed_stands_for_its_address(pushed, site):
     assert pushed.texts()[url] == "Crawled text."
 
 
-def test_the_last_one_can_be_withdrawn(pushed):
-    pushed.put("cats", "Cats purr.")
-    pushed.build()
-    pushed.remove("cats")
-    empty = pushed.build()
-    assert (pushed.texts(), pushed.states()[2][0]) == ({}, "removed")
-    assert pushed.build().generation == empty.generation
-    pushed.put("cats", "Cats hiss.")
-    pushed.build()
-    assert pushed.texts() == {"https://wiki.test/cats": "Cats hiss."}
-
-
 def test_what_was_withdrawn_does_not_come_back_with_an_older_generation(pushed):
     pushed.put("cats", "Cats purr.")
     pushed.put("dogs", "Dogs bark.")
@@ -262,11 +250,6 @@ def test_the_source_can_be_removed(pushed, tmp_path):
     assert pushed.store.facts().documents == 0
     pushed.build(tmp_path / "owls.md")
     assert list(pushed.texts().values()) == ["Owls hoot."]
-
-
-def test_nothing_was_ever_sent(pushed):
-    assert (pushed.store.facts().queued, pushed.store.changes(5), pushed.store.change(1)) == (0, [], None)
-    assert not (pushed.index / "pushed").exists()
 
 
 def test_old_changes_are_forgotten(pushed, monkeypatch):

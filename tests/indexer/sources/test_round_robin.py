@@ -76,15 +76,6 @@ def test_the_order_does_not_depend_on_which_site_is_slow(sites: list[Site]) -> N
     assert order(sites, limits(), *urls) == ["0/", "1/", "0/a", "1/a", "0/b", "1/b", "1/c"]
 
 
-def test_no_more_sites_at_a_time_than_allowed(sites: list[Site]) -> None:
-    for number, site in enumerate(sites):
-        site.pages(index=f"{number}" + link("/a", "/b"), a=f"{number}a", b=f"{number}b")
-    urls = [site.url for site in sites]
-    one_by_one = [f"{number}/{path}" for number in range(3) for path in ("", "a", "b")]
-    assert order(sites, limits(sites=1), *urls) == one_by_one
-    assert order(sites, limits(sites=2), *urls) == ["0/", "1/", "0/a", "1/a", "0/b", "1/b", "2/", "2/a", "2/b"]
-
-
 def test_sources_on_one_host_take_turns_as_its_rules_ask(sites: list[Site]) -> None:
     busy, most = 0, 0
     lock = threading.Lock()

@@ -3,7 +3,6 @@
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from indexer.read.parsing import checked_blocks, parse
 from indexer.records import Failure, Page, PageBlocks
 from indexer.source_context import SourceContext
 from indexer.sources.reading import Reading, read_sources
-from indexer.sources.templates import SAMPLE, Templates, learn
+from indexer.sources.templates import Templates, learn
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work
 
@@ -62,11 +61,6 @@ def test_what_most_pages_have_before_and_after_their_text_is_left_out() -> None:
     assert read(site(), "Plums") == "About Plums there is Plums to say."
 
 
-def test_pages_tell_the_same_in_any_order() -> None:
-    found = [blocks_of(page) for page in site().values()]
-    assert learn(found) == learn(found[::-1])
-
-
 def test_links_of_a_page_that_stand_where_others_have_theirs_are_left_out() -> None:
     pages = site(head="", foot="")
     assert "before Pears" in "\n".join(section.text for section in extract(pages["Pears"]).sections)
@@ -79,18 +73,6 @@ def test_what_recurs_between_texts_of_a_page_stays_unless_it_is_links() -> None:
     text = read(pages, "Plums")
     assert "Fruit is healthy." in text
     assert "Edit this page now" not in text
-
-
-def test_labels_of_links_do_not_make_them_text() -> None:
-    way = 'Next: <a href="a">{name} A</a>, Previous: <a href="b">{name} B</a>, Up: <a href="i">Top</a>'
-    pages = site(head="", foot="", way=f'<p class="way">{way}</p>')
-    assert read(pages, "Plums") == "About Plums there is Plums to say."
-
-
-def test_a_list_of_the_places_of_a_page_is_no_text_after_which_nothing_ends() -> None:
-    places = "".join('<a href="#{name}">part of {name}</a><a href="#all">all of {name}</a>' for _ in range(2))
-    pages = site(foot=f"<div class=set>Settings of it</div><div class=on><h3>Here</h3><div>{places}</div></div>")
-    assert "Settings" not in read(pages, "Plums")
 
 
 def test_the_only_heading_of_a_page_stays() -> None:
@@ -135,10 +117,6 @@ def test_versions_of_a_page_do_not_make_its_text_a_template() -> None:
 
 def test_few_pages_tell_nothing() -> None:
     assert learn([blocks_of(page) for page in site().values()][:3]) is None
-
-
-def test_a_page_that_differs_in_numbers_only_has_the_same_footer() -> None:
-    assert "Made by" not in read(site(), "Apples")
 
 
 def test_templates_survive_as_text() -> None:
@@ -228,18 +206,6 @@ def test_no_site_waits_for_what_another_holds_back(monkeypatch: pytest.MonkeyPat
     assert "".join(item.url[-1] for item in items) == "cdaebf"
 
 
-def test_so_many_pages_are_held_back_and_no_more() -> None:
-    pages = [
-        make_page(f"{page}{n}", url=f"http://localhost/{name}{n}")
-        for n in range(SAMPLE)
-        for name, page in site().items()
-    ]
-    templates = Templates()
-    given = (templates.take("http://localhost/", page) for page in pages)
-    assert sum(1 for _ in takewhile(lambda items: not items, given)) == SAMPLE
-    assert len(next(given)) == 1
-
-
 def test_a_page_of_very_many_blocks_gives_a_bounded_answer_and_is_stripped() -> None:
     page = "<title>Many</title><body>" + HEAD + "<ul>" + "<li>word word</li>" * 50_000 + "</ul></body>"
     assert len(blocks_of(page).blocks) <= MOST_BLOCKS
@@ -254,8 +220,3 @@ def test_pages_that_only_lead_to_another_tell_nothing() -> None:
     )
     pages |= {str(n): moved.format(n=n) for n in range(len(pages) * 2)}
     assert "Acme" not in read(pages, "Pears")
-
-
-def test_where_a_page_is_does_not_end_what_is_before_its_text() -> None:
-    pages = site(head='<p><a href="/">Home</a> / {name}</p>', way='<p class="way">{n} min. to read</p>')
-    assert read(pages, "Plums") == "About Plums there is Plums to say."

@@ -17,8 +17,8 @@ from indexer.crawl.crawler import CrawlServices, crawl
 from indexer.crawl.render import browser as browser_module
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.resources import Drawn, Order, ScriptRequest
-from indexer.errors import ConfigError, RendererMissing
-from indexer.records import Failure, Item, Page, Skip
+from indexer.errors import RendererMissing
+from indexer.records import Item, Page, Skip
 from indexer.source_context import SourceContext
 from tests.indexer.pipeline.incremental import Versioned, Work
 from tests.indexer.server import Reply, Site
@@ -114,12 +114,6 @@ def test_a_page_that_was_not_drawn_this_time_is_kept(site: Site, drawer: Drawer,
     assert {"data": "/data: HTTP 503", "late": "not done within 15 s", "lost": "lost"}[trouble] in kept.reason
 
 
-def test_a_page_that_was_never_drawn_is_a_failure(site: Site, drawer: Drawer) -> None:
-    drawer.lost = True
-    site.routes["/"], site.routes["/shell"] = f"{WRITTEN}<a href=/shell>x</a>", SHELL
-    assert [type(item) for item in items(site, drawer)] == [Page, Failure]
-
-
 def test_drawn_pages_are_drawn_again_and_others_are_not_read(site: Site, drawer: Drawer, work: Work) -> None:
     """The document of a page says nothing of what its scripts load."""
     shell, written = Versioned(SHELL, etag='"1"'), Versioned(f"{WRITTEN}<a href=/shell>x</a>", etag='"2"')
@@ -180,12 +174,6 @@ def test_a_browser_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPat
         browser.draw(order, threading.Event())
     assert "\n" not in str(told.value)
     browser.close()
-
-
-@pytest.mark.parametrize("wrong", [{"render": "yes"}, {"render_timeout": 0}, {"render_bytes": 0}])
-def test_settings_that_make_no_sense(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        CrawlLimits(**wrong)  # type: ignore[arg-type]
 
 
 def test_pages_that_need_no_script_load_and_start_nothing(site: Site) -> None:
