@@ -100,7 +100,7 @@ def make(site: Site) -> BuildReport:
 def seen(site: Site, *names: str) -> set[str]:
     with closing(Generation.open(site.index)) as generation:
         only = Filter(readers=frozenset(names))
-        return {Path(found["url"]).name for found in generation.documents() if generation.allows(found["id"], only)}
+        return {Path(found["url"]).name for found in generation.documents(only)}
 
 
 def version(site: Site) -> int:
